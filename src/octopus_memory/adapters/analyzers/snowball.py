@@ -1,0 +1,80 @@
+"""Stemming by the Snowball algorithms, with PyStemmer.
+
+The stemmer is chosen by the word's script, and by the analyzer's language for Latin script: a
+question and what it asks about are then always cut alike, whatever language each seems to be in.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+
+import Stemmer
+
+from ...domain.errors import InvalidSetting
+from ...domain.stopwords import STOPWORDS
+from ...domain.terms import TEXT_CAP, bare, fold, pieces, words
+
+_CACHED_WORDS = 50_000
+_LONGEST_WORD = 40
+_BY_SCRIPT = (
+    ("\u0370", "\u03ff", "greek"),
+    ("\u0400", "\u04ff", "russian"),
+    ("\u0530", "\u058f", "armenian"),
+    ("\u0600", "\u06ff", "arabic"),
+    ("\u0900", "\u097f", "hindi"),
+    ("\u0b80", "\u0bff", "tamil"),
+)
+
+
+class SnowballAnalyzer:
+    """Words to stems, stopwords left out. `language` is for what is written in Latin letters."""
+
+    def __init__(self, language: str = "english") -> None:
+        self._known = frozenset(Stemmer.algorithms())
+        if language not in self._known:
+            raise InvalidSetting("language", f"must be one of {', '.join(sorted(self._known))}")
+        self._language = language
+        self._stopwords = STOPWORDS.get(language, frozenset())
+        self._local = threading.local()
+        self._of_word = lru_cache(maxsize=_CACHED_WORDS)(self._terms_of)
+
+    @property
+    def name(self) -> str:
+        """Names the terms: those of two analyzers are never compared."""
+        return f"snowball-{self._language}-1"
+
+    def terms(self, text: str, cap: int | None = None) -> list[str]:
+        of_word = self._of_word
+        return [
+            term for word in words(text, TEXT_CAP if cap is None else cap) for term in of_word(word)
+        ]
+
+    def _terms_of(self, word: str) -> tuple[str, ...]:
+        word = bare(word)
+        if not word or word in self._stopwords:
+            return ()
+        return tuple(self._stem(piece) for piece in pieces(word[:_LONGEST_WORD]))
+
+    def _stem(self, word: str) -> str:
+        language = _language_of(word, self._language)
+        if language not in self._known or not word.isalpha():
+            return fold(word)
+        stem: str = self._stemmer(language).stemWord(word)
+        return fold(stem)
+
+    def _stemmer(self, language: str) -> Stemmer.Stemmer:
+        """This thread's own: a stemmer keeps state while it works."""
+        stemmer = getattr(self._local, language, None)
+        if stemmer is None:
+            stemmer = Stemmer.Stemmer(language, 0)
+            setattr(self._local, language, stemmer)
+        return stemmer
+
+
+def _language_of(word: str, latin: str) -> str:
+    first = word[0]
+    for start, end, language in _BY_SCRIPT:
+        if start <= first <= end:
+            return language
+    return latin

@@ -1,0 +1,254 @@
+"""Embeddings from OpenAI, or from any endpoint that speaks its API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain.errors import EmbedderFailed, InvalidSetting, MissingExtra
+
+if TYPE_CHECKING:
+    from openai import OpenAI, OpenAIError
+
+_OWN_DIMENSION = {
+    "text-embedding-3-small": 1536,
+    "text-embedding-3-large": 3072,
+    "text-embedding-ada-002": 1536,
+}
+_CANNOT_SHORTEN = {"text-embedding-ada-002"}
+
+# The API takes 8,192 tokens a text. Three bytes a token is about right from English to Japanese;
+# what is denser (Chinese, base64) is refused and then halved.
+_MAX_BYTES = 24_000
+_MAX_BATCH = 2_048
+_MIN_CHARS = 500
+
+# How endpoints say that a text is too long or a batch too large.
+_TOO_MUCH = {400, 413, 422}
+
+_MAX_RETRIES = 2
+
+
+class OpenAIEmbedder:
+    """Texts to unit vectors, over HTTP. Thread-safe.
+
+    `dimension` asks the model to shorten its vectors; left out, they have the model's own length.
+    Without `base_url` the key may also come from where the `openai` library looks for it. With a
+    `base_url`, only the `api_key` given here is sent: no key meant for OpenAI goes to another host.
+
+    :raises InvalidSetting: for a value that no endpoint could take, or where there is no key
+    :raises MissingExtra: without the extra `openai`
+    """
+
+    def __init__(
+        self,
+        model: str,
+        dimension: int | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 30.0,
+        batch: int = 128,
+    ) -> None:
+        _check_size(model, dimension)
+        if not timeout > 0:
+            raise InvalidSetting("timeout", "must be above zero seconds")
+        if not 1 <= batch <= _MAX_BATCH:
+            raise InvalidSetting("batch", f"must be between 1 and {_MAX_BATCH:,} texts a request")
+        own = _OWN_DIMENSION.get(model)
+        self._name = model
+        self._shortened = dimension if dimension != own else None
+        self._dimension = dimension or own
+        self._timeout = timeout
+        self._batch = batch
+        self._client = _client(base_url, api_key, timeout)
+
+    @property
+    def model(self) -> str:
+        """The model, and the length its vectors are shortened to: each is a space of its own."""
+        suffix = f"@{self._shortened}" if self._shortened else ""
+        return f"openai/{self._name}{suffix}"
+
+    @property
+    def dimension(self) -> int:
+        """Asks the endpoint once, where the model is unknown and nothing was embedded yet."""
+        if self._dimension is None:
+            self._dimension = self._vectors([" "]).shape[1]
+        return self._dimension
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One unit row a text, in order.
+
+        A text that is too long for the model is cut at its end.
+
+        :raises EmbedderFailed: for every way the endpoint can fail; trying again is safe
+        """
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        sendable = [_sendable(text) for text in texts]
+        starts = range(0, len(sendable), self._batch)
+        rows = [self._vectors(sendable[start : start + self._batch]) for start in starts]
+        return np.concatenate(rows)
+
+    def close(self) -> None:
+        """Let the connections go; the embedder is of no use afterwards."""
+        self._client.close()
+
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        import openai
+
+        try:
+            body = self._ask(texts)
+        except openai.APIStatusError as error:
+            # An endpoint's limits are its own secret: ask for less, until it is little.
+            parts = _smaller(texts) if error.status_code in _TOO_MUCH else []
+            if not parts:
+                raise EmbedderFailed(self._remedy(error)) from error
+        except openai.OpenAIError as error:
+            raise EmbedderFailed(self._remedy(error)) from error
+        else:
+            return self._read(body, len(texts))
+        return np.concatenate([self._vectors(part) for part in parts])
+
+    def _ask(self, texts: Sequence[str]) -> bytes:
+        if self._client.is_closed():
+            raise EmbedderFailed(f"{self.model}: this embedder is closed: make a new one")
+        shortened: dict[str, Any] = {"dimensions": self._shortened} if self._shortened else {}
+        # The raw body, because the library hands on whatever it gets as if it were well formed.
+        # And numbers as numbers: not every endpoint knows base64, the library's default.
+        response = self._client.embeddings.with_raw_response.create(
+            model=self._name, input=list(texts), encoding_format="float", **shortened
+        )
+        return response.content
+
+    def _read(self, body: bytes, count: int) -> NDArray[np.float32]:
+        try:
+            data = json.loads(body)["data"]
+            order = [item.get("index", place) for place, item in enumerate(data)]
+            rows = np.array([item["embedding"] for item in data], dtype=np.float64)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise EmbedderFailed(
+                f"{self.model}: {self._host} answered with something that is no list of "
+                "embeddings: check that base_url is an OpenAI-compatible API (most end in /v1)"
+            ) from error
+        if sorted(order) != list(range(count)):
+            raise EmbedderFailed(
+                f"{self.model}: {self._host} answered with {len(order)} vectors for {count} texts, "
+                "or with wrong numbers on them: try again, or with a smaller batch"
+            )
+        return self._unit(rows[np.argsort(order)])
+
+    def _unit(self, rows: NDArray[np.float64]) -> NDArray[np.float32]:
+        size = rows.shape[1] if rows.ndim == 2 else 0
+        if not size or size != (self._dimension or size):
+            raise EmbedderFailed(
+                f"{self.model}: {self._host} answered with vectors of {size} numbers where "
+                f"{self._dimension or 'some'} were expected: leave dimension out if the model "
+                "cannot shorten its vectors, and give a changed model a new name"
+            )
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        if not (np.isfinite(lengths).all() and lengths.all()):
+            raise EmbedderFailed(
+                f"{self.model}: {self._host} answered with a vector that has no direction "
+                "(zeros, NaN or infinity): check the model it runs"
+            )
+        self._dimension = size
+        unit: NDArray[np.float32] = (rows / lengths).astype(np.float32)
+        return unit
+
+    @property
+    def _host(self) -> str:
+        # The host alone: an address can carry a password or a key.
+        return self._client.base_url.host
+
+    def _remedy(self, error: OpenAIError) -> str:
+        """What happened and what to do; never the endpoint's words, which can quote the text."""
+        import openai
+
+        match error:
+            case openai.APITimeoutError():
+                words = f"gave no answer within {self._timeout:g} s: raise timeout, or try later"
+            case openai.APIConnectionError():
+                words = "cannot be reached or hung up: check base_url and the network"
+            case openai.APIStatusError(status_code=401 | 403 as status):
+                words = f"did not accept the key ({status}): check api_key and what it may use"
+            case openai.APIStatusError(status_code=404):
+                words = "knows no such model or path (404): check model and base_url"
+            case openai.APIStatusError(status_code=429):
+                words = "is over the rate limit or quota (429): try later, or raise the quota"
+            case openai.APIStatusError(status_code=status) if status >= 500:
+                words = f"failed on its side ({status}): try later"
+            case openai.APIStatusError(status_code=status):
+                words = f"refused the request ({status}): check model, dimension and batch"
+            case _:
+                words = f"could not be asked ({type(error).__name__}): check api_key and base_url"
+        return f"{self.model}: {self._host} {words}"
+
+
+def _check_size(model: str, dimension: int | None) -> None:
+    if not model:
+        raise InvalidSetting("model", "is empty: name one, such as 'text-embedding-3-small'")
+    if dimension is None:
+        return
+    own = _OWN_DIMENSION.get(model)
+    if dimension < 1:
+        raise InvalidSetting("dimension", "must be at least 1")
+    if own and (dimension > own or (dimension < own and model in _CANNOT_SHORTEN)):
+        raise InvalidSetting("dimension", f"{model} has {own:,} and cannot make it {dimension:,}")
+
+
+def _client(base_url: str | None, api_key: str | None, timeout: float) -> OpenAI:
+    try:
+        import openai
+    except ImportError as error:
+        raise MissingExtra("openai", "the OpenAI embedder") from error
+    if base_url is not None:
+        _check_url(base_url)
+        api_key = "none" if api_key is None else api_key
+    try:
+        client = openai.OpenAI(
+            api_key=api_key, base_url=base_url, timeout=timeout, max_retries=_MAX_RETRIES
+        )
+    except openai.OpenAIError as error:
+        raise InvalidSetting("api_key", "is missing: give the endpoint's key") from error
+    _check_key(client)
+    return client
+
+
+def _check_url(base_url: str) -> None:
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidSetting("base_url", "must be an address such as http://localhost:8000/v1")
+
+
+def _check_key(client: OpenAI) -> None:
+    # The HTTP library's error for such a key would show the whole of it.
+    key = client.api_key
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        client.close()
+        raise InvalidSetting(
+            "api_key", "is empty or holds a blank, a line break or a character beyond ASCII"
+        )
+
+
+def _sendable(text: str) -> str:
+    """The text as every endpoint takes it: not empty, not too long, no half surrogate pair."""
+    encoded = text[:_MAX_BYTES].encode("utf-8", "replace")[:_MAX_BYTES]
+    return encoded.decode("utf-8", "ignore") or " "
+
+
+def _smaller(texts: Sequence[str]) -> list[Sequence[str]]:
+    """Two half batches, or the first half of a lone text; nothing where it is short already."""
+    if len(texts) > 1:
+        middle = len(texts) // 2
+        return [texts[:middle], texts[middle:]]
+    text = texts[0]
+    return [[text[: len(text) // 2]]] if len(text) > _MIN_CHARS else []

@@ -1,0 +1,130 @@
+"""JSON values as bytes, each with the number of the codec that reads them back.
+
+| codec | payload                                         | written                         |
+|-------|-------------------------------------------------|---------------------------------|
+| 0     | the JSON itself, UTF-8                          | where compression gains nothing |
+| 1     | gzip                                            | never: read for other writers   |
+| 2     | one zstd frame, checksum, dictionary `turns-v1` | otherwise                       |
+
+A codec's number never changes its meaning: another dictionary or format takes the next number,
+and every number that was ever written stays readable.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from functools import cache
+from importlib import resources
+
+import zstandard
+
+from ...domain.errors import InvalidInput, MessageTooLarge, StoreCorrupt
+
+PLAIN = 0
+GZIP = 1
+ZSTD_TURNS_V1 = 2
+
+MAX_DECODED_BYTES = 64 * 1024 * 1024
+"""No payload is unpacked beyond this, so that a forged one cannot take the memory."""
+
+_LEVEL = 3
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_load = json.JSONDecoder().decode
+
+
+def encode(value: object) -> tuple[int, bytes]:
+    """The codec's number and the payload of a plain JSON value; safe to call from any thread.
+
+    :raises InvalidInput: the value is not plain JSON
+    :raises MessageTooLarge: it is over `MAX_DECODED_BYTES` and could not be read back
+    """
+    try:
+        # Clients do send lone surrogates (text cut in the middle of an emoji); they are kept.
+        plain = _dump(value).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("value", "must be plain JSON (no NaN, bytes or objects)") from error
+    if len(plain) > MAX_DECODED_BYTES:
+        raise MessageTooLarge(
+            "value",
+            f"is {len(plain):,} bytes as JSON, over the {MAX_DECODED_BYTES:,} that are read back: "
+            "store large attachments elsewhere and keep their address",
+        )
+    packed = _compressor().compress(plain)
+    return (ZSTD_TURNS_V1, packed) if len(packed) < len(plain) else (PLAIN, plain)
+
+
+def decode(codec: int, payload: bytes) -> object:
+    """The value that `encode` was given; safe to call from any thread.
+
+    Codecs 1 and 2 carry a checksum. In codec 0 only damage that breaks the JSON is seen.
+
+    :raises StoreCorrupt: the payload is damaged or too large, or the codec unknown
+    """
+    try:
+        return _load(_plain(codec, payload).decode("utf-8", "surrogatepass"))
+    except (zstandard.ZstdError, zlib.error, ValueError, RecursionError) as error:
+        raise StoreCorrupt(
+            f"a stored payload of {len(payload):,} bytes (codec {codec}) cannot be read: "
+            "restore the row from a backup, or erase its episode"
+        ) from error
+
+
+def _plain(codec: int, payload: bytes) -> bytes:
+    if codec == ZSTD_TURNS_V1:
+        return _unpack_zstd(payload)
+    if codec == PLAIN:
+        return payload
+    if codec == GZIP:
+        return _unpack_gzip(payload)
+    raise StoreCorrupt(
+        f"codec {codec} is unknown to this version: upgrade octopus-memory if a newer one wrote "
+        "the database, else restore the row from a backup"
+    )
+
+
+def _unpack_zstd(payload: bytes) -> bytes:
+    size = zstandard.frame_content_size(payload)
+    # Below zero the frame does not say; `encode` always writes it.
+    if not 0 <= size <= MAX_DECODED_BYTES:
+        raise StoreCorrupt(_too_large(payload))
+    decompressor = zstandard.ZstdDecompressor(dict_data=_dictionary())
+    return decompressor.decompress(payload, allow_extra_data=False)
+
+
+def _unpack_gzip(payload: bytes) -> bytes:
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    plain = stream.decompress(payload, MAX_DECODED_BYTES + 1)
+    if len(plain) > MAX_DECODED_BYTES:
+        raise StoreCorrupt(_too_large(payload))
+    if not stream.eof or stream.unused_data:
+        raise zlib.error("the stream is cut short, or something follows it")
+    return plain
+
+
+def _too_large(payload: bytes) -> str:
+    return (
+        f"a stored payload of {len(payload):,} bytes hides its size or would unpack to more than "
+        f"{MAX_DECODED_BYTES:,}: Octopus did not write it so; restore the row from a backup"
+    )
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    # A context must not be shared by threads. A new one for each call costs 2 µs, since the
+    # prepared dictionary is shared, and keeps no buffers of a large message alive.
+    return zstandard.ZstdCompressor(
+        level=_LEVEL, dict_data=_dictionary(), write_checksum=True, write_dict_id=False
+    )
+
+
+@cache
+def _dictionary() -> zstandard.ZstdCompressionDict:
+    data = resources.files(__package__).joinpath("data", "turns-v1.zdict").read_bytes()
+    dictionary = zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
+    dictionary.precompute_compress(level=_LEVEL)
+    # The reading half is made at its first use, without a lock: use it before threads share it.
+    frame = zstandard.ZstdCompressor(dict_data=dictionary).compress(b"{}")
+    zstandard.ZstdDecompressor(dict_data=dictionary).decompress(frame)
+    return dictionary

@@ -1,0 +1,216 @@
+"""The work still to be done: rows that are claimed, finished or given back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from ...domain.episode import Scope
+from ...ports.store import SUMMARY_ORDINAL, Backlog, Work, WorkKind
+from . import rows, schema
+from .reads import chunks
+
+_scopes, _work, _recall = schema.scopes, schema.work, schema.recall
+_KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
+_MOST = 400
+
+_waiting = (
+    sa.select(_work, _scopes.c.agent, _scopes.c.user)
+    .join(_scopes, _scopes.c.id == _work.c.scope_id)
+    .where(_work.c.kind == sa.bindparam("kind_"), _work.c.ready_at <= sa.bindparam("now_"))
+    .order_by(_work.c.ready_at, _work.c.id)
+    .limit(sa.bindparam("limit_"))
+)
+_ids = sa.bindparam("ids", expanding=True)
+
+
+def claim(
+    conn: sa.Connection,
+    kind: WorkKind,
+    *,
+    owner: str,
+    limit: int,
+    now: datetime,
+    until: datetime,
+    lock: Any = None,
+) -> list[Work]:
+    """`lock` makes the dialect's locking read of the select, where a read does not lock all."""
+    statement = _waiting if lock is None else lock(_waiting)
+    waiting = conn.execute(
+        statement, {"kind_": rows.KINDS[kind], "now_": now, "limit_": limit}
+    ).all()
+    for some in chunks([row.id for row in waiting], _MOST):
+        conn.execute(
+            sa.update(_work).where(_work.c.id.in_(_ids)).values(owner=owner, ready_at=until),
+            {"ids": some},
+        )
+    return [_claimed(row) for row in waiting]
+
+
+def _claimed(row: sa.Row[Any]) -> Work:
+    return Work(
+        id=row.id,
+        kind=_KIND_OF[row.kind],
+        scope=Scope(tenant=row.tenant, agent=row.agent, user=row.user),
+        episode_id=row.episode_id,
+        ordinal=row.ordinal,
+        seq=row.seq,
+        attempts=row.attempts,
+    )
+
+
+def finish(conn: sa.Connection, work: Sequence[Work]) -> None:
+    for some in chunks([piece.id for piece in work], _MOST):
+        conn.execute(sa.delete(_work).where(_work.c.id.in_(_ids)), {"ids": some})
+
+
+def postpone(conn: sa.Connection, work: Sequence[Work], *, until: datetime) -> None:
+    for some in chunks([piece.id for piece in work], _MOST):
+        conn.execute(
+            sa.update(_work)
+            .where(_work.c.id.in_(_ids))
+            .values(owner=None, ready_at=until, attempts=_work.c.attempts + 1),
+            {"ids": some},
+        )
+
+
+def owners(conn: sa.Connection) -> list[str]:
+    held = sa.select(_work.c.owner).where(_work.c.owner.is_not(None)).distinct()
+    return [owner for owner in conn.execute(held).scalars() if owner]
+
+
+def release(conn: sa.Connection, owner: str) -> None:
+    conn.execute(
+        sa.update(_work)
+        .where(_work.c.owner == owner)
+        .values(owner=None, ready_at=_work.c.created_at)
+    )
+
+
+def backlog(conn: sa.Connection) -> dict[WorkKind, Backlog]:
+    counted = sa.select(
+        _work.c.kind, sa.func.count().label("waiting"), sa.func.min(_work.c.created_at).label("old")
+    ).group_by(_work.c.kind)
+    found = {kind: Backlog(waiting=0, oldest=None) for kind in WorkKind}
+    for row in conn.execute(counted):
+        found[_KIND_OF[row.kind]] = Backlog(waiting=row.waiting, oldest=row.old)
+    return found
+
+
+def put_vectors(conn: sa.Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
+    key = model_id(conn, model)
+    by_scope: dict[Scope, list[tuple[Work, bytes]]] = defaultdict(list)
+    for work, vector in done:
+        by_scope[work.scope].append((work, vector))
+    for scope, pieces in by_scope.items():
+        _put_in_scope(conn, scope, key, model, pieces)
+    finish(conn, [work for work, _ in done])
+
+
+def _put_in_scope(
+    conn: sa.Connection, scope: Scope, key: int, model: str, pieces: list[tuple[Work, bytes]]
+) -> None:
+    scope_id = conn.execute(
+        sa.update(_scopes)
+        .where(
+            _scopes.c.tenant == scope.tenant,
+            _scopes.c.agent == scope.agent,
+            _scopes.c.user == scope.user,
+        )
+        .values(version=_scopes.c.version + 1)
+        .returning(_scopes.c.id)
+    ).scalar_one_or_none()
+    if scope_id is None:
+        return
+    conn.execute(
+        sa.update(_recall)
+        .where(
+            _recall.c.scope_id == sa.bindparam("scope_"),
+            _recall.c.seq == sa.bindparam("seq_"),
+            _recall.c.tenant == sa.bindparam("tenant_"),
+        )
+        .values(model_id=sa.bindparam("key_"), vector=sa.bindparam("vector_")),
+        [
+            {
+                "scope_": scope_id,
+                "seq_": work.seq,
+                "tenant_": scope.tenant,
+                "key_": key,
+                "vector_": vector,
+            }
+            for work, vector in pieces
+        ],
+    )
+    turns = schema.turns
+    referenced = [
+        {
+            "episode_": work.episode_id,
+            "ordinal_": work.ordinal,
+            "scope_": scope_id,
+            "ref_": f"{model}/{work.seq}",
+        }
+        for work, _ in pieces
+        if work.ordinal != SUMMARY_ORDINAL
+    ]
+    if referenced:
+        conn.execute(
+            sa.update(turns)
+            .where(
+                turns.c.episode_id == sa.bindparam("episode_"),
+                turns.c.ordinal == sa.bindparam("ordinal_"),
+                turns.c.scope_id == sa.bindparam("scope_"),
+            )
+            .values(embedding_ref=sa.bindparam("ref_")),
+            referenced,
+        )
+
+
+def model_id(conn: sa.Connection, model: str) -> int:
+    models = schema.models
+    known = conn.execute(sa.select(models.c.id).where(models.c.name == model)).scalar()
+    if known is not None:
+        return int(known)
+    made = conn.execute(sa.insert(models).values(name=model).returning(models.c.id))
+    return int(made.scalar_one())
+
+
+def use_model(conn: sa.Connection, model: str, *, now: datetime) -> int:
+    """Queue every row whose vector is another model's, unless it is queued already."""
+    key = model_id(conn, model)
+    queued = sa.select(sa.literal(1)).where(
+        _work.c.kind == rows.KINDS[WorkKind.EMBED],
+        _work.c.scope_id == _recall.c.scope_id,
+        _work.c.seq == _recall.c.seq,
+    )
+    outdated = sa.select(
+        sa.literal(rows.KINDS[WorkKind.EMBED]),
+        _recall.c.tenant,
+        _recall.c.scope_id,
+        _recall.c.episode_id,
+        _recall.c.ordinal,
+        _recall.c.seq,
+        sa.literal(0),
+        sa.literal(now, schema.UtcTime()),
+        sa.literal(now, schema.UtcTime()),
+    ).where(_recall.c.model_id.not_in([key, schema.NO_MODEL]), ~queued.exists())
+    done = conn.execute(
+        sa.insert(_work).from_select(
+            [
+                "kind",
+                "tenant",
+                "scope_id",
+                "episode_id",
+                "ordinal",
+                "seq",
+                "attempts",
+                "created_at",
+                "ready_at",
+            ],
+            outdated,
+        )
+    )
+    return done.rowcount

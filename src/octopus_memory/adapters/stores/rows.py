@@ -1,0 +1,125 @@
+"""Rows to domain values and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus, Summary, Turn
+from ...domain.message import Json, Message, Role
+from ...ports.store import WorkKind
+from . import codec, schema
+
+ROLES = {Role.USER: 0, Role.ASSISTANT: 1, Role.SYSTEM: 2, Role.TOOL: 3}
+SUMMARY_ROLE = 4
+KINDS = {WorkKind.EMBED: 0, WorkKind.SUMMARIZE: 1}
+
+# On a tool turn these make up the record of the call; on an assistant's, the requests. They are
+# compressed apart from the message, so that either can be read or cleared alone.
+_TOOL_KEYS = frozenset(
+    ("tool_calls", "function_name", "arguments", "result", "duration_ms", "is_error")
+)
+
+EPISODE_COLUMNS = [
+    column
+    for column in schema.episodes.c
+    if column.name not in ("tenant", "scope_id", "order_at", "opened_at", "touched_at")
+]
+TURN_COLUMNS = [
+    column
+    for column in schema.turns.c
+    if column.name not in ("row", "tenant", "scope_id", "role", "agent")
+]
+
+
+def episode(row: sa.Row[Any], scope: Scope) -> Episode:
+    summary = unpack_summary(row.summary_codec, row.summary)
+    return Episode(
+        id=row.id,
+        scope=scope,
+        session_id=row.session_id,
+        started_at=row.started_at,
+        last_message_at=row.last_message_at,
+        ended_at=row.ended_at,
+        end_reason=EndReason(row.end_reason) if row.end_reason else None,
+        message_count=row.message_count,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        summary=summary.text if summary else None,
+        key_facts=summary.key_facts if summary else (),
+        summarized_by=row.summarized_by,
+        is_archived=bool(row.is_archived),
+    )
+
+
+def session(row: sa.Row[Any], scope: Scope) -> Session:
+    return Session(
+        id=row.session_id,
+        scope=scope,
+        status=SessionStatus(row.status),
+        metadata=load_json(row.metadata),
+        created_at=row.created_at,
+        last_seen_at=row.last_seen_at or row.created_at,
+    )
+
+
+def turn(row: sa.Row[Any], session_id: str) -> Turn:
+    return Turn(
+        id=row.id,
+        episode_id=row.episode_id,
+        session_id=session_id,
+        ordinal=row.ordinal,
+        message=unpack_message(row),
+        tokens=row.tokens,
+        at=row.at,
+        has_pii=bool(row.has_pii),
+        embedding_ref=row.embedding_ref,
+    )
+
+
+def pack_message(message: Message) -> dict[str, Any]:
+    """The four columns a message is kept in."""
+    body = message.body
+    tools = {key: body[key] for key in body if key in _TOOL_KEYS}
+    said = {key: body[key] for key in body if key not in _TOOL_KEYS} if tools else body
+    mark, payload = codec.encode(said)
+    tool_mark, tool_payload = codec.encode(tools) if tools else (None, None)
+    return {
+        "codec": mark,
+        "message": payload,
+        "tool_codec": tool_mark,
+        "tool_calls": tool_payload,
+    }
+
+
+def unpack_message(row: sa.Row[Any]) -> Message:
+    body: Any = codec.decode(row.codec, row.message)
+    if row.tool_calls is not None:
+        body = body | codec.decode(row.tool_codec, row.tool_calls)
+    return Message(body)
+
+
+def pack_summary(summary: Summary | None) -> dict[str, Any]:
+    if summary is None:
+        return {"summary_codec": None, "summary": None}
+    mark, payload = codec.encode([summary.text, *summary.key_facts])
+    return {"summary_codec": mark, "summary": payload}
+
+
+def unpack_summary(mark: int | None, payload: bytes | None) -> Summary | None:
+    if mark is None or payload is None:
+        return None
+    text, *facts = codec.decode(mark, payload)  # type: ignore[misc]
+    return Summary(text=text, key_facts=tuple(facts))
+
+
+def dump_json(value: Mapping[str, Json]) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def load_json(text: str) -> dict[str, Json]:
+    loaded: dict[str, Json] = json.loads(text)
+    return loaded

@@ -1,0 +1,229 @@
+"""The tables, once for every dialect. `migrations/` leads older databases here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.types import TypeDecorator
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+OPEN_END = datetime(9999, 12, 31, tzinfo=UTC)
+"""`order_at` of an open episode: it sorts before every closed one, newest first."""
+NO_MODEL = 0
+"""`model_id` of a recall row that wants no vector."""
+
+
+def micros(moment: datetime) -> int:
+    return (moment - EPOCH) // MICROSECOND
+
+
+def moment(count: int) -> datetime:
+    return EPOCH + count * MICROSECOND
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware UTC time: microseconds since 1970 on SQLite, native elsewhere."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
+        return sa.BigInteger() if dialect.name == "sqlite" else sa.DateTime(timezone=True)
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
+        if value is None or dialect.name != "sqlite":
+            return value
+        return micros(value)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return moment(value) if dialect.name == "sqlite" else value.astimezone(UTC)
+
+
+class Uuid(TypeDecorator[UUID]):
+    """An id: sixteen bytes on SQLite, native elsewhere."""
+
+    impl = sa.Uuid()
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
+        return sa.LargeBinary(16) if dialect.name == "sqlite" else sa.Uuid()
+
+    def process_bind_param(self, value: UUID | None, dialect: sa.Dialect) -> Any:
+        return value.bytes if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> UUID | None:
+        return UUID(bytes=value) if value is not None and dialect.name == "sqlite" else value
+
+
+metadata = sa.MetaData()
+
+# An autoincremented key is never used twice, so that an erased scope's number cannot come to
+# mean another's in a cache that has not heard of the erasure.
+_KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_Tenant = sa.String(100)
+_Name = sa.String(256)
+
+
+def _table(name: str, *columns: Any, clustered: bool = False) -> sa.Table:
+    return sa.Table(f"octopus_{name}", metadata, *columns, sqlite_with_rowid=not clustered)
+
+
+meta = _table(
+    "meta",
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("value", sa.LargeBinary, nullable=False),
+)
+
+models = _table(
+    "models",
+    sa.Column("id", _KEY, primary_key=True, autoincrement=True),
+    sa.Column("name", _Name, nullable=False, unique=True),
+)
+
+agents = _table(
+    "agents",
+    sa.Column("tenant", _Tenant, primary_key=True),
+    sa.Column("agent", _Name, primary_key=True),
+    sa.Column("config", sa.Text, nullable=False),
+)
+
+scopes = sa.Table(
+    "octopus_scopes",
+    metadata,
+    sa.Column("id", _KEY, primary_key=True, autoincrement=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("agent", _Name, nullable=False),
+    sa.Column("user", _Name, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("next_seq", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("tenant", "user", "agent", name="octopus_scopes_who"),
+    sqlite_autoincrement=True,
+)
+
+conversations = _table(
+    "conversations",
+    sa.Column("scope_id", sa.BigInteger, primary_key=True),
+    sa.Column("session_id", _Name, primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("metadata", sa.Text, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    clustered=True,
+)
+
+episodes = _table(
+    "episodes",
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("scope_id", sa.BigInteger, nullable=False),
+    sa.Column("session_id", _Name, nullable=False),
+    sa.Column("started_at", UtcTime, nullable=False),
+    sa.Column("last_message_at", UtcTime, nullable=False),
+    sa.Column("last_seen_at", UtcTime, nullable=False),
+    sa.Column("ended_at", UtcTime),
+    sa.Column("order_at", UtcTime, nullable=False),
+    # By the clock, where the times above are by the conversation's own.
+    sa.Column("opened_at", UtcTime, nullable=False),
+    sa.Column("touched_at", UtcTime, nullable=False),
+    sa.Column("end_reason", sa.String(16)),
+    sa.Column("message_count", sa.Integer, nullable=False),
+    sa.Column("input_tokens", sa.BigInteger, nullable=False),
+    sa.Column("output_tokens", sa.BigInteger, nullable=False),
+    sa.Column("summary_codec", sa.SmallInteger),
+    sa.Column("summary", sa.LargeBinary),
+    sa.Column("summarized_by", _Name),
+    sa.Column("is_archived", sa.Boolean, nullable=False),
+    sa.Index("octopus_episodes_newest", "scope_id", "order_at", "id"),
+    sa.Index("octopus_episodes_session", "scope_id", "session_id", "id"),
+)
+sa.Index(
+    "octopus_episodes_open",
+    episodes.c.id,
+    episodes.c.touched_at,
+    sqlite_where=episodes.c.ended_at.is_(None),
+    postgresql_where=episodes.c.ended_at.is_(None),
+    mssql_where=episodes.c.ended_at.is_(None),
+)
+
+# The turns of an episode are read together and in order, so the place is the key; a turn's own id
+# is looked up by its place and needs no index of its own.
+turns = _table(
+    "turns",
+    sa.Column("row", _KEY, primary_key=True, autoincrement=True),
+    sa.Column("episode_id", Uuid, nullable=False),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    sa.Column("id", Uuid, nullable=False),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("scope_id", sa.BigInteger, nullable=False),
+    sa.Column("role", sa.SmallInteger, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("tokens", sa.Integer, nullable=False),
+    sa.Column("agent", _Name),
+    sa.Column("has_pii", sa.Boolean, nullable=False),
+    sa.Column("embedding_ref", _Name),
+    sa.Column("codec", sa.SmallInteger, nullable=False),
+    sa.Column("message", sa.LargeBinary, nullable=False),
+    sa.Column("tool_codec", sa.SmallInteger),
+    sa.Column("tool_calls", sa.LargeBinary),
+    sa.UniqueConstraint("episode_id", "ordinal", name="octopus_turns_place"),
+)
+
+# Clustered by scope: everything that recall needs of one scope is one range scan.
+recall = _table(
+    "recall",
+    sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("episode_id", Uuid, nullable=False),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    sa.Column("role", sa.SmallInteger, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("flags", sa.SmallInteger, nullable=False),
+    sa.Column("speaker", sa.LargeBinary, nullable=False),
+    sa.Column("terms", sa.LargeBinary, nullable=False),
+    # None while a vector is awaited, NO_MODEL where none is wanted.
+    sa.Column("model_id", sa.BigInteger),
+    sa.Column("vector", sa.LargeBinary),
+    clustered=True,
+)
+
+idempotency = _table(
+    "idempotency",
+    sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("key", _Name, primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("fingerprint", sa.LargeBinary, nullable=False),
+    sa.Column("episode_id", Uuid, nullable=False),
+    sa.Column("first", sa.Integer, nullable=False),
+    sa.Column("count", sa.Integer, nullable=False),
+    sa.Column("used_at", UtcTime, nullable=False),
+    sa.Index("octopus_idempotency_age", "used_at"),
+    clustered=True,
+)
+
+# What is still to be done. A lease is a `ready_at` in the future with an owner.
+work = sa.Table(
+    "octopus_work",
+    metadata,
+    sa.Column("id", _KEY, primary_key=True, autoincrement=True),
+    sa.Column("kind", sa.SmallInteger, nullable=False),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("scope_id", sa.BigInteger, nullable=False),
+    sa.Column("episode_id", Uuid, nullable=False),
+    sa.Column("ordinal", sa.Integer, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("ready_at", UtcTime, nullable=False),
+    sa.Column("owner", _Name),
+    sa.Index("octopus_work_ready", "kind", "ready_at", "id"),
+    sa.Index("octopus_work_subject", "scope_id", "seq"),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,137 @@
+"""SQLite: one file, no server. WAL, full durability, many threads and processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from ...domain.errors import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from .sql import READING, SqlStore
+
+T = TypeVar("T")
+_BUSY_SECONDS = 30
+
+
+class SqliteStore(SqlStore):
+    """`path` is a file, or ":memory:" for a store that lives as long as the object."""
+
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self._in_memory = str(path) == ":memory:"
+        self._path = Path(path)
+        self._read_only = read_only
+        # Threads of one process queue here; only other processes make SQLite wait and poll.
+        self._writing = threading.RLock()
+        if not (self._in_memory or read_only):
+            self._make_folder()
+        super().__init__(self._make_engine())
+
+    @property
+    def read_only(self) -> bool:
+        return self._read_only
+
+    def size_bytes(self) -> int | None:
+        if self._in_memory:
+            return None
+        files = (self._path, Path(f"{self._path}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def translate(self, error: sa.exc.DBAPIError) -> StoreError:
+        code = getattr(error.orig, "sqlite_errorcode", 0) or 0
+        kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "see the error before this one"))
+        return kind(f"{self._path.name}: {error.orig} ({advice})")
+
+    def _write(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        with self._writing:
+            return super()._write(do, *args, **named)
+
+    def _read(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        if not self._in_memory:
+            return super()._read(do, *args, **named)
+        # An in-memory database has one connection, which threads must take in turns.
+        with self._writing:
+            return super()._read(do, *args, **named)
+
+    def close(self) -> None:
+        with self._writing:
+            super().close()
+
+    def _make_folder(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"cannot make the folder {self._path.parent}: {error.strerror}"
+            ) from error
+
+    def _make_engine(self) -> sa.Engine:
+        pool: type[sa.Pool] = sa.StaticPool if self._in_memory else sa.QueuePool
+        options: dict[str, Any] = {} if self._in_memory else {"pool_size": 8, "max_overflow": 64}
+        engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=pool, **options)
+        sa.event.listen(engine, "begin", _begin)
+        return engine
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._in_memory:
+            target = "file::memory:"
+        else:
+            mode = "ro" if self._read_only else "rwc"
+            target = f"file:{quote(str(self._path.absolute()))}?mode={mode}"
+        conn = sqlite3.connect(
+            target,
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            self._prepare(conn)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+    def _prepare(self, conn: sqlite3.Connection) -> None:
+        conn.execute("PRAGMA foreign_keys=OFF")
+        conn.execute("PRAGMA temp_store=MEMORY")
+        conn.execute("PRAGMA cache_size=-16000")
+        conn.execute("PRAGMA mmap_size=268435456")
+        if self._read_only:
+            return
+        # Content that is deleted is overwritten, whatever this build of SQLite does by default.
+        conn.execute("PRAGMA secure_delete=ON")
+        if not self._in_memory:
+            conn.execute("PRAGMA journal_mode=WAL")
+            conn.execute("PRAGMA synchronous=FULL")
+            conn.execute("PRAGMA journal_size_limit=67108864")
+
+
+def _begin(conn: sa.Connection) -> None:
+    # A writer takes the lock first: upgrading a read later could fail half-way.
+    reading = conn.get_execution_options().get(READING)
+    conn.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+_ERRORS: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreBusy, "another process is writing; try again"),
+    sqlite3.SQLITE_LOCKED: (StoreBusy, "another connection is writing; try again"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "give the file and its folder write permission"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "restore the file from a backup"),
+    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "this is not an SQLite file; check the path"),
+    sqlite3.SQLITE_FULL: (StoreFull, "nothing was stored; free some space and try again"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "the disk failed; nothing was stored"),
+    sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "check that the folder exists and can be read"),
+}

@@ -1,0 +1,325 @@
+"""Summaries by a chat model of OpenAI, or of any endpoint that speaks its API."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ...domain.episode import SUMMARY_LIMIT, Summary, Turn
+from ...domain.errors import InvalidSetting, MissingExtra, SummarizerFailed
+from ...domain.message import Role
+
+if TYPE_CHECKING:
+    from openai import OpenAI, OpenAIError
+
+_MAX_FACTS = 10
+_MAX_FACT_CHARS = 200
+_MAX_TOOL_CHARS = 2_000
+_MIN_INPUT_CHARS = 1_000
+_CONNECT_SECONDS = 5.0
+_CUT = " [… left out …] "
+
+_SCHEMA: Any = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "episode_summary",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {
+                "summary": {"type": "string"},
+                "key_facts": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["summary", "key_facts"],
+            "additionalProperties": False,
+        },
+    },
+}
+_ANY_OBJECT: Any = {"type": "json_object"}
+
+_UNFINISHED = {
+    "length": "the answer was cut off at the model's output limit: use a model with a larger one",
+    "content_filter": "the endpoint's content filter stopped the answer",
+}
+_NOT_TEXT = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+
+
+class OpenAISummarizer:
+    """An episode's turns to a summary and key facts, by one request. Thread-safe.
+
+    Without `base_url` the key may also come from where the `openai` library looks for it. With a
+    `base_url`, only the `api_key` given here is sent: no key meant for OpenAI goes to another host.
+    An episode of more than `max_input_chars` is cut in the middle.
+
+    :raises InvalidSetting: for a value that no endpoint could take, or where there is no key
+    :raises MissingExtra: without the extra `openai`
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        max_input_chars: int = 60_000,
+    ) -> None:
+        if not model:
+            raise InvalidSetting("model", "is empty: name one, such as 'gpt-4o-mini'")
+        if max_input_chars < _MIN_INPUT_CHARS:
+            raise InvalidSetting("max_input_chars", f"must be at least {_MIN_INPUT_CHARS:,}")
+        self._model = model
+        self._max_input_chars = max_input_chars
+        self._client = _client(base_url, api_key)
+        self._form = _SCHEMA
+        prompt = files(__package__).joinpath("prompts", "episode_summary.md")
+        self._instructions = prompt.read_text(encoding="utf-8")
+
+    @property
+    def name(self) -> str:
+        return f"openai/{self._model}"
+
+    def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
+        """Ask once, and read the answer strictly. Nothing is tried again: the worker does that.
+
+        :raises SummarizerFailed: saying what went wrong, and never what was said
+        """
+        lines = "\n".join(_line(turn) for turn in turns if _has_words(turn))
+        if not lines:
+            raise SummarizerFailed(f"{self.name}: the episode has no words to summarise")
+        # Closing marks inside the conversation are escaped, so that none ends it early.
+        conversation = _cut_middle(lines, self._max_input_chars).replace("</", "<\\/")
+        messages = [
+            {"role": "system", "content": self._instructions},
+            {"role": "user", "content": f"<conversation>\n{conversation}\n</conversation>"},
+        ]
+        body = self._answer(messages, timeout)
+        try:
+            return _summary(_content(body))
+        except SummarizerFailed as error:
+            raise SummarizerFailed(f"{self.name}: {error}") from error.__cause__
+
+    def close(self) -> None:
+        """Let the connections go; the summarizer is of no use afterwards."""
+        self._client.close()
+
+    def _answer(self, messages: Any, timeout: float) -> bytes:
+        import openai
+
+        if self._client.is_closed():
+            raise SummarizerFailed(f"{self.name}: this summarizer is closed: make a new one")
+        deadline = time.monotonic() + timeout
+        try:
+            return self._ask_in_form(messages, deadline)
+        except openai.OpenAIError as error:
+            raise SummarizerFailed(self._remedy(error, timeout)) from error
+        except Exception as error:
+            # While a body is read, the HTTP library's own errors come through; which library that
+            # is depends on the version of `openai`.
+            late = time.monotonic() >= deadline
+            words = _too_late(timeout) if late else "broke off in the middle of its answer: retry"
+            raise SummarizerFailed(f"{self.name}: {self._host} {words}") from error
+
+    def _ask_in_form(self, messages: Any, deadline: float) -> bytes:
+        """Ask by the schema; where the endpoint does not know schemas, for any JSON object."""
+        import openai
+
+        form = self._form
+        try:
+            return self._ask(messages, form, deadline)
+        except (openai.BadRequestError, openai.UnprocessableEntityError):
+            # Endpoints have no common words for it, so any refusal gets the second try.
+            if form is _ANY_OBJECT:
+                raise
+        body = self._ask(messages, _ANY_OBJECT, deadline)
+        self._form = _ANY_OBJECT
+        return body
+
+    def _ask(self, messages: Any, form: Any, deadline: float) -> bytes:
+        import openai
+
+        left = max(deadline - time.monotonic(), 0.001)
+        ask = self._client.chat.completions.with_streaming_response.create
+        limits = openai.Timeout(left, connect=min(left, _CONNECT_SECONDS))
+        with ask(
+            model=self._model, messages=messages, response_format=form, timeout=limits
+        ) as answer:
+            body = bytearray()
+            # The library's time-out is for one read, and some gateways send blanks while they wait.
+            for chunk in answer.iter_bytes():
+                body += chunk
+                if time.monotonic() >= deadline:
+                    raise TimeoutError
+        return bytes(body)
+
+    @property
+    def _host(self) -> str:
+        # The host alone: an address can carry a password or a key.
+        return self._client.base_url.host
+
+    def _remedy(self, error: OpenAIError, timeout: float) -> str:
+        """What happened and what to do; never the endpoint's words, which can quote the text."""
+        import openai
+
+        match error:
+            case openai.APITimeoutError():
+                words = _too_late(timeout)
+            case openai.APIConnectionError():
+                words = "cannot be reached or hung up: check base_url and the network"
+            case openai.APIStatusError(status_code=401 | 403 as status):
+                words = f"did not accept the key ({status}): check api_key and what it may use"
+            case openai.APIStatusError(status_code=404):
+                words = "knows no such model or path (404): check model and base_url"
+            case openai.APIStatusError(status_code=429):
+                words = "is over the rate limit or quota (429): try later, or raise the quota"
+            case openai.APIStatusError(status_code=status) if status >= 500:
+                words = f"failed on its side ({status}): try later"
+            case openai.APIStatusError(status_code=status):
+                words = (
+                    f"refused the request ({status}): check that the model can answer in JSON, "
+                    "or lower max_input_chars"
+                )
+            case _:
+                words = f"could not be asked ({type(error).__name__}): check api_key and base_url"
+        return f"{self.name}: {self._host} {words}"
+
+
+def _client(base_url: str | None, api_key: str | None) -> OpenAI:
+    try:
+        import openai
+    except ImportError as error:
+        raise MissingExtra("openai", "the OpenAI summarizer") from error
+    if base_url is not None:
+        _check_url(base_url)
+        api_key = "none" if api_key is None else api_key
+    try:
+        # A retry would not fit into the caller's time.
+        client = openai.OpenAI(api_key=api_key, base_url=base_url, max_retries=0)
+    except openai.OpenAIError as error:
+        raise InvalidSetting("api_key", "is missing: give the endpoint's key") from error
+    _check_key(client)
+    return client
+
+
+def _check_url(base_url: str) -> None:
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidSetting("base_url", "must be an address such as http://localhost:8000/v1")
+
+
+def _check_key(client: OpenAI) -> None:
+    # The HTTP library's error for such a key would show the whole of it.
+    key = client.api_key
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        client.close()
+        raise InvalidSetting(
+            "api_key", "is empty or holds a blank, a line break or a character beyond ASCII"
+        )
+
+
+def _too_late(timeout: float) -> str:
+    return f"gave no whole answer within {timeout:g} s: raise the time-out, or try later"
+
+
+def _has_words(turn: Turn) -> bool:
+    # System turns are the agent's instructions, not something that was said.
+    return turn.role != Role.SYSTEM and bool(turn.text.strip() or turn.message.requests)
+
+
+def _line(turn: Turn) -> str:
+    text = turn.text
+    called = [_function(request) for request in turn.message.requests]
+    if turn.role == Role.TOOL:
+        text = _cut_middle(text, _MAX_TOOL_CHARS)
+        called = [turn.tool_call.function_name] if turn.tool_call else []
+    line = {
+        "at": turn.at.strftime("%Y-%m-%d %H:%M"),
+        "role": turn.role.value,
+        "name": turn.message.name or turn.agent,
+        "tools": called,
+        "text": text,
+    }
+    given = {key: value for key, value in line.items() if value}
+    # Each turn on one line, so that no text can pass for the next turn; no half surrogate pairs.
+    return json.dumps(given, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def _function(request: Mapping[str, Any]) -> str:
+    function = request.get("function")
+    name = function.get("name") if isinstance(function, Mapping) else None
+    return name if isinstance(name, str) else "unnamed"
+
+
+def _cut_middle(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    half = (limit - len(_CUT)) // 2
+    return text[:half] + _CUT + text[-half:]
+
+
+def _content(body: bytes) -> str:
+    """The words of a whole answer, or why there are none."""
+    try:
+        choice = json.loads(body)["choices"][0]
+        message, reason = choice["message"], choice.get("finish_reason")
+        content, refusal = message.get("content"), message.get("refusal")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise SummarizerFailed(
+            "the answer is malformed, no chat completion: check that base_url is an "
+            "OpenAI-compatible API (most end in /v1)"
+        ) from error
+    if refusal:
+        raise SummarizerFailed("the model refused to summarise this episode")
+    if reason in _UNFINISHED:
+        raise SummarizerFailed(_UNFINISHED[reason])
+    if not isinstance(content, str) or not content.strip():
+        raise SummarizerFailed("the model's answer is empty")
+    return content
+
+
+def _summary(content: str) -> Summary:
+    # Models without a schema put their JSON into a code block, or a thought before it.
+    start, end = content.find("{"), content.rfind("}") + 1
+    try:
+        given = json.loads(content[start:end])
+    except (ValueError, RecursionError) as error:
+        raise SummarizerFailed("the model's answer is malformed JSON: try another model") from error
+    text, facts = given.get("summary"), given.get("key_facts")
+    shaped = isinstance(text, str) and isinstance(facts, list)
+    if not shaped or not all(isinstance(fact, str) for fact in facts):
+        raise SummarizerFailed(
+            "the model's answer has the wrong shape, not a summary and key_facts: "
+            "try a model that knows structured output"
+        )
+    text = _limited(text, SUMMARY_LIMIT)
+    if not text:
+        raise SummarizerFailed("the model's summary is empty")
+    return Summary(text=text, key_facts=_distinct(facts))
+
+
+def _distinct(facts: Sequence[str]) -> tuple[str, ...]:
+    first: dict[str, str] = {}
+    for fact in facts:
+        limited = _limited(fact, _MAX_FACT_CHARS)
+        if limited:
+            first.setdefault(limited.rstrip(".!").casefold(), limited)
+    return tuple(first.values())[:_MAX_FACTS]
+
+
+def _limited(text: str, limit: int) -> str:
+    """One line of clean text, cut after a word where it is too long."""
+    line = _NOT_TEXT.sub(" ", text).strip()
+    if len(line) <= limit:
+        return line
+    head = line[: limit - 1]
+    blank = head.rfind(" ")
+    # Some scripts have no blanks: take the whole head rather than lose much of it.
+    return (head[:blank] if blank > limit * 3 // 4 else head).rstrip() + "…"

@@ -1,0 +1,213 @@
+"""The nouns: scope, session, episode, turn, and what recall returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from uuid import UUID
+
+from .errors import InvalidInput
+from .message import Json, Message, Role, ToolCall
+
+SUMMARY_LIMIT = 2_000
+"""The most characters a summary may have."""
+
+
+class EndReason(StrEnum):
+    USER_CLOSED = "user_closed"
+    AGENT_CLOSED = "agent_closed"
+    TIMEOUT = "timeout"
+    ERROR_CLOSED = "error_closed"
+    TOPIC_SHIFT = "topic_shift"
+
+
+class SessionStatus(StrEnum):
+    ACTIVE = "active"
+    ENDED = "ended"
+    TIMED_OUT = "timed_out"
+    ERROR = "error"
+
+    @classmethod
+    def after(cls, reason: EndReason) -> SessionStatus:
+        """The status of a session whose last episode ended so."""
+        match reason:
+            case EndReason.TIMEOUT:
+                return cls.TIMED_OUT
+            case EndReason.ERROR_CLOSED:
+                return cls.ERROR
+            case EndReason.TOPIC_SHIFT:
+                return cls.ACTIVE
+            case _:
+                return cls.ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Tenant, agent and user: everything is stored, recalled and limited inside one."""
+
+    tenant: str
+    agent: str
+    user: str
+
+    def __post_init__(self) -> None:
+        check_name("tenant", self.tenant, longest=100)
+        check_name("agent", self.agent)
+        check_name("user", self.user)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One conversation as the client names it."""
+
+    id: str
+    scope: Scope
+    status: SessionStatus
+    metadata: Mapping[str, Json] = field(default_factory=dict)
+    created_at: datetime
+    last_seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """One bounded stretch of a session."""
+
+    id: UUID
+    scope: Scope
+    session_id: str
+    started_at: datetime
+    last_message_at: datetime
+    ended_at: datetime | None = None
+    end_reason: EndReason | None = None
+    message_count: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    summary: str | None = None
+    key_facts: tuple[str, ...] = ()
+    summarized_by: str | None = None
+    is_archived: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.ended_at is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One row of the log: one message, with its tool calls."""
+
+    id: UUID
+    episode_id: UUID
+    session_id: str
+    ordinal: int
+    message: Message
+    tokens: int
+    at: datetime
+    has_pii: bool = False
+    embedding_ref: str | None = None
+
+    @property
+    def role(self) -> Role:
+        return self.message.role
+
+    @property
+    def text(self) -> str:
+        return self.message.text
+
+    @property
+    def agent(self) -> str | None:
+        return self.message.agent
+
+    @property
+    def tool_call(self) -> ToolCall | None:
+        return self.message.tool_call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What closing makes of an episode."""
+
+    text: str
+    key_facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalShare:
+    """One signal's part in a score: its name, what was measured, and what it added."""
+
+    signal: str
+    value: float
+    contribution: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnHit:
+    """A turn that recall found."""
+
+    id: UUID
+    episode_id: UUID
+    session_id: str
+    ordinal: int
+    role: Role
+    text: str
+    at: datetime
+    score: float
+    name: str | None = None
+    signals: tuple[SignalShare, ...] = ()
+
+    def explain(self) -> str:
+        """Why this turn was returned, a line a signal."""
+        return explain(self.score, self.signals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSnippet:
+    """An episode that recall found, with why."""
+
+    episode_id: UUID
+    session_id: str
+    date: datetime
+    summary: str
+    key_facts: tuple[str, ...] = ()
+    relevance: float
+    is_archived: bool = False
+    turns: tuple[TurnHit, ...] = ()
+    signals: tuple[SignalShare, ...] = ()
+
+    def explain(self) -> str:
+        """Why this episode was returned, a line a signal."""
+        return explain(self.relevance, self.signals)
+
+
+def explain(score: float, signals: tuple[SignalShare, ...]) -> str:
+    lines = [f"relevance {score:.2f}"]
+    lines += [f"  {s.contribution:+.2f}  {s.signal}: {s.words}" for s in signals]
+    return "\n".join(lines)
+
+
+def check_name(field_name: str, value: str, *, longest: int = 256) -> str:
+    """Opaque text of 1 to `longest` characters, or `InvalidInput`."""
+    if not isinstance(value, str):
+        raise InvalidInput(field_name, f"must be text, not {type(value).__name__}")
+    if not 1 <= len(value) <= longest:
+        raise InvalidInput(
+            field_name, f"must have 1 to {longest} characters, and has {len(value):,}"
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(field_name, "holds half a surrogate pair: it is no valid text") from error
+    return value
+
+
+def check_time(field_name: str, value: datetime) -> datetime:
+    """An aware time as UTC, or `InvalidInput`."""
+    if not isinstance(value, datetime):
+        raise InvalidInput(field_name, f"must be a datetime, not {type(value).__name__}")
+    if value.utcoffset() is None:
+        raise InvalidInput(
+            field_name, "has no time zone: write datetime(..., tzinfo=UTC) or .astimezone()"
+        )
+    return value.astimezone(UTC)

@@ -1,0 +1,164 @@
+"""Every error Octopus raises.
+
+    OctopusError
+    ├── InvalidInput                 (also a ValueError)
+    │   ├── InvalidMessage
+    │   │   ├── MessageTooLarge
+    │   │   └── ToolResultWithoutCall
+    │   └── InvalidSetting
+    ├── NotFound                     (also a LookupError)
+    │   ├── EpisodeNotFound
+    │   └── SessionNotFound
+    ├── Conflict
+    │   ├── EpisodeClosed
+    │   ├── EpisodeChanged
+    │   └── IdempotencyConflict
+    ├── StoreError
+    │   ├── StoreBusy
+    │   ├── StoreCorrupt
+    │   ├── StoreFull
+    │   ├── StoreReadOnly
+    │   ├── StoreUnavailable
+    │   └── SchemaTooNew
+    ├── ModelError
+    │   ├── EmbedderFailed
+    │   └── SummarizerFailed
+    ├── MemoryClosed
+    └── MissingExtra                 (also an ImportError)
+
+Messages say what is wrong and what to do, and never hold a message's text.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+
+class OctopusError(Exception):
+    """The root: catch this to catch everything Octopus raises."""
+
+
+class InvalidInput(OctopusError, ValueError):
+    """An argument is not acceptable. `field` names it; nothing was stored."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class InvalidMessage(InvalidInput):
+    """A message is not in the chat-completion form, or not plain JSON."""
+
+
+class MessageTooLarge(InvalidMessage):
+    """A message is over `SessionConfig.max_message_bytes`."""
+
+
+class ToolResultWithoutCall(InvalidMessage):
+    """A tool result names a call that no earlier turn of the episode has open."""
+
+
+class InvalidSetting(InvalidInput):
+    """A setting or a policy value is out of range or unknown."""
+
+
+class NotFound(OctopusError, LookupError):
+    """Nothing of that id in this scope."""
+
+
+class EpisodeNotFound(NotFound):
+    def __init__(self, episode_id: UUID | str) -> None:
+        super().__init__(
+            f"no episode {str(episode_id)!r} in this scope: take the id from open_episode(), "
+            "episodes() or recall(), and the tenant, agent and user it belongs to"
+        )
+        self.episode_id = episode_id
+
+
+class SessionNotFound(NotFound):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"no session {session_id!r} in this scope: open_episode() starts one")
+        self.session_id = session_id
+
+
+class Conflict(OctopusError):
+    """The call does not fit the present state."""
+
+
+class EpisodeClosed(Conflict):
+    def __init__(self, episode_id: UUID) -> None:
+        super().__init__(
+            f"episode {episode_id} is closed: add to its session id to start a new episode, "
+            "or turn on SessionConfig.allow_resume"
+        )
+        self.episode_id = episode_id
+
+
+class EpisodeChanged(Conflict):
+    """Another caller changed the session between a read and the write; read again and retry."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} was changed by another caller: try again")
+        self.session_id = session_id
+
+
+class IdempotencyConflict(Conflict):
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"idempotency_key {key!r} was used for other messages: use a new key for each call"
+        )
+        self.key = key
+
+
+class StoreError(OctopusError):
+    """The database answered with an error; what was acknowledged before is safe."""
+
+
+class StoreBusy(StoreError):
+    """Another process holds the database's write lock for too long; try again."""
+
+
+class StoreCorrupt(StoreError):
+    """What was read is not what was written; restore from a backup."""
+
+
+class StoreFull(StoreError):
+    """The disk or the database's size limit is full; the call stored nothing."""
+
+
+class StoreReadOnly(StoreError):
+    """The database cannot be written; recall still works."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be opened or reached."""
+
+
+class SchemaTooNew(StoreError):
+    """The database was made by a newer Octopus; upgrade the package."""
+
+
+class ModelError(OctopusError):
+    """A model did not do its part; nothing stored is lost, and the work stays to be done."""
+
+
+class EmbedderFailed(ModelError):
+    """The embedder could not be reached or answered with an error."""
+
+
+class SummarizerFailed(ModelError):
+    """The summarizer's model timed out, refused or answered nonsense."""
+
+
+class MemoryClosed(OctopusError):
+    def __init__(self) -> None:
+        super().__init__("this memory is closed: open a new one with EpisodicMemory.open()")
+
+
+class MissingExtra(OctopusError, ImportError):
+    """An optional library is not installed."""
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs an extra: pip install 'octopus-memory[{extra}]'")
+        self.extra = extra

@@ -1,0 +1,158 @@
+"""Per-agent settings: frozen values that check themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Self
+
+from .errors import InvalidSetting
+from .message import Json
+
+
+class Layout(StrEnum):
+    """How the context block is written."""
+
+    DETAILED = "detailed"
+    COMPACT = "compact"
+
+
+class PruneStrategy(StrEnum):
+    """What gives way when the history is too long."""
+
+    FIFO = "fifo"
+    SLIDING_WINDOW = "sliding_window"
+    SUMMARIZE = "summarize"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodicRecallConfig:
+    """What is recalled and injected."""
+
+    enabled: bool = True
+    recent_sessions_to_inject: int = 2
+    semantic_top_k: int = 3
+    min_recall_score: float = 0.65
+    use_session_summaries: bool = True
+    include_archived: bool = True
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "recent_sessions_to_inject", "semantic_top_k")
+        if not 0 <= self.min_recall_score <= 1:
+            raise InvalidSetting("recall.min_recall_score", "must be between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConfig:
+    """Where an episode ends, and what a message may be."""
+
+    idle_timeout_minutes: float = 30
+    max_session_hours: float = 8
+    allow_resume: bool = False
+    max_message_bytes: int = 8 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        _above_zero(self, "idle_timeout_minutes", "max_session_hours")
+        _at_least(self, 1, "max_message_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingConfig:
+    """Which turns get a vector. Every turn is found by its words, with one or without."""
+
+    min_chars: int = 8
+    system_turns: bool = False
+    tool_turns: bool = False
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "min_chars")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextConfig:
+    """What the model sees: the block, and the history that fits beside it."""
+
+    layout: Layout = Layout.DETAILED
+    budget_tokens: int = 800
+    single_system_message: bool = False
+    max_working_memory_tokens: int = 100_000
+    output_reserve: int = 4_096
+    prune: PruneStrategy = PruneStrategy.FIFO
+    sliding_window_turns: int = 20
+    min_history_turns: int = 3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layout", _choice(Layout, "context.layout", self.layout))
+        object.__setattr__(self, "prune", _choice(PruneStrategy, "context.prune", self.prune))
+        _at_least(self, 0, "budget_tokens", "output_reserve", "min_history_turns")
+        _at_least(self, 1, "max_working_memory_tokens", "sliding_window_turns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConfig:
+    """All settings of one agent."""
+
+    recall: EpisodicRecallConfig = field(default_factory=EpisodicRecallConfig)
+    session: SessionConfig = field(default_factory=SessionConfig)
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
+    context: ContextConfig = field(default_factory=ContextConfig)
+
+    def to_dict(self) -> dict[str, Json]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """The reverse of `to_dict`; parts and fields left out keep their defaults.
+
+        :raises InvalidSetting: for an unknown name or a value out of range
+        """
+        parts = {part.name: part.default_factory for part in dataclasses.fields(cls)}
+        built = {}
+        for name, values in given.items():
+            if name not in parts:
+                raise InvalidSetting(name, f"is unknown; there are {', '.join(parts)}")
+            built[name] = _part(parts[name], name, values)
+        return cls(**built)
+
+
+def _part(kind: Any, name: str, values: Any) -> Any:
+    if not isinstance(values, Mapping):
+        raise InvalidSetting(name, "must be a table of settings")
+    defaults = {f.name: f.default for f in dataclasses.fields(kind)}
+    for key, value in values.items():
+        if key not in defaults:
+            raise InvalidSetting(f"{name}.{key}", f"is unknown; there are {', '.join(defaults)}")
+        _check_kind(f"{name}.{key}", defaults[key], value)
+    return kind(**values)
+
+
+def _check_kind(field_name: str, default: Any, value: Any) -> None:
+    """A value from outside must be of its default's kind; a whole number is a fine float."""
+    number = isinstance(default, int | float) and not isinstance(default, bool)
+    wanted: Any = (int, float) if number else type(default)
+    if isinstance(default, StrEnum):
+        wanted = str
+    if not isinstance(value, wanted) or (number and isinstance(value, bool)):
+        kind = "a number" if number else "true or false" if wanted is bool else "text"
+        raise InvalidSetting(field_name, f"must be {kind}, not {type(value).__name__}")
+
+
+def _choice(kind: type[StrEnum], field_name: str, value: str) -> StrEnum:
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise InvalidSetting(field_name, f"must be one of {', '.join(kind)}") from error
+
+
+def _at_least(config: object, least: int, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < least:
+            raise InvalidSetting(name, f"must be at least {least}")
+
+
+def _above_zero(config: object, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise InvalidSetting(name, "must be above zero")

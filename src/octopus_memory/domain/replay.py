@@ -1,0 +1,121 @@
+"""A whole session, and the message list a provider takes it back as."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .episode import Episode, Session, Turn
+from .message import Json, Role, as_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeReplay:
+    """One episode and its turns; an archived one has its summary and no turns."""
+
+    episode: Episode
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReplay:
+    """Every episode and turn of one session, in order."""
+
+    session: Session
+    episodes: tuple[EpisodeReplay, ...]
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        return tuple(turn for replay in self.episodes for turn in replay.turns)
+
+    def messages(self) -> list[dict[str, Json]]:
+        """The history as a provider takes it.
+
+        Only what the chat-completion form knows is in it, every tool call is followed by its
+        result, and a call that never got one is left out. An archived episode stands as a system
+        message with its summary.
+        """
+        history: list[dict[str, Json]] = []
+        for replay in self.episodes:
+            if replay.episode.is_archived:
+                history.append(_archived(replay.episode))
+            history += provider_messages(replay.turns)
+        return history
+
+
+def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
+    """Turns in the form that chat-completion providers accept."""
+    answered = _answered(turns)
+    requested = {r["id"]: r for turn in turns for r in turn.message.requests}
+    history: list[dict[str, Json]] = []
+    open_calls: set[str] = set()
+    for place, turn in enumerate(turns):
+        if turn.role is Role.TOOL:
+            call_id = turn.message.body["tool_call_id"]
+            if call_id not in open_calls:
+                # The call came with the result, or somebody spoke between the two.
+                request = _request_of(turn) or requested.get(call_id)
+                if request is None:
+                    continue
+                history.append({"role": "assistant", "content": None, "tool_calls": [request]})
+            open_calls.discard(call_id)
+            history.append(_result(turn))
+            continue
+        body = _spoken(turn)
+        requests = [r for r in turn.message.requests if (place, r["id"]) in answered]
+        open_calls = {request["id"] for request in requests}
+        if requests:
+            body["tool_calls"] = requests
+        if requests or body.get("content") is not None or body.get("refusal"):
+            history.append(body)
+    return history
+
+
+def _answered(turns: Sequence[Turn]) -> set[tuple[int, str]]:
+    """The (place, call id) of every request whose results come before anybody speaks again."""
+    found: set[tuple[int, str]] = set()
+    asking, asked = -1, set[str]()
+    for place, turn in enumerate(turns):
+        if turn.role is not Role.TOOL:
+            asking, asked = place, {request["id"] for request in turn.message.requests}
+        elif (call_id := turn.message.body["tool_call_id"]) in asked:
+            found.add((asking, call_id))
+    return found
+
+
+_PROVIDER_KEYS = ("role", "content", "name", "refusal", "audio")
+
+
+def _spoken(turn: Turn) -> dict[str, Json]:
+    body = {key: turn.message.body[key] for key in _PROVIDER_KEYS if key in turn.message.body}
+    if body.get("name") is None:
+        body.pop("name", None)
+    return body
+
+
+def _request_of(turn: Turn) -> dict[str, Json] | None:
+    call = turn.tool_call
+    if call is None:
+        return None
+    arguments = call.arguments
+    if not isinstance(arguments, str):
+        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
+    function = {"name": call.function_name, "arguments": arguments}
+    return {"id": call.tool_call_id, "type": "function", "function": function}
+
+
+def _result(turn: Turn) -> dict[str, Json]:
+    content = turn.message.content
+    if content is None:
+        content = as_text(turn.message.body.get("result"))
+    return {
+        "role": "tool",
+        "tool_call_id": turn.message.body["tool_call_id"],
+        "content": content,
+    }
+
+
+def _archived(episode: Episode) -> dict[str, Json]:
+    text = f"[archived] {episode.summary or 'no summary'}"
+    return {"role": "system", "content": text}

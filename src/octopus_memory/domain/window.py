@@ -1,0 +1,206 @@
+"""The context-window manager: the message list, inside the model's limit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
+
+from .context import RECORD, TokenCount, longest
+from .episode import SUMMARY_LIMIT
+from .errors import InvalidMessage
+from .message import Json, Message, MessageLike, Role, parse_message
+from .neutral import neutralise, shorten
+from .policy import ContextConfig, PruneStrategy
+
+Body: TypeAlias = dict[str, Json]
+"""A chat-completion message, as a provider takes it."""
+
+MESSAGE_TOKENS = 4
+"""What a message costs beside its text."""
+
+_SUMMARY_HEAD = "[Earlier in this conversation]"
+_SUMMARY_END = f"[End of earlier in this conversation] It is {RECORD}."
+# What is kept free for the summary of the pruned part, and at most a tenth of the whole.
+_SUMMARY_TOKENS = 512
+_SHORTEST_SUMMARY = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedMessages:
+    """What to send: the messages, their tokens, and how many of the history's were left out."""
+
+    messages: list[Body]
+    tokens: int
+    dropped: int
+
+
+def fit_messages(
+    system: str | None,
+    block_text: str,
+    history: Sequence[MessageLike],
+    current: str | MessageLike,
+    config: ContextConfig,
+    count: TokenCount,
+    summarize: Callable[[list[Body]], str] | None = None,
+) -> FittedMessages:
+    """System prompt, block, as much of the history as fits, and the current user message.
+
+    The history is pruned by whole exchanges: a user message and everything up to the next one.
+    The last `min_history_turns` of them stay, even where they alone are over the limit of
+    `max_working_memory_tokens` less `output_reserve`; then `tokens` says so. System messages at
+    the history's start are taken for further system prompts and stay before the block, unless they
+    repeat `system`. With `single_system_message` all that is system becomes the one first message,
+    wherever in the history it stood.
+
+    Providers refuse a tool call that is not followed at once by all of its results, and a result
+    without its call. Both are left out, with what belongs to them, and counted in `dropped`.
+
+    With the strategy `summarize`, one system message before the history tells what was pruned: the
+    words of `summarize`, neutralised, and cut to the room there is. Without it, that is `fifo`.
+
+    Everything is copied; `history` and `current` stay as they are. Images are not counted.
+
+    :raises InvalidMessage: naming `history[i]` or `current`
+    """
+    parsed = _parse_history(history)
+    last = _parse_current(current)
+    pinned, rest = _split_system(parsed, everywhere=config.single_system_message)
+    exchanges = _exchanges(_without_orphans(rest))
+    costs = [_tokens(exchange, count) for exchange in exchanges]
+    limit = config.max_working_memory_tokens - config.output_reserve
+
+    prompts = [system, *(p for p in pinned if p.text != system), block_text]
+    head = _head(prompts, config)
+    room = limit - _tokens([*head, last], count)
+    start = _first_kept(exchanges, costs, room, config)
+    if start and summarize and config.prune == PruneStrategy.SUMMARIZE:
+        spare = min(_SUMMARY_TOKENS, max(0, limit // 10))
+        start = _first_kept(exchanges, costs, room - spare, config)
+        told = summarize([dict(m.body) for m in chain(*exchanges[:start])])
+        room = limit - sum(costs[start:]) - _tokens([last], count)
+        head = _head_with_summary(prompts, told, room, config, count) or head
+
+    kept = list(chain(*exchanges[start:]))
+    return FittedMessages(
+        messages=[dict(message.body) for message in (*head, *kept, last)],
+        tokens=_tokens([*head, last], count) + sum(costs[start:]),
+        dropped=len(parsed) - len(pinned) - len(kept),
+    )
+
+
+def _parse_history(history: Sequence[MessageLike]) -> list[Message]:
+    if isinstance(history, str | bytes) or not isinstance(history, Sequence):
+        raise InvalidMessage("history", f"must be a list of messages, not {type(history).__name__}")
+    return [
+        parse_message(given, field=f"history[{number}]", max_bytes=sys.maxsize)
+        for number, given in enumerate(history)
+    ]
+
+
+def _parse_current(current: str | MessageLike) -> Message:
+    if isinstance(current, str):
+        current = ("user", current)
+    message = parse_message(current, field="current", max_bytes=sys.maxsize)
+    if message.role is not Role.USER:
+        raise InvalidMessage("current.role", "must be user: give other messages in the history")
+    return message
+
+
+def _split_system(
+    messages: Sequence[Message], *, everywhere: bool
+) -> tuple[list[Message], list[Message]]:
+    """System messages (those at the start, or all), and the rest."""
+    pinned: list[Message] = []
+    rest: list[Message] = []
+    for message in messages:
+        pin = message.role is Role.SYSTEM and (everywhere or not rest)
+        (pinned if pin else rest).append(message)
+    return pinned, rest
+
+
+def _without_orphans(messages: Sequence[Message]) -> list[Message]:
+    kept: list[Message] = []
+    place = 0
+    while place < len(messages):
+        message = messages[place]
+        place += 1
+        answers: dict[str, Message] = {}
+        requests = message.requests if message.role is Role.ASSISTANT else ()
+        asked = {request["id"] for request in requests}
+        while place < len(messages) and messages[place].role is Role.TOOL:
+            answer = messages[place].body["tool_call_id"]
+            if answer in asked:
+                answers.setdefault(answer, messages[place])
+            place += 1
+        if message.role is not Role.TOOL and asked == answers.keys():
+            kept += (message, *answers.values())
+    return kept
+
+
+def _exchanges(messages: Iterable[Message]) -> list[list[Message]]:
+    """Cut before each user message; what comes before the first one stands alone."""
+    exchanges: list[list[Message]] = []
+    for message in messages:
+        if not exchanges or message.role is Role.USER:
+            exchanges.append([])
+        exchanges[-1].append(message)
+    return exchanges
+
+
+def _first_kept(
+    exchanges: Sequence[Sequence[Message]], costs: Sequence[int], room: int, config: ContextConfig
+) -> int:
+    """The place of the oldest exchange that stays."""
+    asked = sum(exchange[0].role is Role.USER for exchange in exchanges)
+    latest = len(exchanges) - min(asked, config.min_history_turns)
+    start = 0
+    if config.prune == PruneStrategy.SLIDING_WINDOW:
+        start = min(latest, max(0, len(exchanges) - config.sliding_window_turns))
+    needed = sum(costs[start:])
+    while start < latest and needed > room:
+        needed -= costs[start]
+        start += 1
+    return start
+
+
+def _head(prompts: Sequence[str | Message | None], config: ContextConfig) -> list[Message]:
+    """The system messages before the history, or the one they are merged into."""
+    given = [p if isinstance(p, Message) else _system(p) for p in prompts if p]
+    if config.single_system_message and given:
+        return [_system("\n\n".join(message.text for message in given))]
+    return given
+
+
+def _head_with_summary(
+    prompts: Sequence[str | Message | None],
+    told: str,
+    room: int,
+    config: ContextConfig,
+    count: TokenCount,
+) -> list[Message] | None:
+    safe = neutralise(told, SUMMARY_LIMIT)
+
+    def head(length: int) -> list[Message]:
+        summary = f"{_SUMMARY_HEAD}\n{shorten(safe, length)}\n{_SUMMARY_END}"
+        return _head([*prompts, summary], config)
+
+    least = min(len(safe), _SHORTEST_SUMMARY)
+    length = longest(least, len(safe), lambda n: _tokens(head(n), count) <= room)
+    return head(length) if length else None
+
+
+def _system(text: str) -> Message:
+    return Message({"role": "system", "content": text})
+
+
+def _tokens(messages: Iterable[Message], count: TokenCount) -> int:
+    total = 0
+    for message in messages:
+        total += count(message.text) + MESSAGE_TOKENS
+        if message.requests:
+            total += count(json.dumps(message.requests, ensure_ascii=False))
+    return total

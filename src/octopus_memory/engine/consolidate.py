@@ -1,0 +1,183 @@
+"""Closing an episode: its summary, its key facts, its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ..domain import boundary
+from ..domain.episode import (
+    SUMMARY_LIMIT,
+    EndReason,
+    Episode,
+    Scope,
+    Summary,
+    Turn,
+    check_time,
+)
+from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
+from ..ports.store import Closing, NewSummary
+from . import intake
+from .parts import Parts
+
+log = logging.getLogger(__name__)
+
+BY_CALLER = "caller"
+_RETRIES = 20
+
+
+def close(
+    parts: Parts,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    reason: EndReason,
+    summary: str | None = None,
+    key_facts: Sequence[str] | None = None,
+    at: datetime | None = None,
+    wait: bool = True,
+    seen: Episode | None = None,
+) -> Episode:
+    """Close an episode; one that is closed already is returned as it is.
+
+    With `wait` a configured model is asked for the summary, for a few seconds. Without, or where
+    it does not answer, the episode closes with the extractive one and the worker improves it.
+    With `seen`, an episode that somebody added to since then is left open.
+    """
+    ended_at = None if at is None else check_time("at", at)
+    for _ in range(_RETRIES):
+        episode = parts.store.episodes(scope, [episode_id]).get(episode_id)
+        if episode is None:
+            raise EpisodeNotFound(episode_id)
+        if not episode.is_open:
+            if summary is not None or key_facts is not None:
+                raise EpisodeClosed(episode_id)
+            return episode
+        if seen is not None and seen.message_count != episode.message_count:
+            return episode
+        config = parts.config(scope.tenant, scope.agent).session
+        closing = closing_for(
+            parts,
+            scope,
+            parts.store.turns(scope, episode_id),
+            reason=EndReason(reason),
+            ended_at=ended_at
+            or boundary.end_time(
+                last_message_at=episode.last_message_at, now=parts.clock.now(), config=config
+            ),
+            summary=summary,
+            key_facts=key_facts,
+            wait=wait,
+        )
+        try:
+            return parts.store.close_episode(
+                scope, episode_id, closing, expect_messages=episode.message_count
+            )
+        except (EpisodeChanged, EpisodeClosed):
+            continue
+    raise EpisodeChanged(episode.session_id)
+
+
+def close_expired(parts: Parts, episode: Episode, *, wait: bool) -> Episode:
+    return close(
+        parts,
+        episode.scope,
+        episode.id,
+        reason=EndReason.TIMEOUT,
+        at=episode.last_message_at,
+        wait=wait,
+        seen=episode,
+    )
+
+
+def closing_for(
+    parts: Parts,
+    scope: Scope,
+    turns: Sequence[Turn],
+    *,
+    reason: EndReason,
+    ended_at: datetime,
+    summary: str | None,
+    key_facts: Sequence[str] | None,
+    wait: bool,
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+) -> Closing:
+    return Closing(
+        ended_at=ended_at,
+        reason=reason,
+        summary=_summary(parts, scope, turns, summary, key_facts, wait=wait),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+    )
+
+
+def _summary(
+    parts: Parts,
+    scope: Scope,
+    turns: Sequence[Turn],
+    given: str | None,
+    facts: Sequence[str] | None,
+    *,
+    wait: bool,
+) -> NewSummary | None:
+    _check_summary(given, facts)
+    if given is not None:
+        made = Summary(text=given, key_facts=tuple(facts or ()))
+        return new_summary(parts, scope, made, BY_CALLER)
+    if not turns:
+        return None
+    made, by, improve = _made_summary(parts, turns, wait=wait)
+    if facts is not None:
+        made, improve = Summary(text=made.text, key_facts=tuple(facts)), False
+    return new_summary(parts, scope, made, by, improve=improve)
+
+
+def _made_summary(parts: Parts, turns: Sequence[Turn], *, wait: bool) -> tuple[Summary, str, bool]:
+    """The summary, whose it is, and whether a better one should follow."""
+    model = parts.summarizer
+    if model is not None and wait:
+        try:
+            made = model.summarize(turns, timeout=parts.timeouts.at_close)
+            return limited(made), model.name, False
+        except Exception as error:  # noqa: BLE001 - closing never fails because a model did
+            log.warning("summarizer %s failed at close: %s", model.name, type(error).__name__)
+    made = parts.extractive.summarize(turns, timeout=parts.timeouts.at_close)
+    return limited(made), parts.extractive.name, model is not None
+
+
+def limited(summary: Summary) -> Summary:
+    if len(summary.text) <= SUMMARY_LIMIT:
+        return summary
+    return Summary(text=summary.text[: SUMMARY_LIMIT - 1] + "…", key_facts=summary.key_facts)
+
+
+def new_summary(
+    parts: Parts, scope: Scope, summary: Summary, by: str, *, improve: bool = False
+) -> NewSummary:
+    text = "\n".join((summary.text, *summary.key_facts))
+    return NewSummary(
+        summary=summary, by=by, lexical=intake.summary_lexical(parts, scope, text), improve=improve
+    )
+
+
+def _check_summary(summary: str | None, facts: Sequence[str] | None) -> None:
+    if summary is not None and not isinstance(summary, str):
+        raise InvalidInput("summary", f"must be text, not {type(summary).__name__}")
+    if summary is not None and len(summary) > SUMMARY_LIMIT:
+        raise InvalidInput(
+            "summary", f"has {len(summary):,} characters; the most is {SUMMARY_LIMIT:,}"
+        )
+    if facts is None:
+        return
+    if isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
+        raise InvalidInput("key_facts", "must be a list of short texts")
+
+
+def end_reason(given: EndReason | str) -> EndReason:
+    try:
+        return EndReason(given)
+    except ValueError as error:
+        raise InvalidInput("reason", f"must be one of {', '.join(EndReason)}") from error

@@ -1,0 +1,137 @@
+"""What callers give, checked and made ready to be stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from uuid import UUID
+
+from ..domain.episode import Scope, Turn, check_name, check_time
+from ..domain.errors import InvalidInput, InvalidMessage
+from ..domain.ids import new_id
+from ..domain.message import Json, Message, MessageLike, Role, message_tokens, parse_message
+from ..domain.policy import MemoryConfig
+from ..domain.terms import SUMMARY_CAP, turn_flags
+from ..ports.store import Idempotency, Lexical, NewTurn
+from .parts import Parts
+
+Times = datetime | Sequence[datetime] | None
+
+
+def parse(
+    messages: MessageLike | Sequence[MessageLike], config: MemoryConfig
+) -> list[Message]:
+    one = isinstance(messages, Message | Mapping) or (
+        isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], str)
+    )
+    given = [messages] if one else messages
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidMessage(
+            "messages", "must be a message or a list of them: add(id, [('user', 'text')])"
+        )
+    if not given:
+        raise InvalidMessage("messages", "is empty: give at least one message")
+    limit = config.session.max_message_bytes
+    return [
+        parse_message(message, field="message" if one else f"messages[{place}]", max_bytes=limit)
+        for place, message in enumerate(given)
+    ]
+
+
+def new_turns(
+    parts: Parts,
+    scope: Scope,
+    messages: Sequence[Message],
+    times: Sequence[datetime],
+    config: MemoryConfig,
+    tokens: Sequence[int] | None,
+) -> list[NewTurn]:
+    if tokens is not None and len(tokens) != len(messages):
+        raise InvalidInput("tokens", f"has {len(tokens)} counts for {len(messages)} messages")
+    return [
+        NewTurn(
+            id=new_id(),
+            message=message,
+            tokens=tokens[place] if tokens else message_tokens(message, parts.counter.count),
+            at=times[place],
+            lexical=lexical(parts, scope, message.text, message.name),
+            embed=_wants_vector(message, config),
+        )
+        for place, message in enumerate(messages)
+    ]
+
+
+def lexical(parts: Parts, scope: Scope, text: str, name: str | None = None) -> Lexical:
+    hasher = parts.hasher(scope)
+    return Lexical(
+        terms=hasher.pack(parts.analyzer.terms(text)),
+        speaker=hasher.pack_words(name.casefold().split()) if name else b"",
+        flags=turn_flags(text),
+    )
+
+
+def summary_lexical(parts: Parts, scope: Scope, text: str) -> Lexical:
+    """A summary is searched whole, where a turn's text is capped."""
+    return Lexical(terms=parts.hasher(scope).pack(parts.analyzer.terms(text, cap=SUMMARY_CAP)))
+
+
+def _wants_vector(message: Message, config: MemoryConfig) -> bool:
+    wanted = config.embedding
+    if message.role is Role.SYSTEM and not wanted.system_turns:
+        return False
+    if message.role is Role.TOOL and not wanted.tool_turns:
+        return False
+    text = message.text.strip()
+    return bool(text) and len(text) >= wanted.min_chars
+
+
+def times(at: Times, count: int, now: datetime) -> list[datetime]:
+    if at is None:
+        return [now] * count
+    if isinstance(at, datetime):
+        return [check_time("at", at)] * count
+    if isinstance(at, str) or not isinstance(at, Sequence):
+        raise InvalidInput("at", "must be a datetime, or a list of one for each message")
+    if len(at) != count:
+        raise InvalidInput("at", f"has {len(at)} times for {count} messages")
+    return [check_time(f"at[{place}]", moment) for place, moment in enumerate(at)]
+
+
+def session_id(given: str | None) -> str:
+    return str(new_id()) if given is None else check_name("session_id", given)
+
+
+def check_metadata(metadata: Mapping[str, Json] | None) -> None:
+    if metadata is None:
+        return
+    try:
+        same = isinstance(metadata, Mapping) and json.loads(
+            json.dumps(dict(metadata), allow_nan=False)
+        ) == dict(metadata)
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise InvalidInput("metadata", "must be a dict of plain JSON")
+
+
+def idempotency(key: str | None, messages: Sequence[Message]) -> Idempotency | None:
+    if key is None:
+        return None
+    check_name("idempotency_key", key)
+    bodies = json.dumps([dict(message.body) for message in messages], sort_keys=True)
+    fingerprint = blake2b(bodies.encode(), digest_size=16).digest()
+    return Idempotency(key=key, fingerprint=fingerprint)
+
+
+def as_turn(new: NewTurn, ordinal: int, episode_id: UUID, session_id: str) -> Turn:
+    return Turn(
+        id=new.id,
+        episode_id=episode_id,
+        session_id=session_id,
+        ordinal=ordinal,
+        message=new.message,
+        tokens=new.tokens,
+        at=new.at,
+    )

@@ -1,0 +1,105 @@
+"""The memory: binds the parts, hands out scopes, looks after the work behind them."""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+from uuid import UUID
+
+from ..domain.episode import Scope, check_name
+from ..domain.errors import MemoryClosed
+from ..domain.policy import MemoryConfig
+from ..ports.store import StoreStats
+from . import background, pending
+from .parts import Parts
+from .pending import PendingReport
+from .scope import MemoryScope
+
+
+class Memory:
+    """Remembers conversations. Thread-safe; `close` it, or use it as a context manager."""
+
+    def __init__(self, parts: Parts, *, run_in_background: bool = True) -> None:
+        self._parts = parts
+        self._owner = background.new_owner()
+        self._closed = False
+        self._background = (
+            background.Background(parts, self._owner) if run_in_background else None
+        )
+        parts.store.use_model(parts.embedder.model)
+
+    def scope(self, *, tenant: str = "default", agent: str = "default", user: str) -> MemoryScope:
+        """Everything of one user with one agent. Ids are text; a UUID is taken as its text."""
+        names = {"tenant": tenant, "agent": agent, "user": user}
+        texts = {k: str(v) if isinstance(v, UUID) else v for k, v in names.items()}
+        return MemoryScope(self, Scope(**texts))
+
+    def configure(self, agent: str, config: MemoryConfig, *, tenant: str | None = None) -> None:
+        """Store an agent's settings, for one tenant or for every tenant without its own."""
+        check_name("agent", agent)
+        if tenant is not None:
+            check_name("tenant", tenant, longest=100)
+        parts = self.parts
+        parts.store.put_config(tenant, agent, config.to_dict())
+        parts.forget_configs()
+
+    def config(self, agent: str, *, tenant: str | None = None) -> MemoryConfig:
+        """The settings an agent runs with."""
+        return self.parts.config(tenant or "", check_name("agent", agent))
+
+    def run_pending(self) -> PendingReport:
+        """Do the waiting work in this thread: time-outs, summaries, vectors."""
+        background.release_dead(self.parts)
+        return pending.run_pending(self.parts, self._owner)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to embed; False if `timeout` seconds passed first.
+
+        :raises EmbedderFailed: when the embedder cannot be reached
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        parts = self.parts
+        background.release_dead(parts)
+        while True:
+            while pending.embed_pending(parts, self._owner):
+                if deadline is not None and time.monotonic() >= deadline:
+                    break
+            if not pending.is_waiting(parts):
+                return True
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
+
+    def stats(self) -> StoreStats:
+        """Counts over the whole database, for its operator."""
+        return self.parts.store.stats()
+
+    def close(self) -> None:
+        """Stop the background work and release the files. What is left to do stays stored."""
+        if self._closed:
+            return
+        if self._background is not None:
+            self._background.stop()
+        self._closed = True
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def parts(self) -> Parts:
+        """The adapters behind this memory.
+
+        :raises MemoryClosed: after `close`
+        """
+        if self._closed:
+            raise MemoryClosed
+        return self._parts
+
+    def wake(self) -> None:
+        """Tell the background thread that there is something to do."""
+        if self._background is not None:
+            self._background.wake()

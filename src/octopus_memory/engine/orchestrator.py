@@ -1,0 +1,187 @@
+"""From the current message to what the model should see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ..domain.context import BlockEntry, Said, render_block
+from ..domain.episode import Episode, EpisodeSnippet, Scope, Turn
+from ..domain.ids import new_id
+from ..domain.message import Json, Message, MessageLike, parse_message
+from ..domain.policy import MemoryConfig
+from ..domain.window import fit_messages
+from . import recall
+from .parts import Parts
+from .recall import Filter
+
+_LONGEST_QUERY = 2_000
+"""Characters of the current message that recall is asked with: the rest of a paste adds noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryContext:
+    """What the model should see.
+
+    `text` is the block alone, `messages` the whole list with the block in its place, `snippets`
+    what the block was made of, most important first, and `tokens` what the list costs.
+    """
+
+    text: str
+    messages: list[dict[str, Json]]
+    snippets: tuple[EpisodeSnippet, ...]
+    tokens: int
+    block_tokens: int
+    dropped: int
+    """How many of the history's messages did not fit."""
+
+
+class MemoryOrchestrator:
+    """Recalls for a message and lays out what the model sees, by the agent's settings."""
+
+    def __init__(self, parts: Parts, scope: Scope) -> None:
+        self._parts = parts
+        self._scope = scope
+
+    def context(
+        self,
+        message: str | MessageLike,
+        *,
+        history: Sequence[MessageLike] = (),
+        system: str | None = None,
+        budget_tokens: int | None = None,
+        session_id: str | None = None,
+    ) -> MemoryContext:
+        """The block and the message list for the current user message."""
+        config = self._parts.config(self._scope.tenant, self._scope.agent)
+        snippets = self.snippets(_words(message), config, session_id=session_id)
+        shape = config.context
+        if budget_tokens is not None:
+            shape = replace(shape, budget_tokens=budget_tokens)
+        count = self._parts.counter.count
+        entries = {
+            snippet.episode_id: _entry(snippet, summaries=config.recall.use_session_summaries)
+            for snippet in snippets
+        }
+        block = render_block(list(entries.values()), shape.layout, shape.budget_tokens, count)
+        fitted = fit_messages(
+            system, block.text, history, message, shape, count, summarize=self._summarize
+        )
+        used = {id(entry) for entry in block.entries_used}
+        return MemoryContext(
+            text=block.text,
+            messages=fitted.messages,
+            snippets=tuple(s for s in snippets if id(entries[s.episode_id]) in used),
+            tokens=fitted.tokens,
+            block_tokens=block.tokens,
+            dropped=fitted.dropped,
+        )
+
+    def snippets(
+        self, query: str, config: MemoryConfig, *, session_id: str | None
+    ) -> list[EpisodeSnippet]:
+        """The relevant episodes, then the latest, each once: most important first."""
+        wanted = config.recall
+        if not wanted.enabled:
+            return []
+        relevant = self._relevant(query, config, session_id)
+        known = {snippet.episode_id for snippet in relevant}
+        latest = [
+            recall.snippet_of(episode, relevance=0.0)
+            for episode in self._latest(config, session_id)
+            if episode.id not in known
+        ]
+        if not wanted.use_session_summaries:
+            latest = [self._with_last_words(snippet) for snippet in latest]
+        return relevant + latest
+
+    def _relevant(
+        self, query: str, config: MemoryConfig, session_id: str | None
+    ) -> list[EpisodeSnippet]:
+        wanted = config.recall
+        if not wanted.semantic_top_k:
+            return []
+        return recall.recall(
+            self._parts,
+            self._scope,
+            query[:_LONGEST_QUERY],
+            mode=recall.RecallMode.HYBRID,
+            limit=wanted.semantic_top_k,
+            min_score=wanted.min_recall_score,
+            wanted=Filter(
+                include_archived=wanted.include_archived,
+                leave_out_session=session_id,
+                # Who does not say which session this is cannot mean the one that is going on.
+                leave_out_open=session_id is None,
+            ),
+        )
+
+    def _latest(self, config: MemoryConfig, session_id: str | None) -> list[Episode]:
+        """The last episode of each of the last sessions, newest first."""
+        count = config.recall.recent_sessions_to_inject
+        latest: dict[str, Episode] = {}
+        offset, page_size = 0, max(8, 2 * count)
+        while len(latest) < count:
+            page, _ = self._parts.store.list_episodes(
+                self._scope,
+                offset=offset,
+                limit=page_size,
+                include_archived=config.recall.include_archived,
+                include_open=False,
+                leave_out_session=session_id,
+            )
+            for episode in page:
+                if episode.summary and len(latest) < count:
+                    latest.setdefault(episode.session_id, episode)
+            if len(page) < page_size:
+                break
+            offset += page_size
+        return list(latest.values())
+
+    def _with_last_words(self, snippet: EpisodeSnippet, count: int = 2) -> EpisodeSnippet:
+        episode = self._parts.store.episodes(self._scope, [snippet.episode_id]).get(
+            snippet.episode_id
+        )
+        if episode is None or episode.is_archived:
+            return snippet
+        start = max(0, episode.message_count - count)
+        turns = self._parts.store.turns(self._scope, episode.id, start=start)
+        return replace(snippet, turns=tuple(recall.plain_hit(turn) for turn in turns))
+
+    def _summarize(self, pruned: list[dict[str, Json]]) -> str:
+        now = self._parts.clock.now()
+        turns = [_as_turn(Message(body), place, now) for place, body in enumerate(pruned)]
+        seconds = self._parts.timeouts.at_close
+        return self._parts.extractive.summarize(turns, timeout=seconds).text
+
+
+def _words(message: str | MessageLike) -> str:
+    if isinstance(message, str):
+        return message
+    return parse_message(message, max_bytes=2**62).text
+
+
+def _entry(snippet: EpisodeSnippet, *, summaries: bool) -> BlockEntry:
+    words = () if summaries else tuple(Said(t.name or t.role, t.text) for t in snippet.turns)
+    return BlockEntry(
+        date=snippet.date,
+        summary=snippet.summary,
+        key_facts=snippet.key_facts,
+        words=words,
+        is_archived=snippet.is_archived,
+        relevance=snippet.relevance,
+    )
+
+
+def _as_turn(message: Message, ordinal: int, at: datetime) -> Turn:
+    nobody = new_id()
+    return Turn(
+        id=nobody,
+        episode_id=nobody,
+        session_id="",
+        ordinal=ordinal,
+        message=message,
+        tokens=0,
+        at=at,
+    )

@@ -1,0 +1,109 @@
+"""What the verbs work with, bound together once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..domain.calibration import Calibration
+from ..domain.episode import Scope
+from ..domain.hashing import TermHasher
+from ..domain.policy import MemoryConfig
+from ..ports.index import RecallIndex
+from ..ports.seams import Analyzer, Clock, Embedder, Summarizer, TokenCounter
+from ..ports.store import EpisodeStore
+
+_CONFIG_SECONDS = 2.0
+"""How soon another process's change of an agent's settings is seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long the engine waits for a summarizer's model, in seconds."""
+
+    at_close: float = 8.0
+    in_background: float = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts:
+    """The adapters and settings of one memory. Made by `wiring`, or by hand in a test."""
+
+    store: EpisodeStore
+    index: RecallIndex
+    embedder: Embedder
+    analyzer: Analyzer
+    counter: TokenCounter
+    clock: Clock
+    extractive: Summarizer
+    summarizer: Summarizer | None = None
+    calibration: Calibration = field(default_factory=Calibration.default)
+    defaults: MemoryConfig = field(default_factory=MemoryConfig)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+
+    def __post_init__(self) -> None:
+        hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
+        object.__setattr__(self, "_hasher", hasher)
+        object.__setattr__(self, "_configs", {})
+        object.__setattr__(self, "_queries", _QueryVectors(self.embedder))
+
+    _hasher: Callable[[Scope], TermHasher] = field(init=False, repr=False)
+    _configs: dict[tuple[str, str], tuple[float, MemoryConfig]] = field(init=False, repr=False)
+    _queries: _QueryVectors = field(init=False, repr=False)
+
+    def hasher(self, scope: Scope) -> TermHasher:
+        return self._hasher(scope)
+
+    def config(self, tenant: str, agent: str) -> MemoryConfig:
+        """The agent's settings: as stored, else this memory's defaults."""
+        key, now = (tenant, agent), time.monotonic()
+        known = self._configs.get(key)
+        if known is not None and now - known[0] < _CONFIG_SECONDS:
+            return known[1]
+        stored = self.store.config(tenant, agent)
+        config = self.defaults if stored is None else MemoryConfig.from_dict(stored)
+        self._configs[key] = (now, config)
+        return config
+
+    def forget_configs(self) -> None:
+        self._configs.clear()
+
+    def query_vector(self, text: str) -> NDArray[np.float32]:
+        return self._queries.get(text)
+
+    def close(self) -> None:
+        for part in (self.index, self.store, self.embedder, self.summarizer):
+            close: Any = getattr(part, "close", None)
+            if close is not None:
+                close()
+
+
+class _QueryVectors:
+    """The last queries' vectors: an agent often asks twice, for the block and for a search."""
+
+    def __init__(self, embedder: Embedder, size: int = 256) -> None:
+        self._embedder = embedder
+        self._size = size
+        self._known: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, text: str) -> NDArray[np.float32]:
+        with self._lock:
+            vector = self._known.get(text)
+            if vector is not None:
+                self._known.move_to_end(text)
+                return vector
+        vector = self._embedder.embed([text])[0]
+        with self._lock:
+            self._known[text] = vector
+            if len(self._known) > self._size:
+                self._known.popitem(last=False)
+        return vector

@@ -1,0 +1,197 @@
+"""The work that is done after a call has returned: vectors, better summaries, time-outs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..domain import boundary
+from ..domain.episode import Scope, Turn
+from ..domain.errors import EmbedderFailed
+from ..domain.message import Role
+from ..domain.terms import passage
+from ..ports.store import SUMMARY_ORDINAL, Work, WorkKind
+from . import consolidate
+from .parts import Parts
+
+log = logging.getLogger(__name__)
+
+_LEASE = timedelta(seconds=60)
+_EMBED_BATCH = 64
+_SUMMARY_BATCH = 4
+_MOST_ATTEMPTS = 8
+_LONGEST_WAIT = timedelta(minutes=10)
+_KEYS_KEPT = timedelta(days=7)
+_NO_VECTORS: NDArray[np.float32] = np.empty((0, 0), np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingReport:
+    """What a run of pending work did."""
+
+    embedded: int = 0
+    summarized: int = 0
+    timed_out: int = 0
+
+    def __add__(self, other: PendingReport) -> PendingReport:
+        return PendingReport(
+            embedded=self.embedded + other.embedded,
+            summarized=self.summarized + other.summarized,
+            timed_out=self.timed_out + other.timed_out,
+        )
+
+
+def run_pending(parts: Parts, owner: str) -> PendingReport:
+    """Do all work that can be claimed now: time-outs, summaries, vectors."""
+    report = PendingReport(timed_out=close_idle(parts))
+    report += PendingReport(summarized=summarize_pending(parts, owner))
+    while done := embed_pending(parts, owner):
+        report += PendingReport(embedded=done)
+    parts.store.prune_idempotency(before=parts.clock.now() - _KEYS_KEPT)
+    return report
+
+
+def embed_pending(parts: Parts, owner: str) -> int:
+    """Embed one batch; returns how many pieces of work it took.
+
+    :raises EmbedderFailed: after giving the batch back, to be tried again later
+    """
+    now = parts.clock.now()
+    claimed = parts.store.claim(
+        WorkKind.EMBED, owner=owner, limit=_EMBED_BATCH, now=now, until=now + _LEASE
+    )
+    if not claimed:
+        return 0
+    ready = list(_texts(parts, claimed))
+    try:
+        vectors = parts.embedder.embed([text for _, text in ready]) if ready else _NO_VECTORS
+    except EmbedderFailed:
+        _give_back(parts, claimed)
+        raise
+    parts.index.put(
+        parts.embedder.model,
+        [(work, vector) for (work, _), vector in zip(ready, vectors, strict=True)],
+    )
+    if len(ready) < len(claimed):
+        done = {work.id for work, _ in ready}
+        parts.store.finish([work for work in claimed if work.id not in done])
+    return len(claimed)
+
+
+def _texts(parts: Parts, claimed: Sequence[Work]) -> Iterable[tuple[Work, str]]:
+    """The text of each piece of work whose turn or summary is still there."""
+    by_scope: dict[Scope, list[Work]] = {}
+    for work in claimed:
+        by_scope.setdefault(work.scope, []).append(work)
+    for scope, pieces in by_scope.items():
+        places = {(w.episode_id, w.ordinal) for w in pieces if w.ordinal != SUMMARY_ORDINAL}
+        before = {(episode, ordinal - 1) for episode, ordinal in places if ordinal}
+        turns = {
+            (turn.episode_id, turn.ordinal): turn
+            for turn in parts.store.turns_at(scope, sorted(places | before))
+        }
+        closed = [work.episode_id for work in pieces if work.ordinal == SUMMARY_ORDINAL]
+        episodes = parts.store.episodes(scope, closed)
+        for work in pieces:
+            if work.ordinal == SUMMARY_ORDINAL:
+                episode = episodes.get(work.episode_id)
+                if episode is not None and episode.summary:
+                    yield work, episode.summary
+                continue
+            turn = turns.get((work.episode_id, work.ordinal))
+            if turn is not None:
+                yield work, passage(turn.text, previous=_said_before(turns, work))
+
+
+def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
+    turn = turns.get((work.episode_id, work.ordinal - 1))
+    if turn is None or turn.role not in (Role.USER, Role.ASSISTANT):
+        return None
+    return turn.text
+
+
+def summarize_pending(parts: Parts, owner: str) -> int:
+    """Ask the model for the summaries that closing could not wait for; returns how many came."""
+    model = parts.summarizer
+    if model is None:
+        return 0
+    improved = 0
+    while True:
+        now = parts.clock.now()
+        claimed = parts.store.claim(
+            WorkKind.SUMMARIZE,
+            owner=owner,
+            limit=_SUMMARY_BATCH,
+            now=now,
+            until=now + _LEASE + _SUMMARY_BATCH * timedelta(seconds=parts.timeouts.in_background),
+        )
+        if not claimed:
+            return improved
+        for work in claimed:
+            turns = parts.store.turns(work.scope, work.episode_id)
+            if not turns:
+                parts.store.finish([work])
+                continue
+            try:
+                made = model.summarize(turns, timeout=parts.timeouts.in_background)
+            except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
+                log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
+                _give_back(parts, [work])
+                continue
+            summary = consolidate.new_summary(parts, work.scope, consolidate.limited(made), model.name)
+            parts.store.put_summary(work.scope, work.episode_id, summary)
+            parts.store.finish([work])
+            improved += 1
+
+
+def _give_back(parts: Parts, claimed: Sequence[Work]) -> None:
+    """Each try waits twice as long; a summary that never comes is given up, a vector is not."""
+    now = parts.clock.now()
+    for work in claimed:
+        if work.kind is WorkKind.SUMMARIZE and work.attempts + 1 >= _MOST_ATTEMPTS:
+            parts.store.finish([work])
+            continue
+        wait = min(timedelta(seconds=2 ** min(work.attempts, 10)), _LONGEST_WAIT)
+        parts.store.postpone([work], until=now + wait)
+
+
+def close_idle(parts: Parts) -> int:
+    """Close the episodes of every tenant whose time is over; returns how many."""
+    now = parts.clock.now()
+    stored = [parts.defaults.to_dict(), *parts.store.configs()]
+    sessions = [config.get("session", {}) for config in stored]
+    defaults = parts.defaults.session
+    idle = min(s.get("idle_timeout_minutes", defaults.idle_timeout_minutes) for s in sessions)
+    longest = min(s.get("max_session_hours", defaults.max_session_hours) for s in sessions)
+    closed, after = 0, None
+    while True:
+        page = parts.store.open_episodes(
+            touched_before=now - timedelta(minutes=idle),
+            opened_before=now - timedelta(hours=longest),
+            after=after,
+            limit=200,
+        )
+        for found in page:
+            scope = found.episode.scope
+            if boundary.has_expired(
+                started_at=found.opened_at,
+                last_seen_at=found.touched_at,
+                at=now,
+                config=parts.config(scope.tenant, scope.agent).session,
+            ):
+                consolidate.close_expired(parts, found.episode, wait=True)
+                closed += 1
+        if not page:
+            return closed
+        after = page[-1].episode.id
+
+
+def is_waiting(parts: Parts) -> bool:
+    """Whether anything is left to embed, by this process or another."""
+    return parts.store.backlog()[WorkKind.EMBED].waiting > 0

@@ -1,0 +1,317 @@
+"""Recall: gather the signals, rank, explain."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..domain.episode import (
+    Episode,
+    EpisodeSnippet,
+    Scope,
+    SignalShare,
+    Turn,
+    TurnHit,
+    check_time,
+)
+from ..domain.errors import EmbedderFailed, InvalidInput
+from ..domain.hashing import unpack_words
+from ..domain.query import QueryPlan, plan_query
+from ..domain.ranking import RankConfig, Ranking, Signals, rank
+from ..domain.rows import SUMMARY
+from ..ports.index import ScopeView
+from ..ports.store import SUMMARY_ORDINAL
+from .parts import Parts
+
+log = logging.getLogger(__name__)
+
+_MATCHES_SHOWN = 3
+_WORDS_SHOWN = 300
+
+
+class RecallMode(StrEnum):
+    HYBRID = "hybrid"
+    SEMANTIC = "semantic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What recall may return."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    include_archived: bool = True
+    leave_out_session: str | None = None
+    leave_out_open: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    view: ScopeView
+    ranking: Ranking
+
+    def episode_id(self, row: int) -> UUID:
+        return self.view.episode_ids[int(self.view.rows.episode[row])]
+
+    def place(self, row: int) -> tuple[UUID, int]:
+        return self.episode_id(row), int(self.view.ordinals[row])
+
+
+def recall(
+    parts: Parts,
+    scope: Scope,
+    query: str,
+    *,
+    mode: str,
+    limit: int,
+    min_score: float | None,
+    wanted: Filter,
+) -> list[EpisodeSnippet]:
+    """Episodes, most relevant first."""
+    mode = _mode(mode)
+    least = _least(parts, scope, mode, min_score)
+    check_limit(limit)
+    found = _search(parts, scope, query, mode, wanted)
+    if found is None:
+        return []
+    best = [
+        number
+        for number in found.ranking.episodes[:limit].tolist()
+        if found.ranking.episode_relevance[number] >= least
+    ]
+    return _snippets(parts, scope, found, best)
+
+
+def recall_turns(
+    parts: Parts,
+    scope: Scope,
+    query: str,
+    *,
+    mode: str,
+    limit: int,
+    min_score: float | None,
+    wanted: Filter,
+) -> list[TurnHit]:
+    """Turns, best first; their scores are calibrated like an episode's."""
+    mode = _mode(mode)
+    least = _least(parts, scope, mode, min_score)
+    check_limit(limit)
+    found = _search(parts, scope, query, mode, wanted)
+    if found is None:
+        return []
+    rows: list[int] = []
+    for row in found.ranking.turns.tolist():
+        if len(rows) == limit:
+            break
+        if found.view.rows.role[row] == SUMMARY:
+            continue
+        if found.ranking.turn_relevance[row] >= least:
+            rows.append(row)
+    turns = _turns(parts, scope, found, rows)
+    return [_hit(turns[row], found, row) for row in rows if row in turns]
+
+
+def _search(
+    parts: Parts, scope: Scope, query: str, mode: RecallMode, wanted: Filter
+) -> _Found | None:
+    if not isinstance(query, str):
+        raise InvalidInput("query", f"must be text, not {type(query).__name__}")
+    view = parts.index.view(scope, parts.embedder.model)
+    if not len(view.ordinals) or not query.strip():
+        return None
+    hasher = parts.hasher(scope)
+    plan = plan_query(
+        query,
+        asked_at=parts.clock.now(),
+        analyzer=parts.analyzer,
+        hasher=hasher,
+        speakers=[unpack_words(words) for words in view.speakers],
+    )
+    signals = Signals(
+        rows=view.rows,
+        dense=_cosines(parts, view, plan, mode),
+        lexical=view.postings.score(plan.terms if mode is RecallMode.HYBRID else plan.terms[:0]),
+    )
+    config = RankConfig(calibration=parts.calibration)
+    keep = _keep(parts, scope, view, wanted)
+    if keep is not None and not keep.any():
+        return None
+    return _Found(view=view, ranking=rank(signals, plan, config, keep=keep))
+
+
+def _cosines(
+    parts: Parts, view: ScopeView, plan: QueryPlan, mode: RecallMode
+) -> NDArray[np.float32]:
+    try:
+        return view.cosine(parts.query_vector(plan.embed_text))
+    except EmbedderFailed as error:
+        if mode is RecallMode.SEMANTIC:
+            raise
+        log.warning("recall goes by words alone: %s", error)
+        return np.full(len(view.ordinals), np.nan, np.float32)
+
+
+def _keep(
+    parts: Parts, scope: Scope, view: ScopeView, wanted: Filter
+) -> NDArray[np.bool_] | None:
+    """Which rows a filter leaves in; None for all."""
+    masks: list[NDArray[np.bool_]] = []
+    if wanted.since is not None:
+        masks.append(view.rows.time >= _micros("since", wanted.since))
+    if wanted.until is not None:
+        masks.append(view.rows.time <= _micros("until", wanted.until))
+    if not wanted.include_archived:
+        # Archiving takes an episode's turns and leaves its summary.
+        turns = np.zeros(len(view.episode_ids), dtype=np.bool_)
+        turns[view.rows.episode[view.rows.role != SUMMARY]] = True
+        masks.append(turns[view.rows.episode])
+    for ids in _left_out(parts, scope, wanted):
+        numbers = [place for place, known in enumerate(view.episode_ids) if known in ids]
+        masks.append(~np.isin(view.rows.episode, numbers))
+    if not masks:
+        return None
+    return np.logical_and.reduce(masks)
+
+
+def _left_out(parts: Parts, scope: Scope, wanted: Filter) -> list[set[UUID]]:
+    left_out = []
+    if wanted.leave_out_session is not None:
+        episodes = parts.store.session_episodes(scope, wanted.leave_out_session)
+        left_out.append({episode.id for episode in episodes})
+    if wanted.leave_out_open:
+        # Open ones are listed first, so a page of them ends with the first that is closed.
+        page, _ = parts.store.list_episodes(scope, offset=0, limit=1_000)
+        left_out.append({episode.id for episode in page if episode.is_open})
+    return left_out
+
+
+def _snippets(
+    parts: Parts, scope: Scope, found: _Found, numbers: Sequence[int]
+) -> list[EpisodeSnippet]:
+    ids = [found.view.episode_ids[number] for number in numbers]
+    episodes = parts.store.episodes(scope, ids)
+    matches = {
+        number: [
+            row
+            for row in found.ranking.matches(number, k=_MATCHES_SHOWN).tolist()
+            if found.view.ordinals[row] != SUMMARY_ORDINAL
+        ]
+        for number in numbers
+    }
+    turns = _turns(parts, scope, found, [row for rows in matches.values() for row in rows])
+    snippets = []
+    for number, episode_id in zip(numbers, ids, strict=True):
+        # An erasure may have been faster than this read.
+        episode = episodes.get(episode_id)
+        if episode is not None:
+            hits = tuple(_hit(turns[row], found, row) for row in matches[number] if row in turns)
+            snippets.append(_snippet(episode, found.ranking, number, hits))
+    return snippets
+
+
+def _snippet(
+    episode: Episode, ranking: Ranking, number: int, hits: tuple[TurnHit, ...]
+) -> EpisodeSnippet:
+    return snippet_of(
+        episode,
+        relevance=float(ranking.episode_relevance[number]),
+        turns=hits,
+        signals=tuple(
+            SignalShare(
+                signal=part.signal,
+                value=part.value,
+                contribution=part.contribution,
+                words=part.words,
+            )
+            for part in ranking.explain(number)
+        ),
+    )
+
+
+def snippet_of(
+    episode: Episode,
+    *,
+    relevance: float,
+    turns: tuple[TurnHit, ...] = (),
+    signals: tuple[SignalShare, ...] = (),
+) -> EpisodeSnippet:
+    """An episode as recall returns it; one that has no summary yet shows what was said."""
+    return EpisodeSnippet(
+        episode_id=episode.id,
+        session_id=episode.session_id,
+        date=episode.started_at,
+        summary=episode.summary or " … ".join(turn.text for turn in turns)[:_WORDS_SHOWN],
+        key_facts=episode.key_facts,
+        relevance=relevance,
+        is_archived=episode.is_archived,
+        turns=turns,
+        signals=signals,
+    )
+
+
+def _turns(parts: Parts, scope: Scope, found: _Found, rows: Sequence[int]) -> dict[int, Turn]:
+    places = {row: found.place(row) for row in rows}
+    read = parts.store.turns_at(scope, list(places.values()))
+    by_place = {(turn.episode_id, turn.ordinal): turn for turn in read}
+    return {row: by_place[place] for row, place in places.items() if place in by_place}
+
+
+def _hit(turn: Turn, found: _Found, row: int) -> TurnHit:
+    return plain_hit(turn, score=float(found.ranking.turn_relevance[row]))
+
+
+def plain_hit(turn: Turn, *, score: float = 0.0) -> TurnHit:
+    return TurnHit(
+        id=turn.id,
+        episode_id=turn.episode_id,
+        session_id=turn.session_id,
+        ordinal=turn.ordinal,
+        role=turn.role,
+        text=turn.text,
+        at=turn.at,
+        score=score,
+        name=turn.message.name,
+    )
+
+
+def _mode(given: str) -> RecallMode:
+    try:
+        return RecallMode(given)
+    except ValueError as error:
+        raise InvalidInput("mode", f"must be one of {', '.join(RecallMode)}") from error
+
+
+def _least(parts: Parts, scope: Scope, mode: RecallMode, given: float | None) -> float:
+    if given is not None:
+        if not 0 <= given <= 1:
+            raise InvalidInput("min_score", "must be between 0 and 1")
+        return given
+    if mode is RecallMode.HYBRID:
+        return 0.0
+    return parts.config(scope.tenant, scope.agent).recall.min_recall_score
+
+
+def check_limit(limit: int, field: str = "limit") -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+        raise InvalidInput(field, "must be a whole number above zero")
+    return limit
+
+
+def _micros(field: str, moment: datetime) -> int:
+    return round(check_time(field, moment).timestamp() * 1_000_000)
+
+
+def recent_snippet(parts: Parts, episode: Episode) -> EpisodeSnippet:
+    """An episode of the recent list; one still open shows its last words for a summary."""
+    if episode.summary:
+        return snippet_of(episode, relevance=0.0)
+    start = max(0, episode.message_count - _MATCHES_SHOWN)
+    turns = parts.store.turns(episode.scope, episode.id, start=start)
+    return snippet_of(episode, relevance=0.0, turns=tuple(plain_hit(turn) for turn in turns))

@@ -1,0 +1,315 @@
+"""The verbs inside one scope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ..domain.episode import (
+    EndReason,
+    Episode,
+    EpisodeSnippet,
+    Scope,
+    Session,
+    Turn,
+    TurnHit,
+    check_name,
+)
+from ..domain.errors import EpisodeNotFound, SessionNotFound
+from ..domain.message import Json, MessageLike
+from ..domain.page import Page
+from ..domain.replay import EpisodeReplay, SessionReplay
+from . import consolidate, recall, remember
+from .hand import EpisodeInHand
+from .intake import Times
+from .orchestrator import MemoryContext, MemoryOrchestrator
+from .parts import Parts
+from .recall import Filter
+
+if TYPE_CHECKING:
+    from .memory import Memory
+
+
+class MemoryScope:
+    """One user's memory with one agent: nothing outside it can be seen or touched."""
+
+    def __init__(self, memory: Memory, scope: Scope) -> None:
+        self._memory = memory
+        self.scope = scope
+
+    def __repr__(self) -> str:
+        return f"MemoryScope({self.scope})"
+
+    @property
+    def _parts(self) -> Parts:
+        return self._memory.parts
+
+    def episode(
+        self,
+        session_id: str | None = None,
+        *,
+        at: datetime | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> EpisodeInHand:
+        """An episode as a `with` block: closed at its end, `error_closed` if the block raises."""
+        opened = self.open_episode(session_id, at=at, metadata=metadata)
+        return EpisodeInHand(self, opened)
+
+    def open_episode(
+        self,
+        session_id: str | None = None,
+        *,
+        at: datetime | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> Episode:
+        """Open an episode in a session, new or known. One that is open already is returned."""
+        return remember.open_episode(
+            self._parts, self.scope, session_id, at=at, metadata=metadata
+        )
+
+    def add(
+        self,
+        episode_or_session_id: Episode | UUID | str,
+        messages: MessageLike | Sequence[MessageLike],
+        *,
+        idempotency_key: str | None = None,
+        at: Times = None,
+        tokens: Sequence[int] | None = None,
+    ) -> list[Turn]:
+        """Store one message or many; durable when it returns.
+
+        A session that is new, or has no open episode, gets one. `at` is one time for all or a
+        list with one for each; `tokens` likewise, where the caller has counted.
+
+        :raises EpisodeClosed: for the id of an episode that has ended
+        :raises EpisodeNotFound: for an episode id that is not in this scope
+        :raises InvalidMessage: for a message that cannot be stored; then none of them is
+        """
+        stored = remember.add(
+            self._parts,
+            self.scope,
+            episode_or_session_id,
+            messages,
+            idempotency_key=idempotency_key,
+            at=at,
+            tokens=tokens,
+        )
+        self._memory.wake()
+        return stored
+
+    def close_episode(
+        self,
+        episode_id: Episode | UUID | str,
+        reason: EndReason | str = EndReason.USER_CLOSED,
+        summary: str | None = None,
+        key_facts: Sequence[str] | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> Episode:
+        """End an episode: makes its summary and key facts, unless they are given.
+
+        One that has ended already is returned as it is. Never fails because a model did.
+        """
+        closed = consolidate.close(
+            self._parts,
+            self.scope,
+            self._find(episode_id).id,
+            reason=consolidate.end_reason(reason),
+            summary=summary,
+            key_facts=key_facts,
+            at=at,
+        )
+        self._memory.wake()
+        return closed
+
+    def close_session(
+        self, session_id: str, reason: EndReason | str = EndReason.USER_CLOSED
+    ) -> Session:
+        """End a session's open episode, if it has one; the session as it is then."""
+        state = self._parts.store.session(self.scope, check_name("session_id", session_id))
+        if state is None:
+            raise SessionNotFound(session_id)
+        if state.episode is not None and state.episode.is_open:
+            self.close_episode(state.episode, reason)
+            state = self._parts.store.session(self.scope, session_id) or state
+        return state.session
+
+    def store(
+        self,
+        messages: Sequence[MessageLike],
+        *,
+        session_id: str | None = None,
+        at: Times = None,
+        ended_at: datetime | None = None,
+        reason: EndReason | str = EndReason.USER_CLOSED,
+        summary: str | None = None,
+        key_facts: Sequence[str] | None = None,
+        metadata: Mapping[str, Json] | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Episode:
+        """Store a finished episode in one call and one transaction."""
+        stored = remember.store(
+            self._parts,
+            self.scope,
+            messages,
+            session_id=session_id,
+            at=at,
+            ended_at=ended_at,
+            reason=consolidate.end_reason(reason),
+            summary=summary,
+            key_facts=key_facts,
+            metadata=metadata,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            idempotency_key=idempotency_key,
+        )
+        self._memory.wake()
+        return stored
+
+    def heartbeat(self, session_id: str, *, at: datetime | None = None) -> Session:
+        """Keep an idle session open; the answer's `status` says whether it still is.
+
+        :raises SessionNotFound: for a session that is not in this scope
+        """
+        return remember.heartbeat(self._parts, self.scope, session_id, at=at)
+
+    def recall(
+        self,
+        query: str,
+        *,
+        mode: str = "hybrid",
+        limit: int = 5,
+        min_score: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        include_archived: bool = True,
+        session_id: str | None = None,
+    ) -> list[EpisodeSnippet]:
+        """Episodes relevant to a query, best first, each with why.
+
+        `session_id` names the current session, which is left out. Without `min_score`, `hybrid`
+        returns the best there is and `semantic` none under the agent's `min_recall_score`.
+        """
+        return recall.recall(
+            self._parts,
+            self.scope,
+            query,
+            mode=mode,
+            limit=limit,
+            min_score=min_score,
+            wanted=Filter(
+                since=since,
+                until=until,
+                include_archived=include_archived,
+                leave_out_session=session_id,
+            ),
+        )
+
+    def recall_turns(
+        self,
+        query: str,
+        *,
+        mode: str = "hybrid",
+        limit: int = 10,
+        min_score: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        session_id: str | None = None,
+    ) -> list[TurnHit]:
+        """Single turns relevant to a query, best first."""
+        return recall.recall_turns(
+            self._parts,
+            self.scope,
+            query,
+            mode=mode,
+            limit=limit,
+            min_score=min_score,
+            wanted=Filter(since=since, until=until, leave_out_session=session_id),
+        )
+
+    def recent(
+        self, limit: int = 5, *, include_archived: bool = True, session_id: str | None = None
+    ) -> list[EpisodeSnippet]:
+        """The last episodes, newest first by end; an open one counts as now."""
+        episodes, _ = self._parts.store.list_episodes(
+            self.scope,
+            offset=0,
+            limit=recall.check_limit(limit),
+            include_archived=include_archived,
+            leave_out_session=session_id,
+        )
+        return [recall.recent_snippet(self._parts, episode) for episode in episodes]
+
+    def session(self, session_id: str) -> SessionReplay:
+        """One session, whole and in order; `.messages()` is the list a provider takes.
+
+        :raises SessionNotFound: for a session that is not in this scope
+        """
+        store = self._parts.store
+        state = store.session(self.scope, check_name("session_id", session_id))
+        if state is None:
+            raise SessionNotFound(session_id)
+        return SessionReplay(
+            session=state.session,
+            episodes=tuple(
+                EpisodeReplay(episode=episode, turns=tuple(store.turns(self.scope, episode.id)))
+                for episode in store.session_episodes(self.scope, session_id)
+            ),
+        )
+
+    def episodes(
+        self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
+    ) -> Page[Episode]:
+        """A page of episodes, newest first."""
+        recall.check_limit(page, "page")
+        recall.check_limit(page_size, "page_size")
+        items, total = self._parts.store.list_episodes(
+            self.scope,
+            offset=(page - 1) * page_size,
+            limit=page_size,
+            include_archived=include_archived,
+        )
+        return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
+
+    def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay:
+        """One episode with its turns.
+
+        :raises EpisodeNotFound: for an id that is not in this scope
+        """
+        episode = self._find(episode_id)
+        turns = self._parts.store.turns(self.scope, episode.id)
+        return EpisodeReplay(episode=episode, turns=tuple(turns))
+
+    def context(
+        self,
+        message: str | MessageLike,
+        *,
+        history: Sequence[MessageLike] = (),
+        system: str | None = None,
+        budget_tokens: int | None = None,
+        session_id: str | None = None,
+    ) -> MemoryContext:
+        """What the model should see for the current user message.
+
+        `session_id` names the current session, which is left out; without it, every episode that
+        is still open is.
+        """
+        return MemoryOrchestrator(self._parts, self.scope).context(
+            message,
+            history=history,
+            system=system,
+            budget_tokens=budget_tokens,
+            session_id=session_id,
+        )
+
+    def _find(self, episode_id: Episode | UUID | str) -> Episode:
+        found = remember.find_episode(self._parts, self.scope, episode_id)
+        if found is None:
+            raise EpisodeNotFound(
+                episode_id.id if isinstance(episode_id, Episode) else episode_id
+            )
+        return found

@@ -1,0 +1,63 @@
+"""The one-method ports: what the engine asks of a model, a tokenizer or a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..domain.episode import Summary, Turn
+
+
+class Embedder(Protocol):
+    """Texts to unit vectors. Thread-safe; the same text always gives the same vector."""
+
+    @property
+    def model(self) -> str:
+        """Names the vector space. Vectors of two models are never compared."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One unit row a text, in order; any text is taken, the empty one too.
+
+        :raises EmbedderFailed: when the model cannot be reached; trying again is safe
+        """
+
+
+class Summarizer(Protocol):
+    """An episode's turns to a summary and key facts. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """Recorded with the summary, so that a better one can replace it later."""
+
+    def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
+        """At most 2,000 characters of summary, in about `timeout` seconds at the most.
+
+        :raises SummarizerFailed: for every way a model can fail: slow, down, refusing, malformed
+        """
+
+
+class TokenCounter(Protocol):
+    def count(self, text: str) -> int:
+        """How many tokens a model sees in `text`."""
+
+
+class Analyzer(Protocol):
+    """Text to the terms that lexical search compares. Thread-safe."""
+
+    def terms(self, text: str, cap: int | None = None) -> list[str]:
+        """Stemmed words in order, stopwords left out; the same text always gives the same.
+
+        Only the first `cap` characters are read: without it, as many as suit a turn.
+        """
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The present time, aware, in UTC."""

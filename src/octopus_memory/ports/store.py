@@ -1,0 +1,363 @@
+"""The store: where sessions, episodes, turns and the work still to be done are kept.
+
+Every adapter passes `octopus_memory.testing.StoreSuite`, whole.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
+from ..domain.message import Json, Message
+
+SUMMARY_ORDINAL = -1
+"""The ordinal of the recall row that stands for an episode's summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lexical:
+    """What lexical search keeps of a text: numbers, and none of its words."""
+
+    terms: bytes = b""
+    """Hashed terms and how often each occurs, as `domain.hashing` packs them."""
+    speaker: bytes = b""
+    """The hashed words of the speaker's name."""
+    flags: int = 0
+    """What `domain.terms.turn_flags` saw in the text: a number, a time, a question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTurn:
+    id: UUID
+    message: Message
+    tokens: int
+    at: datetime
+    lexical: Lexical
+    embed: bool
+    has_pii: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idempotency:
+    """A caller's key, and the fingerprint of what it was first used for."""
+
+    key: str
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSummary:
+    summary: Summary
+    by: str
+    lexical: Lexical
+    improve: bool = False
+    """Whether the worker should ask the model for a better one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    ended_at: datetime
+    reason: EndReason
+    summary: NewSummary | None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Target(StrEnum):
+    """What an append writes to."""
+
+    OPEN = "open"
+    """An episode that must be open."""
+    NEW = "new"
+    """An episode that the append itself starts; its session must have none open."""
+    RESUME = "resume"
+    """A closed episode that goes on; its summary goes until it is closed again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append:
+    """Turns for one episode, and whatever must become true in the same moment."""
+
+    scope: Scope
+    session_id: str
+    episode_id: UUID
+    target: Target
+    at: datetime
+    """When this happens by the conversation's own time."""
+    now: datetime
+    """When it is written, by the clock: what idle sessions are judged by."""
+    turns: Sequence[NewTurn] = ()
+    metadata: Mapping[str, Json] | None = None
+    """The session's metadata: set where given, left alone where None."""
+    idempotency: Idempotency | None = None
+    closing: Closing | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    session: Session
+    episode: Episode | None
+    """The session's last episode, open or closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEpisode:
+    """An open episode as the worker sees it, with the clock times it is judged by."""
+
+    episode: Episode
+    opened_at: datetime
+    touched_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallState:
+    """Where a scope's recall rows stand. A cache with the same `epoch` needs only newer rows."""
+
+    version: int
+    """Bumped by every write."""
+    epoch: int
+    """Bumped by every write that changes or removes rows other than by giving them a vector."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRow:
+    """What recall needs of one turn, or of one summary (`ordinal` is `SUMMARY_ORDINAL`)."""
+
+    seq: int
+    episode_id: UUID
+    ordinal: int
+    role: int
+    at: int
+    """Microseconds since 1970, UTC."""
+    lexical: Lexical
+    model: str | None
+    """Whose vector this is; None while one is awaited, "" where none is wanted."""
+    vector: bytes | None
+
+
+class WorkKind(StrEnum):
+    EMBED = "embed"
+    SUMMARIZE = "summarize"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One thing still to be done, claimed by one worker until its lease ends."""
+
+    id: int
+    kind: WorkKind
+    scope: Scope
+    episode_id: UUID
+    ordinal: int
+    seq: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    waiting: int
+    oldest: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStats:
+    product: str
+    schema: str
+    size_bytes: int | None
+    tenants: int
+    scopes: int
+    sessions: int
+    episodes: int
+    open_episodes: int
+    turns: int
+    vectors: Mapping[str, int] = field(default_factory=dict)
+    """How many vectors of each model."""
+    backlog: Mapping[WorkKind, Backlog] = field(default_factory=dict)
+
+
+class EpisodeStore(ABC):
+    """Thread-safe. A write is durable when it returns, and happens whole or not at all.
+
+    Reads and writes name their scope and see nothing outside it: an id of another scope is
+    unknown here. Every method may raise a `StoreError`.
+    """
+
+    @property
+    @abstractmethod
+    def salt(self) -> bytes:
+        """A secret of this database, made with it, that hashed terms are keyed with."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release connections. Calling it again does nothing."""
+
+    @abstractmethod
+    def append(self, write: Append) -> list[Turn]:
+        """Add turns in order, with the next ordinals of the episode; starts or resumes it.
+
+        With an idempotency key that was used before, nothing is written and the turns stored
+        then are returned.
+
+        :raises EpisodeChanged: when the target is not in the state the append says
+        :raises EpisodeNotFound: when an OPEN or RESUME target is not in the scope
+        :raises IdempotencyConflict: when the key was used with another fingerprint
+        """
+
+    @abstractmethod
+    def close_episode(
+        self, scope: Scope, episode_id: UUID, closing: Closing, *, expect_messages: int
+    ) -> Episode:
+        """End an open episode that has exactly `expect_messages` turns.
+
+        :raises EpisodeNotFound: when it is not in the scope
+        :raises EpisodeClosed: when it has ended already
+        :raises EpisodeChanged: when its number of turns is another
+        """
+
+    @abstractmethod
+    def put_summary(self, scope: Scope, episode_id: UUID, summary: NewSummary) -> None:
+        """Replace a closed episode's summary; nothing happens if it is gone or open again."""
+
+    @abstractmethod
+    def archive(self, scope: Scope, episode_id: UUID) -> Episode:
+        """Clear a closed episode's turns and their recall rows; the summary stays findable.
+
+        :raises EpisodeNotFound: when it is not in the scope, or is still open
+        """
+
+    @abstractmethod
+    def touch(self, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime) -> Session:
+        """Keep a session open.
+
+        :raises SessionNotFound: when it is not in the scope
+        """
+
+    @abstractmethod
+    def session(self, scope: Scope, session_id: str) -> SessionState | None:
+        """The session and its last episode."""
+
+    @abstractmethod
+    def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
+        """Those of `ids` that are in the scope."""
+
+    @abstractmethod
+    def session_episodes(self, scope: Scope, session_id: str) -> list[Episode]:
+        """All episodes of a session, oldest first."""
+
+    @abstractmethod
+    def list_episodes(
+        self,
+        scope: Scope,
+        *,
+        offset: int,
+        limit: int,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        include_archived: bool = True,
+        include_open: bool = True,
+        leave_out_session: str | None = None,
+    ) -> tuple[list[Episode], int]:
+        """A page, newest first by end (open ones before all others), and how many there are.
+
+        `since` and `until` keep episodes that overlap that time.
+        """
+
+    @abstractmethod
+    def turns(
+        self, scope: Scope, episode_id: UUID, *, start: int = 0, stop: int | None = None
+    ) -> list[Turn]:
+        """The episode's turns with ordinals from `start` to before `stop`, in order."""
+
+    @abstractmethod
+    def turns_at(self, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
+        """The turns at these (episode, ordinal) places that exist, in any order."""
+
+    @abstractmethod
+    def recall_state(self, scope: Scope) -> RecallState | None:
+        """None for a scope that nothing was ever written in."""
+
+    @abstractmethod
+    def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
+        """The rows with a `seq` above `after`, in order, and the state they were read in."""
+
+    @abstractmethod
+    def use_model(self, model: str) -> int:
+        """Make `model` the one new vectors are of; rows with another's are queued again.
+
+        Returns how many were queued. Calling it with the model in use does nothing.
+        """
+
+    @abstractmethod
+    def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
+        """Keep vectors (as `domain.vectors` packs them) and finish their work, all at once.
+
+        A row that is gone by now is passed over. Doing it twice changes nothing.
+        """
+
+    @abstractmethod
+    def claim(
+        self, kind: WorkKind, *, owner: str, limit: int, now: datetime, until: datetime
+    ) -> list[Work]:
+        """Take up to `limit` pieces of waiting work, oldest first, until the lease ends.
+
+        No piece is handed to two claimants while a lease lasts.
+        """
+
+    @abstractmethod
+    def finish(self, work: Sequence[Work]) -> None:
+        """The work is done; unknown pieces are passed over."""
+
+    @abstractmethod
+    def postpone(self, work: Sequence[Work], *, until: datetime) -> None:
+        """Give claimed work back, to be taken again after `until`; counts an attempt."""
+
+    @abstractmethod
+    def owners(self) -> list[str]:
+        """Who holds leases now."""
+
+    @abstractmethod
+    def release(self, owner: str) -> None:
+        """End every lease of an owner that is gone."""
+
+    @abstractmethod
+    def backlog(self) -> dict[WorkKind, Backlog]:
+        """What is still to be done, claimed or not."""
+
+    @abstractmethod
+    def open_episodes(
+        self,
+        *,
+        touched_before: datetime,
+        opened_before: datetime,
+        after: UUID | None = None,
+        limit: int,
+    ) -> list[OpenEpisode]:
+        """Open episodes of every tenant not touched, or opened, since those times.
+
+        In the order of their ids, those above `after`.
+        """
+
+    @abstractmethod
+    def config(self, tenant: str, agent: str) -> Mapping[str, Json] | None:
+        """The agent's stored settings: this tenant's own, else those for every tenant."""
+
+    @abstractmethod
+    def put_config(self, tenant: str | None, agent: str, config: Mapping[str, Json]) -> None:
+        """Store an agent's settings for one tenant, or for every tenant without its own."""
+
+    @abstractmethod
+    def configs(self) -> list[Mapping[str, Json]]:
+        """Every stored setting, whosever it is."""
+
+    @abstractmethod
+    def prune_idempotency(self, *, before: datetime) -> int:
+        """Forget idempotency keys used before then; returns how many."""
+
+    @abstractmethod
+    def stats(self) -> StoreStats:
+        """Counts over the whole database, for its operator."""

@@ -1,0 +1,361 @@
+"""A local server that speaks enough of OpenAI's API to test agents and adapters with.
+
+    with FakeOpenAIServer() as server:
+        client = OpenAI(base_url=server.base_url, api_key="any")
+        server.answer("Paris.")
+        server.fail(next=2, status=429, headers={"retry-after-ms": "1"})
+
+It is a real HTTP server on a free port of 127.0.0.1: what it does to a client (time-outs, dropped
+connections, malformed bodies) really happens. It does not stream.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MAX_INPUTS = 2_048
+_DRIP_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenRequest:
+    """A request as the server got it; header names are in lower case."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reply:
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fault:
+    """What happens to a request: a reply instead of the right one, a wait, a lost connection."""
+
+    reply: _Reply | None = None
+    seconds: float = 0.0
+    drip: bool = False
+    drop: bool = False
+    midway: bool = False
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.reply = _error(status, message)
+
+
+class FakeOpenAIServer:
+    """`/v1/embeddings` and `/v1/chat/completions`, with answers and faults to order.
+
+    Faults and answers are used up in the order they were asked for: a fault by the next request of
+    any kind, an answer by the next chat request that meets no fault.
+
+    `dimension` is the length of the vectors, unless a request asks for fewer. With an `api_key`,
+    requests without it get a 401. With `max_chars`, longer texts to embed get a 400.
+    """
+
+    def __init__(
+        self, *, dimension: int = 1536, api_key: str | None = None, max_chars: int | None = None
+    ) -> None:
+        self.requests: list[SeenRequest] = []
+        self._dimension = dimension
+        self._api_key = api_key
+        self._max_chars = max_chars
+        self._faults: deque[_Fault] = deque()
+        self._answers: deque[dict[str, Any]] = deque()
+        self._closing = threading.Event()
+        self._http = _Server(self)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(0.02,), name="fake-openai", daemon=True
+        )
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    def close(self) -> None:
+        """Stop, and wait for the requests under way; delayed ones are let go at once."""
+        self._closing.set()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+    def clear(self) -> None:
+        """Forget the requests seen, and the answers and faults that are still to come."""
+        self.requests.clear()
+        self._answers.clear()
+        self._faults.clear()
+
+    def answer(
+        self,
+        content: str | Mapping[str, Any] | None = None,
+        *,
+        next: int = 1,
+        finish_reason: str = "stop",
+        **message: Any,
+    ) -> None:
+        """What the next chat requests get: text, or a mapping that is sent as JSON text.
+
+        Further keywords go into the message as they are, `tool_calls` for example.
+        """
+        self._answers.extend([_choice(content, finish_reason, **message)] * next)
+
+    def refuse(self, words: str = "I cannot help with that.", *, next: int = 1) -> None:
+        """Let the model decline, as structured output reports it."""
+        self.answer(next=next, refusal=words)
+
+    def fail(
+        self,
+        *,
+        next: int = 1,
+        status: int = 500,
+        headers: Mapping[str, str] | None = None,
+        message: str = "made to fail",
+    ) -> None:
+        """Answer the next requests with an error status, in OpenAI's form."""
+        self._add(next, _Fault(reply=_error(status, message, headers)))
+
+    def send(self, body: bytes | Mapping[str, Any], *, next: int = 1, status: int = 200) -> None:
+        """Answer the next requests with exactly this body, malformed or not."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self._add(next, _Fault(reply=_Reply(status=status, body=raw)))
+
+    def delay(self, seconds: float, *, next: int = 1, drip: bool = False) -> None:
+        """Answer the next requests rightly but late; `drip` sends blanks while it waits."""
+        self._add(next, _Fault(seconds=seconds, drip=drip))
+
+    def drop(self, *, next: int = 1, midway: bool = False) -> None:
+        """Hang up on the next requests without a byte, or `midway` through the answer."""
+        self._add(next, _Fault(drop=not midway, midway=midway))
+
+    def _add(self, count: int, fault: _Fault) -> None:
+        self._faults.extend([fault] * count)
+
+    def _fault(self) -> _Fault:
+        try:
+            return self._faults.popleft()
+        except IndexError:
+            return _Fault()
+
+    def _reply(self, request: SeenRequest) -> _Reply:
+        try:
+            self._check(request)
+            if request.path == "/v1/embeddings":
+                answer = self._embeddings(request.body)
+            else:
+                answer = self._completion(request.body)
+        except _Refused as refused:
+            return refused.reply
+        return _Reply(body=json.dumps(answer).encode())
+
+    def _check(self, request: SeenRequest) -> None:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self._api_key is not None and given != self._api_key:
+            raise _Refused(401, f"Incorrect API key provided: {given}.")
+        if request.path not in {"/v1/embeddings", "/v1/chat/completions"}:
+            raise _Refused(404, f"Unknown request URL: {request.path}.")
+        if not isinstance(request.body, dict) or not isinstance(request.body.get("model"), str):
+            raise _Refused(400, "you must provide a model parameter")
+
+    def _embeddings(self, body: dict[str, Any]) -> dict[str, Any]:
+        given = body.get("input")
+        # One text, or one list of token numbers, stands for a list of one.
+        single = isinstance(given, str) or (
+            isinstance(given, list) and bool(given) and isinstance(given[0], int)
+        )
+        inputs: list[Any] = [given] if single else given if isinstance(given, list) else []
+        texts = [self._text(item) for item in inputs]
+        if not 1 <= len(texts) <= _MAX_INPUTS:
+            raise _Refused(400, "'$.input' is invalid: between 1 and 2048 inputs are taken")
+        size = body.get("dimensions") or self._dimension
+        if not isinstance(size, int) or not 1 <= size <= self._dimension:
+            raise _Refused(400, f"Invalid value for 'dimensions': at most {self._dimension}")
+        form = body.get("encoding_format")
+        rows = [_encoded(vector(text, size), form) for text in texts]
+        data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
+        tokens = sum(map(_tokens, texts))
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return {"object": "list", "model": body["model"], "data": data, "usage": usage}
+
+    def _text(self, item: Any) -> str:
+        text = " ".join(map(str, item)) if isinstance(item, list) else item
+        if not isinstance(text, str) or not text:
+            raise _Refused(400, "'$.input' is invalid: texts must not be empty")
+        if self._max_chars is not None and len(text) > self._max_chars:
+            raise _Refused(400, "This model's maximum context length is exceeded")
+        return text
+
+    def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            raise _Refused(400, "Invalid 'messages': empty array")
+        if body.get("stream"):
+            raise _Refused(400, "This server does not stream: ask without 'stream'")
+        try:
+            choice = self._answers.popleft()
+        except IndexError:
+            choice = _choice(_default_answer(body.get("response_format") or {}))
+        asked = sum(_tokens(json.dumps(message)) for message in messages)
+        answered = _tokens(choice["message"]["content"] or "")
+        return {
+            "id": f"chatcmpl-{len(self.requests)}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": body["model"],
+            "choices": [choice],
+            "usage": {
+                "prompt_tokens": asked,
+                "completion_tokens": answered,
+                "total_tokens": asked + answered,
+            },
+        }
+
+
+class _Server(ThreadingHTTPServer):
+    # Waited for at close, so that no socket outlives the server.
+    daemon_threads = False
+    # The default of five makes a client's sixth simultaneous connection wait a second.
+    request_queue_size = 128
+
+    def __init__(self, fake: FakeOpenAIServer) -> None:
+        self.fake = fake
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    # A client that connects and says nothing must not keep the server from closing.
+    timeout = 5
+    server: _Server
+
+    def do_POST(self) -> None:
+        fake = self.server.fake
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            body = None
+        request = SeenRequest(path=self.path, headers=headers, body=body)
+        fake.requests.append(request)
+        fault = fake._fault()
+        if fault.drop:
+            return
+        # The client may have gone meanwhile: that is what delays are for.
+        with contextlib.suppress(ConnectionError):
+            self._send(fault, fault.reply or fake._reply(request))
+
+    def _send(self, fault: _Fault, reply: _Reply) -> None:
+        if fault.seconds and not fault.drip:
+            self.server.fake._closing.wait(fault.seconds)
+        self.send_response(reply.status)
+        self.send_header("Content-Type", "application/json")
+        if not fault.drip:
+            self.send_header("Content-Length", str(len(reply.body)))
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if fault.drip:
+            self._drip(fault.seconds)
+        self.wfile.write(reply.body[: len(reply.body) // 2] if fault.midway else reply.body)
+
+    def _drip(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.server.fake._closing.wait(_DRIP_SECONDS):
+            self.wfile.write(b" ")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the requests are kept in `FakeOpenAIServer.requests`."""
+
+
+def vector(text: str, dimension: int) -> NDArray[np.float64]:
+    """A unit vector that depends on the words alone: texts that share words are near each other."""
+    words: Sequence[str] = text.casefold().split() or [text]
+    total = np.zeros(dimension)
+    for word in words:
+        digest = hashlib.shake_256(word.encode("utf-8", "replace")).digest(dimension)
+        total += np.frombuffer(digest, dtype=np.uint8) - 127.5
+    unit: NDArray[np.float64] = total / np.linalg.norm(total)
+    return unit
+
+
+def _encoded(row: NDArray[np.float64], form: str | None) -> str | list[float]:
+    if form == "base64":
+        return base64.b64encode(row.astype("<f4").tobytes()).decode()
+    numbers: list[float] = row.tolist()
+    return numbers
+
+
+def _choice(
+    content: str | Mapping[str, Any] | None, finish_reason: str = "stop", **message: Any
+) -> dict[str, Any]:
+    text = json.dumps(content) if isinstance(content, Mapping) else content
+    full = {"role": "assistant", "content": text, "refusal": None, **message}
+    return {"index": 0, "message": full, "finish_reason": finish_reason, "logprobs": None}
+
+
+def _default_answer(form: Mapping[str, Any]) -> str:
+    match form:
+        case {"type": "json_schema", "json_schema": {"schema": schema}}:
+            return json.dumps(_example(schema))
+        case {"type": "json_object"}:
+            return "{}"
+        case _:
+            return "This is the fake server's answer."
+
+
+def _example(schema: Mapping[str, Any], name: str = "value") -> Any:
+    """The least value of a schema, with the properties' names for text."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    match schema.get("type"):
+        case "object":
+            parts = schema.get("properties", {})
+            return {key: _example(part, key) for key, part in parts.items()}
+        case "array":
+            return [_example(schema.get("items", {}), name)]
+        case "integer" | "number":
+            return 0
+        case "boolean":
+            return False
+        case "null":
+            return None
+        case _:
+            return name
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+def _error(status: int, message: str, headers: Mapping[str, str] | None = None) -> _Reply:
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    error = {"message": message, "type": kind, "param": None, "code": None}
+    return _Reply(
+        status=status, headers=dict(headers or {}), body=json.dumps({"error": error}).encode()
+    )

@@ -1,0 +1,219 @@
+"""The codec of stored turns: exact round trips, and damage that is seen."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+import string
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+
+import pytest
+import zstandard
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from octopus_memory.adapters.stores import codec
+from octopus_memory.domain.errors import InvalidInput, MessageTooLarge, StoreCorrupt
+
+# An empty set of excluded categories lets lone surrogates in, which are left out by default.
+TEXT = st.text(st.characters(exclude_categories=()))
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+)
+TURN = {
+    "role": "assistant",
+    "content": "The ferry to Naxos leaves at 07:15; I reserved two deck seats and told Ioanna.",
+}
+# Made once, when version 1 was released: rows like this are in databases.
+DICTIONARY_SHA256 = "7085a11a33b2cd3ae8a41da6eeeb0547265ccbe8550dc6cebee6d4d8ce7501c6"
+STORED_BY_V1 = (
+    "28b52ffd246fe50100938207d9ad4869aca5d6268e7f3b95bdf62a5b6a13843a1f1d57df6a1355ec6f0108fc"
+    "2555a6d571cbb901a4d9ef4d69da18d7cd5e736b4694a49902d4a67a0c"
+)
+READABLE = (codec.PLAIN, codec.GZIP, codec.ZSTD_TURNS_V1)
+
+
+def dictionary() -> bytes:
+    folder = resources.files("octopus_memory.adapters.stores")
+    return folder.joinpath("data", "turns-v1.zdict").read_bytes()
+
+
+def gzipped(value: object) -> bytes:
+    return gzip.compress(json.dumps(value).encode())
+
+
+@given(JSON)
+@example("\ud83d")
+@example("\ude00\ud83d and \ud83d\ude00 in two halves, and whole: 😀")
+@example({"\udfff": ["\x00", " ", "\ufeff", "é", "e\u0301"]})
+@example([-0.0, 1e-320, 1.7976931348623157e308, 2**200, -1, True, 1, 1.0])
+def test_reads_back_what_was_written(value: object) -> None:
+    read = codec.decode(*codec.encode(value))
+    assert read == value
+    # `==` does not tell 1 from True or 1.0, nor 0.0 from -0.0.
+    assert repr(read) == repr(value)
+
+
+def test_keeps_the_order_of_keys() -> None:
+    value = {"content": "b before a", "role": "user", "b": 1, "a": 2}
+    assert list(codec.decode(*codec.encode(value))) == ["content", "role", "b", "a"]  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "ok " * 350_000,
+        "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=1_000_000)),
+        "".join(chr(random.Random(2).randrange(0x20, 0x2FFF)) for _ in range(350_000)),
+    ],
+    ids=["repetitive", "like base64", "multi-byte"],
+)
+def test_a_megabyte(content: str) -> None:
+    value = {"role": "tool", "tool_call_id": "call_1", "content": content}
+    number, payload = codec.encode(value)
+    assert number == codec.ZSTD_TURNS_V1
+    assert len(payload) < len(content.encode())
+    assert codec.decode(number, payload) == value
+
+
+def test_a_turn_takes_less_than_two_thirds_of_its_json() -> None:
+    number, payload = codec.encode(TURN)
+    assert number == codec.ZSTD_TURNS_V1
+    assert len(payload) < len(json.dumps(TURN)) * 2 / 3
+
+
+@pytest.mark.parametrize("value", [None, True, 7, "", [], {}, "zq"])
+def test_what_compression_would_enlarge_stays_plain_json(value: object) -> None:
+    number, payload = codec.encode(value)
+    assert number == codec.PLAIN
+    assert json.loads(payload) == value
+
+
+@given(JSON)
+def test_a_payload_is_never_longer_than_the_json(value: object) -> None:
+    plain = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert len(codec.encode(value)[1]) <= len(plain.encode("utf-8", "surrogatepass"))
+
+
+def test_reads_gzip_of_other_writers() -> None:
+    assert codec.decode(codec.GZIP, gzipped(TURN)) == TURN
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), {"a": b"bytes"}, {1, 2}, object(), {(1, 2): "key"}]
+)
+def test_refuses_what_is_not_json(value: object) -> None:
+    with pytest.raises(InvalidInput, match="plain JSON"):
+        codec.encode(value)
+
+
+def test_refuses_endless_nesting() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(InvalidInput):
+        codec.encode(loop)
+
+
+@pytest.mark.parametrize("number", [codec.GZIP, codec.ZSTD_TURNS_V1])
+def test_a_payload_cut_short_or_with_a_tail_is_corrupt(number: int) -> None:
+    payload = gzipped(TURN) if number == codec.GZIP else codec.encode(TURN)[1]
+    for damaged in [*(payload[:length] for length in range(len(payload))), payload + b"\0"]:
+        with pytest.raises(StoreCorrupt, match="backup"):
+            codec.decode(number, damaged)
+
+
+@pytest.mark.parametrize("number", [codec.GZIP, codec.ZSTD_TURNS_V1])
+def test_no_flipped_bit_gives_another_value(number: int) -> None:
+    payload = gzipped(TURN) if number == codec.GZIP else codec.encode(TURN)[1]
+    seen = 0
+    for bit in range(len(payload) * 8):
+        damaged = bytearray(payload)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            # A few bits of both headers say nothing about the content.
+            assert codec.decode(number, bytes(damaged)) == TURN
+        except StoreCorrupt:
+            seen += 1
+    assert seen > len(payload) * 8 * 0.5
+
+
+@given(st.sampled_from(READABLE), st.binary())
+@example(codec.PLAIN, b'"\xed\xa0"')
+@example(codec.PLAIN, b"[" * 200_000)
+@example(codec.GZIP, gzip.compress(b"\xff"))
+@example(codec.ZSTD_TURNS_V1, zstandard.MAGIC_NUMBER.to_bytes(4, "little"))
+def test_any_bytes_give_a_value_or_are_corrupt(number: int, payload: bytes) -> None:
+    try:
+        value = codec.decode(number, payload)
+    except StoreCorrupt:
+        return
+    assert value == json.loads(payload)
+
+
+def test_an_error_holds_no_text_of_the_message() -> None:
+    with pytest.raises(StoreCorrupt) as caught:
+        codec.decode(codec.PLAIN, b'{"content": "my secret", "role": user}')
+    assert "secret" not in f"{caught.value} {caught.value.__cause__}"
+
+
+@pytest.mark.parametrize("number", [-1, 3, 99])
+def test_an_unknown_codec_says_what_to_do(number: int) -> None:
+    with pytest.raises(StoreCorrupt, match=f"codec {number} is unknown.*upgrade"):
+        codec.decode(number, codec.encode(TURN)[1])
+
+
+def test_a_frame_of_another_dictionary_is_corrupt() -> None:
+    frame = zstandard.ZstdCompressor(
+        dict_data=zstandard.ZstdCompressionDict(b"Naxos Ioanna ferry deck seats" * 20),
+        write_dict_id=False,
+    ).compress(json.dumps(TURN).encode())
+    with pytest.raises(StoreCorrupt):
+        codec.decode(codec.ZSTD_TURNS_V1, frame)
+
+
+def test_bombs_are_refused_before_they_unpack() -> None:
+    blank = b" " * (codec.MAX_DECODED_BYTES + 1)
+    for number, bomb in (
+        (codec.ZSTD_TURNS_V1, zstandard.ZstdCompressor().compress(blank)),
+        (codec.GZIP, gzip.compress(blank, 1)),
+    ):
+        with pytest.raises(StoreCorrupt, match="would unpack to more than 67,108,864"):
+            codec.decode(number, bomb)
+
+
+def test_a_frame_that_hides_its_size_is_refused() -> None:
+    frame = zstandard.ZstdCompressor(write_content_size=False).compress(b"{}")
+    with pytest.raises(StoreCorrupt):
+        codec.decode(codec.ZSTD_TURNS_V1, frame)
+
+
+def test_what_could_not_be_read_back_is_not_written() -> None:
+    with pytest.raises(MessageTooLarge, match="67,108,864"):
+        codec.encode("x" * codec.MAX_DECODED_BYTES)
+
+
+def test_threads_share_nothing_that_breaks() -> None:
+    words = [f"turn {n}: " + "gate " * (n % 50) + "\ud800" for n in range(400)]
+
+    def round_trips(seed: int) -> bool:
+        mine = random.Random(seed).sample(words, len(words))
+        stored = [codec.encode({"role": "user", "content": word}) for word in mine]
+        read = [codec.decode(*pair) for pair in stored]
+        return read == [{"role": "user", "content": word} for word in mine]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(round_trips, range(16)))
+
+
+def test_the_dictionary_of_stored_rows_never_changes() -> None:
+    assert len(dictionary()) <= 64 * 1024
+    assert hashlib.sha256(dictionary()).hexdigest() == DICTIONARY_SHA256
+    assert codec.decode(codec.ZSTD_TURNS_V1, bytes.fromhex(STORED_BY_V1)) == TURN
