@@ -30,7 +30,7 @@ import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -93,13 +93,13 @@ class Graph:
         return name
 
     def number(self, value: float) -> str:
-        return self.constant(f"number_{value}", np.float32(value)[()])
+        return self.constant(f"number_{value}", np.array(value, dtype=np.float32))
 
     def integers(self, *values: int) -> str:
         name = "_".join(("integers", *map(str, values)))
         return self.constant(name, np.array(values, dtype=np.int64))
 
-    def node(self, op: str, name: str, *inputs: str, **attributes: object) -> str:
+    def node(self, op: str, name: str, *inputs: str, **attributes: Any) -> str:
         self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attributes))
         return name
 
@@ -204,7 +204,8 @@ def quantise(values: Array, *, axis: int, levels: int) -> tuple[NDArray[np.int8]
 def smoothing(largest: Array, weight: Array) -> Array:
     """Powers of two: exact, and the same on every machine though calibration is not."""
     wanted = np.sqrt(largest / np.abs(weight).max(axis=1))
-    return np.exp2(np.rint(np.log2(wanted))).astype(np.float32)
+    powers: Array = np.exp2(np.rint(np.log2(wanted))).astype(np.float32)
+    return powers
 
 
 def encoder(weights: Weights, arithmetic: Arithmetic) -> Graph:

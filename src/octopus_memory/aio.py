@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from .domain.episode import EndReason, Episode, Scope
@@ -26,16 +26,11 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class _Twin(Protocol[S]):
-    @property
-    def sync(self) -> S: ...
-
-
 def _awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
     """The method of the synchronous twin, run on a thread."""
 
     @functools.wraps(method)
-    async def call(self: _Twin[S], *args: P.args, **named: P.kwargs) -> T:
+    async def call(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
         return await asyncio.to_thread(method, self.sync, *args, **named)
 
     return call

@@ -94,5 +94,3 @@ def load(**given: Any) -> Settings:
     except ValueError as error:
         # A file that is no TOML: the parser's own message says where.
         raise InvalidSetting(str(FILE), str(error)) from error
-
-

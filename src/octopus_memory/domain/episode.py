@@ -198,7 +198,9 @@ def check_name(field_name: str, value: str, *, longest: int = 256) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(field_name, "holds half a surrogate pair: it is no valid text") from error
+        raise InvalidInput(
+            field_name, "holds half a surrogate pair: it is no valid text"
+        ) from error
     return value
 
 

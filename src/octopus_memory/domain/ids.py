@@ -24,4 +24,6 @@ def new_id() -> UUID:
         stamp = _last
     millis, fraction = stamp >> 12, stamp & 0xFFF
     tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
-    return UUID(int=(millis & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | tail)
+    return UUID(
+        int=(millis & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | tail
+    )

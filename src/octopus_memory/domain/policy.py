@@ -11,6 +11,9 @@ from typing import Any, Self
 from .errors import InvalidSetting
 from .message import Json
 
+LARGEST_MESSAGE = 64 * 1024 * 1024
+"""The most bytes a message's JSON may be set to have: stores read back no larger one."""
+
 
 class Layout(StrEnum):
     """How the context block is written."""
@@ -56,6 +59,8 @@ class SessionConfig:
     def __post_init__(self) -> None:
         _above_zero(self, "idle_timeout_minutes", "max_session_hours")
         _at_least(self, 1, "max_message_bytes")
+        if self.max_message_bytes > LARGEST_MESSAGE:
+            raise InvalidSetting("max_message_bytes", f"must be at most {LARGEST_MESSAGE:,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .terms import Flag, length_class
+from .terms import LENGTH_SHIFT, Flag
 
 USER, ASSISTANT, SYSTEM, TOOL, SUMMARY = range(5)
 """The roles as numbers."""
 
 _USUAL_LENGTH_CLASS = 3
+_SIDES = np.array([1, -1, 0, 0, 0], np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,6 +35,10 @@ class Rows:
     question: NDArray[np.float32]
     length: NDArray[np.float32]
     """Doublings over a turn's usual length."""
+    side: NDArray[np.float32]
+    """1 for the user's turns, -1 for the assistant's, 0 for the rest."""
+    unnamed: NDArray[np.float32]
+    """1 where nobody is named as the speaker, as in a summary."""
     lopsided: float
     """0 where both sides write alike, towards 1 the more the assistant outwrites the user."""
 
@@ -47,10 +52,10 @@ class Rows:
         time: NDArray[np.int64],
         flags: NDArray[np.uint8],
     ) -> Self:
-        """Rows of an episode stand together, in order, its summary last; episodes by their start."""
+        """Rows of an episode stand together, in order, its summary last; episodes by start."""
         turn = role != SUMMARY
         together = (episode[1:] == episode[:-1]) & turn[1:] & turn[:-1]
-        length = length_class(flags).astype(np.float32) - _USUAL_LENGTH_CLASS
+        length = (flags >> LENGTH_SHIFT).astype(np.float32) - _USUAL_LENGTH_CLASS
         length[~turn] = 0
         return cls(
             episode=episode,
@@ -62,6 +67,8 @@ class Rows:
             together=together.astype(np.float32),
             question=(flags & Flag.QUESTION).astype(np.float32),
             length=length,
+            side=_SIDES[role],
+            unnamed=(speaker < 0).astype(np.float32),
             lopsided=_lopsided(role, length),
         )
 

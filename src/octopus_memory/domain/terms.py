@@ -1,4 +1,4 @@
-"""Text as search sees it: raw words, what a turn looks like at a glance, and what is embedded of it.
+"""Text as search sees it: its raw words, what a glance at it tells, and what is embedded of it.
 
 Stemming is an adapter's (`adapters/analyzers`); everything here is the same in every language.
 """
@@ -15,8 +15,11 @@ TEXT_CAP = 600
 SUMMARY_CAP = 6_000
 """How much of a summary with its key facts is searched by words: all of it."""
 
+LENGTH_SHIFT = 5
+"""Where the length class stands in a turn's flags: 0 for under 16 characters, then one more for
+each doubling, 5 for 256 and over."""
+
 _PREVIOUS_CAP = 200
-_LENGTH_BITS = 5
 _LONGEST_CLASS = 5
 
 # Vowel signs and points are no word characters to `re`, yet they are parts of words.
@@ -51,6 +54,7 @@ _TIME_WORDS = re.compile(
 )
 _FIRST_PERSON = re.compile(r"\b(?:I|i|my|me|we|our|us|My|We|Our)\b")
 _DIGIT = re.compile(r"\d")
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
 
 
 def words(text: str, cap: int = TEXT_CAP) -> list[str]:
@@ -97,7 +101,7 @@ def turn_flags(text: str) -> int:
     text = text.strip()
     head = text[:TEXT_CAP]
     flags = Flag(0)
-    if text.endswith(("?", "？", "؟")):  # noqa: RUF001 — the wide and the Arabic question mark
+    if text.endswith(_QUESTION_MARKS):
         flags |= Flag.QUESTION
     if _DIGIT.search(head):
         flags |= Flag.NUMBER
@@ -105,17 +109,12 @@ def turn_flags(text: str) -> int:
         flags |= Flag.TIME
     if _FIRST_PERSON.search(head):
         flags |= Flag.FIRST_PERSON
-    length_class = min((len(text) // 16).bit_length(), _LONGEST_CLASS)
-    return int(flags) | length_class << _LENGTH_BITS
-
-
-def length_class[T: (int, "NDArray[np.uint8]")](flags: T) -> T:
-    """0 for under 16 characters, then one more for each doubling, 5 for 256 and over."""
-    return flags >> _LENGTH_BITS
+    size = min((len(text) // 16).bit_length(), _LONGEST_CLASS)
+    return int(flags) | size << LENGTH_SHIFT
 
 
 def passage(text: str, *, previous: str | None = None) -> str:
     """What to embed for a turn: an answer such as "Yes, two of them" needs what it answers."""
     if not previous:
         return text
-    return f"{text[:TEXT_CAP * 4]} {previous[-_PREVIOUS_CAP:]}"
+    return f"{text[: TEXT_CAP * 4]} {previous[-_PREVIOUS_CAP:]}"

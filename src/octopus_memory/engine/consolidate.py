@@ -77,7 +77,7 @@ def close(
             )
         except (EpisodeChanged, EpisodeClosed):
             continue
-    raise EpisodeChanged(episode.session_id)
+    raise EpisodeChanged(str(episode_id))
 
 
 def close_expired(parts: Parts, episode: Episode, *, wait: bool) -> Episode:

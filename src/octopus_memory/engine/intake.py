@@ -20,9 +20,7 @@ from .parts import Parts
 Times = datetime | Sequence[datetime] | None
 
 
-def parse(
-    messages: MessageLike | Sequence[MessageLike], config: MemoryConfig
-) -> list[Message]:
+def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -> list[Message]:
     one = isinstance(messages, Message | Mapping) or (
         isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], str)
     )

@@ -23,9 +23,7 @@ class Memory:
         self._parts = parts
         self._owner = background.new_owner()
         self._closed = False
-        self._background = (
-            background.Background(parts, self._owner) if run_in_background else None
-        )
+        self._background = background.Background(parts, self._owner) if run_in_background else None
         parts.store.use_model(parts.embedder.model)
 
     def scope(self, *, tenant: str = "default", agent: str = "default", user: str) -> MemoryScope:

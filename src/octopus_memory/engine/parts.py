@@ -101,7 +101,7 @@ class _QueryVectors:
             if vector is not None:
                 self._known.move_to_end(text)
                 return vector
-        vector = self._embedder.embed([text])[0]
+        vector = np.asarray(self._embedder.embed([text])[0])
         with self._lock:
             self._known[text] = vector
             if len(self._known) > self._size:

@@ -144,7 +144,9 @@ def summarize_pending(parts: Parts, owner: str) -> int:
                 log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
                 _give_back(parts, [work])
                 continue
-            summary = consolidate.new_summary(parts, work.scope, consolidate.limited(made), model.name)
+            summary = consolidate.new_summary(
+                parts, work.scope, consolidate.limited(made), model.name
+            )
             parts.store.put_summary(work.scope, work.episode_id, summary)
             parts.store.finish([work])
             improved += 1

@@ -158,9 +158,7 @@ def _cosines(
         return np.full(len(view.ordinals), np.nan, np.float32)
 
 
-def _keep(
-    parts: Parts, scope: Scope, view: ScopeView, wanted: Filter
-) -> NDArray[np.bool_] | None:
+def _keep(parts: Parts, scope: Scope, view: ScopeView, wanted: Filter) -> NDArray[np.bool_] | None:
     """Which rows a filter leaves in; None for all."""
     masks: list[NDArray[np.bool_]] = []
     if wanted.since is not None:
@@ -177,7 +175,8 @@ def _keep(
         masks.append(~np.isin(view.rows.episode, numbers))
     if not masks:
         return None
-    return np.logical_and.reduce(masks)
+    keep: NDArray[np.bool_] = np.logical_and.reduce(masks)
+    return keep
 
 
 def _left_out(parts: Parts, scope: Scope, wanted: Filter) -> list[set[UUID]]:

@@ -89,7 +89,9 @@ def add(
     now = parts.clock.now()
     config = parts.config(scope.tenant, scope.agent)
     parsed = intake.parse(messages, config)
-    turns = intake.new_turns(parts, scope, parsed, intake.times(at, len(parsed), now), config, tokens)
+    turns = intake.new_turns(
+        parts, scope, parsed, intake.times(at, len(parsed), now), config, tokens
+    )
     idempotency = intake.idempotency(idempotency_key, parsed)
     for _ in range(_RETRIES):
         plan = _plan(parts, scope, where, config, turns, retried=idempotency is not None)
@@ -197,7 +199,9 @@ def _plan(
     else:
         raise EpisodeNotFound(where.id if isinstance(where, Episode) else where)
     state = parts.store.session(scope, session_id)
-    if named is not None and (state is None or state.episode is None or state.episode.id != named.id):
+    if named is not None and (
+        state is None or state.episode is None or state.episode.id != named.id
+    ):
         # Its session went on in a later episode, so this one has ended.
         return _closed(named, config, retried)
     # A tool that took long belongs to the call that waits for it, however long that was.

@@ -65,9 +65,7 @@ class MemoryScope:
         metadata: Mapping[str, Json] | None = None,
     ) -> Episode:
         """Open an episode in a session, new or known. One that is open already is returned."""
-        return remember.open_episode(
-            self._parts, self.scope, session_id, at=at, metadata=metadata
-        )
+        return remember.open_episode(self._parts, self.scope, session_id, at=at, metadata=metadata)
 
     def add(
         self,
@@ -309,7 +307,5 @@ class MemoryScope:
     def _find(self, episode_id: Episode | UUID | str) -> Episode:
         found = remember.find_episode(self._parts, self.scope, episode_id)
         if found is None:
-            raise EpisodeNotFound(
-                episode_id.id if isinstance(episode_id, Episode) else episode_id
-            )
+            raise EpisodeNotFound(episode_id.id if isinstance(episode_id, Episode) else episode_id)
         return found

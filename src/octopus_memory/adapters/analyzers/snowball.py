@@ -64,7 +64,7 @@ class SnowballAnalyzer:
         return fold(stem)
 
     def _stemmer(self, language: str) -> Stemmer.Stemmer:
-        """This thread's own: a stemmer keeps state while it works."""
+        """One for each thread: a stemmer keeps state while it works."""
         stemmer = getattr(self._local, language, None)
         if stemmer is None:
             stemmer = Stemmer.Stemmer(language, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 from ...domain import vectors
 from ...ports.store import SUMMARY_ORDINAL, RecallRow
+
+D = TypeVar("D", bound=np.generic)
+K = TypeVar("K", UUID, bytes)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +73,7 @@ class Columns:
         return np.lexsort((place, self.episode, starts[self.episode]))
 
     def _awaits(self, row: RecallRow) -> bool:
-        return row.model != self.model and row.model != ""
+        return row.model not in (self.model, "")
 
     def _vectors(self, keep: int, fresh: Sequence[RecallRow]) -> NDArray[np.float32]:
         """One row each, NaN where there is no vector of this model."""
@@ -85,11 +89,11 @@ class Columns:
         return np.concatenate([kept, block])
 
 
-def _join(old: NDArray[np.generic], new: Sequence[int]) -> NDArray[np.generic]:  # noqa: D103
+def _join(old: NDArray[D], new: Sequence[int]) -> NDArray[D]:
     return np.concatenate([old, np.asarray(new, dtype=old.dtype)])
 
 
-def _numbers(known: list, values: Sequence, none: object = None) -> list[int]:
+def _numbers(known: list[K], values: Sequence[K], none: K | None = None) -> list[int]:
     """The number of each value, those not known yet added at the end; -1 for `none`."""
     numbers = {value: number for number, value in enumerate(known)}
     found = []

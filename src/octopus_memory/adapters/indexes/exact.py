@@ -82,7 +82,9 @@ class ExactIndex(RecallIndex):
             if held is not None:
                 self._held.move_to_end(key)
         if held is None or held.state != state:
-            held = self._load(scope, model, held if held and held.state.epoch == state.epoch else None)
+            held = self._load(
+                scope, model, held if held and held.state.epoch == state.epoch else None
+            )
             self._hold(key, held)
         return held.view
 

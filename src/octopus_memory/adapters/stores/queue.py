@@ -25,7 +25,7 @@ _waiting = (
     .order_by(_work.c.ready_at, _work.c.id)
     .limit(sa.bindparam("limit_"))
 )
-_ids = sa.bindparam("ids", expanding=True)
+_ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 
 
 def claim(

@@ -34,7 +34,9 @@ def who(scope: Scope) -> dict[str, Any]:
 
 
 _scope_id = sa.select(_scopes.c.id).where(WHO).scalar_subquery()
-_in_scope = sa.and_(_episodes.c.scope_id == _scope_id, _episodes.c.tenant == sa.bindparam("tenant_"))
+_in_scope = sa.and_(
+    _episodes.c.scope_id == _scope_id, _episodes.c.tenant == sa.bindparam("tenant_")
+)
 
 _session = (
     sa.select(_conversations, *(c for c in rows.EPISODE_COLUMNS if c.name != "session_id"))
@@ -166,9 +168,7 @@ def turns(
     return [rows.turn(row, row.session_id) for row in conn.execute(_turns_between, parameters)]
 
 
-def turns_at(
-    conn: sa.Connection, scope: Scope, places: Sequence[tuple[UUID, int]]
-) -> list[Turn]:
+def turns_at(conn: sa.Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
     by_episode: dict[UUID, list[int]] = {}
     for episode_id, ordinal in places:
         by_episode.setdefault(episode_id, []).append(ordinal)
@@ -238,9 +238,7 @@ def open_episodes(
         .join(_scopes, _scopes.c.id == _episodes.c.scope_id)
         .where(
             _episodes.c.ended_at.is_(None),
-            sa.or_(
-                _episodes.c.touched_at < touched_before, _episodes.c.opened_at < opened_before
-            ),
+            sa.or_(_episodes.c.touched_at < touched_before, _episodes.c.opened_at < opened_before),
         )
         .order_by(_episodes.c.id)
         .limit(limit)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
-
-import sqlalchemy as sa
+from typing import Any, TypeAlias
 
 from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus, Summary, Turn
 from ...domain.message import Json, Message, Role
 from ...ports.store import WorkKind
 from . import codec, schema
+
+Row: TypeAlias = Any
+"""A row of SQLAlchemy's, whose columns are attributes."""
 
 ROLES = {Role.USER: 0, Role.ASSISTANT: 1, Role.SYSTEM: 2, Role.TOOL: 3}
 SUMMARY_ROLE = 4
@@ -35,7 +36,7 @@ TURN_COLUMNS = [
 ]
 
 
-def episode(row: sa.Row[Any], scope: Scope) -> Episode:
+def episode(row: Row, scope: Scope) -> Episode:
     summary = unpack_summary(row.summary_codec, row.summary)
     return Episode(
         id=row.id,
@@ -55,7 +56,7 @@ def episode(row: sa.Row[Any], scope: Scope) -> Episode:
     )
 
 
-def session(row: sa.Row[Any], scope: Scope) -> Session:
+def session(row: Row, scope: Scope) -> Session:
     return Session(
         id=row.session_id,
         scope=scope,
@@ -66,7 +67,7 @@ def session(row: sa.Row[Any], scope: Scope) -> Session:
     )
 
 
-def turn(row: sa.Row[Any], session_id: str) -> Turn:
+def turn(row: Row, session_id: str) -> Turn:
     return Turn(
         id=row.id,
         episode_id=row.episode_id,
@@ -95,7 +96,7 @@ def pack_message(message: Message) -> dict[str, Any]:
     }
 
 
-def unpack_message(row: sa.Row[Any]) -> Message:
+def unpack_message(row: Row) -> Message:
     body: Any = codec.decode(row.codec, row.message)
     if row.tool_calls is not None:
         body = body | codec.decode(row.tool_codec, row.tool_calls)
@@ -112,8 +113,8 @@ def pack_summary(summary: Summary | None) -> dict[str, Any]:
 def unpack_summary(mark: int | None, payload: bytes | None) -> Summary | None:
     if mark is None or payload is None:
         return None
-    text, *facts = codec.decode(mark, payload)  # type: ignore[misc]
-    return Summary(text=text, key_facts=tuple(facts))
+    kept: Any = codec.decode(mark, payload)
+    return Summary(text=kept[0], key_facts=tuple(kept[1:]))
 
 
 def dump_json(value: Mapping[str, Json]) -> str:

@@ -297,9 +297,7 @@ def _config(conn: sa.Connection, tenant: str, agent: str) -> Mapping[str, Json] 
     return None if found is None else rows.load_json(found)
 
 
-def _put_config(
-    conn: sa.Connection, tenant: str, agent: str, config: Mapping[str, Json]
-) -> None:
+def _put_config(conn: sa.Connection, tenant: str, agent: str, config: Mapping[str, Json]) -> None:
     agents, text = schema.agents, rows.dump_json(config)
     done = conn.execute(
         sa.update(agents)

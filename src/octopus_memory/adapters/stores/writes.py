@@ -161,9 +161,7 @@ def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> bool:
         values["metadata"] = rows.dump_json(write.metadata)
     done = conn.execute(
         sa.update(conversations)
-        .where(
-            conversations.c.scope_id == scope_id, conversations.c.session_id == write.session_id
-        )
+        .where(conversations.c.scope_id == scope_id, conversations.c.session_id == write.session_id)
         .values(values)
     )
     return done.rowcount > 0
@@ -440,9 +438,7 @@ def _write_summary(
     conn.execute(_insert_work, work)
 
 
-def _drop_summary_rows(
-    conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID
-) -> None:
+def _drop_summary_rows(conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID) -> None:
     _take_rows(conn, scope, 0, epochs=1)
     for table in (schema.recall, schema.work):
         conn.execute(

@@ -1,0 +1,49 @@
+# Everything here works on a fresh machine with Python 3.11 or newer, make and pip.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help demo test lint format bench clean
+
+help:
+	@echo "make demo    install into .venv and watch an agent remember"
+	@echo "make test    install what the tests need and run them all"
+	@echo "make lint    style, types, layers"
+	@echo "make format  let ruff mend what it can"
+	@echo "make bench   measure compression, quantisation, recall and speed"
+
+demo: $(VENV)/installed
+	@$(BIN)/octopus demo
+
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Octopus needs Python 3.11 or newer: install it, or run make PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[dev,openai,tiktoken]'
+	@touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,437 @@
+"""Summaries without a model: the sentences that carry most, in the speakers' own words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace, nlargest
+
+import Stemmer
+
+from ...domain.episode import SUMMARY_LIMIT, Summary, Turn
+from ...domain.errors import InvalidSetting
+from ...domain.message import Role
+
+_TURN_CHARS = 4_000
+_EPISODE_CHARS = 1_500_000
+_SENTENCE_CHARS = 240
+_FACT_CHARS = 160
+_CANDIDATES = 2_000
+_FACT_STRENGTH = 2.0
+# A term counts less each time it is said again. One that a key fact says is partly said: so the
+# summary reads well alone, yet spends its characters on something new.
+_REPEAT = 0.15
+_SAID_IN_FACT = 0.2
+
+# Words that say nothing about a conversation's subject, then words that say little.
+_STOPWORDS = frozenset(
+    """a an the and or but if of at by for with about to from in on off is are was were be been
+    being am do does did doing done have has had having i me my mine we us our you your yours he him
+    his she her it its they them their this that these those what which who whom whose when where
+    why how not no nor so as than then too very can could will would shall should may might must
+    just there here also into out up down over under again all any both each few more most other
+    some such own same don now yes yeah yep ok okay hey hi hello bye wow oh thanks thank please
+    sorry der die das den dem des ein eine einen einem einer und oder aber ist sind war ich du er
+    sie es wir ihr mich mir dich dir uns mein meine nicht auch noch nur mit von zu für auf im le la
+    les un une du de et ou mais est sont je tu il elle nous vous te se mon ma mes ne pas que qui
+    dans pour sur avec au ce el los las una y o pero son yo usted mi mis su lo al del con por
+    para""".split()
+)
+_FREQUENT = frozenset(
+    """absolutely actually agree always amazing anything appreciate awesome back bad beautiful best
+    better big bit came come cool day definitely different enjoy even ever every everyone everything
+    exactly excited experience feel felt find fun get give glad go good got great guess happen happy
+    hard hear help hope idea important inspiring interesting keep kind know last let life like
+    little long look lot love made make maybe mean moment much need never new next nice one only
+    part people person place pretty really remember right said saw say see seem share show something
+    soon sound special start stay still stuff super support sure take talk tell thing think thought
+    time took totally tough true try understand use wait want way well went wish work world worth
+    year""".split()
+)
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\]\n]{0,300})\]\([^)\s]{0,2000}\)")
+_URL = re.compile(r"https?://([^\s/]+)\S*")
+_MARKUP = re.compile(
+    r"(?m)^[\s>#*+\-–•|]*(?:\d{1,2}[.)]\s+)?|\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff|]"
+)
+# No break before a German month: its day is written "3. Mai".
+_BREAK = re.compile(
+    r"(?<=[.!?…])([\"'”’)\]]*)\s+(?!Januar|Februar|März|April|Mai|Jun|Jul|Aug|Sept|Okt|Nov|Dez)"
+    r"|(?<=[。！？])([”」』）]*)"
+)
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(])(?:[^\W\d_]|Dr|Mr|Mrs|Ms|Prof|St|No|Nr|vs|approx|e\.g|i\.e|z\.\s?B|d\.\s?h|ca|bzw)\.$"
+)
+_OPENER = re.compile(
+    r"(?i)^(?:(?:hey|hi|hello|bye|wow|oh|ah|aw+|yeah|yep|yes|sure|okay|ok|thanks|thank you|well|haha"
+    r"|lol|cool|great|nice|right|definitely|absolutely|totally|of course|by the way|btw|anyway|also"
+    r"|actually|honestly|certainly|plus)(?:,? (?-i:[A-ZÀ-Þ])\w+\.?){0,2}(?:[,!.…:]+| [-–])(?:\s+|$)"
+    r"|(?:and|but|so|ok|okay|yeah|also),?\s+)+|^(?:你好|您好|谢谢|謝謝|hallo|danke|hola|gracias|merci"
+    r"|bonjour)[!！.。,，]\s*"
+)
+_QUESTION = re.compile(r"[?？؟][\"'”’)\]]*$")
+_DETAILS = (
+    re.compile(r"\d"),
+    re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’]+"),
+    re.compile(
+        r"(?i)\b(?:to(?:day|night|morrow)|yesterday|(?:last|next|this) (?:week|month|year|summer|fri"
+        r"|winter|spring|fall|night)|ago|(?:mon|tues|wednes|thurs|fri|satur|sun)day|heute|morgen"
+        r"|gestern|demain|hier|mañana|ayer)\b|[今明昨]天|[月日]"
+    ),
+)
+_FIRST_PERSON = re.compile(
+    r"(?i)\b(?:i|i['’](?:m|ve|d|ll)|my|we|we['’](?:re|ve|ll)|our|ich|mein\w*|mir|wir|unser\w*|je"
+    r"|j['’]|mon|ma|mes|nous|yo|mi|mis|me gusta|soy|tengo|vivo|prefiero|eu|meu|minha)\b|[我私僕俺]"
+    r"|^(?:had|went|got|bought|been|took|made|gonna|just \w+ed|trying|planning|working)\b"
+)
+_SECOND_PERSON = re.compile(r"(?i)\b(?:you|your)\b")
+# What lasts (likes, traits, work, home), what happened, what is planned or decided.
+_STATED = re.compile(
+    r"(?i)\b(?:prefer\w*|favou?rite|allergic|vegetarian|vegan|can['’]t stand|hates?|dislikes?|call me"
+    r"|my name|(?:would|['’]d) rather|i (?:always|never|usually|only)|(?:i|we)(?:['’]ve| have)"
+    r"|(?:i['’]m|i am|we['’]re|we are) (?:\w+ )?(?:an?|the|from|in|based|married|keen|into|\w+ing|\d+)"
+    r"|i (?:really |also |still )?(?:like|love|enjoy|live|work|study|own|run|teach|play|use|speak)"
+    r"|(?:my|our) (?:\w+ ){1,3}(?:is|are|was|were|has|have|lives?|works?|starts?|turned)"
+    r"|ich (?:bin|habe|wohne|arbeite|mag|heiße|bevorzuge|esse|lebe|nehme)|j['’](?:ai|habite|aime)"
+    r"|je (?:suis|préfère|travaille|m['’]appelle)|me llamo|prefiero|vivo|trabajo|me gusta|soy|tengo"
+    r"|decid\w+|agreed|let['’]s|plan(?:s|ning|ned)? (?:to|on)|going to|gonna|i(?:['’]ll| will)"
+    r"|i (?:want|need)|booked|scheduled|signed up|deadline|due|möchte|werde|quiero|voy a)\b"
+    r"|(?:\b(?:i|we)(?: (?:just|also|recently|finally|even|actually|once|first|had|\w+ly))* "
+    r"|^(?:just |recently |finally )?)(?:(?!need|feed|speed|excited|indeed)\w{2,}ed|went|got|bought"
+    r"|made|took|won|lost|had|met|saw|found|began|gave|wrote|built|taught|ran|left|became|broke|came"
+    r"|drove|flew|spent|sold|read|led|grew|chose|put|set|quit)\b"
+    r"|我(?:是|有|住|喜欢|喜歡|在|叫|的|对|想|要|决定|打算)|私は|好き|过敏|[了過]"
+)
+_REQUEST = re.compile(
+    r"(?i)\b(?:please|pls|plz|bitte|s['’]il (?:vous|te) plaît|por favor)\b.*\b(?:be|keep|call|speak"
+    r"|answer|reply|don['’]t|do not|always|never|avoid|remember|address|duzen|siezen|formal\w*)\b"
+    r"|\b(?:call me|from now on|remember that|keep in mind)\b|请(?:用|叫|不要|记住)|ください"
+)
+_TASK = re.compile(
+    r"(?i)^(?:please |pls |can |could )?(?:you )?(?:write|give|make|create|explain|translate|list|find"
+    r"|show|tell|help|suggest|recommend|summari[sz]e|generate|fix|add|rewrite|compare|describe|draft"
+    r"|calculate|check|what|how|schreib\w*|erklär\w*|übersetz\w*)\b"
+)
+_RESULT = re.compile(
+    r"(?i)\b(?:you(?: have|['’]ve| are|['’]re| need| owe)|your|confirm\w*|booked|scheduled|total"
+    r"|remaining|result|answer is|costs?|sent|created|updated|fixed|cause|deadline|due|delivered"
+    r"|sie haben|ihr\w*|vous avez|votre|usted tiene|tienes?)\b|[您你]"
+)
+_ADVICE = re.compile(
+    r"(?i)\b(?:you (?:can|could|should|may|might|want to)|if you|consider|try|make sure|for example"
+    r"|helps?|would you|typically|usually|often|generally)\b"
+)
+_FILLER = re.compile(
+    r"(?i)\b(?:(?:i['’]m|i am|i was) (?:so |really |very |always |just |also )*(?:glad|happy|sorry"
+    r"|sure|here|excited|proud|curious|afraid|grateful|thankful|off to|an ai|rooting)|i (?:think|hope"
+    r"|guess|believe|know|see|understand|bet|mean|wish|wonder|have faith)|agree|appreciate|as an ai"
+    r"|i can(?:['’]t)? (?:help|imagine|see|wait)|can['’]t wait|(?:happy|glad) to|let me|feel free"
+    r"|keep (?:you|me) (?:updated|posted)|you['’]re welcome|sounds? (?:good|great|like)|good luck"
+    r"|i(?:['’]ll| will) (?:keep|make sure|let you|try|check it|do that)|best of luck|congrat\w*"
+    r"|i (?:really )?love (?:that|it|this|your)|take care|have a (?:great|good|nice)|see you"
+    r"|talk (?:to you )?(?:soon|later)|how can i|catch (?:up|you)|keep (?:up|going|it up|those)"
+    r"|good to (?:see|hear)|no (?:problem|worries)|means? a lot|you got this|to keep \w+ing)\b"
+    r"|^that['’]s (?:so |really |very )?\w+[.!]|:$"
+)
+_DANGLING = re.compile(r"(?i)^(?:it|that|this|they|he|she|those|these|there|here|which)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sentence:
+    order: int
+    speaker: str
+    text: str
+    terms: tuple[str, ...]
+    is_person: bool
+    """Not an assistant: a user, or anyone where people chat with each other."""
+    to_assistant: bool
+    is_answer: bool
+    """In a turn of few sentences, so likely to be its point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    sentence: _Sentence
+    info: float
+    fact: float
+    worth: float
+
+
+class ExtractiveSummarizer:
+    """Picks sentences that cover an episode's subjects and state its facts, offline.
+
+    The same turns always give the same summary. The work is bounded: of very long turns, and of
+    each turn of a very long episode, only the beginning and the end are read.
+    """
+
+    def __init__(self, *, max_chars: int = 1_200, max_facts: int = 8) -> None:
+        if not 80 <= max_chars <= SUMMARY_LIMIT:
+            raise InvalidSetting("max_chars", f"must be between 80 and {SUMMARY_LIMIT:,}")
+        if max_facts < 0:
+            raise InvalidSetting("max_facts", "must not be negative: 0 gives no key facts")
+        self._max_chars = max_chars
+        self._max_facts = max_facts
+
+    @property
+    def name(self) -> str:
+        return "extractive-v1"
+
+    def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
+        """Takes milliseconds, so `timeout` is not looked at; 10,000 turns take about a second."""
+        sentences = _sentences([t for t in turns if t.role in (Role.USER, Role.ASSISTANT)])
+        weights = _term_weights(sentences)
+        candidates = _candidates(sentences, weights)
+        facts = _pick_facts(candidates, weights, self._max_facts)
+        chosen = _pick_summary(candidates, facts, weights, self._max_chars)
+        return Summary(
+            text=_render(chosen) or _without_subject(turns, self._max_chars),
+            key_facts=tuple(_render([fact]) for fact in facts),
+        )
+
+
+def _sentences(turns: Sequence[Turn]) -> list[_Sentence]:
+    # Where both sides have names, two people are chatting, as far as can be told.
+    people = len({turn.role for turn in turns if turn.message.name}) == 2
+    limit = min(_TURN_CHARS, max(200, _EPISODE_CHARS // max(1, len(turns))))
+    words = _Words()
+    found: list[_Sentence] = []
+    for turn in turns:
+        speaker, by_user = _speaker(turn), turn.role is Role.USER
+        texts = list(_split(_plain(_ends(turn.text, limit))))
+        for text in texts:
+            sentence = _Sentence(
+                order=len(found),
+                speaker=speaker,
+                text=text,
+                terms=words.terms(text),
+                is_person=people or by_user,
+                to_assistant=by_user and not people,
+                is_answer=len(texts) <= 3,
+            )
+            found.append(sentence)
+    return found
+
+
+def _speaker(turn: Turn) -> str:
+    if call := turn.tool_call:
+        return f"Tool {_shorten(call.function_name, 40)}"
+    name = " ".join(_MARKUP.sub("", turn.message.name or "").split())
+    return _shorten(name, 40) or turn.role.title()
+
+
+def _ends(text: str, limit: int) -> str:
+    tail = limit // 4
+    return text if len(text) <= limit else f"{text[: limit - tail]}\n{text[-tail:]}"
+
+
+def _plain(text: str) -> str:
+    """The words without markup; code blocks only where there is nothing else."""
+    prose = _FENCE.sub("\n", text)
+    if not prose.strip():
+        prose = text
+    return _MARKUP.sub("", _URL.sub(r"\1", _LINK.sub(r"\1", prose)))
+
+
+def _split(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        held = ""
+        for piece in _BREAK.sub(r"\1\2\n", " ".join(line.split())).split("\n"):
+            held = f"{held} {piece}" if held else piece
+            if not _ABBREVIATION.search(held[-12:]):
+                yield from _trimmed(held)
+                held = ""
+        yield from _trimmed(held)
+
+
+def _trimmed(sentence: str) -> Iterator[str]:
+    if text := _OPENER.sub("", sentence):
+        yield _shorten(text[0].upper() + text[1:], _SENTENCE_CHARS)
+
+
+def _shorten(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    head = text[: limit - 1]
+    space = head.rfind(" ")
+    return head[: space if space > limit // 2 else None].rstrip(" ,;:-–") + "…"
+
+
+class _Words:
+    """Text to distinct stems. One for each episode: a stemmer is not to be shared by threads."""
+
+    def __init__(self) -> None:
+        self._stem = Stemmer.Stemmer("english").stemWord
+        self._known: dict[str, str] = dict.fromkeys(_STOPWORDS, "")
+
+    def terms(self, text: str) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for word in _WORD.findall(text.casefold()):
+            if not word.isascii() and _CJK.search(word):
+                found.update(dict.fromkeys(word[i : i + 2] for i in range(max(1, len(word) - 1))))
+            elif term := self._term(word):
+                found[term] = None
+        return tuple(found)
+
+    def _term(self, word: str) -> str:
+        term = self._known.get(word)
+        if term is None:
+            whole = word.replace("’", "'").partition("'")[0]
+            term = "" if whole in _STOPWORDS else str(self._stem(whole))
+            self._known[word] = term
+        return term
+
+
+def _term_weights(sentences: Sequence[_Sentence]) -> dict[str, float]:
+    words = _Words()
+    frequent = set(words.terms(" ".join(_FREQUENT)))
+    speakers = set(words.terms(" ".join({sentence.speaker for sentence in sentences})))
+    counts = Counter(term for sentence in sentences for term in sentence.terms)
+    weights: dict[str, float] = {}
+    for term, count in counts.items():
+        rarity = 0.0 if term in speakers else 0.4 if term in frequent else 1.0
+        weights[term] = rarity * (1 + 0.3 * math.log(count))
+    return weights
+
+
+def _candidates(sentences: Sequence[_Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
+    """The sentences that say something, the densest of them where they are many; in order."""
+    informed = [(sum(weights[term] for term in s.terms), s) for s in sentences if s.terms]
+    densest = nlargest(_CANDIDATES, informed, key=lambda pair: pair[0] / _cost(pair[1]))
+    judged = [_judged(sentence, info) for info, sentence in densest]
+    telling = [c for c in judged if c.info * min(c.worth, 1.0) >= _share(c.sentence)]
+    return sorted(telling or judged, key=lambda candidate: candidate.sentence.order)
+
+
+def _cost(sentence: _Sentence) -> float:
+    return float((len(sentence.text) + 20) ** 0.7)
+
+
+def _share(sentence: _Sentence) -> float:
+    # Assistants say the most, but what will be asked for is mostly what the user said.
+    return 1.0 if sentence.is_person else 0.6
+
+
+def _judged(sentence: _Sentence, info: float) -> _Candidate:
+    text = sentence.text
+    asks = _QUESTION.search(text) is not None
+    idle = _FILLER.search(text) is not None or (text.endswith("!") and info < 2)
+    fact = 0.0 if asks or idle else _fact_strength(sentence)
+    worth = _share(sentence) * (1 + 0.5 * min(fact, 3.0))
+    if idle or (asks and not sentence.to_assistant):
+        worth *= 0.3
+    elif _DANGLING.search(text) or (fact < 1 and _SECOND_PERSON.search(text)):
+        worth *= 0.7
+    return _Candidate(sentence=sentence, info=info, fact=fact, worth=worth)
+
+
+def _fact_strength(sentence: _Sentence) -> float:
+    text = sentence.text
+    details = sum(pattern.search(text) is not None for pattern in _DETAILS)
+    strength = 0.5 * details
+    if sentence.is_person:
+        strength += (_FIRST_PERSON.search(text) is not None) + (_STATED.search(text) is not None)
+        strength += 2 * (_REQUEST.search(text) is not None) + (
+            sentence.to_assistant and details > 0
+        )
+        strength -= 1.5 * (_TASK.search(text) is not None)
+    else:
+        strength += (_RESULT.search(text) is not None) + sentence.is_answer
+        strength -= 1.5 * (_ADVICE.search(text) is not None)
+    if _DANGLING.search(text) or len(text) > _FACT_CHARS:
+        strength -= 1
+    return max(strength, 0.0)
+
+
+def _pick_facts(
+    candidates: Sequence[_Candidate], weights: Mapping[str, float], limit: int
+) -> list[_Sentence]:
+    covered: set[str] = set()
+
+    def news(candidate: _Candidate) -> float:
+        return sum(weights[term] for term in candidate.sentence.terms if term not in covered)
+
+    def value(candidate: _Candidate) -> float:
+        return 2 * candidate.fact + min(news(candidate), 4.0)
+
+    short = (c for c in candidates if len(c.sentence.text) <= _FACT_CHARS)
+    pool = nlargest(20 * limit, (c for c in short if c.fact >= _FACT_STRENGTH), key=value)
+    picked: list[_Sentence] = []
+    while pool and len(picked) < limit:
+        best = max(pool, key=value)
+        pool.remove(best)
+        if news(best) >= 0.4 * best.info:
+            picked.append(best.sentence)
+            covered.update(best.sentence.terms)
+    return sorted(picked, key=lambda sentence: sentence.order)
+
+
+def _pick_summary(
+    candidates: Sequence[_Candidate],
+    facts: Iterable[_Sentence],
+    weights: Mapping[str, float],
+    budget: int,
+) -> list[_Sentence]:
+    """What the user came for, then whatever brings most new terms for its length."""
+    said = {term: _SAID_IN_FACT for fact in facts for term in fact.terms}
+    chosen: list[_Sentence] = []
+
+    def news(candidate: _Candidate) -> float:
+        terms = candidate.sentence.terms
+        return sum(weights[term] * _REPEAT ** said.get(term, 0.0) for term in terms)
+
+    def value(candidate: _Candidate) -> float:
+        return news(candidate) * candidate.worth / _cost(candidate.sentence)
+
+    def take(candidate: _Candidate) -> None:
+        longer = sorted([*chosen, candidate.sentence], key=lambda sentence: sentence.order)
+        if news(candidate) >= 0.2 * candidate.info and len(_render(longer)) <= budget:
+            chosen[:] = longer
+            said.update({t: said.get(t, 0.0) + 1 for t in candidate.sentence.terms})
+
+    first = [c for c in candidates if c.sentence.to_assistant][:3]
+    topic = max(first, key=lambda c: c.info, default=None)
+    if topic:
+        take(topic)
+    heap = [(-value(c), c.sentence.order, c) for c in candidates if c is not topic]
+    heapify(heap)
+    while heap:
+        # Values only fall as more is said: whoever stays on top with a fresh value is the best.
+        _, order, candidate = heap[0]
+        fresh = -value(candidate)
+        if fresh > min((rival[0] for rival in heap[1:3]), default=0.0):
+            heapreplace(heap, (fresh, order, candidate))
+        else:
+            take(heappop(heap)[2])
+    return chosen
+
+
+def _render(sentences: Iterable[_Sentence]) -> str:
+    parts: list[str] = []
+    speaker = ""
+    for sentence in sentences:
+        text = sentence.text
+        if text[-1].isalnum():
+            text += "。" if _CJK.match(text[-1]) else "."
+        parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}: {text}")
+        speaker = sentence.speaker
+    return " ".join(parts)
+
+
+def _without_subject(turns: Sequence[Turn], budget: int) -> str:
+    """A short line for an episode without a telling sentence: greetings, tools, pictures."""
+    for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
+        spoken = (
+            (turn, " ".join(_MARKUP.sub("", turn.text).split()))
+            for turn in turns
+            if turn.role in roles
+        )
+        lines = [f"{_speaker(turn)}: {_shorten(text, 120)}" for turn, text in spoken if text]
+        if lines:
+            return _shorten(" ".join(lines[:5]), min(budget, 400))
+    return "No text was exchanged."

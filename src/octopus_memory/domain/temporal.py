@@ -1,0 +1,250 @@
+"""Times as people say them: the stretch of time a question is about, and first or last.
+
+"On 7 May 2023", "in March", "yesterday", "two weeks ago", "the last time": regular expressions, in
+English. A month without a year means that month of any year, for what is remembered may be old.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+_DAY = timedelta(days=1)
+_YEARS_BACK = 10
+_AFTERWARDS = 10 * _DAY
+_AFTERWARDS_SHARE = 0.6
+_RELATIVE_STRENGTH = 0.5
+
+
+class Order(Enum):
+    """Which of several a question wants."""
+
+    NONE = "none"
+    LATEST = "latest"
+    EARLIEST = "earliest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DateWindow:
+    """Stretches of time, in order, each from its start to before its end."""
+
+    spans: tuple[tuple[datetime, datetime], ...]
+    strength: float = 1.0
+    """Less where "last week" may be meant from the day it was said and not from today."""
+
+    def closeness(self, times: NDArray[np.int64]) -> NDArray[np.float32]:
+        """1 inside, 0.6 up to ten days after, when people tell of what they did; else 0."""
+        starts = np.array([_micros(start) for start, _ in self.spans], dtype=np.int64)
+        ends = np.array([_micros(end) for _, end in self.spans], dtype=np.int64)
+        nearest = np.searchsorted(starts, times, side="right") - 1
+        late = times - ends[nearest]
+        after = _AFTERWARDS // timedelta(microseconds=1)
+        share = np.where(late < 0, 1.0, np.where(late < after, _AFTERWARDS_SHARE, 0.0))
+        share[nearest < 0] = 0
+        return (share * self.strength).astype(np.float32)
+
+
+def date_window(query: str, asked_at: datetime) -> DateWindow | None:
+    """The time that the question names, if it names one."""
+    text = query.casefold()
+    spans = list(_days(text, asked_at)) or list(_months(text, asked_at))
+    if spans:
+        return DateWindow(spans=_in_order(spans))
+    relative = _relative(text, asked_at)
+    if relative is None:
+        return None
+    return DateWindow(spans=(relative,), strength=_RELATIVE_STRENGTH)
+
+
+def order_cue(query: str) -> Order:
+    """Only where the question is plainly about order: "first prize" is not."""
+    if _LATEST.search(query):
+        return Order.LATEST
+    if _EARLIEST.search(query):
+        return Order.EARLIEST
+    return Order.NONE
+
+
+_LATEST = re.compile(r"\b(?:last time|most recent(?:ly)?|latest|newest)\b", re.IGNORECASE)
+_EARLIEST = re.compile(r"\b(?:first time|earliest|very first|originally)\b", re.IGNORECASE)
+
+_MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_SHORT = [*(name[:3] for name in _MONTHS), "sept"]
+_MONTH = rf"(?P<month>{'|'.join(_MONTHS)}|(?:{'|'.join(_SHORT)})\.?)"
+_DAY_NUMBER = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>(?:19|20)\d\d)"
+_DATES = [
+    re.compile(rf"\b{_DAY_NUMBER}(?:\s+of)?\s*{_MONTH}\b(?:,?\s*{_YEAR}\b)?"),
+    re.compile(rf"\b{_MONTH}\s+{_DAY_NUMBER}\b(?!\s*:)(?:,?\s*{_YEAR}\b)?"),
+    re.compile(rf"\b{_YEAR}[-/](?P<month>[01]?\d)[-/](?P<day>[0-3]?\d)\b"),
+]
+_MONTH_YEAR = re.compile(rf"\b{_MONTH}\b(?:\s*,?\s*(?:of\s+)?{_YEAR}\b)?")
+# "May" and "march" are also verbs: without a year they need a word that stands before a month.
+_BEFORE_MONTH = re.compile(
+    r"\b(?:in|of|during|since|until|till|by|for|from|to|last|this|early|late|mid|around|before"
+    r"|after)[\s-]*$"
+)
+
+
+def _days(text: str, asked_at: datetime) -> Iterator[tuple[datetime, datetime]]:
+    for pattern in _DATES:
+        for found in pattern.finditer(text):
+            month, day = _month_number(found["month"]), int(found["day"])
+            for year in _years(found["year"], asked_at):
+                start = _date(year, month, day, asked_at)
+                if start is not None:
+                    yield start, start + _DAY
+
+
+def _months(text: str, asked_at: datetime) -> Iterator[tuple[datetime, datetime]]:
+    for found in _MONTH_YEAR.finditer(text):
+        if not found["year"] and not _BEFORE_MONTH.search(text[: found.start()]):
+            continue
+        month = _month_number(found["month"])
+        for year in _years(found["year"], asked_at):
+            start = _date(year, month, 1, asked_at)
+            if start is not None:
+                yield start, _next_month(start)
+
+
+def _years(given: str | None, asked_at: datetime) -> range:
+    if given:
+        return range(int(given), int(given) + 1)
+    return range(asked_at.year - _YEARS_BACK, asked_at.year + 1)
+
+
+def _month_number(name: str) -> int:
+    if name.isdigit():
+        return int(name)
+    return [month[:3] for month in _MONTHS].index(name[:3]) + 1
+
+
+def _date(year: int, month: int, day: int, asked_at: datetime) -> datetime | None:
+    try:
+        return datetime(year, month, day, tzinfo=asked_at.tzinfo)
+    except ValueError:
+        return None
+
+
+def _next_month(start: datetime) -> datetime:
+    return (start.replace(day=1) + 32 * _DAY).replace(day=1)
+
+
+_NUMBERS = {
+    word: max(1, place - 1)
+    for place, word in enumerate(
+        ("a", "an", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    )
+}
+_COUNT = rf"(?P<count>\d{{1,3}}|{'|'.join(_NUMBERS)}|a couple of|a few|several)"
+_UNIT = r"(?P<unit>day|week|month|year)s?"
+_AGO = re.compile(rf"\b{_COUNT}\s+{_UNIT}\s+ago\b")
+_PAST = re.compile(rf"\b(?:past|last|previous)\s+(?:{_COUNT}\s+)?{_UNIT}\b")
+_THIS = re.compile(rf"\b(?:this|current)\s+{_UNIT}\b")
+_NEAR = re.compile(
+    r"\b(?P<before>day before yesterday)\b|\b(?P<yesterday>yesterday|last night)\b"
+    r"|\b(?P<today>today|tonight|this (?:morning|afternoon|evening))\b"
+)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WEEKDAY = re.compile(rf"\b(?:last|on|this|past)\s+(?P<weekday>{'|'.join(_WEEKDAYS)})\b")
+_WEEKEND = re.compile(r"\b(?:last|this|past|over the|on the|at the)\s+weekend\b")
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+
+
+def _relative(text: str, asked_at: datetime) -> tuple[datetime, datetime] | None:
+    today = asked_at.replace(hour=0, minute=0, second=0, microsecond=0)
+    for pattern, resolve in _RELATIVE:
+        found = pattern.search(text)
+        if found:
+            return resolve(found, today)
+    return None
+
+
+def _near(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
+    back = {"before": 2, "yesterday": 1, "today": 0}[found.lastgroup or "today"]
+    return today - back * _DAY, today - (back - 1) * _DAY
+
+
+def _ago(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
+    days = _UNIT_DAYS[found["unit"]]
+    middle = today - _count(found["count"]) * days * _DAY
+    # The longer ago, the less exactly it is said.
+    slack = days // 2 * _DAY
+    return middle - slack, middle + slack + _DAY
+
+
+def _past(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
+    unit = found["unit"]
+    if found["count"]:
+        return today - _count(found["count"]) * _UNIT_DAYS[unit] * _DAY, today + _DAY
+    start = _start_of(unit, today)
+    return _start_of(unit, start - _DAY), start
+
+
+def _this(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
+    return _start_of(found["unit"], today), today + _DAY
+
+
+def _weekday(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
+    back = (today.weekday() - _WEEKDAYS.index(found["weekday"]) - 1) % 7 + 1
+    return today - back * _DAY, today - (back - 1) * _DAY
+
+
+def _weekend(_: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
+    saturday = today - ((today.weekday() - 6) % 7 + 1) * _DAY
+    return saturday, saturday + 2 * _DAY
+
+
+_RELATIVE = (
+    (_AGO, _ago),
+    (_WEEKDAY, _weekday),
+    (_WEEKEND, _weekend),
+    (_PAST, _past),
+    (_THIS, _this),
+    (_NEAR, _near),
+)
+
+
+def _start_of(unit: str, day: datetime) -> datetime:
+    if unit == "week":
+        return day - day.weekday() * _DAY
+    if unit == "month":
+        return day.replace(day=1)
+    return day.replace(month=1, day=1) if unit == "year" else day
+
+
+def _count(said: str) -> int:
+    if said.isdigit():
+        return int(said)
+    if said in _NUMBERS:
+        return _NUMBERS[said]
+    return 2 if "couple" in said else 3
+
+
+def _in_order(
+    spans: list[tuple[datetime, datetime]],
+) -> tuple[tuple[datetime, datetime], ...]:
+    return tuple(sorted(set(spans)))
+
+
+def _micros(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)
