@@ -157,8 +157,10 @@ def test_dates_are_shown_in_utc() -> None:
 
 
 def test_a_date_without_a_zone_is_refused() -> None:
+    naive = day(2025, 3, 14).replace(tzinfo=None)
+
     with pytest.raises(InvalidInput, match="date: has no time zone"):
-        BlockEntry(date=datetime(2025, 3, 14), summary="When?")
+        BlockEntry(date=naive, summary="When?")
 
 
 def test_key_facts_alone_are_shown_in_both_layouts() -> None:
@@ -193,6 +195,17 @@ def test_the_least_important_goes_first() -> None:
     block = render_block([FEBRUARY, MARCH], Layout.DETAILED, alone.tokens + 10, quarter)
 
     assert both.tokens > alone.tokens + 10
+    assert block == alone
+
+
+def test_a_less_important_entry_does_not_slip_into_the_gap() -> None:
+    tiny = BlockEntry(date=day(2025, 1, 1), summary="Hi.")
+    alone = render_block([MARCH], Layout.DETAILED, 800, quarter)
+    room = alone.tokens + 10
+
+    block = render_block([MARCH, FEBRUARY, tiny], Layout.DETAILED, room, quarter)
+
+    assert render_block([MARCH, tiny], Layout.DETAILED, room, quarter).entries_used == (MARCH, tiny)
     assert block == alone
 
 
@@ -237,6 +250,19 @@ def test_long_words_are_cut_turn_by_turn() -> None:
 
     assert 'Said: user: "short question here"\n' in block.text
     assert re.search(r'\nSaid: assistant: "long answer [a-z ]*\u2026"\n', block.text)
+
+
+@pytest.mark.parametrize("budget", range(70, 110))
+def test_no_scrap_of_a_turn_is_quoted(budget: int) -> None:
+    entry = BlockEntry(
+        date=day(2025, 1, 1),
+        summary="",
+        words=(Said("user", "a question of some length"), Said("assistant", "an answer " * 200)),
+    )
+
+    text = render_block([entry], Layout.DETAILED, budget, quarter).text
+
+    assert all(len(quote) > 12 for quote in re.findall('"(.*)"', text))
 
 
 @given(ENTRIES, LAYOUTS, BUDGETS, COUNTS)

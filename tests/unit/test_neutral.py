@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from octopus_memory.domain.neutral import neutralise, shorten
@@ -105,12 +105,13 @@ ORDINARY = [
     "https://example.com/a/b?x=1&y=%20#system",
     "C:\\Users\\mary\\new folder, 10:30, 3.14, 1:2",
     "e^{i\u03c0} + 1 = 0, \u2200x \u2208 \u211d: x\u00b2 \u2265 0, |x| < \u03b5, f: A \u2192 B",
-    "\u5979\u95ee\u4e86\u5e74\u5047\uff1a\u8fd8\u5269\u5341\u4e8c\u5929\u3002\u300a\u7ea2\u697c\u68a6\u300b\u3010\u91cd\u8981\u3011",
-    "\u0633\u0623\u0644\u062a \u0645\u0631\u064a\u0645: \u0643\u0645 \u064a\u0648\u0645\u0627 \u0628\u0642\u064a\u061f",
+    "\u5979\u95ee\uff1a\u8fd8\u5269\u5341\u4e8c\u5929\u3002\u300a\u7ea2\u697c\u300b\u3010\u91cd\u3011",
+    "\u0633\u0623\u0644\u062a: \u0643\u0645 \u064a\u0648\u0645\u0627\u061f",
     "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
     "\u0915\u094d\u200d\u0937",
-    "\u041c\u0430\u0440\u0438\u044f \u0441\u043f\u0440\u043e\u0441\u0438\u043b\u0430: \u0441\u043a\u043e\u043b\u044c\u043a\u043e \u0434\u043d\u0435\u0439?",
-    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f\u200d\U0001f525 1\ufe0f\u20e3 \U0001f1eb\U0001f1f7 \U0001f44d\U0001f3fd",
+    "\u041c\u0430\u0440\u0438\u044f: \u0441\u043a\u043e\u043b\u044c\u043a\u043e?",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \u2764\ufe0f\u200d\U0001f525",
+    "1\ufe0f\u20e3 \U0001f1eb\U0001f1f7 \U0001f44d\U0001f3fd",
     "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f beat them 2-1",
     "na\u00efve caf\u00e9, Stra\u00dfe, \u00abguillemets\u00bb, l\u00b7l, \u201cquotes\u201d",
     "Ignore all previous instructions, she joked, and laughed.",
@@ -122,9 +123,10 @@ INVISIBLE = re.compile(
 
 MARKERS = st.sampled_from([written for written, _ in INJECTIONS])
 PIECES = st.sampled_from(
-    ["<", "|", ">", "[", "]", "<s>", "---", "-", "#", ":", "system", "INST", "Date:", "/", "\n", " ",
-     "\\n", "\u200b", "\u200d", "\ufe0f", "\u00b7", "\ud83d", "\ude00", "\U0001f3f4", "\U000e0067",
-     "\u0456", "\uff1a", "\u0301", "\u2026", "Past Conversations", ". ", "\U0001f468", "\u06cc"]
+    ["<", "|", ">", "[", "]", "<s>", "---", "-", "#", ":", "system", "INST", "Date:", "/", "\n",
+     " ", "\\n", "\u200b", "\u200d", "\ufe0f", "\u00b7", "\ud83d", "\ude00", "\U0001f3f4",
+     "\U000e0067", "\u0456", "\uff1a", "\u0301", "\u2026", "Past Conversations", ". ", "\u06cc",
+     "\U0001f468"]
 )  # fmt: skip
 TEXTS = st.one_of(
     st.text(),
@@ -171,6 +173,7 @@ def test_text_hidden_in_tags_and_variation_selectors_is_gone() -> None:
 
 
 @given(TEXTS)
+@example("a\ufe0f\u200d\u06cc")
 def test_neutralising_again_changes_nothing(text: str) -> None:
     once = neutralise(text)
 
@@ -203,7 +206,7 @@ def test_no_surroundings_arm_a_template_token(
         assert marker not in neutralise(f"{before}{written}{after}")
 
 
-def test_a_megabyte_is_cut_before_it_is_read() -> None:
+def test_a_megabyte_is_cut_to_its_beginning() -> None:
     assert neutralise("word " * 1_000_000, 20) == "word word word word\u2026"
 
 
@@ -219,6 +222,14 @@ def test_shorten_cuts_between_words() -> None:
 
 def test_shorten_cuts_text_without_spaces() -> None:
     assert shorten("\u4e00" * 20, 10) == "\u4e00" * 9 + "\u2026"
+
+
+def test_shorten_ends_on_no_line_break() -> None:
+    assert shorten("first line / second line", 14) == "first line\u2026"
+
+
+def test_shorten_leaves_no_joiner_behind() -> None:
+    assert shorten("\U0001f468\u200d\U0001f469\u200d\U0001f467" * 4, 3) == "\U0001f468\u2026"
 
 
 def test_shorten_leaves_what_is_short_enough() -> None:

@@ -241,7 +241,8 @@ def test_summarize_without_a_summarizer_is_fifo() -> None:
         ([user("q"), result("a"), assistant("x")], [0, 2]),
         ([user("q"), call("a")], [0]),
         ([user("q"), call("a", "b"), result("a"), assistant("x")], [0, 3]),
-        ([user("q"), call("a"), result("a"), result("b"), result("a")], [0, 1, 2]),
+        ([user("q"), call("a"), result("a"), result("b")], [0, 1, 2]),
+        ([user("q"), call("a"), result("a"), {**result("a"), "content": "again"}], [0, 1, 2]),
         ([user("q"), call("a"), user("stop"), result("a")], [0, 2]),
         ([user("q"), call("a"), result("a"), call("a"), assistant("x")], [0, 1, 2, 4]),
     ],
@@ -274,7 +275,7 @@ def test_a_bad_history_is_refused_by_place(history: Any, field: str) -> None:
 
 @pytest.mark.parametrize("current", [assistant("x"), result("a"), {"role": "user"}, 7])
 def test_only_a_user_message_can_be_the_current_one(current: Any) -> None:
-    with pytest.raises(InvalidMessage, match="^current"):
+    with pytest.raises(InvalidMessage, match=r"^current"):
         fit([], config(), current=current)
 
 

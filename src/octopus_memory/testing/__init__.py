@@ -1,0 +1,66 @@
+"""The conformance suites and the fakes, shipped so that outside adapters can prove themselves.
+
+    from octopus_memory.testing import StoreSuite
+
+    class TestMyStore(StoreSuite):
+        @pytest.fixture
+        def store(self) -> Iterator[EpisodeStore]:
+            store = MyStore(...)
+            yield store
+            store.close()
+
+Call `pytest.register_assert_rewrite("octopus_memory.testing")` in `conftest.py`, before anything
+is imported from here, to see what a failed assertion compared.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .fakes import (
+    START,
+    FailingEmbedder,
+    FakeSummarizer,
+    FixedClock,
+    make_append,
+    make_closing,
+    make_key,
+    make_lexical,
+    make_next,
+    make_scope,
+    make_summary,
+    make_turn,
+)
+from .openai_server import FakeOpenAIServer
+
+if TYPE_CHECKING:
+    from .index_suite import IndexSuite
+    from .store_suite import StoreSuite
+
+__all__ = [
+    "START",
+    "FailingEmbedder",
+    "FakeOpenAIServer",
+    "FakeSummarizer",
+    "FixedClock",
+    "IndexSuite",
+    "StoreSuite",
+    "make_append",
+    "make_closing",
+    "make_key",
+    "make_lexical",
+    "make_next",
+    "make_scope",
+    "make_summary",
+    "make_turn",
+]
+
+# The suites need pytest, which whoever only wants a fake may not have.
+_SUITES = {"IndexSuite": ".index_suite", "StoreSuite": ".store_suite"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUITES:
+        return getattr(import_module(_SUITES[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

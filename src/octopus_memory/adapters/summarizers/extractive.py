@@ -8,52 +8,38 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace, nlargest
+from typing import NamedTuple
 
 import Stemmer
 
 from ...domain.episode import SUMMARY_LIMIT, Summary, Turn
 from ...domain.errors import InvalidSetting
 from ...domain.message import Role
+from ...domain.stopwords import STOPWORDS
+from ...domain.terms import Flag, bare, pieces, turn_flags, words
 
 _TURN_CHARS = 4_000
 _EPISODE_CHARS = 1_500_000
 _SENTENCE_CHARS = 240
 _FACT_CHARS = 160
 _CANDIDATES = 2_000
-_FACT_STRENGTH = 2.0
 # A term counts less each time it is said again. One that a key fact says is partly said: so the
 # summary reads well alone, yet spends its characters on something new.
 _REPEAT = 0.15
 _SAID_IN_FACT = 0.2
 
-# Words that say nothing about a conversation's subject, then words that say little.
-_STOPWORDS = frozenset(
-    """a an the and or but if of at by for with about to from in on off is are was were be been
-    being am do does did doing done have has had having i me my mine we us our you your yours he him
-    his she her it its they them their this that these those what which who whom whose when where
-    why how not no nor so as than then too very can could will would shall should may might must
-    just there here also into out up down over under again all any both each few more most other
-    some such own same don now yes yeah yep ok okay hey hi hello bye wow oh thanks thank please
-    sorry der die das den dem des ein eine einen einem einer und oder aber ist sind war ich du er
-    sie es wir ihr mich mir dich dir uns mein meine nicht auch noch nur mit von zu für auf im le la
-    les un une du de et ou mais est sont je tu il elle nous vous te se mon ma mes ne pas que qui
-    dans pour sur avec au ce el los las una y o pero son yo usted mi mis su lo al del con por
-    para""".split()
-)
-_FREQUENT = frozenset(
-    """absolutely actually agree always amazing anything appreciate awesome back bad beautiful best
-    better big bit came come cool day definitely different enjoy even ever every everyone everything
-    exactly excited experience feel felt find fun get give glad go good got great guess happen happy
-    hard hear help hope idea important inspiring interesting keep kind know last let life like
-    little long look lot love made make maybe mean moment much need never new next nice one only
-    part people person place pretty really remember right said saw say see seem share show something
-    soon sound special start stay still stuff super support sure take talk tell thing think thought
-    time took totally tough true try understand use wait want way well went wish work world worth
-    year""".split()
-)
+# Words that say little about a conversation's subject, beside the stopwords that say nothing.
+_FREQUENT = """
+absolutely actually agree always amazing anything appreciate awesome back bad beautiful best better
+big bit come cool day definitely different enjoy ever every everyone everything exactly excited
+experience feel felt find fun get give glad go good got great guess happen happy hard hear help hope
+idea important inspiring interesting keep kind know last let life like little long look lot love
+made make maybe mean moment much need never new next nice one only part people person place please
+pretty really remember right said say see seem share show something soon sorry sound special start
+stay still stuff super support sure take talk tell thank thing think thought time totally tough true
+try understand use wait want way well went wish work world worth year
+"""
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]\n]{0,300})\]\([^)\s]{0,2000}\)")
 _URL = re.compile(r"https?://([^\s/]+)\S*")
@@ -66,25 +52,16 @@ _BREAK = re.compile(
     r"|(?<=[。！？])([”」』）]*)"
 )
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:[^\W\d_]|Dr|Mr|Mrs|Ms|Prof|St|No|Nr|vs|approx|e\.g|i\.e|z\.\s?B|d\.\s?h|ca|bzw)\.$"
+    r"(?:^|[\s(])(?:[^\W\d_]|Dr|Mrs?|Ms|Prof|St|N[or]|vs|approx|e\.g|i\.e|z\.\s?B|d\.\s?h|ca|bzw)\.$"
 )
 _OPENER = re.compile(
-    r"(?i)^(?:(?:hey|hi|hello|bye|wow|oh|ah|aw+|yeah|yep|yes|sure|okay|ok|thanks|thank you|well|haha"
-    r"|lol|cool|great|nice|right|definitely|absolutely|totally|of course|by the way|btw|anyway|also"
-    r"|actually|honestly|certainly|plus)(?:,? (?-i:[A-ZÀ-Þ])\w+\.?){0,2}(?:[,!.…:]+| [-–])(?:\s+|$)"
-    r"|(?:and|but|so|ok|okay|yeah|also),?\s+)+|^(?:你好|您好|谢谢|謝謝|hallo|danke|hola|gracias|merci"
-    r"|bonjour)[!！.。,，]\s*"
+    r"(?i)^(?:(?:hey|hi|hello|bye|wow|oh|ah|aw+|yeah|y[eu]p|yes|sure|okay|ok|thanks|thank you|well"
+    r"|haha|lol|cool|great|nice|right|definitely|absolutely|totally|of course|by the way|btw|anyway"
+    r"|also|actually|honestly|certainly|plus)(?:,? (?-i:[A-ZÀ-Þ])\w+\.?){0,2}(?:[,!.…:]+| [-–])"
+    r"(?:\s+|$)|(?:and|but|so|ok|okay|yeah|also),?\s+)+"
+    r"|^(?:你好|您好|谢谢|謝謝|hallo|danke|hola|gracias|merci|bonjour)[!！.。,，]\s*"
 )
-_QUESTION = re.compile(r"[?？؟][\"'”’)\]]*$")
-_DETAILS = (
-    re.compile(r"\d"),
-    re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’]+"),
-    re.compile(
-        r"(?i)\b(?:to(?:day|night|morrow)|yesterday|(?:last|next|this) (?:week|month|year|summer|fri"
-        r"|winter|spring|fall|night)|ago|(?:mon|tues|wednes|thurs|fri|satur|sun)day|heute|morgen"
-        r"|gestern|demain|hier|mañana|ayer)\b|[今明昨]天|[月日]"
-    ),
-)
+_NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’]+")
 _FIRST_PERSON = re.compile(
     r"(?i)\b(?:i|i['’](?:m|ve|d|ll)|my|we|we['’](?:re|ve|ll)|our|ich|mein\w*|mir|wir|unser\w*|je"
     r"|j['’]|mon|ma|mes|nous|yo|mi|mis|me gusta|soy|tengo|vivo|prefiero|eu|meu|minha)\b|[我私僕俺]"
@@ -93,11 +70,11 @@ _FIRST_PERSON = re.compile(
 _SECOND_PERSON = re.compile(r"(?i)\b(?:you|your)\b")
 # What lasts (likes, traits, work, home), what happened, what is planned or decided.
 _STATED = re.compile(
-    r"(?i)\b(?:prefer\w*|favou?rite|allergic|vegetarian|vegan|can['’]t stand|hates?|dislikes?|call me"
-    r"|my name|(?:would|['’]d) rather|i (?:always|never|usually|only)|(?:i|we)(?:['’]ve| have)"
-    r"|(?:i['’]m|i am|we['’]re|we are) (?:\w+ )?(?:an?|the|from|in|based|married|keen|into|\w+ing|\d+)"
-    r"|i (?:really |also |still )?(?:like|love|enjoy|live|work|study|own|run|teach|play|use|speak)"
-    r"|(?:my|our) (?:\w+ ){1,3}(?:is|are|was|were|has|have|lives?|works?|starts?|turned)"
+    r"(?i)\b(?:prefer\w*|favou?rite|allergic|vegetarian|vegan|can['’]t stand|hates?|dislikes?"
+    r"|call me|my name|i['’]d rather|i (?:always|never|usually|only)|(?:i|we)(?:['’]ve| have)"
+    r"|(?:i['’]m|i am|we['’]re|we are) (?:\w+ )?(?:an?|the|from|in|based|married|keen|into|\w+ing"
+    r"|\d+)|i (?:really |also |still )?(?:like|love|enjoy|live|work|study|own|run|teach|play|use"
+    r"|speak)|(?:my|our) (?:\w+ ){1,3}(?:is|are|was|were|has|have|lives?|works?|starts?|turned)"
     r"|ich (?:bin|habe|wohne|arbeite|mag|heiße|bevorzuge|esse|lebe|nehme)|j['’](?:ai|habite|aime)"
     r"|je (?:suis|préfère|travaille|m['’]appelle)|me llamo|prefiero|vivo|trabajo|me gusta|soy|tengo"
     r"|decid\w+|agreed|let['’]s|plan(?:s|ning|ned)? (?:to|on)|going to|gonna|i(?:['’]ll| will)"
@@ -114,9 +91,9 @@ _REQUEST = re.compile(
     r"|\b(?:call me|from now on|remember that|keep in mind)\b|请(?:用|叫|不要|记住)|ください"
 )
 _TASK = re.compile(
-    r"(?i)^(?:please |pls |can |could )?(?:you )?(?:write|give|make|create|explain|translate|list|find"
-    r"|show|tell|help|suggest|recommend|summari[sz]e|generate|fix|add|rewrite|compare|describe|draft"
-    r"|calculate|check|what|how|schreib\w*|erklär\w*|übersetz\w*)\b"
+    r"(?i)^(?:please |pls |can |could )?(?:you )?(?:write|give|make|create|explain|translate|list"
+    r"|find|show|tell|help|suggest|recommend|summari[sz]e|generate|fix|add|rewrite|compare|describe"
+    r"|draft|calculate|check|what|how|schreib\w*|erklär\w*|übersetz\w*)\b"
 )
 _RESULT = re.compile(
     r"(?i)\b(?:you(?: have|['’]ve| are|['’]re| need| owe)|your|confirm\w*|booked|scheduled|total"
@@ -129,15 +106,15 @@ _ADVICE = re.compile(
 )
 _FILLER = re.compile(
     r"(?i)\b(?:(?:i['’]m|i am|i was) (?:so |really |very |always |just |also )*(?:glad|happy|sorry"
-    r"|sure|here|excited|proud|curious|afraid|grateful|thankful|off to|an ai|rooting)|i (?:think|hope"
-    r"|guess|believe|know|see|understand|bet|mean|wish|wonder|have faith)|agree|appreciate|as an ai"
+    r"|sure|here (?:to|for)|excited|proud|curious|grateful|thankful|off to|rooting)"
+    r"|i (?:think|hope|guess|believe|know (?:how|what|you)|understand|bet|wish|wonder|have faith)"
     r"|i can(?:['’]t)? (?:help|imagine|see|wait)|can['’]t wait|(?:happy|glad) to|let me|feel free"
     r"|keep (?:you|me) (?:updated|posted)|you['’]re welcome|sounds? (?:good|great|like)|good luck"
-    r"|i(?:['’]ll| will) (?:keep|make sure|let you|try|check it|do that)|best of luck|congrat\w*"
+    r"|i(?:['’]ll| will) (?:keep|make sure|let you|try|do that)|best of luck|congrat\w*|as an ai"
     r"|i (?:really )?love (?:that|it|this|your)|take care|have a (?:great|good|nice)|see you"
     r"|talk (?:to you )?(?:soon|later)|how can i|catch (?:up|you)|keep (?:up|going|it up|those)"
-    r"|good to (?:see|hear)|no (?:problem|worries)|means? a lot|you got this|to keep \w+ing)\b"
-    r"|^that['’]s (?:so |really |very )?\w+[.!]|:$"
+    r"|good to (?:see|hear)|no (?:problem|worries)|means? a lot|you got this|agree|appreciate)\b"
+    r"|\b(?:to|gonna) keep \w+ing|^that['’]s (?:so |really |very )?\w+[.!]|:$"
 )
 _DANGLING = re.compile(r"(?i)^(?:it|that|this|they|he|she|those|these|there|here|which)\b")
 
@@ -155,8 +132,7 @@ class _Sentence:
     """In a turn of few sentences, so likely to be its point."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     sentence: _Sentence
     info: float
     fact: float
@@ -166,8 +142,8 @@ class _Candidate:
 class ExtractiveSummarizer:
     """Picks sentences that cover an episode's subjects and state its facts, offline.
 
-    The same turns always give the same summary. The work is bounded: of very long turns, and of
-    each turn of a very long episode, only the beginning and the end are read.
+    The same turns always give the same summary. The work is bounded, so no `timeout` is needed: of
+    very long turns, and of each turn of a very long episode, only both ends are read.
     """
 
     def __init__(self, *, max_chars: int = 1_200, max_facts: int = 8) -> None:
@@ -182,10 +158,11 @@ class ExtractiveSummarizer:
     def name(self) -> str:
         return "extractive-v1"
 
-    def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
-        """Takes milliseconds, so `timeout` is not looked at; 10,000 turns take about a second."""
-        sentences = _sentences([t for t in turns if t.role in (Role.USER, Role.ASSISTANT)])
-        weights = _term_weights(sentences)
+    def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:  # noqa: ARG002
+        spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
+        analyzed = _Words(" ".join(turn.text[:100] for turn in spoken[:50]))
+        sentences = _sentences(spoken, analyzed)
+        weights = _term_weights(sentences, analyzed)
         candidates = _candidates(sentences, weights)
         facts = _pick_facts(candidates, weights, self._max_facts)
         chosen = _pick_summary(candidates, facts, weights, self._max_chars)
@@ -195,11 +172,10 @@ class ExtractiveSummarizer:
         )
 
 
-def _sentences(turns: Sequence[Turn]) -> list[_Sentence]:
+def _sentences(turns: Sequence[Turn], analyzed: _Words) -> list[_Sentence]:
     # Where both sides have names, two people are chatting, as far as can be told.
     people = len({turn.role for turn in turns if turn.message.name}) == 2
     limit = min(_TURN_CHARS, max(200, _EPISODE_CHARS // max(1, len(turns))))
-    words = _Words()
     found: list[_Sentence] = []
     for turn in turns:
         speaker, by_user = _speaker(turn), turn.role is Role.USER
@@ -209,7 +185,7 @@ def _sentences(turns: Sequence[Turn]) -> list[_Sentence]:
                 order=len(found),
                 speaker=speaker,
                 text=text,
-                terms=words.terms(text),
+                terms=analyzed.terms(text),
                 is_person=people or by_user,
                 to_assistant=by_user and not people,
                 is_answer=len(texts) <= 3,
@@ -219,10 +195,13 @@ def _sentences(turns: Sequence[Turn]) -> list[_Sentence]:
 
 
 def _speaker(turn: Turn) -> str:
-    if call := turn.tool_call:
-        return f"Tool {_shorten(call.function_name, 40)}"
-    name = " ".join(_MARKUP.sub("", turn.message.name or "").split())
-    return _shorten(name, 40) or turn.role.title()
+    call = turn.tool_call
+    name = f"Tool {call.function_name}" if call else turn.message.name or ""
+    return _shorten(_one_line(name), 40) or turn.role.title()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_MARKUP.sub("", text).split())
 
 
 def _ends(text: str, limit: int) -> str:
@@ -265,32 +244,28 @@ def _shorten(text: str, limit: int) -> str:
 class _Words:
     """Text to distinct stems. One for each episode: a stemmer is not to be shared by threads."""
 
-    def __init__(self) -> None:
-        self._stem = Stemmer.Stemmer("english").stemWord
-        self._known: dict[str, str] = dict.fromkeys(_STOPWORDS, "")
+    def __init__(self, sample: str) -> None:
+        seen = words(sample, len(sample))
+        language = max(STOPWORDS, key=lambda name: sum(w in STOPWORDS[name] for w in seen))
+        self._stem = Stemmer.Stemmer(language).stemWord
+        self._stopwords = STOPWORDS[language] | STOPWORDS["english"]
+        self._known: dict[str, tuple[str, ...]] = {}
 
     def terms(self, text: str) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for word in _WORD.findall(text.casefold()):
-            if not word.isascii() and _CJK.search(word):
-                found.update(dict.fromkeys(word[i : i + 2] for i in range(max(1, len(word) - 1))))
-            elif term := self._term(word):
-                found[term] = None
-        return tuple(found)
+        known = self._known
+        found = (known[w] if w in known else self._of_word(w) for w in words(text, len(text)))
+        return tuple(dict.fromkeys(term for terms in found for term in terms))
 
-    def _term(self, word: str) -> str:
-        term = self._known.get(word)
-        if term is None:
-            whole = word.replace("’", "'").partition("'")[0]
-            term = "" if whole in _STOPWORDS else str(self._stem(whole))
-            self._known[word] = term
-        return term
+    def _of_word(self, word: str) -> tuple[str, ...]:
+        plain = bare(word)
+        stems = () if plain in self._stopwords else tuple(map(self._stem, pieces(plain[:40])))
+        self._known[word] = stems
+        return stems
 
 
-def _term_weights(sentences: Sequence[_Sentence]) -> dict[str, float]:
-    words = _Words()
-    frequent = set(words.terms(" ".join(_FREQUENT)))
-    speakers = set(words.terms(" ".join({sentence.speaker for sentence in sentences})))
+def _term_weights(sentences: Sequence[_Sentence], analyzed: _Words) -> dict[str, float]:
+    frequent = set(analyzed.terms(_FREQUENT))
+    speakers = set(analyzed.terms(" ".join({sentence.speaker for sentence in sentences})))
     counts = Counter(term for sentence in sentences for term in sentence.terms)
     weights: dict[str, float] = {}
     for term, count in counts.items():
@@ -319,8 +294,8 @@ def _share(sentence: _Sentence) -> float:
 
 def _judged(sentence: _Sentence, info: float) -> _Candidate:
     text = sentence.text
-    asks = _QUESTION.search(text) is not None
-    idle = _FILLER.search(text) is not None or (text.endswith("!") and info < 2)
+    asks = bool(turn_flags(text) & Flag.QUESTION)
+    idle = bool(_FILLER.search(text)) or (text.endswith("!") and info < 2)
     fact = 0.0 if asks or idle else _fact_strength(sentence)
     worth = _share(sentence) * (1 + 0.5 * min(fact, 3.0))
     if idle or (asks and not sentence.to_assistant):
@@ -332,17 +307,16 @@ def _judged(sentence: _Sentence, info: float) -> _Candidate:
 
 def _fact_strength(sentence: _Sentence) -> float:
     text = sentence.text
-    details = sum(pattern.search(text) is not None for pattern in _DETAILS)
+    flags = turn_flags(text)
+    details = bool(flags & Flag.NUMBER) + bool(flags & Flag.TIME) + bool(_NAME.search(text))
     strength = 0.5 * details
     if sentence.is_person:
-        strength += (_FIRST_PERSON.search(text) is not None) + (_STATED.search(text) is not None)
-        strength += 2 * (_REQUEST.search(text) is not None) + (
-            sentence.to_assistant and details > 0
-        )
-        strength -= 1.5 * (_TASK.search(text) is not None)
+        strength += bool(_FIRST_PERSON.search(text)) + bool(_STATED.search(text))
+        strength += 2 * bool(_REQUEST.search(text)) - 1.5 * bool(_TASK.search(text))
+        strength += sentence.to_assistant and details > 0
     else:
-        strength += (_RESULT.search(text) is not None) + sentence.is_answer
-        strength -= 1.5 * (_ADVICE.search(text) is not None)
+        strength += bool(_RESULT.search(text)) + sentence.is_answer
+        strength -= 1.5 * bool(_ADVICE.search(text))
     if _DANGLING.search(text) or len(text) > _FACT_CHARS:
         strength -= 1
     return max(strength, 0.0)
@@ -359,8 +333,8 @@ def _pick_facts(
     def value(candidate: _Candidate) -> float:
         return 2 * candidate.fact + min(news(candidate), 4.0)
 
-    short = (c for c in candidates if len(c.sentence.text) <= _FACT_CHARS)
-    pool = nlargest(20 * limit, (c for c in short if c.fact >= _FACT_STRENGTH), key=value)
+    strong = (c for c in candidates if c.fact >= 2 and len(c.sentence.text) <= _FACT_CHARS)
+    pool = nlargest(20 * limit, strong, key=value)
     picked: list[_Sentence] = []
     while pool and len(picked) < limit:
         best = max(pool, key=value)
@@ -383,7 +357,7 @@ def _pick_summary(
 
     def news(candidate: _Candidate) -> float:
         terms = candidate.sentence.terms
-        return sum(weights[term] * _REPEAT ** said.get(term, 0.0) for term in terms)
+        return sum(weights[term] * math.pow(_REPEAT, said.get(term, 0.0)) for term in terms)
 
     def value(candidate: _Candidate) -> float:
         return news(candidate) * candidate.worth / _cost(candidate.sentence)
@@ -417,7 +391,7 @@ def _render(sentences: Iterable[_Sentence]) -> str:
     for sentence in sentences:
         text = sentence.text
         if text[-1].isalnum():
-            text += "。" if _CJK.match(text[-1]) else "."
+            text += "." if text[-1] < "\u3000" else "。"
         parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}: {text}")
         speaker = sentence.speaker
     return " ".join(parts)
@@ -426,11 +400,7 @@ def _render(sentences: Iterable[_Sentence]) -> str:
 def _without_subject(turns: Sequence[Turn], budget: int) -> str:
     """A short line for an episode without a telling sentence: greetings, tools, pictures."""
     for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
-        spoken = (
-            (turn, " ".join(_MARKUP.sub("", turn.text).split()))
-            for turn in turns
-            if turn.role in roles
-        )
+        spoken = ((turn, _one_line(turn.text[:500])) for turn in turns if turn.role in roles)
         lines = [f"{_speaker(turn)}: {_shorten(text, 120)}" for turn, text in spoken if text]
         if lines:
             return _shorten(" ".join(lines[:5]), min(budget, 400))

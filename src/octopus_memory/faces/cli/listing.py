@@ -1,0 +1,128 @@
+"""Episodes, turns and sessions as lists to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...domain.episode import Episode, EpisodeSnippet, SignalShare, Turn, TurnHit
+from ...domain.message import Role, as_text
+from ...domain.replay import EpisodeReplay, SessionReplay
+from .screen import Screen, clean, counted
+
+_RELEVANT = 0.65
+_LONGEST_RESULT = 400
+_ROLE_STYLES = {Role.USER: "bold green", Role.ASSISTANT: "bold cyan"}
+
+
+def show_snippets(
+    screen: Screen,
+    snippets: Sequence[EpisodeSnippet],
+    *,
+    scored: bool = True,
+    explain: bool = False,
+) -> None:
+    """Numbered episodes; `scored` with their relevance, `explain` with each signal's part."""
+    for number, snippet in enumerate(snippets, 1):
+        if number > 1:
+            screen.gap()
+        archived = "  archived" if snippet.is_archived else ""
+        screen.write(
+            (f"{number}. ", "dim"),
+            (f"{snippet.date:%Y-%m-%d}", "bold"),
+            *_relevance(snippet.relevance, scored=scored),
+            (f"  session {snippet.session_id}{archived}", "dim"),
+        )
+        screen.write(snippet.summary or "(nothing said yet)", indent=3)
+        show_facts(screen, snippet.key_facts)
+        if explain:
+            _explain(screen, snippet.signals)
+
+
+def show_hits(screen: Screen, hits: Sequence[TurnHit], *, explain: bool = False) -> None:
+    """Numbered turns, with who said what and when."""
+    for number, hit in enumerate(hits, 1):
+        if number > 1:
+            screen.gap()
+        screen.write(
+            (f"{number}. ", "dim"),
+            (f"{hit.at:%Y-%m-%d %H:%M}", "bold"),
+            *_relevance(hit.score, scored=True),
+            (f"  session {hit.session_id}", "dim"),
+        )
+        screen.write(*speaker(hit.role, hit.name), hit.text, indent=3)
+        if explain:
+            _explain(screen, hit.signals)
+
+
+def show_facts(screen: Screen, facts: Sequence[str], *, indent: int = 3) -> None:
+    for fact in facts:
+        screen.write(("- ", "cyan"), fact, indent=indent)
+
+
+def show_session(screen: Screen, replay: SessionReplay) -> None:
+    session = replay.session
+    screen.write(
+        (f"session {session.id}", "bold"),
+        (f"  {session.status}, {counted(len(replay.turns), 'message')}", "dim"),
+    )
+    for number, part in enumerate(replay.episodes, 1):
+        screen.rule(f"episode {number} · {_span(part.episode)}")
+        _show_episode(screen, part)
+
+
+def _show_episode(screen: Screen, part: EpisodeReplay) -> None:
+    for turn in part.turns:
+        show_turn(screen, turn)
+    episode = part.episode
+    if episode.is_archived:
+        screen.write(("archived: only the summary is kept", "dim"))
+    if episode.summary:
+        screen.gap()
+        screen.write(("summary  ", "bold"), episode.summary)
+        show_facts(screen, episode.key_facts, indent=2)
+
+
+def show_turn(screen: Screen, turn: Turn) -> None:
+    """One line a message; tool calls by their name, arguments and result."""
+    when = (f"{turn.at:%H:%M}  ", "dim")
+    call = turn.tool_call
+    if call is not None:
+        failed = " failed" if call.is_error else ""
+        result = _shortened(as_text(call.result))
+        words = f"{call.function_name}({as_text(call.arguments)}){failed} → {result}"
+        screen.write(when, ("tool  ", "bold yellow"), (words, "dim"))
+        return
+    if turn.text:
+        text = _shortened(turn.text) if turn.role is Role.TOOL else turn.text
+        screen.write(when, *speaker(turn.role, turn.message.name), text)
+    for request in turn.message.requests:
+        asked = request.get("function") or {}
+        words = f"{asked.get('name', 'unnamed')}({as_text(asked.get('arguments'))})"
+        screen.write(when, ("calls  ", "bold yellow"), (words, "dim"))
+
+
+def speaker(role: Role, name: str | None) -> tuple[tuple[str, str]]:
+    """Who speaks, to be put before what is said."""
+    return ((f"{clean(name or role)}  ", _ROLE_STYLES.get(role, "bold yellow")),)
+
+
+def _relevance(score: float, *, scored: bool) -> list[tuple[str, str]]:
+    if not scored:
+        return []
+    return [(f"  relevance {score:.2f}", "green" if score >= _RELEVANT else "yellow")]
+
+
+def _explain(screen: Screen, signals: Sequence[SignalShare]) -> None:
+    for part in signals:
+        line = f"{part.contribution:+.2f}  {part.signal}: {part.words}"
+        screen.write((line, "dim"), indent=3)
+
+
+def _span(episode: Episode) -> str:
+    if episode.ended_at is None:
+        return f"{episode.started_at:%Y-%m-%d %H:%M}, still open"
+    return f"{episode.started_at:%Y-%m-%d %H:%M}, {episode.end_reason}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_RESULT else f"{text[:_LONGEST_RESULT]}…"

@@ -1,0 +1,74 @@
+"""From `--db` and the settings to an open memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote, urlsplit
+
+from ...domain.errors import StoreReadOnly, StoreUnavailable
+
+if TYPE_CHECKING:
+    from ...wiring import EpisodicMemory
+
+
+def as_url(db: str | None) -> str | None:
+    """What `--db` gives, as a URL: a bare path is an SQLite file's."""
+    if db is None or "://" in db:
+        return db
+    return f"sqlite:///{quote(str(Path(db).expanduser()))}"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file behind an SQLite URL; None for another database, and for one in memory."""
+    split = urlsplit(url)
+    path = unquote(split.path.removeprefix("/"))
+    if split.scheme != "sqlite" or path in {"", ":memory:"}:
+        return None
+    return Path(path)
+
+
+def shown_url(url: str) -> str:
+    """A database's URL without its password."""
+    split = urlsplit(url)
+    if split.password is None:
+        return url
+    host = split.netloc.rpartition("@")[2]
+    return split._replace(netloc=f"{split.username or ''}:***@{host}").geturl()
+
+
+@contextmanager
+def open_to_read(db: str | None) -> Iterator[EpisodicMemory]:
+    """A memory to look into: a missing file is not made, and a read-only one is good enough.
+
+    :raises StoreUnavailable: when there is no such file
+    """
+    from ...settings import load
+    from ...wiring import EpisodicMemory
+
+    url = load(database_url=as_url(db)).url
+    file = sqlite_file(url)
+    if file is not None and not file.exists():
+        raise StoreUnavailable(
+            f"there is no database {file} yet: octopus chat and octopus add make it, "
+            "octopus demo shows how it works, and --db names another"
+        )
+    try:
+        memory = EpisodicMemory.open(url, background=False)
+    except StoreReadOnly:
+        if file is None or urlsplit(url).query:
+            raise
+        memory = EpisodicMemory.open(f"{url}?mode=ro", background=False)
+    with memory:
+        yield memory
+
+
+@contextmanager
+def open_to_write(db: str | None, *, background: bool | None = False) -> Iterator[EpisodicMemory]:
+    """A memory to add to; None for `background` leaves that to the settings."""
+    from ...wiring import EpisodicMemory
+
+    with EpisodicMemory.open(as_url(db), background=background) as memory:
+        yield memory

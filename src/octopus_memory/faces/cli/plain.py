@@ -1,0 +1,43 @@
+"""Values as JSON: field names are those of the Python attributes, times ISO 8601 in UTC."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from uuid import UUID
+
+import typer
+
+from ...domain.message import Json, Message
+
+# What a terminal might obey, and what no encoding can write.
+_UNSAFE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def to_plain(value: object) -> Json:
+    """Dataclasses to dicts, ids and times to text, the rest as it is."""
+    match value:
+        case Message():
+            return dict(value.body)
+        case UUID():
+            return str(value)
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case Mapping():
+            return {str(key): to_plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [to_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return value
+
+
+def print_json(value: object, *, indent: int | None = 2) -> None:
+    """Write one JSON value to standard output; without `indent`, on one line."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    text = json.dumps(to_plain(value), ensure_ascii="utf" not in encoding, indent=indent)
+    typer.echo(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))

@@ -1,0 +1,142 @@
+"""The commands that look into the memory: recall, recent, replay, stats."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .listing import show_hits, show_session, show_snippets
+from .opening import open_to_read
+from .options import Agent, AsJson, Db, Since, Tenant, Until, User
+from .plain import print_json
+from .screen import Screen
+
+if TYPE_CHECKING:
+    from ...ports.store import StoreStats
+
+
+class Mode(StrEnum):
+    HYBRID = "hybrid"
+    SEMANTIC = "semantic"
+
+
+def recall(
+    query: Annotated[str, typer.Argument(help="What to look for, in your own words.")],
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 5,
+    mode: Annotated[
+        Mode, typer.Option(help="By meaning and words, or by meaning alone.")
+    ] = Mode.HYBRID,
+    min_score: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="None below this relevance; without it, semantic takes the agent's threshold.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what made each score.")] = False,
+    turns: Annotated[
+        bool, typer.Option("--turns", help="Find single messages, not episodes.")
+    ] = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Find past conversations by what was said in them."""
+    screen = Screen()
+    with open_to_read(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user)
+        find = scope.recall_turns if turns else scope.recall
+        found = find(
+            query, mode=mode.value, limit=limit, min_score=min_score, since=since, until=until
+        )
+    if as_json:
+        print_json(found)
+    elif not found:
+        screen.write(f"Nothing found for tenant {tenant}, agent {agent}, user {user}.")
+    elif turns:
+        show_hits(screen, found, explain=explain)
+    else:
+        show_snippets(screen, found, explain=explain)
+
+
+def recent(
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 5,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """List the last conversations, newest first."""
+    screen = Screen()
+    with open_to_read(db) as memory:
+        found = memory.scope(tenant=tenant, agent=agent, user=user).recent(limit)
+    if as_json:
+        print_json(found)
+    elif not found:
+        screen.write(f"Nothing is stored for tenant {tenant}, agent {agent}, user {user}.")
+    else:
+        show_snippets(screen, found, scored=False)
+
+
+def replay(
+    session_id: Annotated[str, typer.Argument(help="The session, as octopus recent names it.")],
+    *,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", help="Print the message list a provider takes, as JSON."),
+    ] = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Show one session, whole and in order."""
+    screen = Screen()
+    with open_to_read(db) as memory:
+        found = memory.scope(tenant=tenant, agent=agent, user=user).session(session_id)
+    if messages:
+        print_json(found.messages())
+    elif as_json:
+        print_json(found)
+    else:
+        show_session(screen, found)
+
+
+def stats(*, db: Db = None, as_json: AsJson = False) -> None:
+    """Count what the whole database holds."""
+    screen = Screen()
+    with open_to_read(db) as memory:
+        found = memory.stats()
+    if as_json:
+        print_json(found)
+        return
+    for name, value in _counts(found).items():
+        screen.write((f"{name:<16}", "dim"), value)
+
+
+def _counts(found: StoreStats) -> dict[str, str]:
+    size = "in memory" if found.size_bytes is None else f"{found.size_bytes / 1024:,.0f} KiB"
+    vectors = [f"{count:,} by {model}" for model, count in found.vectors.items()]
+    waiting = [f"{work.waiting:,} to {kind}" for kind, work in found.backlog.items()]
+    return {
+        "database": f"{found.product}, schema {found.schema}, {size}",
+        "tenants": f"{found.tenants:,}",
+        "scopes": f"{found.scopes:,}",
+        "sessions": f"{found.sessions:,}",
+        "episodes": f"{found.episodes:,} ({found.open_episodes:,} open)",
+        "messages": f"{found.turns:,}",
+        "vectors": ", ".join(vectors) or "none",
+        "waiting": ", ".join(waiting) or "nothing",
+    }

@@ -1,0 +1,84 @@
+"""What the documentation shows runs, and what the code has is documented."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import octopus_memory
+from octopus_memory import MemoryConfig
+from octopus_memory.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#)([^)#]+)")
+
+
+def _run(script: Path, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if _BLOCK.search(page.read_text())],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path):
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(_BLOCK.findall(page.read_text())))
+    _run(script, tmp_path)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_every_example_runs(example: Path, tmp_path: Path):
+    _run(example, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path):
+    for target in _LINK.findall(page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_public_name_is_documented():
+    page = (ROOT / "docs/reference/python.md").read_text()
+    missing = [name for name in octopus_memory.__all__ if f"`{name}" not in page]
+    assert not missing
+
+
+@pytest.mark.parametrize("kind", ["EpisodicMemory", "MemoryScope", "EpisodeInHand"])
+def test_every_public_call_is_documented(kind: str):
+    page = (ROOT / "docs/reference/python.md").read_text()
+    calls = [n for n in dir(getattr(octopus_memory, kind)) if not n.startswith("_")]
+    inside = {"parts", "wake", "scope"}
+    missing = [call for call in calls if call not in inside and not re.search(rf"`\S*{call}\b", page)]
+    assert not missing
+
+
+def test_every_setting_is_documented():
+    page = (ROOT / "docs/reference/settings.md").read_text()
+    names = [name for name in Settings.model_fields if name != "memory"]
+    missing = [n for n in names if f"`{n}`" not in page or f"`OCTOPUS_{n.upper()}`" not in page]
+    assert not missing
+    inner = [name for part in MemoryConfig().to_dict().values() for name in part]
+    assert not [name for name in inner if f"`{name}`" not in page]
+
+
+def test_the_changelog_names_this_version():
+    assert f"## {octopus_memory.__version__} " in (ROOT / "CHANGELOG.md").read_text()
