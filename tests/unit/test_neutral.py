@@ -197,13 +197,13 @@ def test_the_result_is_one_visible_line_of_valid_text(text: str) -> None:
     safe.encode()
 
 
-@given(st.text(), st.sampled_from(INJECTIONS), st.text())
+@given(st.text(), st.sampled_from([pair for pair in INJECTIONS if pair[1][0] == "<"]), st.text())
 def test_no_surroundings_arm_a_template_token(
     before: str, attempt: tuple[str, str], after: str
 ) -> None:
     written, marker = attempt
-    if marker[0] == "<":
-        assert marker not in neutralise(f"{before}{written}{after}")
+
+    assert marker not in neutralise(f"{before}{written}{after}")
 
 
 def test_a_megabyte_is_cut_to_its_beginning() -> None:

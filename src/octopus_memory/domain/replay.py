@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .episode import Episode, Session, Turn
 from .message import Json, Role, as_text
+from .neutral import neutralise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,5 +118,6 @@ def _result(turn: Turn) -> dict[str, Json]:
 
 
 def _archived(episode: Episode) -> dict[str, Json]:
-    text = f"[archived] {episode.summary or 'no summary'}"
-    return {"role": "system", "content": text}
+    # A summary holds other people's words: as a system message it must not pass for ours.
+    summary = neutralise(episode.summary or "no summary")
+    return {"role": "system", "content": f"[Archived conversation] It was about: {summary}"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,15 +11,12 @@ from typing import TypeAlias
 from .context import RECORD, TokenCount, longest
 from .episode import SUMMARY_LIMIT
 from .errors import InvalidMessage
-from .message import Json, Message, MessageLike, Role, parse_message
+from .message import Json, Message, MessageLike, Role, message_tokens, parse_message
 from .neutral import neutralise, shorten
 from .policy import ContextConfig, PruneStrategy
 
 Body: TypeAlias = dict[str, Json]
 """A chat-completion message, as a provider takes it."""
-
-MESSAGE_TOKENS = 4
-"""What a message costs beside its text."""
 
 _SUMMARY_HEAD = "[Earlier in this conversation]"
 _SUMMARY_END = f"[End of earlier in this conversation] It is {RECORD}."
@@ -198,9 +194,4 @@ def _system(text: str) -> Message:
 
 
 def _tokens(messages: Iterable[Message], count: TokenCount) -> int:
-    total = 0
-    for message in messages:
-        total += count(message.text) + MESSAGE_TOKENS
-        if message.requests:
-            total += count(json.dumps(message.requests, ensure_ascii=False))
-    return total
+    return sum(message_tokens(message, count) for message in messages)

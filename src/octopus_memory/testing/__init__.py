@@ -19,7 +19,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .fakes import (
-    START,
     FailingEmbedder,
     FakeSummarizer,
     FixedClock,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from .store_suite import StoreSuite
 
 __all__ = [
-    "START",
     "FailingEmbedder",
     "FakeOpenAIServer",
     "FakeSummarizer",

@@ -19,29 +19,28 @@ from ...domain.stopwords import STOPWORDS
 from ...domain.terms import Flag, bare, pieces, turn_flags, words
 
 _TURN_CHARS = 4_000
-_EPISODE_CHARS = 1_500_000
+_EPISODE_CHARS = 1_000_000
 _SENTENCE_CHARS = 240
 _FACT_CHARS = 160
 _CANDIDATES = 2_000
-# A term counts less each time it is said again. One that a key fact says is partly said: so the
-# summary reads well alone, yet spends its characters on something new.
+# A term counts less each time it is said again; one that a key fact says is already partly said.
 _REPEAT = 0.15
 _SAID_IN_FACT = 0.2
 
 # Words that say little about a conversation's subject, beside the stopwords that say nothing.
 _FREQUENT = """
-absolutely actually agree always amazing anything appreciate awesome back bad beautiful best better
-big bit come cool day definitely different enjoy ever every everyone everything exactly excited
-experience feel felt find fun get give glad go good got great guess happen happy hard hear help hope
-idea important inspiring interesting keep kind know last let life like little long look lot love
-made make maybe mean moment much need never new next nice one only part people person place please
-pretty really remember right said say see seem share show something soon sorry sound special start
-stay still stuff super support sure take talk tell thank thing think thought time totally tough true
-try understand use wait want way well went wish work world worth year
+absolutely agree always amazing anything appreciate awesome back bad beautiful best better big bit
+come cool day definitely different enjoy ever every everyone everything exactly excited experience
+feel felt find fun get give glad go good got great guess happen happy hard hear help hope idea keep
+important inspiring interesting kind know last let life like little long look lot love made make
+maybe mean moment much need never new next nice one only part people person place please pretty
+really remember right said say see seem share show something soon sorry sound special start stay
+still stuff super support sure take talk tell thank thing think thought time totally tough true try
+understand use wait want way well went wish work world worth year
 """
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_LINK = re.compile(r"!?\[([^\]\n]{0,300})\]\([^)\s]{0,2000}\)")
+_LINK = re.compile(r"!?\[([^][\n]{0,200})\]\([^()\s]{0,500}\)")
 _URL = re.compile(r"https?://([^\s/]+)\S*")
 _MARKUP = re.compile(
     r"(?m)^[\s>#*+\-–•|]*(?:\d{1,2}[.)]\s+)?|\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff|]"
@@ -74,7 +73,7 @@ _STATED = re.compile(
     r"|call me|my name|i['’]d rather|i (?:always|never|usually|only)|(?:i|we)(?:['’]ve| have)"
     r"|(?:i['’]m|i am|we['’]re|we are) (?:\w+ )?(?:an?|the|from|in|based|married|keen|into|\w+ing"
     r"|\d+)|i (?:really |also |still )?(?:like|love|enjoy|live|work|study|own|run|teach|play|use"
-    r"|speak)|(?:my|our) (?:\w+ ){1,3}(?:is|are|was|were|has|have|lives?|works?|starts?|turned)"
+    r"|speak)|(?:my|our) (?:\w+ ){1,3}(?:is|are|was|were|ha[sd]|have|lives?|works?|starts?)"
     r"|ich (?:bin|habe|wohne|arbeite|mag|heiße|bevorzuge|esse|lebe|nehme)|j['’](?:ai|habite|aime)"
     r"|je (?:suis|préfère|travaille|m['’]appelle)|me llamo|prefiero|vivo|trabajo|me gusta|soy|tengo"
     r"|decid\w+|agreed|let['’]s|plan(?:s|ning|ned)? (?:to|on)|going to|gonna|i(?:['’]ll| will)"
@@ -97,12 +96,11 @@ _TASK = re.compile(
 )
 _RESULT = re.compile(
     r"(?i)\b(?:you(?: have|['’]ve| are|['’]re| need| owe)|your|confirm\w*|booked|scheduled|total"
-    r"|remaining|result|answer is|costs?|sent|created|updated|fixed|cause|deadline|due|delivered"
-    r"|sie haben|ihr\w*|vous avez|votre|usted tiene|tienes?)\b|[您你]"
+    r"|due|remaining|result|costs?|sent|created|updated|fixed|cause|deadline|delivered|sie haben"
+    r"|ihr\w*|vous avez|votre|tienes?)\b|[您你]"
 )
 _ADVICE = re.compile(
-    r"(?i)\b(?:you (?:can|could|should|may|might|want to)|if you|consider|try|make sure|for example"
-    r"|helps?|would you|typically|usually|often|generally)\b"
+    r"(?i)\b(?:you (?:can|could|should|may|might)|if you|consider|try|make sure|usually|often)\b"
 )
 _FILLER = re.compile(
     r"(?i)\b(?:(?:i['’]m|i am|i was) (?:so |really |very |always |just |also )*(?:glad|happy|sorry"
@@ -128,8 +126,7 @@ class _Sentence:
     is_person: bool
     """Not an assistant: a user, or anyone where people chat with each other."""
     to_assistant: bool
-    is_answer: bool
-    """In a turn of few sentences, so likely to be its point."""
+    in_short_turn: bool
 
 
 class _Candidate(NamedTuple):
@@ -175,22 +172,23 @@ class ExtractiveSummarizer:
 def _sentences(turns: Sequence[Turn], analyzed: _Words) -> list[_Sentence]:
     # Where both sides have names, two people are chatting, as far as can be told.
     people = len({turn.role for turn in turns if turn.message.name}) == 2
-    limit = min(_TURN_CHARS, max(200, _EPISODE_CHARS // max(1, len(turns))))
+    limit = min(_TURN_CHARS, max(100, _EPISODE_CHARS // max(1, len(turns))))
     found: list[_Sentence] = []
     for turn in turns:
         speaker, by_user = _speaker(turn), turn.role is Role.USER
-        texts = list(_split(_plain(_ends(turn.text, limit))))
+        texts = list(_split(_plain(turn.text, limit)))
         for text in texts:
-            sentence = _Sentence(
-                order=len(found),
-                speaker=speaker,
-                text=text,
-                terms=analyzed.terms(text),
-                is_person=people or by_user,
-                to_assistant=by_user and not people,
-                is_answer=len(texts) <= 3,
-            )
-            found.append(sentence)
+            if terms := analyzed.terms(text):
+                sentence = _Sentence(
+                    order=len(found),
+                    speaker=speaker,
+                    text=text,
+                    terms=terms,
+                    is_person=people or by_user,
+                    to_assistant=by_user and not people,
+                    in_short_turn=len(texts) <= 3,
+                )
+                found.append(sentence)
     return found
 
 
@@ -204,16 +202,12 @@ def _one_line(text: str) -> str:
     return " ".join(_MARKUP.sub("", text).split())
 
 
-def _ends(text: str, limit: int) -> str:
-    tail = limit // 4
-    return text if len(text) <= limit else f"{text[: limit - tail]}\n{text[-tail:]}"
-
-
-def _plain(text: str) -> str:
-    """The words without markup; code blocks only where there is nothing else."""
+def _plain(text: str, limit: int) -> str:
+    """The words of both ends, without markup; code blocks only where there is nothing else."""
+    if len(text) > limit:
+        text = f"{text[: limit * 3 // 4]}\n{text[-(limit // 4) :]}"
     prose = _FENCE.sub("\n", text)
-    if not prose.strip():
-        prose = text
+    prose = prose if prose.strip() else text
     return _MARKUP.sub("", _URL.sub(r"\1", _LINK.sub(r"\1", prose)))
 
 
@@ -242,7 +236,7 @@ def _shorten(text: str, limit: int) -> str:
 
 
 class _Words:
-    """Text to distinct stems. One for each episode: a stemmer is not to be shared by threads."""
+    """Text to distinct stems, for one episode: a stemmer is not to be shared by threads."""
 
     def __init__(self, sample: str) -> None:
         seen = words(sample, len(sample))
@@ -253,14 +247,13 @@ class _Words:
 
     def terms(self, text: str) -> tuple[str, ...]:
         known = self._known
-        found = (known[w] if w in known else self._of_word(w) for w in words(text, len(text)))
-        return tuple(dict.fromkeys(term for terms in found for term in terms))
-
-    def _of_word(self, word: str) -> tuple[str, ...]:
-        plain = bare(word)
-        stems = () if plain in self._stopwords else tuple(map(self._stem, pieces(plain[:40])))
-        self._known[word] = stems
-        return stems
+        found = words(text, len(text))
+        for word in found:
+            if word not in known:
+                plain = bare(word)
+                stop = plain in self._stopwords
+                known[word] = () if stop else tuple(map(self._stem, pieces(plain[:40])))
+        return tuple(dict.fromkeys(term for word in found for term in known[word]))
 
 
 def _term_weights(sentences: Sequence[_Sentence], analyzed: _Words) -> dict[str, float]:
@@ -276,7 +269,7 @@ def _term_weights(sentences: Sequence[_Sentence], analyzed: _Words) -> dict[str,
 
 def _candidates(sentences: Sequence[_Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
     """The sentences that say something, the densest of them where they are many; in order."""
-    informed = [(sum(weights[term] for term in s.terms), s) for s in sentences if s.terms]
+    informed = [(sum(weights[term] for term in s.terms), s) for s in sentences]
     densest = nlargest(_CANDIDATES, informed, key=lambda pair: pair[0] / _cost(pair[1]))
     judged = [_judged(sentence, info) for info, sentence in densest]
     telling = [c for c in judged if c.info * min(c.worth, 1.0) >= _share(c.sentence)]
@@ -315,7 +308,7 @@ def _fact_strength(sentence: _Sentence) -> float:
         strength += 2 * bool(_REQUEST.search(text)) - 1.5 * bool(_TASK.search(text))
         strength += sentence.to_assistant and details > 0
     else:
-        strength += bool(_RESULT.search(text)) + sentence.is_answer
+        strength += bool(_RESULT.search(text)) + sentence.in_short_turn
         strength -= 1.5 * bool(_ADVICE.search(text))
     if _DANGLING.search(text) or len(text) > _FACT_CHARS:
         strength -= 1
@@ -368,8 +361,8 @@ def _pick_summary(
             chosen[:] = longer
             said.update({t: said.get(t, 0.0) + 1 for t in candidate.sentence.terms})
 
-    first = [c for c in candidates if c.sentence.to_assistant][:3]
-    topic = max(first, key=lambda c: c.info, default=None)
+    asked = [c for c in candidates if c.sentence.to_assistant][:3]
+    topic = max(asked, key=lambda c: c.info, default=None)
     if topic:
         take(topic)
     heap = [(-value(c), c.sentence.order, c) for c in candidates if c is not topic]

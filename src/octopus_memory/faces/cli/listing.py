@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...domain.episode import Episode, EpisodeSnippet, SignalShare, Turn, TurnHit
 from ...domain.message import Role, as_text
 from ...domain.replay import EpisodeReplay, SessionReplay
-from .screen import Screen, clean, counted
+from .screen import Screen, counted
 
 _RELEVANT = 0.65
 _LONGEST_RESULT = 400
@@ -49,14 +49,14 @@ def show_hits(screen: Screen, hits: Sequence[TurnHit], *, explain: bool = False)
             *_relevance(hit.score, scored=True),
             (f"  session {hit.session_id}", "dim"),
         )
-        screen.write(*speaker(hit.role, hit.name), hit.text, indent=3)
+        screen.row(speaker(hit.role, hit.name), text=hit.text, indent=3)
         if explain:
             _explain(screen, hit.signals)
 
 
 def show_facts(screen: Screen, facts: Sequence[str], *, indent: int = 3) -> None:
     for fact in facts:
-        screen.write(("- ", "cyan"), fact, indent=indent)
+        screen.row(("- ", "cyan"), text=fact, indent=indent)
 
 
 def show_session(screen: Screen, replay: SessionReplay) -> None:
@@ -78,7 +78,7 @@ def _show_episode(screen: Screen, part: EpisodeReplay) -> None:
         screen.write(("archived: only the summary is kept", "dim"))
     if episode.summary:
         screen.gap()
-        screen.write(("summary  ", "bold"), episode.summary)
+        screen.row(("summary  ", "bold"), text=episode.summary)
         show_facts(screen, episode.key_facts, indent=2)
 
 
@@ -90,20 +90,20 @@ def show_turn(screen: Screen, turn: Turn) -> None:
         failed = " failed" if call.is_error else ""
         result = _shortened(as_text(call.result))
         words = f"{call.function_name}({as_text(call.arguments)}){failed} → {result}"
-        screen.write(when, ("tool  ", "bold yellow"), (words, "dim"))
+        screen.row(when, ("tool  ", "bold yellow"), text=words, style="dim")
         return
     if turn.text:
         text = _shortened(turn.text) if turn.role is Role.TOOL else turn.text
-        screen.write(when, *speaker(turn.role, turn.message.name), text)
+        screen.row(when, speaker(turn.role, turn.message.name), text=text)
     for request in turn.message.requests:
         asked = request.get("function") or {}
         words = f"{asked.get('name', 'unnamed')}({as_text(asked.get('arguments'))})"
-        screen.write(when, ("calls  ", "bold yellow"), (words, "dim"))
+        screen.row(when, ("calls  ", "bold yellow"), text=words, style="dim")
 
 
-def speaker(role: Role, name: str | None) -> tuple[tuple[str, str]]:
+def speaker(role: Role, name: str | None) -> tuple[str, str]:
     """Who speaks, to be put before what is said."""
-    return ((f"{clean(name or role)}  ", _ROLE_STYLES.get(role, "bold yellow")),)
+    return f"{name or role}  ", _ROLE_STYLES.get(role, "bold yellow")
 
 
 def _relevance(score: float, *, scored: bool) -> list[tuple[str, str]]:

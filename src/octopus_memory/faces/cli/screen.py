@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
 _WIDEST = 100
@@ -42,6 +43,20 @@ class Screen:
         # Whoever reads a pipe wants whole lines.
         for line in text.plain.split("\n"):
             self._console.print(" " * indent + line if line else "", soft_wrap=True)
+
+    def row(self, *lead: tuple[str, str], text: str, style: str = "", indent: int = 0) -> None:
+        """A text that stays to the right of what leads it, on each of its lines."""
+        if not self.is_terminal:
+            self.write(*lead, text, indent=indent)
+            return
+        grid = Table.grid()
+        cells = [Text(clean(words), look) for words, look in lead]
+        for cell in cells:
+            # Blanks that line up columns would be cut from the end.
+            grid.add_column(no_wrap=True, min_width=cell.cell_len)
+        grid.add_column()
+        grid.add_row(*cells, Text(clean(text), style))
+        self._console.print(Padding(grid, (0, 0, 0, indent), expand=False))
 
     def gap(self) -> None:
         self._console.print()

@@ -1,0 +1,68 @@
+"""What a recall benchmark is made of, whatever file it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+_AFTER_THE_LAST_WORD = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchTurn:
+    id: str
+    session_id: str
+    role: str
+    text: str
+    at: datetime
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question, and where its answer was said."""
+
+    text: str
+    category: str
+    evidence_turns: frozenset[str]
+    evidence_sessions: frozenset[str]
+    asked_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """One user's history, sessions in the order of time, and what is asked about it."""
+
+    id: str
+    turns: tuple[BenchTurn, ...]
+    questions: tuple[Question, ...]
+
+    def asked_at(self, question: Question) -> datetime:
+        """When the data do not say: a day after the last turn."""
+        return question.asked_at or max(turn.at for turn in self.turns) + _AFTER_THE_LAST_WORD
+
+    def about(self, categories: Collection[str]) -> Conversation:
+        """Only the questions of these categories."""
+        kept = tuple(asked for asked in self.questions if asked.category in categories)
+        return replace(self, questions=kept)
+
+    def of_user(self) -> Conversation:
+        """Only the user's turns, and what evidence is left in them."""
+        turns = tuple(turn for turn in self.turns if turn.role == "user")
+        session_of = {turn.id: turn.session_id for turn in turns}
+        questions = (_reduced(asked, session_of) for asked in self.questions)
+        return replace(self, turns=turns, questions=tuple(filter(_has_evidence, questions)))
+
+
+def _reduced(asked: Question, session_of: dict[str, str]) -> Question:
+    turns = asked.evidence_turns & session_of.keys()
+    if asked.evidence_turns:
+        sessions = frozenset(session_of[turn] for turn in turns)
+    else:
+        sessions = asked.evidence_sessions & frozenset(session_of.values())
+    return replace(asked, evidence_turns=turns, evidence_sessions=sessions)
+
+
+def _has_evidence(asked: Question) -> bool:
+    return bool(asked.evidence_turns or asked.evidence_sessions)

@@ -1,0 +1,100 @@
+"""One embedder for every system of a run: what is stored is embedded once, what is asked each time.
+
+Systems then differ by what they do with the vectors, and the time of a query holds its encoding.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ports.seams import Embedder
+
+_KEY_BYTES = 32
+
+
+class SharedEmbedder:
+    """Remembers vectors, in memory and with `folder` in a file for the next run too.
+
+    It is used from one thread.
+    """
+
+    def __init__(self, inner: Embedder, folder: Path | None = None) -> None:
+        self._inner = inner
+        self._asking = False
+        self._known: dict[bytes, NDArray[np.float32]] = {}
+        self._file: Path | None = None
+        self.seconds = 0.0
+        """What encoding questions took so far."""
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            name = re.sub(r"[^\w.-]+", "-", inner.model)
+            self._file = folder / f"{name}-{inner.dimension}.vectors"
+            self._known.update(_stored(self._file, inner.dimension))
+
+    @property
+    def model(self) -> str:
+        return self._inner.model
+
+    @property
+    def dimension(self) -> int:
+        return self._inner.dimension
+
+    @property
+    def calibration(self) -> Any:
+        """The inner embedder's own, where one was fitted for it."""
+        return getattr(self._inner, "calibration", None)
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Inside, nothing is looked up: every question pays for its own encoding."""
+        self._asking = True
+        try:
+            yield
+        finally:
+            self._asking = False
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self._asking:
+            started = time.perf_counter()
+            vectors = self._inner.embed(texts)
+            self.seconds += time.perf_counter() - started
+            return vectors
+        keys = [sha256(text.encode("utf-8", "replace")).digest() for text in texts]
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
+        if new:
+            self._remember(list(new), self._inner.embed(list(new.values())))
+        if not keys:
+            return np.empty((0, self.dimension), np.float32)
+        return np.stack([self._known[key] for key in keys])
+
+    def _remember(self, keys: list[bytes], vectors: NDArray[np.float32]) -> None:
+        self._known.update(zip(keys, vectors, strict=True))
+        if self._file is not None:
+            with self._file.open("ab") as file:
+                file.writelines(
+                    key + vector.astype("<f4").tobytes()
+                    for key, vector in zip(keys, vectors, strict=True)
+                )
+
+
+def _stored(file: Path, dimension: int) -> Iterator[tuple[bytes, NDArray[np.float32]]]:
+    if not file.exists():
+        return
+    record = np.dtype([("key", f"V{_KEY_BYTES}"), ("vector", "<f4", (dimension,))])
+    raw = file.read_bytes()
+    whole = len(raw) // record.itemsize * record.itemsize
+    if whole < len(raw):
+        # A run that was killed while it wrote: what came after would be out of step.
+        with file.open("r+b") as torn:
+            torn.truncate(whole)
+    for entry in np.frombuffer(raw[:whole], dtype=record):
+        yield bytes(entry["key"]), entry["vector"]

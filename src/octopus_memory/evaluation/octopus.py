@@ -1,0 +1,112 @@
+"""Octopus behind the harness's interface, through its public calls alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import UUID
+
+from ..domain.message import Json
+from ..engine.scope import MemoryScope
+
+from ..wiring import EpisodicMemory
+from .conversation import BenchTurn
+from .embedding import SharedEmbedder
+from .systems import Hit, by_session
+
+
+class _SetClock:
+    """Shows the time of the conversation, so that "last week" means what it meant then."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2000, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        return self.time
+
+
+class OctopusSystem:
+    """A memory in a temporary file, made anew for each conversation.
+
+    With `archived` every session is archived before the first question: what is left to be found
+    are summaries and key facts.
+    """
+
+    def __init__(self, embedder: SharedEmbedder, *, archived: bool = False) -> None:
+        self.name = "octopus, archived" if archived else "octopus"
+        self._embedder = embedder
+        self._archived = archived
+        self._clock = _SetClock()
+        self._folder: TemporaryDirectory[str] | None = None
+        self._memory: EpisodicMemory | None = None
+        self._turn_ids: dict[tuple[str, int], str] = {}
+
+    def reset(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+        self._turn_ids.clear()
+
+    def add(self, turns: Sequence[BenchTurn]) -> None:
+        memory = self._open()
+        scope = self._scope()
+        stored: list[UUID] = []
+        for session_id, said in by_session(turns).items():
+            self._clock.time = max(turn.at for turn in said)
+            episode = scope.store(
+                [_message(turn) for turn in said],
+                session_id=session_id,
+                at=[turn.at for turn in said],
+                ended_at=self._clock.time,
+            )
+            stored.append(episode.id)
+            for ordinal, turn in enumerate(said):
+                self._turn_ids[session_id, ordinal] = turn.id
+        self._clock.time = max(turn.at for turn in turns)
+        memory.flush()
+        if self._archived:
+            for episode_id in stored:
+                memory.parts.store.archive(scope.scope, episode_id)
+
+    def search(self, query: str, asked_at: datetime, limit: int) -> list[Hit]:
+        self._clock.time = asked_at
+        scope = self._scope()
+        turns = [
+            Hit(
+                session_id=found.session_id,
+                turn_id=self._turn_ids[found.session_id, found.ordinal],
+                score=found.score,
+            )
+            for found in scope.recall_turns(query, limit=limit, min_score=0)
+        ]
+        sessions = [
+            Hit(session_id=found.session_id, score=found.relevance)
+            for found in scope.recall(query, limit=limit, min_score=0)
+        ]
+        return turns + sessions
+
+    def _scope(self) -> MemoryScope:
+        return self._open().scope(user="bench")
+
+    def _open(self) -> EpisodicMemory:
+        if self._memory is None:
+            self._folder = TemporaryDirectory(prefix="octopus-bench-")
+            self._memory = EpisodicMemory.open(
+                Path(self._folder.name, "bench.db"),
+                embedder=self._embedder,
+                clock=self._clock,
+                background=False,
+            )
+        return self._memory
+
+
+def _message(turn: BenchTurn) -> dict[str, Json]:
+    message: dict[str, Json] = {"role": turn.role, "content": turn.text}
+    if turn.name is not None:
+        message["name"] = turn.name
+    return message

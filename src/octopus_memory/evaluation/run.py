@@ -1,0 +1,128 @@
+"""Every system over a dataset: the same turns in, the same questions, everything timed."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import __version__
+from ..domain.errors import InvalidInput
+from .conversation import Conversation
+from .datasets import Dataset
+from .embedding import SharedEmbedder
+from .metrics import Estimate, estimates, measure, percentiles
+from .systems import Hit, RecallSystem, ranked_sessions, ranked_turns
+
+LIMIT = 20
+"""How many turns, and how many sessions, are asked for."""
+
+Progress = Callable[[str, int, int], None]
+"""Told the system's name, how many questions it has answered, and of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """One question as one system answered it."""
+
+    conversation: str
+    category: str
+    values: Mapping[str, float]
+    seconds: float
+    encoding_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemRun:
+    name: str
+    answered: tuple[Answered, ...]
+    add_seconds: float
+
+    def estimates(self, category: str | None = None) -> dict[str, Estimate]:
+        """By metric, over all questions or those of one category."""
+        wanted = (one for one in self.answered if category in {None, one.category})
+        return estimates([one.values for one in wanted])
+
+    @property
+    def milliseconds(self) -> tuple[float, float]:
+        """Of a search, with the encoding of the question: the 50th and 95th percentile."""
+        return percentiles([one.seconds * 1000 for one in self.answered])
+
+    @property
+    def encoding_milliseconds(self) -> tuple[float, float]:
+        """Of the encoding alone."""
+        return percentiles([one.encoding_seconds * 1000 for one in self.answered])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRun:
+    dataset: Dataset
+    systems: tuple[SystemRun, ...]
+    versions: Mapping[str, str]
+
+
+def run_recall(
+    dataset: Dataset,
+    systems: Sequence[RecallSystem],
+    *,
+    embedder: SharedEmbedder | None = None,
+    progress: Progress | None = None,
+) -> RecallRun:
+    """Ask every question of every system.
+
+    `embedder` is the one the systems share: its cache then rests while questions are asked.
+
+    :raises InvalidInput: for a dataset without a question
+    """
+    check_questions(dataset)
+    return RecallRun(
+        dataset=dataset,
+        systems=tuple(_run(dataset, system, embedder, progress) for system in systems),
+        versions=versions(embedder),
+    )
+
+
+def check_questions(dataset: Dataset) -> None:
+    if not dataset.questions:
+        raise InvalidInput("data", "has no question with evidence that could be measured")
+
+
+def versions(embedder: SharedEmbedder | None) -> dict[str, str]:
+    """What the figures may depend on."""
+    found = {
+        "octopus-memory": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+    }
+    return found | ({"embedder": embedder.model} if embedder else {})
+
+
+def asking(embedder: SharedEmbedder | None) -> AbstractContextManager[None]:
+    return embedder.asking() if embedder else nullcontext()
+
+
+def _run(
+    dataset: Dataset,
+    system: RecallSystem,
+    embedder: SharedEmbedder | None,
+    progress: Progress | None,
+) -> SystemRun:
+    found: list[tuple[Answered, bool]] = []
+    adding = 0.0
+    for conversation in dataset.conversations:
+        if not conversation.questions:
+            continue
+        system.reset()
+        started = time.perf_counter()
+        system.add(conversation.turns)
+        adding += time.perf_counter() - started
+        with asking(embedder):
+            for answered in _ask(conversation, system, embedder):
+                found.append(answered)
+    system.reset()
+    return SystemRun(name=system.name, answered=tuple(found), add_seconds=adding)

@@ -1,0 +1,56 @@
+"""The systems that the harness brings, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..domain.errors import InvalidInput
+from ..ports.seams import Analyzer
+from ..settings import load
+from ..wiring import EpisodicMemory, make_embedder
+from .baselines import BM25, Dense, NaiveDesign, Recency, ReciprocalRanks, TurnBaseline
+from .embedding import SharedEmbedder
+from .octopus import OctopusSystem
+from .systems import RecallSystem
+
+SYSTEMS = ("octopus", "recency", "bm25", "dense", "rrf", "naive")
+
+
+def shared_embedder(folder: Path | None = None) -> SharedEmbedder:
+    """The embedder that the settings name, shared; with `folder`, vectors outlive the run."""
+    return SharedEmbedder(make_embedder(load()), folder)
+
+
+def make_systems(
+    names: Sequence[str], embedder: SharedEmbedder, *, archived: bool = False
+) -> list[RecallSystem]:
+    """:raises InvalidInput: for a name that is none of `SYSTEMS`"""
+    analyzer = _analyzer(embedder)
+    return [_system(name, embedder, analyzer, archived=archived) for name in names]
+
+
+def _system(
+    name: str, embedder: SharedEmbedder, analyzer: Analyzer, *, archived: bool
+) -> RecallSystem:
+    match name:
+        case "octopus":
+            return OctopusSystem(embedder, archived=archived)
+        case "recency":
+            return TurnBaseline(name, Recency())
+        case "bm25":
+            return TurnBaseline(name, BM25(analyzer))
+        case "dense":
+            return TurnBaseline(name, Dense(embedder))
+        case "rrf":
+            return TurnBaseline(name, ReciprocalRanks(BM25(analyzer), Dense(embedder)))
+        case "naive":
+            return NaiveDesign(embedder)
+        case _:
+            raise InvalidInput("systems", f"{name!r} is none of {', '.join(SYSTEMS)}")
+
+
+def _analyzer(embedder: SharedEmbedder) -> Analyzer:
+    """The one that Octopus stems with, so that no difference comes from stemming."""
+    with EpisodicMemory.open("sqlite:///", embedder=embedder, background=False) as memory:
+        return memory.parts.analyzer

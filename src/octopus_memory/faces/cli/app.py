@@ -1,0 +1,100 @@
+"""The command `octopus`: its commands, and how their errors are shown."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ...domain.errors import OctopusError, SessionNotFound
+from . import chat, demo, doctor, show, work
+from .options import JSON_WANTED
+from .plain import print_json
+from .screen import clean
+
+
+class _Commands(TyperGroup):
+    """Turns the errors of Octopus into one line, or one JSON object, and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OctopusError as error:
+            report(error, as_json=ctx.meta.get(JSON_WANTED, False))
+            raise typer.Exit(1) from error
+
+
+def report(error: OctopusError, *, as_json: bool) -> None:
+    """Say what went wrong: a line on standard error, or JSON on standard output."""
+    message = _words(error)
+    if as_json:
+        print_json({"error": {"type": type(error).__name__, "message": message}})
+    else:
+        typer.echo(f"error: {clean(message)}", err=True)
+
+
+def _words(error: OctopusError) -> str:
+    if isinstance(error, SessionNotFound):
+        return (
+            f"no session {error.session_id!r} here: octopus recent lists the sessions of one "
+            "--tenant, --agent and --user"
+        )
+    return " ".join(str(error).split())
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from ... import __version__
+
+        typer.echo(f"octopus {__version__}")
+        raise typer.Exit
+
+
+def _octopus(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Episodic memory for AI agents: what was said, with whom, and when.
+
+    New here? Run octopus demo: it needs no key, no server and no network.
+    """
+    del version
+
+
+app = typer.Typer(
+    name="octopus",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.callback()(_octopus)
+for _panel, _commands in {
+    "Start": (demo.demo, chat.chat, doctor.doctor),
+    "Look": (show.recall, show.recent, show.replay, show.stats),
+    "Work": (work.add, work.run_pending),
+}.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the other side cannot write must not end the program.
+            stream.reconfigure(errors="replace")
+    logging.addLevelName(logging.WARNING, "warning")
+    logging.addLevelName(logging.ERROR, "error")
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    app()

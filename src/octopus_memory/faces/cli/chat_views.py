@@ -1,0 +1,173 @@
+"""How a chat is shown: to a person, or as JSON lines."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+import typer
+
+from ...domain.episode import Episode, EpisodeSnippet
+from ...domain.errors import OctopusError
+from .listing import show_facts, show_snippets
+from .plain import print_json
+from .screen import Screen, clean, counted
+
+if TYPE_CHECKING:
+    from ...engine.orchestrator import MemoryContext
+
+_HELP = """\
+/recall QUERY   find past conversations
+/recent         list the last ones
+/end            close the session and leave (so do Ctrl-D and Ctrl-C)
+/help           this list
+Anything else is said to the agent; put a blank before a message that starts with /."""
+
+
+class View(ABC):
+    """What happens in a chat, told to whoever watches."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+
+    @abstractmethod
+    def start(self, session_id: str, model: str, known: int) -> None: ...
+
+    @abstractmethod
+    def said(self, text: str) -> None: ...
+
+    @abstractmethod
+    def context(self, context: MemoryContext) -> None: ...
+
+    @abstractmethod
+    def thinking(self) -> AbstractContextManager[object]: ...
+
+    @abstractmethod
+    def answer(self, words: str) -> None: ...
+
+    @abstractmethod
+    def found(self, command: str, snippets: Sequence[EpisodeSnippet]) -> None: ...
+
+    @abstractmethod
+    def help(self) -> None: ...
+
+    @abstractmethod
+    def unknown(self, name: str) -> None: ...
+
+    @abstractmethod
+    def error(self, error: OctopusError) -> None: ...
+
+    @abstractmethod
+    def end(self, session_id: str, episode: Episode | None) -> None: ...
+
+
+class PersonView(View):
+    def __init__(self, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._screen = Screen()
+
+    def start(self, session_id: str, model: str, known: int) -> None:
+        screen = self._screen
+        screen.write(("Octopus chat", "bold"), (f"  session {session_id}", "dim"))
+        if model == "echo":
+            screen.write(
+                "No model is configured, so an echo answers; memory works all the same. "
+                "Set OCTOPUS_OPENAI_BASE_URL or OCTOPUS_OPENAI_API_KEY for a real one."
+            )
+        else:
+            screen.write(f"{model} answers.")
+        if known:
+            screen.write(f"The session goes on after {counted(known, 'message')}.")
+        screen.write(("/help lists the commands; Ctrl-D ends the session.", "dim"))
+
+    def said(self, text: str) -> None:
+        # On a terminal it stands there already, where it was typed.
+        if not sys.stdin.isatty():
+            self._screen.gap()
+            self._screen.write(("you> ", "bold green"), text)
+
+    def context(self, context: MemoryContext) -> None:
+        if self._quiet:
+            return
+        if context.text:
+            title = f"memory adds {counted(context.block_tokens, 'token')}"
+            self._screen.panel(title, context.text, dim=True)
+        else:
+            self._screen.write(("(memory has nothing to add)", "dim"))
+
+    def thinking(self) -> AbstractContextManager[object]:
+        if self._screen.is_terminal:
+            return self._screen.console.status("thinking…")
+        return contextlib.nullcontext()
+
+    def answer(self, words: str) -> None:
+        self._screen.row(("agent> ", "bold cyan"), text=words)
+
+    def found(self, command: str, snippets: Sequence[EpisodeSnippet]) -> None:
+        if snippets:
+            show_snippets(self._screen, snippets, scored=command == "recall")
+        else:
+            self._screen.write("Nothing found in earlier sessions.")
+
+    def help(self) -> None:
+        self._screen.write(_HELP)
+
+    def unknown(self, name: str) -> None:
+        words = "needs a query" if name == "/recall" else "is no command"
+        self._screen.write(f"{name} {words}: /help lists them.")
+
+    def error(self, error: OctopusError) -> None:
+        typer.echo(f"error: {clean(str(error))}", err=True)
+
+    def end(self, session_id: str, episode: Episode | None) -> None:
+        screen = self._screen
+        screen.gap()
+        if episode is None:
+            screen.write("Nothing was said, so nothing is remembered.")
+            return
+        screen.row(("Remembered  ", "bold"), text=episode.summary or "(no summary)")
+        show_facts(screen, episode.key_facts, indent=2)
+        screen.write((f"octopus replay {session_id}", "cyan"), ("  shows it again", "dim"))
+
+
+class JsonView(View):
+    """One object a line, each with its `event`."""
+
+    def start(self, session_id: str, model: str, known: int) -> None:
+        _emit("start", session_id=session_id, model=model, messages_before=known)
+
+    def said(self, text: str) -> None:
+        pass
+
+    def context(self, context: MemoryContext) -> None:
+        if not self._quiet:
+            _emit("context", context=context)
+
+    def thinking(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+    def answer(self, words: str) -> None:
+        _emit("answer", content=words)
+
+    def found(self, command: str, snippets: Sequence[EpisodeSnippet]) -> None:
+        _emit(command, snippets=snippets)
+
+    def help(self) -> None:
+        _emit("help", text=_HELP)
+
+    def unknown(self, name: str) -> None:
+        _emit("unknown", command=name)
+
+    def error(self, error: OctopusError) -> None:
+        _emit("error", error={"type": type(error).__name__, "message": str(error)})
+
+    def end(self, session_id: str, episode: Episode | None) -> None:
+        _emit("end", session_id=session_id, episode=episode)
+
+
+def _emit(event: str, **values: object) -> None:
+    print_json({"event": event, **values}, indent=None)

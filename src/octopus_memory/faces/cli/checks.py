@@ -1,0 +1,283 @@
+"""What `octopus doctor` looks at."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...domain.episode import Turn
+from ...domain.errors import MissingExtra, OctopusError
+from ...domain.ids import new_id
+from ...domain.message import Message
+from .opening import shown_url, sqlite_file
+from .screen import counted
+
+if TYPE_CHECKING:
+    from ...settings import Settings
+
+_DISTRIBUTION = "octopus-memory"
+_FOR_DEVELOPERS = "dev"
+_SAMPLE = "The user prefers to be addressed formally."
+_SUMMARY_SECONDS = 15.0
+_REQUIREMENT = re.compile(r"([\w.-]+).*;\s*extra\s*==\s*['\"]([\w.-]+)['\"]")
+
+
+class Status(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    """Fine, and worth knowing."""
+    WARNING = "warning"
+    """Something chosen does not work; the rest goes on without it."""
+    FAILED = "failed"
+    """Octopus does not work until this is mended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    name: str
+    status: Status
+    detail: str
+    remedy: str | None = None
+
+
+def run_checks(db_url: str | None) -> Iterator[Check]:
+    """Each finding as it is made."""
+    from ...settings import load
+
+    yield _versions()
+    try:
+        settings = load(database_url=db_url)
+    except OctopusError as error:
+        yield Check(
+            name="settings",
+            status=Status.FAILED,
+            detail=str(error),
+            remedy="correct it in octopus.toml or in the environment (OCTOPUS_…)",
+        )
+        return
+    yield _settings(settings)
+    checks: tuple[tuple[str, Callable[[Settings], Check]], ...] = (
+        ("database", _database),
+        ("embedder", _embedder),
+        ("summarizer", _summarizer),
+        ("tokenizer", _tokenizer),
+        ("chat model", _chat_model),
+        ("pending work", _pending),
+    )
+    for name, check in checks:
+        yield _guarded(name, check, settings)
+    yield _extras()
+
+
+def _guarded(name: str, check: Callable[[Settings], Check], settings: Settings) -> Check:
+    try:
+        return check(settings)
+    except MissingExtra as error:
+        remedy = f"pip install '{_DISTRIBUTION}[{error.extra}]'"
+        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
+    except OctopusError as error:
+        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=_REMEDIES[name])
+    except Exception as error:  # noqa: BLE001 - a doctor reports what it finds, and looks on
+        detail = f"{type(error).__name__}: {error}"
+        return Check(name=name, status=Status.FAILED, detail=detail, remedy=_REMEDIES[name])
+
+
+_REMEDIES = {
+    "database": "name another with --db or OCTOPUS_DATABASE_URL, or mend this one",
+    "embedder": "check OCTOPUS_EMBEDDER, or reinstall octopus-memory",
+    "summarizer": "check OCTOPUS_SUMMARIZER; extractive needs no model",
+    "tokenizer": "check OCTOPUS_TOKENIZER; approximate always works",
+    "chat model": "check OCTOPUS_OPENAI_BASE_URL and OCTOPUS_OPENAI_API_KEY",
+    "pending work": "mend the database first",
+}
+
+
+def _versions() -> Check:
+    from ... import __version__
+
+    detail = (
+        f"Octopus {__version__}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.machine()}"
+    )
+    return Check(name="versions", status=Status.OK, detail=detail)
+
+
+def _settings(settings: Settings) -> Check:
+    from ...settings import FILE
+
+    file = f"{FILE} is read" if FILE.exists() else f"no {FILE} here"
+    # Names alone: a value may be a key.
+    chosen = ", ".join(sorted(settings.model_fields_set)) or "none, all defaults"
+    return Check(name="settings", status=Status.OK, detail=f"{file}; set: {chosen}")
+
+
+def _database(settings: Settings) -> Check:
+    file = sqlite_file(settings.url)
+    if file is not None and not file.exists():
+        return _new_database(file)
+    from ...wiring import open_store
+
+    store = open_store(settings)
+    try:
+        found = store.stats()
+        where = f"{shown_url(settings.url)}: schema {found.schema}, " + counted(
+            found.episodes, "episode"
+        )
+        if getattr(store, "read_only", False):
+            return Check(
+                name="database",
+                status=Status.NOTE,
+                detail=f"{where}; opened to read only",
+                remedy="leave out ?mode=ro to store something",
+            )
+        # Ends the leases of nobody: a write that changes nothing.
+        store.release("octopus-doctor")
+    finally:
+        store.close()
+    return Check(name="database", status=Status.OK, detail=f"{where}; can be written")
+
+
+def _new_database(file: Path) -> Check:
+    folder = next(place for place in file.absolute().parents if place.exists())
+    if os.access(folder, os.W_OK):
+        detail = f"{file} is made when something is first stored"
+        return Check(name="database", status=Status.OK, detail=detail)
+    return Check(
+        name="database",
+        status=Status.FAILED,
+        detail=f"{file} is not there, and {folder} cannot be written",
+        remedy="name another place with --db or OCTOPUS_DATABASE_URL",
+    )
+
+
+def _embedder(settings: Settings) -> Check:
+    from ...wiring import make_embedder
+
+    start = time.perf_counter()
+    embedder = make_embedder(settings)
+    embedder.embed([_SAMPLE])
+    loaded = time.perf_counter()
+    embedder.embed([_SAMPLE])
+    again = time.perf_counter()
+    detail = (
+        f"{embedder.model}, {embedder.dimension} dimensions; first text after "
+        f"{loaded - start:.1f} s, the next in {(again - loaded) * 1000:.0f} ms"
+    )
+    return Check(name="embedder", status=Status.OK, detail=detail)
+
+
+def _summarizer(settings: Settings) -> Check:
+    from ...wiring import make_summarizer
+
+    model = make_summarizer(settings)
+    if model is None:
+        return Check(name="summarizer", status=Status.OK, detail="extractive, needs no model")
+    try:
+        model.summarize([_sample_turn()], timeout=_SUMMARY_SECONDS)
+    except OctopusError as error:
+        return Check(
+            name="summarizer",
+            status=Status.WARNING,
+            detail=str(error),
+            remedy="until it answers, episodes close with extractive summaries",
+        )
+    return Check(name="summarizer", status=Status.OK, detail=f"{model.name} answers")
+
+
+def _sample_turn() -> Turn:
+    return Turn(
+        id=new_id(),
+        episode_id=new_id(),
+        session_id="doctor",
+        ordinal=0,
+        message=Message({"role": "user", "content": _SAMPLE}),
+        tokens=0,
+        at=datetime.now(UTC),
+    )
+
+
+def _tokenizer(settings: Settings) -> Check:
+    from ...wiring import make_counter
+
+    tokens = make_counter(settings).count(_SAMPLE)
+    detail = f"{settings.tokenizer}: {counted(tokens, 'token')} in {len(_SAMPLE)} characters"
+    return Check(name="tokenizer", status=Status.OK, detail=detail)
+
+
+def _chat_model(settings: Settings) -> Check:
+    from .agents import Echo, answerer
+
+    model = answerer(settings)
+    model.close()
+    if isinstance(model, Echo):
+        return Check(
+            name="chat model",
+            status=Status.NOTE,
+            detail="none, octopus chat echoes",
+            remedy="set OCTOPUS_OPENAI_BASE_URL or OCTOPUS_OPENAI_API_KEY to talk to one",
+        )
+    where = settings.openai_base_url or "OpenAI"
+    detail = f"{model.name} at {shown_url(where)} (not asked)"
+    return Check(name="chat model", status=Status.OK, detail=detail)
+
+
+def _pending(settings: Settings) -> Check:
+    from ...wiring import open_store
+
+    file = sqlite_file(settings.url)
+    if file is not None and not file.exists():
+        return Check(name="pending work", status=Status.OK, detail="none")
+    store = open_store(settings)
+    try:
+        backlog = store.backlog()
+    finally:
+        store.close()
+    waiting = [f"{work.waiting:,} to {kind}" for kind, work in backlog.items() if work.waiting]
+    if not waiting:
+        return Check(name="pending work", status=Status.OK, detail="none")
+    return Check(
+        name="pending work",
+        status=Status.NOTE,
+        detail=", ".join(waiting),
+        remedy="octopus run-pending does it now",
+    )
+
+
+def _extras() -> Check:
+    """Which optional parts are installed, by the distribution's own list of them."""
+    try:
+        required = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        detail = "unknown: run from source, not installed"
+        return Check(name="extras", status=Status.NOTE, detail=detail)
+    installed: dict[str, bool] = {}
+    for requirement in required:
+        found = _REQUIREMENT.match(requirement)
+        if found is not None and found[2] != _FOR_DEVELOPERS:
+            installed[found[2]] = installed.get(found[2], True) and _is_installed(found[1])
+    have = [extra for extra, there in installed.items() if there]
+    lack = [extra for extra, there in installed.items() if not there]
+    return Check(
+        name="extras",
+        status=Status.OK,
+        detail=f"installed: {', '.join(have) or 'none'}; not: {', '.join(lack) or 'none'}",
+        remedy=f"pip install '{_DISTRIBUTION}[{','.join(lack)}]' adds them" if lack else None,
+    )
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

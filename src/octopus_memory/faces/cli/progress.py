@@ -1,0 +1,61 @@
+"""Progress bars, on a terminal's standard error and nowhere else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from ...ports.store import EpisodeStore
+
+_LOOK_EVERY = 0.2
+
+
+@contextmanager
+def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is told how much is done by now."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def watch_backlog(store: EpisodeStore) -> Iterator[None]:
+    """A bar over the waiting work, for as long as the block does it."""
+    total = waiting(store)
+    if not total or not Console(stderr=True).is_terminal:
+        yield
+        return
+    finished = threading.Event()
+    with bar("working", total) as done:
+
+        def look() -> None:
+            while not finished.wait(_LOOK_EVERY):
+                done(max(0, total - waiting(store)))
+
+        watcher = threading.Thread(target=look, name="octopus-progress", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join()
+
+
+def waiting(store: EpisodeStore) -> int:
+    """How many pieces of work wait, of every kind."""
+    return sum(work.waiting for work in store.backlog().values())

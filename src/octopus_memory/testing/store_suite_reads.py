@@ -1,0 +1,270 @@
+"""The store suite: sessions, episodes and turns as they are read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from ..domain.ids import new_id
+from ..ports.store import Append, EpisodeStore, Target
+from .fakes import START, make_append, make_closing, make_next, make_scope
+from .store_tests import ANA, BEN, FAR, StoreTests, after, find
+
+
+class SessionReadTests(StoreTests):
+    def test_what_was_never_written_reads_empty(self, store: EpisodeStore) -> None:
+        store.append(make_append(BEN, "a"))
+        assert store.session(ANA, "session") is None
+        assert store.episodes(ANA, [new_id()]) == {}
+        assert store.session_episodes(ANA, "session") == []
+        assert store.list_episodes(ANA, offset=0, limit=9) == ([], 0)
+        assert store.turns(ANA, new_id()) == []
+        assert store.turns_at(ANA, [(new_id(), 0)]) == []
+        assert store.recall_state(ANA) is None
+        assert store.recall_rows(ANA, after=0)[1] == []
+
+    def test_a_session_shows_its_last_episode(self, store: EpisodeStore) -> None:
+        for day in range(3):
+            write = make_append(ANA, "a", at=after(days=day))
+            store.append(write)
+            state = store.session(ANA, "session")
+            assert state is not None
+            assert state.episode == find(store, write)
+            closing = make_closing(after(days=day, hours=1))
+            store.close_episode(ANA, write.episode_id, closing, expect_messages=1)
+            state = store.session(ANA, "session")
+            assert state is not None
+            assert state.episode == find(store, write)
+            assert state.session.last_seen_at == after(days=day)
+
+    def test_an_open_episode_is_the_last_whatever_its_id(self, store: EpisodeStore) -> None:
+        # The clock that ids are made by may be set back between two episodes.
+        lower = new_id()
+        store.append(make_append(ANA, "a", closing=make_closing()))
+        write = make_append(ANA, "b", episode_id=lower, at=after(days=1))
+        store.append(write)
+        state = store.session(ANA, "session")
+        assert state is not None
+        assert state.episode == find(store, write)
+
+    def test_the_episodes_of_a_session_are_read_oldest_first(self, store: EpisodeStore) -> None:
+        writes = [
+            make_append(ANA, "a", at=after(days=day), closing=make_closing(after(days=day)))
+            for day in (2, 0, 1)
+        ]
+        for write in [*writes, make_append(ANA, "b", session_id="other")]:
+            store.append(write)
+        found = store.session_episodes(ANA, "session")
+        assert found == [find(store, writes[place]) for place in (1, 2, 0)]
+        assert store.session_episodes(ANA, "another") == []
+
+
+class EpisodeReadTests(StoreTests):
+    def test_the_known_of_the_ids_are_found(self, store: EpisodeStore) -> None:
+        writes = [make_append(ANA, "a", session_id=str(number)) for number in range(3)]
+        for write in writes:
+            store.append(write)
+        wanted = [writes[2].episode_id, new_id(), writes[0].episode_id, writes[2].episode_id]
+        found = store.episodes(ANA, wanted)
+        assert set(found) == {writes[0].episode_id, writes[2].episode_id}
+        assert all(episode.id == key for key, episode in found.items())
+        assert store.episodes(ANA, []) == {}
+
+    def test_any_number_of_ids_can_be_asked_for(self, store: EpisodeStore) -> None:
+        write = make_append(ANA, "a")
+        store.append(write)
+        many = [new_id() for _ in range(3_000)]
+        assert set(store.episodes(ANA, [*many, write.episode_id])) == {write.episode_id}
+
+
+def _tell(store: EpisodeStore, session_id: str, start: int, end: int | None) -> Append:
+    """An episode from one day to another; without an end it stays open."""
+    closing = None if end is None else make_closing(after(days=end))
+    write = make_append(ANA, "a", session_id=session_id, at=after(days=start), closing=closing)
+    store.append(write)
+    return write
+
+
+def _listed(store: EpisodeStore, **wanted: object) -> list[str]:
+    given: dict[str, object] = {"offset": 0, "limit": 100} | wanted
+    found, count = store.list_episodes(ANA, **given)  # type: ignore[arg-type]
+    assert count == len(found)
+    return [episode.session_id for episode in found]
+
+
+class ListTests(StoreTests):
+    def test_newest_first_by_end_and_open_ones_before(self, store: EpisodeStore) -> None:
+        _tell(store, "ended second", 0, 8)
+        _tell(store, "open early", 1, None)
+        _tell(store, "ended last", 2, 9)
+        _tell(store, "ended first", 3, 4)
+        _tell(store, "open late", 5, None)
+        listed = _listed(store)
+        assert set(listed[:2]) == {"open early", "open late"}
+        assert listed[2:] == ["ended last", "ended second", "ended first"]
+
+    def test_listed_episodes_are_whole(self, store: EpisodeStore) -> None:
+        write = _tell(store, "s", 0, 1)
+        assert store.list_episodes(ANA, offset=0, limit=1) == ([find(store, write)], 1)
+
+    def test_pages_cover_everything_once(self, store: EpisodeStore) -> None:
+        for number in range(7):
+            # Equal ends, so that only a full order keeps the pages apart.
+            _tell(store, str(number), 0, 1 if number < 4 else 2)
+        whole, _ = store.list_episodes(ANA, offset=0, limit=100)
+        for size in (1, 2, 3, 7):
+            paged = []
+            for offset in range(0, 7, size):
+                page, count = store.list_episodes(ANA, offset=offset, limit=size)
+                assert count == 7
+                paged += page
+            assert paged == whole
+        assert store.list_episodes(ANA, offset=7, limit=5) == ([], 7)
+        assert store.list_episodes(ANA, offset=0, limit=0) == ([], 7)
+
+    @pytest.mark.parametrize(
+        ("since", "until", "kept"),
+        [
+            (None, None, "abcd"),
+            (5, None, "bcd"),
+            (11, None, "d"),
+            (None, 1, "a"),
+            (None, 7, "abcd"),
+            (4, 5, "bc"),
+            (3, 3, "ab"),
+            (11, 20, "d"),
+        ],
+    )
+    def test_since_and_until_keep_what_overlaps(
+        self, store: EpisodeStore, since: int | None, until: int | None, kept: str
+    ) -> None:
+        _tell(store, "a", 0, 4)
+        _tell(store, "b", 2, 6)
+        _tell(store, "c", 4, 10)
+        _tell(store, "d", 7, None)
+
+        def moment(day: int | None, *, hours: int) -> datetime | None:
+            return None if day is None else after(days=day, hours=hours)
+
+        listed = _listed(store, since=moment(since, hours=1), until=moment(until, hours=2))
+        assert sorted(listed) == list(kept)
+
+    def test_filters_and_their_count(self, store: EpisodeStore) -> None:
+        _tell(store, "archived", 0, 1)
+        _tell(store, "closed", 0, 2)
+        _tell(store, "both", 0, 3)
+        _tell(store, "both", 4, None)
+        store.archive(ANA, store.session_episodes(ANA, "archived")[0].id)
+        assert _listed(store) == ["both", "both", "closed", "archived"]
+        assert _listed(store, include_archived=False) == ["both", "both", "closed"]
+        assert _listed(store, include_open=False) == ["both", "closed", "archived"]
+        assert _listed(store, leave_out_session="both") == ["closed", "archived"]
+        assert _listed(store, include_archived=False, include_open=False) == ["both", "closed"]
+        page, count = store.list_episodes(ANA, offset=1, limit=1, include_archived=False)
+        assert ([episode.session_id for episode in page], count) == (["both"], 3)
+
+
+class TurnReadTests(StoreTests):
+    @pytest.mark.parametrize(
+        ("start", "stop", "ordinals"),
+        [
+            (0, None, [0, 1, 2, 3, 4]),
+            (3, None, [3, 4]),
+            (0, 2, [0, 1]),
+            (1, 4, [1, 2, 3]),
+            (0, 99, [0, 1, 2, 3, 4]),
+            (2, 2, []),
+            (5, None, []),
+            (9, 12, []),
+        ],
+    )
+    def test_a_range_of_ordinals(
+        self, store: EpisodeStore, start: int, stop: int | None, ordinals: list[int]
+    ) -> None:
+        write = make_append(ANA, "a", "b", "c", "d", "e")
+        store.append(write)
+        store.append(make_append(ANA, "x", session_id="other"))
+        found = store.turns(ANA, write.episode_id, start=start, stop=stop)
+        assert [turn.ordinal for turn in found] == ordinals
+        assert [turn.text for turn in found] == ["abcde"[ordinal] for ordinal in ordinals]
+
+    def test_turns_at_places(self, store: EpisodeStore) -> None:
+        first = make_append(ANA, *(f"first {n}" for n in range(40)))
+        second = make_append(ANA, *(f"second {n}" for n in range(3)), session_id="second")
+        for write in (first, second):
+            store.append(write)
+        places = [
+            (second.episode_id, 1),
+            (first.episode_id, 39),
+            (first.episode_id, 0),
+            (first.episode_id, 2),
+            (first.episode_id, 40),
+            (second.episode_id, -1),
+            (new_id(), 0),
+        ]
+        found = store.turns_at(ANA, places)
+        assert {(turn.episode_id, turn.ordinal) for turn in found} == set(places[:4])
+        assert sorted(turn.text for turn in found) == ["first 0", "first 2", "first 39", "second 1"]
+        assert store.turns_at(ANA, []) == []
+
+    def test_turns_at_many_places(self, store: EpisodeStore) -> None:
+        write = make_append(ANA, *(str(number) for number in range(1_500)))
+        store.append(write)
+        places = [(write.episode_id, ordinal) for ordinal in range(0, 1_500, 7)]
+        found = store.turns_at(ANA, places)
+        assert sorted(turn.ordinal for turn in found) == [ordinal for _, ordinal in places]
+
+
+class OpenEpisodesTests(StoreTests):
+    def test_idle_or_long_open_episodes_of_every_tenant(self, store: EpisodeStore) -> None:
+        idle = make_append(make_scope(tenant="a"), "a", now=after(hours=5))
+        long = make_append(make_scope(tenant="b"), "a", now=after(hours=1))
+        busy = make_append(make_scope(tenant="c"), "a", now=after(hours=6))
+        closed = make_append(ANA, "a", now=after(hours=1), closing=make_closing())
+        for write in (idle, long, busy, closed):
+            store.append(write)
+        store.append(make_next(long, "b", now=after(hours=9)))
+        store.append(make_next(busy, "b", now=after(hours=9)))
+
+        def found(*, touched: int, opened: int) -> list[object]:
+            episodes = store.open_episodes(
+                touched_before=after(hours=touched), opened_before=after(hours=opened), limit=99
+            )
+            return [each.episode for each in episodes]
+
+        assert found(touched=0, opened=0) == []
+        assert found(touched=7, opened=0) == [find(store, idle)]
+        assert found(touched=0, opened=3) == [find(store, long)]
+        assert found(touched=7, opened=3) == [find(store, idle), find(store, long)]
+        assert len(found(touched=10, opened=0)) == 3
+
+    def test_times_are_those_of_the_clock(self, store: EpisodeStore) -> None:
+        write = make_append(ANA, "a", at=START, now=after(days=400))
+        store.append(write)
+        store.append(make_next(write, "b", at=after(hours=1), now=after(days=401)))
+        [found] = store.open_episodes(touched_before=FAR, opened_before=FAR, limit=9)
+        assert (found.opened_at, found.touched_at) == (after(days=400), after(days=401))
+
+    def test_a_resumed_episode_is_opened_anew(self, store: EpisodeStore) -> None:
+        write = make_append(ANA, "a", closing=make_closing())
+        store.append(write)
+        store.append(make_next(write, "b", target=Target.RESUME, now=after(days=5)))
+        [found] = store.open_episodes(touched_before=FAR, opened_before=FAR, limit=9)
+        assert (found.opened_at, found.touched_at) == (after(days=5), after(days=5))
+
+    def test_pages_go_by_id(self, store: EpisodeStore) -> None:
+        ids = [new_id() for _ in range(7)]
+        for number in (3, 0, 6, 1, 5, 2, 4):
+            store.append(make_append(make_scope(str(number)), "a", episode_id=ids[number]))
+        read, last = [], None
+        while True:
+            page = store.open_episodes(
+                touched_before=FAR, opened_before=FAR, after=last, limit=3
+            )
+            if not page:
+                break
+            assert len(page) <= 3
+            read += [found.episode.id for found in page]
+            last = read[-1]
+        assert read == ids
