@@ -106,9 +106,7 @@ def load_dataset(
     return found.about(categories) if categories else found
 
 
-def _read(
-    form: Format, text: str, left_out: Counter[str], *, captions: bool
-) -> list[Conversation]:
+def _read(form: Format, text: str, left_out: Counter[str], *, captions: bool) -> list[Conversation]:
     match form:
         case Format.LOCOMO:
             return locomo.read(text, left_out, captions=captions)

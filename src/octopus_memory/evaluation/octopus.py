@@ -10,7 +10,6 @@ from uuid import UUID
 
 from ..domain.message import Json
 from ..engine.scope import MemoryScope
-
 from ..wiring import EpisodicMemory
 from .conversation import BenchTurn
 from .embedding import SharedEmbedder

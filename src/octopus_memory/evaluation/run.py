@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import __version__
 from ..domain.errors import InvalidInput
-from .conversation import Conversation
+from .conversation import Conversation, Question
 from .datasets import Dataset
 from .embedding import SharedEmbedder
 from .metrics import Estimate, estimates, measure, percentiles
@@ -23,6 +23,15 @@ LIMIT = 20
 
 Progress = Callable[[str, int, int], None]
 """Told the system's name, how many questions it has answered, and of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    conversation: str
+    question: Question
+    hits: list[Hit]
+    seconds: float
+    encoding_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +121,7 @@ def _run(
     embedder: SharedEmbedder | None,
     progress: Progress | None,
 ) -> SystemRun:
-    found: list[tuple[Answered, bool]] = []
+    searches: list[_Search] = []
     adding = 0.0
     for conversation in dataset.conversations:
         if not conversation.questions:
@@ -122,7 +131,50 @@ def _run(
         system.add(conversation.turns)
         adding += time.perf_counter() - started
         with asking(embedder):
-            for answered in _ask(conversation, system, embedder):
-                found.append(answered)
+            for question in conversation.questions:
+                searches.append(_search(conversation, question, system, embedder))
+                if progress is not None:
+                    progress(system.name, len(searches), dataset.questions)
     system.reset()
-    return SystemRun(name=system.name, answered=tuple(found), add_seconds=adding)
+    knows_turns = any(hit.turn_id is not None for search in searches for hit in search.hits)
+    return SystemRun(
+        name=system.name,
+        answered=tuple(_answered(search, knows_turns=knows_turns) for search in searches),
+        add_seconds=adding,
+    )
+
+
+def _search(
+    conversation: Conversation,
+    question: Question,
+    system: RecallSystem,
+    embedder: SharedEmbedder | None,
+) -> _Search:
+    asked_at = conversation.asked_at(question)
+    encoded = embedder.seconds if embedder else 0.0
+    started = time.perf_counter()
+    hits = system.search(question.text, asked_at, LIMIT)
+    seconds = time.perf_counter() - started
+    return _Search(
+        conversation=conversation.id,
+        question=question,
+        hits=hits,
+        seconds=seconds,
+        encoding_seconds=embedder.seconds - encoded if embedder else 0.0,
+    )
+
+
+def _answered(search: _Search, *, knows_turns: bool) -> Answered:
+    question = search.question
+    return Answered(
+        conversation=search.conversation,
+        category=question.category,
+        values=measure(
+            ranked_turns(search.hits) if knows_turns else None,
+            ranked_sessions(search.hits),
+            evidence_turns=question.evidence_turns,
+            evidence_sessions=question.evidence_sessions,
+        ),
+        seconds=search.seconds,
+        encoding_seconds=search.encoding_seconds,
+    )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain.errors import EmbedderFailed, InvalidSetting, MissingExtra
+from ...domain.errors import EmbedderFailed, InvalidSetting
+from .. import openai_client
 
 if TYPE_CHECKING:
-    from openai import OpenAI, OpenAIError
+    from openai import OpenAIError
 
 _OWN_DIMENSION = {
     "text-embedding-3-small": 1536,
@@ -38,8 +38,7 @@ class OpenAIEmbedder:
     """Texts to unit vectors, over HTTP. Thread-safe.
 
     `dimension` asks the model to shorten its vectors; left out, they have the model's own length.
-    Without `base_url` the key may also come from where the `openai` library looks for it. With a
-    `base_url`, only the `api_key` given here is sent: no key meant for OpenAI goes to another host.
+    A key meant for OpenAI never goes to another `base_url`: there, only the one given here is sent.
 
     :raises InvalidSetting: for a value that no endpoint could take, or where there is no key
     :raises MissingExtra: without the extra `openai`
@@ -65,7 +64,9 @@ class OpenAIEmbedder:
         self._dimension = dimension or own
         self._timeout = timeout
         self._batch = batch
-        self._client = _client(base_url, api_key, timeout)
+        self._client = openai_client.make_client(
+            "the OpenAI embedder", base_url, api_key, timeout=timeout, max_retries=_MAX_RETRIES
+        )
 
     @property
     def model(self) -> str:
@@ -162,31 +163,16 @@ class OpenAIEmbedder:
 
     @property
     def _host(self) -> str:
-        # The host alone: an address can carry a password or a key.
-        return self._client.base_url.host
+        return openai_client.host(self._client)
 
     def _remedy(self, error: OpenAIError) -> str:
-        """What happened and what to do; never the endpoint's words, which can quote the text."""
-        import openai
-
-        match error:
-            case openai.APITimeoutError():
-                words = f"gave no answer within {self._timeout:g} s: raise timeout, or try later"
-            case openai.APIConnectionError():
-                words = "cannot be reached or hung up: check base_url and the network"
-            case openai.APIStatusError(status_code=401 | 403 as status):
-                words = f"did not accept the key ({status}): check api_key and what it may use"
-            case openai.APIStatusError(status_code=404):
-                words = "knows no such model or path (404): check model and base_url"
-            case openai.APIStatusError(status_code=429):
-                words = "is over the rate limit or quota (429): try later, or raise the quota"
-            case openai.APIStatusError(status_code=status) if status >= 500:
-                words = f"failed on its side ({status}): try later"
-            case openai.APIStatusError(status_code=status):
-                words = f"refused the request ({status}): check model, dimension and batch"
-            case _:
-                words = f"could not be asked ({type(error).__name__}): check api_key and base_url"
-        return f"{self.model}: {self._host} {words}"
+        words = openai_client.remedy(
+            self._client,
+            error,
+            too_late=f"gave no answer within {self._timeout:g} s: raise timeout, or try later",
+            refused="check model, dimension and batch",
+        )
+        return f"{self.model}: {words}"
 
 
 def _check_size(model: str, dimension: int | None) -> None:
@@ -199,44 +185,6 @@ def _check_size(model: str, dimension: int | None) -> None:
         raise InvalidSetting("dimension", "must be at least 1")
     if own and (dimension > own or (dimension < own and model in _CANNOT_SHORTEN)):
         raise InvalidSetting("dimension", f"{model} has {own:,} and cannot make it {dimension:,}")
-
-
-def _client(base_url: str | None, api_key: str | None, timeout: float) -> OpenAI:
-    try:
-        import openai
-    except ImportError as error:
-        raise MissingExtra("openai", "the OpenAI embedder") from error
-    if base_url is not None:
-        _check_url(base_url)
-        api_key = "none" if api_key is None else api_key
-    try:
-        client = openai.OpenAI(
-            api_key=api_key, base_url=base_url, timeout=timeout, max_retries=_MAX_RETRIES
-        )
-    except openai.OpenAIError as error:
-        raise InvalidSetting("api_key", "is missing: give the endpoint's key") from error
-    _check_key(client)
-    return client
-
-
-def _check_url(base_url: str) -> None:
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise InvalidSetting("base_url", "must be an address such as http://localhost:8000/v1")
-
-
-def _check_key(client: OpenAI) -> None:
-    # The HTTP library's error for such a key would show the whole of it.
-    key = client.api_key
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
-        client.close()
-        raise InvalidSetting(
-            "api_key", "is empty or holds a blank, a line break or a character beyond ASCII"
-        )
 
 
 def _sendable(text: str) -> str:

@@ -8,14 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from ...domain.episode import SUMMARY_LIMIT, Summary, Turn
-from ...domain.errors import InvalidSetting, MissingExtra, SummarizerFailed
+from ...domain.errors import InvalidSetting, SummarizerFailed
 from ...domain.message import Role
+from .. import openai_client
 
 if TYPE_CHECKING:
-    from openai import OpenAI, OpenAIError
+    from openai import OpenAIError
 
 _MAX_FACTS = 10
 _MAX_FACT_CHARS = 200
@@ -52,8 +52,7 @@ _NOT_TEXT = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 class OpenAISummarizer:
     """An episode's turns to a summary and key facts, by one request. Thread-safe.
 
-    Without `base_url` the key may also come from where the `openai` library looks for it. With a
-    `base_url`, only the `api_key` given here is sent: no key meant for OpenAI goes to another host.
+    A key meant for OpenAI never goes to another `base_url`: there, only the one given here is sent.
     An episode of more than `max_input_chars` is cut in the middle.
 
     :raises InvalidSetting: for a value that no endpoint could take, or where there is no key
@@ -74,7 +73,10 @@ class OpenAISummarizer:
             raise InvalidSetting("max_input_chars", f"must be at least {_MIN_INPUT_CHARS:,}")
         self._model = model
         self._max_input_chars = max_input_chars
-        self._client = _client(base_url, api_key)
+        # A retry would not fit into the caller's time.
+        self._client = openai_client.make_client(
+            "the OpenAI summarizer", base_url, api_key, max_retries=0
+        )
         self._form = _SCHEMA
         prompt = files(__package__).joinpath("prompts", "episode_summary.md")
         self._instructions = prompt.read_text(encoding="utf-8")
@@ -158,71 +160,16 @@ class OpenAISummarizer:
 
     @property
     def _host(self) -> str:
-        # The host alone: an address can carry a password or a key.
-        return self._client.base_url.host
+        return openai_client.host(self._client)
 
     def _remedy(self, error: OpenAIError, timeout: float) -> str:
-        """What happened and what to do; never the endpoint's words, which can quote the text."""
-        import openai
-
-        match error:
-            case openai.APITimeoutError():
-                words = _too_late(timeout)
-            case openai.APIConnectionError():
-                words = "cannot be reached or hung up: check base_url and the network"
-            case openai.APIStatusError(status_code=401 | 403 as status):
-                words = f"did not accept the key ({status}): check api_key and what it may use"
-            case openai.APIStatusError(status_code=404):
-                words = "knows no such model or path (404): check model and base_url"
-            case openai.APIStatusError(status_code=429):
-                words = "is over the rate limit or quota (429): try later, or raise the quota"
-            case openai.APIStatusError(status_code=status) if status >= 500:
-                words = f"failed on its side ({status}): try later"
-            case openai.APIStatusError(status_code=status):
-                words = (
-                    f"refused the request ({status}): check that the model can answer in JSON, "
-                    "or lower max_input_chars"
-                )
-            case _:
-                words = f"could not be asked ({type(error).__name__}): check api_key and base_url"
-        return f"{self.name}: {self._host} {words}"
-
-
-def _client(base_url: str | None, api_key: str | None) -> OpenAI:
-    try:
-        import openai
-    except ImportError as error:
-        raise MissingExtra("openai", "the OpenAI summarizer") from error
-    if base_url is not None:
-        _check_url(base_url)
-        api_key = "none" if api_key is None else api_key
-    try:
-        # A retry would not fit into the caller's time.
-        client = openai.OpenAI(api_key=api_key, base_url=base_url, max_retries=0)
-    except openai.OpenAIError as error:
-        raise InvalidSetting("api_key", "is missing: give the endpoint's key") from error
-    _check_key(client)
-    return client
-
-
-def _check_url(base_url: str) -> None:
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise InvalidSetting("base_url", "must be an address such as http://localhost:8000/v1")
-
-
-def _check_key(client: OpenAI) -> None:
-    # The HTTP library's error for such a key would show the whole of it.
-    key = client.api_key
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
-        client.close()
-        raise InvalidSetting(
-            "api_key", "is empty or holds a blank, a line break or a character beyond ASCII"
+        words = openai_client.remedy(
+            self._client,
+            error,
+            too_late=_too_late(timeout),
+            refused="check that the model can answer in JSON, or lower max_input_chars",
         )
+        return f"{self.name}: {words}"
 
 
 def _too_late(timeout: float) -> str:

@@ -1,0 +1,95 @@
+"""A recall run as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..domain.errors import MissingExtra
+from .metrics import Estimate
+from .run import RecallRun, SystemRun
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe and Ito's colours, told apart by every kind of colour vision.
+_COLOURS = ("#D55E00", "#999999", "#56B4E9", "#0072B2", "#009E73", "#CC79A7", "#F0E442", "#000000")
+_SHOWN = {
+    "recall@10": "Turn recall@10",
+    "ndcg@10": "Turn NDCG@10",
+    "recall_all@5": "All evidence turns\nin the first 5",
+    "session_recall@1": "Session recall@1",
+    "session_recall@3": "Session recall@3",
+    "session_recall@5": "Session recall@5",
+}
+
+
+def plot_recall(run: RecallRun, path: Path) -> None:
+    """Overall metrics above, the main one by category below.
+
+    :raises MissingExtra: when Matplotlib is not installed
+    """
+    figure_type, canvas_type = _matplotlib()
+    overall = [system.estimates() for system in run.systems]
+    metrics = [metric for metric in _SHOWN if any(metric in found for found in overall)]
+    main = "recall@10" if "recall@10" in metrics else "session_recall@3"
+    categories = run.dataset.categories
+    figure = figure_type(figsize=(11, 8.5), layout="constrained")
+    canvas_type(figure)
+    above, below = figure.subplots(2, 1)
+    _bars(above, run.systems, [[found.get(metric) for metric in metrics] for found in overall])
+    above.set_xticks(range(len(metrics)), [_SHOWN[metric] for metric in metrics])
+    above.set_title(
+        f"{run.dataset.name}: {run.dataset.questions:,} questions over "
+        f"{run.dataset.turns:,} turns (95 % intervals)"
+    )
+    by_category = [[s.estimates(c).get(main) for c in categories] for s in run.systems]
+    _bars(below, run.systems, by_category)
+    below.set_xticks(range(len(categories)), [_category(run, name) for name in categories])
+    below.set_title(f"{_SHOWN[main]} by category")
+    figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.savefig(path, dpi=120)
+
+
+def _bars(axes: Axes, systems: tuple[SystemRun, ...], values: list[list[Estimate | None]]) -> None:
+    width = 0.84 / len(systems)
+    for place, (system, found) in enumerate(zip(systems, values, strict=True)):
+        known = [(group, value) for group, value in enumerate(found) if value is not None]
+        shift = (place - (len(systems) - 1) / 2) * width
+        axes.bar(
+            [group + shift for group, _ in known],
+            [value.mean * 100 for _, value in known],
+            width * 0.92,
+            color=_COLOURS[place % len(_COLOURS)],
+            label=system.name,
+        )
+        for group, value in known:
+            axes.plot([group + shift] * 2, [value.low * 100, value.high * 100], "k", lw=0.9)
+            axes.annotate(
+                f"{value.mean * 100:.0f}",
+                (group + shift, value.high * 100),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+            )
+    axes.set_ylim(0, 105)
+    axes.set_ylabel("per cent")
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _category(run: RecallRun, name: str) -> str:
+    label = run.dataset.labels.get(name, "")
+    return f"{name} {label}".strip().replace("-", "-\n" if len(name) > 12 else "-")
+
+
+def _matplotlib() -> tuple[Any, Any]:
+    """The figure without pyplot, which would look for a screen and keep every figure."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra("bench", "drawing the plot") from error
+    return Figure, FigureCanvasAgg

@@ -1,0 +1,193 @@
+"""Runs as Markdown and as JSON. Neither holds a word of the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .datasets import Dataset
+from .metrics import METRICS, Estimate
+from .plot import plot_recall
+from .relevance import RelevanceRun
+from .run import RecallRun, SystemRun
+
+_SHORT = {
+    "recall@5": "R@5",
+    "recall@10": "R@10",
+    "recall@20": "R@20",
+    "hit@10": "hit@10",
+    "ndcg@10": "NDCG@10",
+    "recall_all@5": "all@5",
+    "session_recall@1": "sR@1",
+    "session_recall@3": "sR@3",
+    "session_recall@5": "sR@5",
+}
+_NOTE = (
+    "In per cent, each question counting the same, with 95 % bootstrap intervals over questions. "
+    "R@k: share of the evidence turns among the first k; hit@10: at least one; all@5: all of them; "
+    "sR@k: share of the evidence sessions. Times are of one search for turns and sessions, with "
+    "the encoding of the question, which is also given alone."
+)
+_RELEVANCE_NOTE = (
+    "Each question is asked in its own conversation and in another. AUC: how often the best score "
+    "is higher at home. The rest is at the threshold."
+)
+
+
+def recall_markdown(run: RecallRun) -> str:
+    """Overall and by category, a line a system."""
+    lines = ["# Recall", "", *_facts(run.dataset, run.versions), "", _NOTE, ""]
+    lines += ["## Overall", "", *_overall(run), ""]
+    lines += ["## Time", "", *_times(run), ""]
+    for category in run.dataset.categories:
+        lines += [f"## {_title(run.dataset, category)}", "", *_overall(run, category), ""]
+    return "\n".join(lines)
+
+
+def recall_json(run: RecallRun) -> dict[str, Any]:
+    return {
+        "dataset": _data(run.dataset),
+        "versions": dict(run.versions),
+        "systems": {
+            system.name: {
+                "overall": _estimates(system.estimates()),
+                "categories": {
+                    category: _estimates(system.estimates(category))
+                    for category in run.dataset.categories
+                },
+                "milliseconds": dict(zip(("p50", "p95"), system.milliseconds, strict=True)),
+                "encoding_milliseconds": dict(
+                    zip(("p50", "p95"), system.encoding_milliseconds, strict=True)
+                ),
+                "add_seconds": system.add_seconds,
+            }
+            for system in run.systems
+        },
+    }
+
+
+def relevance_markdown(run: RelevanceRun) -> str:
+    lines = ["# Nothing relevant", "", *_facts(run.dataset, run.versions), "", _RELEVANCE_NOTE, ""]
+    at = f"{run.threshold:g}"
+    header = ["", "AUC", f"balanced accuracy at {at}", "kept at home", "dropped elsewhere"]
+    rows = [
+        [
+            system.name,
+            f"{system.auc:.3f}",
+            _percent(system.balanced_accuracy(run.threshold)),
+            _percent(system.kept(run.threshold)),
+            _percent(system.dropped(run.threshold)),
+        ]
+        for system in run.systems
+    ]
+    return "\n".join([*lines, *_table(header, rows), ""])
+
+
+def relevance_json(run: RelevanceRun) -> dict[str, Any]:
+    return {
+        "dataset": _data(run.dataset),
+        "versions": dict(run.versions),
+        "threshold": run.threshold,
+        "systems": {
+            system.name: {
+                "auc": system.auc,
+                "balanced_accuracy": system.balanced_accuracy(run.threshold),
+                "kept": system.kept(run.threshold),
+                "dropped": system.dropped(run.threshold),
+                "questions": len(system.answerable),
+            }
+            for system in run.systems
+        },
+    }
+
+
+def write_report(run: RecallRun | RelevanceRun, folder: Path) -> list[Path]:
+    """Write Markdown and JSON, and for recall a plot; returns what was written.
+
+    :raises MissingExtra: when the plot's library is not installed; the rest is written then
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(run, RecallRun):
+        name, text, data = "recall", recall_markdown(run), recall_json(run)
+    else:
+        name, text, data = "relevance", relevance_markdown(run), relevance_json(run)
+    markdown, values = folder / f"{name}.md", folder / f"{name}.json"
+    markdown.write_text(text, encoding="utf-8")
+    values.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    if isinstance(run, RelevanceRun):
+        return [markdown, values]
+    picture = folder / f"{name}.png"
+    plot_recall(run, picture)
+    return [markdown, values, picture]
+
+
+def _facts(dataset: Dataset, versions: Mapping[str, str]) -> list[str]:
+    size = f"{len(dataset.conversations)} conversations, {dataset.turns:,} turns"
+    lines = [
+        f"- data: {dataset.name}, {size}, {dataset.questions:,} questions",
+        f"- SHA-256 of the file: `{dataset.sha256}`",
+        "- " + ", ".join(f"{what} {version}" for what, version in versions.items()),
+    ]
+    if dataset.left_out:
+        left_out = (f"{count} {what}" for what, count in dataset.left_out.items())
+        lines.append(f"- left out of the file: {', '.join(left_out)}")
+    return lines
+
+
+def _overall(run: RecallRun, category: str | None = None) -> list[str]:
+    found = {system.name: system.estimates(category) for system in run.systems}
+    shown = [metric for metric in METRICS if any(metric in values for values in found.values())]
+    rows = [
+        [name, *(_cell(values.get(metric)) for metric in shown)] for name, values in found.items()
+    ]
+    return _table(["", *(_SHORT[metric] for metric in shown)], rows)
+
+
+def _times(run: RecallRun) -> list[str]:
+    header = ["", "search p50", "search p95", "encoding p50", "encoding p95", "taking in, all"]
+    return _table(header, [_time_row(system) for system in run.systems])
+
+
+def _time_row(system: SystemRun) -> list[str]:
+    milliseconds = (*system.milliseconds, *system.encoding_milliseconds)
+    return [system.name, *(f"{ms:.1f} ms" for ms in milliseconds), f"{system.add_seconds:.1f} s"]
+
+
+def _title(dataset: Dataset, category: str) -> str:
+    asked = sum(len(found.about({category}).questions) for found in dataset.conversations)
+    label = dataset.labels.get(category)
+    name = f"Category {category}, {label}" if label else f"Category {category}"
+    return f"{name}: {asked:,} questions"
+
+
+def _cell(found: Estimate | None) -> str:
+    if found is None:
+        return "–"
+    return f"{_percent(found.mean)} ({_percent(found.low)}–{_percent(found.high)})"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = ["---", *("---:" for _ in header[1:])]
+    return [f"| {' | '.join(cells)} |" for cells in (header, rule, *rows)]
+
+
+def _data(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "name": dataset.name,
+        "sha256": dataset.sha256,
+        "conversations": len(dataset.conversations),
+        "turns": dataset.turns,
+        "questions": dataset.questions,
+        "left_out": dict(dataset.left_out),
+    }
+
+
+def _estimates(found: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {metric: asdict(value) for metric, value in found.items()}

@@ -1,0 +1,92 @@
+"""The store suite: settings, counts, the secret, and what outlives the object."""
+
+from __future__ import annotations
+
+from ..ports.store import EpisodeStore, WorkKind
+from .fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
+from .store_tests import ANA, BEN, FAR, Reopen, StoreTests, after, claim_all, snapshot, texts
+
+
+class ConfigTests(StoreTests):
+    def test_a_tenants_own_settings_go_before_those_for_all(self, store: EpisodeStore) -> None:
+        assert store.config("acme", "helper") is None
+        store.put_config(None, "helper", {"who": "all"})
+        assert store.config("acme", "helper") == {"who": "all"}
+        store.put_config("acme", "helper", {"who": "acme"})
+        assert store.config("acme", "helper") == {"who": "acme"}
+        assert store.config("other", "helper") == {"who": "all"}
+        assert store.config("acme", "another agent") is None
+
+    def test_settings_are_replaced_whole(self, store: EpisodeStore) -> None:
+        for tenant in (None, "acme"):
+            store.put_config(tenant, "helper", {"a": 1, "b": {"c": [1.5, None, "é\0"]}})
+            assert store.config("acme", "helper") == {"a": 1, "b": {"c": [1.5, None, "é\0"]}}
+            store.put_config(tenant, "helper", {})
+            assert store.config("acme", "helper") == {}
+
+    def test_all_settings_can_be_read(self, store: EpisodeStore) -> None:
+        assert store.configs() == []
+        for tenant, agent in ((None, "x"), ("acme", "x"), ("acme", "y"), ("other", "x")):
+            store.put_config(tenant, agent, {"of": [tenant, agent]})
+        found = sorted(str(config["of"]) for config in store.configs())
+        assert found == ["['acme', 'x']", "['acme', 'y']", "['other', 'x']", "[None, 'x']"]
+
+
+class StatsTests(StoreTests):
+    def test_an_empty_store(self, store: EpisodeStore) -> None:
+        stats = store.stats()
+        assert stats.product
+        assert stats.schema
+        counts = stats.tenants, stats.scopes, stats.sessions, stats.episodes, stats.turns
+        assert counts == (0, 0, 0, 0, 0)
+        assert stats.open_episodes == 0
+        assert stats.vectors == {}
+        assert {each.waiting for each in stats.backlog.values()} == {0}
+
+    def test_counts_over_every_tenant(self, store: EpisodeStore) -> None:
+        closing = make_closing(summary=make_summary(improve=True))
+        for user in ("ana", "ben"):
+            store.append(make_append(make_scope(user), "a", "b", closing=closing))
+        store.append(make_append(ANA, "c", at=after(days=1)))
+        store.append(make_append(make_scope(tenant="other"), "d", session_id="s"))
+        first, *_ = claim_all(store)
+        store.put_vectors("m", [(first, b"\x01")])
+        stats = store.stats()
+        assert (stats.tenants, stats.scopes, stats.sessions) == (2, 3, 3)
+        assert (stats.episodes, stats.open_episodes, stats.turns) == (4, 2, 6)
+        assert stats.vectors == {"m": 1}
+        assert stats.backlog[WorkKind.EMBED].waiting == 7
+        assert stats.backlog[WorkKind.SUMMARIZE].waiting == 2
+        assert stats.size_bytes is None or stats.size_bytes > 0
+
+
+class LifeTests(StoreTests):
+    def test_the_salt_is_a_secret_of_its_own(self, store: EpisodeStore) -> None:
+        assert len(store.salt) >= 16
+        assert len(set(store.salt)) > 4
+        assert store.salt == store.salt
+
+    def test_closing_twice_does_nothing(self, store: EpisodeStore) -> None:
+        store.close()
+        store.close()
+
+    def test_everything_outlives_the_object(self, store: EpisodeStore, reopened: Reopen) -> None:
+        write = make_append(ANA, "a", "b", metadata={"channel": "web"}, idempotency=make_key())
+        closed = make_append(BEN, "c", closing=make_closing(summary=make_summary(improve=True)))
+        stored = store.append(write)
+        store.append(closed)
+        store.put_config("acme", "helper", {"kept": True})
+        first, *_ = claim_all(store)
+        store.put_vectors("m", [(first, b"\x01\x02")])
+        store.touch(ANA, "session", seen_at=after(hours=5), now=after(hours=6))
+        before, salt = snapshot(store, ANA, BEN), store.salt
+        again = reopened()
+        assert snapshot(again, ANA, BEN) == before
+        assert again.salt == salt
+        assert again.config("acme", "helper") == {"kept": True}
+        retried = again.append(make_next(write, "a", "b", idempotency=make_key()))
+        assert [turn.id for turn in retried] == [turn.id for turn in stored]
+        assert [turn.ordinal for turn in again.append(make_next(write, "d"))] == [2]
+        assert texts(again, write) == ["a", "b", "d"]
+        [found] = again.open_episodes(touched_before=FAR, opened_before=FAR, limit=9)
+        assert found.episode.id == write.episode_id

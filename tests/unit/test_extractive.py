@@ -1,0 +1,378 @@
+"""What the extractive summarizer keeps of an episode, and what it leaves out."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
+from octopus_memory.domain.episode import SUMMARY_LIMIT, Summary, Turn
+from octopus_memory.domain.errors import InvalidSetting
+from octopus_memory.domain.message import parse_message
+
+NOON = datetime(2025, 3, 14, 12, tzinfo=UTC)
+
+
+def turns_of(*messages) -> list[Turn]:
+    return [
+        Turn(
+            id=UUID(int=place + 1),
+            episode_id=UUID(int=0),
+            session_id="s",
+            ordinal=place,
+            message=parse_message(message, max_bytes=10**7),
+            tokens=1,
+            at=NOON,
+        )
+        for place, message in enumerate(messages)
+    ]
+
+
+def summary_of(*messages, **options) -> Summary:
+    return ExtractiveSummarizer(**options).summarize(turns_of(*messages), timeout=5)
+
+
+def user(text, name=None):
+    return {"role": "user", "content": text} | ({"name": name} if name else {})
+
+
+def assistant(text, name=None):
+    return {"role": "assistant", "content": text} | ({"name": name} if name else {})
+
+
+def test_leave_days_example():
+    made = summary_of(
+        user("How many leave days do I have left? Please be formal with me."),
+        assistant("You have 12 days remaining."),
+    )
+    assert made.text == (
+        "User: How many leave days do I have left? Please be formal with me. "
+        "Assistant: You have 12 days remaining."
+    )
+    assert made.key_facts == (
+        "User: Please be formal with me.",
+        "Assistant: You have 12 days remaining.",
+    )
+
+
+def test_is_named_so_that_a_better_summary_can_replace_it():
+    assert ExtractiveSummarizer().name == "extractive-v1"
+
+
+SUPPORT = (
+    user("hello"),
+    assistant("Hello! How can I help you today?"),
+    user("My order #48213 hasn't arrived. It was supposed to be here on March 3rd."),
+    assistant(
+        "I'm sorry to hear that! Your order #48213 was shipped on February 27 via DHL and is "
+        "held at the Leipzig depot because the address was incomplete."
+    ),
+    user("The address is Lindenstraße 14b, 10969 Berlin. My name is Petra Vogel."),
+    assistant(
+        "Thank you, Ms. Vogel. The parcel will be delivered on Thursday, March 7, between 9 and 12. "
+        "Is there anything else I can help you with?"
+    ),
+    user("No, that's all. Thanks!"),
+    assistant("You're welcome! Have a great day!"),
+)
+
+
+def test_keeps_statements_in_order_and_leaves_politeness_out():
+    text = summary_of(*SUPPORT).text
+    kept = ["hasn't arrived", "Leipzig depot", "Lindenstraße 14b", "Petra Vogel", "March 7"]
+    places = [text.index(words) for words in kept]
+    assert places == sorted(places)
+    for politeness in ("Hello", "sorry", "Thank", "welcome", "great day", "anything else"):
+        assert politeness not in text
+
+
+def test_key_facts_of_both_sides():
+    facts = summary_of(*SUPPORT).key_facts
+    assert "User: My name is Petra Vogel." in facts
+    assert "User: The address is Lindenstraße 14b, 10969 Berlin." in facts
+    assert (
+        "Assistant: The parcel will be delivered on Thursday, March 7, between 9 and 12." in facts
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I prefer window seats.",
+        "My son is allergic to peanuts.",
+        "I live in Lyon and work as a nurse.",
+        "I'm planning to move to Oslo in June.",
+        "Let's go with the blue logo.",
+        "pls always give me type-annotated code in future",
+        "Call me Bo.",
+        "Ich bin Lehrerin in München.",
+        "Bitte duzen wir uns!",
+        "Prefiero vivir en Sevilla.",
+        "我对花生过敏。",
+    ],
+)
+def test_what_a_user_tells_is_a_key_fact(said):
+    facts = summary_of(user(said), assistant("Noted.")).key_facts
+    assert any(said[1:].rstrip(".。") in fact for fact in facts)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Write a poem about Berlin in 1990.",
+        "What is the capital of France?",
+        "Thanks, that sounds great!",
+        "I hope you have a good day.",
+        "I'm glad to hear that.",
+        "Explain quantum entanglement to me.",
+    ],
+)
+def test_tasks_questions_and_small_talk_are_no_key_facts(said):
+    assert summary_of(user(said), assistant("Of course!")).key_facts == ()
+
+
+def test_general_advice_is_no_key_fact():
+    advice = "You can try a cool bedroom. Consider keeping a diary. It often helps to walk. Relax."
+    assert summary_of(user("How do I sleep better?"), assistant(advice)).key_facts == ()
+
+
+def test_speakers_keep_their_names():
+    made = summary_of(
+        user("I adopted a greyhound called Pixel yesterday.", name="Ana"),
+        assistant("I once had two greyhounds in Porto.", name="Rui"),
+        user("We should walk along the Douro on Sunday.", name="Ana"),
+    )
+    assert made.text == (
+        "Ana: I adopted a greyhound called Pixel yesterday. "
+        "Rui: I once had two greyhounds in Porto. "
+        "Ana: We should walk along the Douro on Sunday."
+    )
+    assert "Rui: I once had two greyhounds in Porto." in made.key_facts
+
+
+def test_says_the_same_thing_once():
+    made = summary_of(
+        user("I play the cello in an orchestra."),
+        assistant("Lovely!"),
+        user("As I said: I play the cello in an orchestra."),
+        user("I play the cello in an orchestra."),
+    )
+    assert made.text.count("cello") == 1
+    assert len(made.key_facts) == 1
+
+
+def test_long_answers_do_not_squeeze_the_user_out():
+    answer = " ".join(
+        f"Monument number {n} in district {n * 7} was restored by architect Name{n} in {1800 + n}."
+        for n in range(200)
+    )
+    made = summary_of(
+        user("Which monuments should I see in Prague?"),
+        assistant(answer),
+        user("My knee is bad, so I need places without stairs."),
+        assistant(answer),
+    )
+    assert "Which monuments should I see in Prague?" in made.text
+    assert "My knee is bad, so I need places without stairs." in made.text
+    assert "User: My knee is bad, so I need places without stairs." in made.key_facts
+
+
+def test_reads_the_beginning_and_the_end_of_a_very_long_turn():
+    middle = "Nothing in particular happens in this stretch. " * 5_000
+    text = summary_of(user(f"My flight leaves from Gdansk. {middle}My seat is 14C.")).text
+    assert "Gdansk" in text
+    assert "14C" in text
+
+
+def test_markup_and_code_blocks_are_left_out():
+    text = summary_of(
+        user("How do I close the pool?"),
+        assistant(
+            "## Answer\n- Call **`engine.dispose()`** in the "
+            "[shutdown hook](https://example.org/a/b?c=d).\n```python\nsecret_name = 1\n```\n"
+        ),
+    ).text
+    assert text == (
+        "User: How do I close the pool? Assistant: Answer. "
+        "Call engine.dispose() in the shutdown hook."
+    )
+
+
+def test_code_is_kept_where_there_is_nothing_else():
+    assert "parse_invoice" in summary_of(user("```python\ndef parse_invoice(): ...\n```")).text
+
+
+def test_abbreviations_and_german_dates_do_not_end_a_sentence():
+    made = summary_of(
+        user("I see Dr. Weiss on 14 June. Mein Mann wird am 3. Mai 40 Jahre alt."), max_facts=8
+    )
+    assert "User: I see Dr. Weiss on 14 June." in made.key_facts
+    assert "User: Mein Mann wird am 3. Mai 40 Jahre alt." in made.key_facts
+
+
+def test_chinese():
+    made = summary_of(
+        user("你好！我叫李明，住在上海。"),
+        assistant("您好，李明！已为您预订周六晚上七点四人的座位，订单号为8842。"),
+    )
+    assert made.text == (
+        "User: 我叫李明，住在上海。 Assistant: 已为您预订周六晚上七点四人的座位，订单号为8842。"
+    )
+    assert made.key_facts == (
+        "User: 我叫李明，住在上海。",
+        "Assistant: 已为您预订周六晚上七点四人的座位，订单号为8842。",
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (user("hi"), "User: hi"),
+        (user("🎉🎉"), "User: 🎉🎉"),
+        (user("Gdansk"), "User: Gdansk."),
+        (user("???"), "User: ???"),
+        ({"role": "system", "content": "You are terse."}, "System: You are terse."),
+    ],
+)
+def test_the_shortest_episodes(message, text):
+    assert summary_of(message) == Summary(text=text)
+
+
+def test_only_tools():
+    tool = {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "function_name": "get_weather",
+        "arguments": {"city": "Oslo"},
+        "result": {"celsius": 4},
+    }
+    assert summary_of(tool) == Summary(text='Tool get_weather: {"celsius": 4}')
+
+
+def test_tool_results_and_system_prompts_stay_out_of_a_conversation():
+    made = summary_of(
+        {"role": "system", "content": "You are HRBot. Never reveal salaries."},
+        user("How many leave days do I have?"),
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "function_name": "leave",
+            "result": {"days": 12},
+        },
+        assistant("You have 12 days."),
+    )
+    assert made.text == "User: How many leave days do I have? Assistant: You have 12 days."
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [user("")],
+        [user([{"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}}])],
+    ],
+)
+def test_no_text_at_all(messages):
+    assert summary_of(*messages) == Summary(text="No text was exchanged.")
+
+
+def test_text_parts_of_multi_part_content():
+    parts = [
+        {"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}},
+        {"type": "text", "text": "This is my cat Nero."},
+    ]
+    assert "Nero" in summary_of(user(parts)).text
+
+
+@pytest.mark.parametrize("options", [{"max_chars": 79}, {"max_chars": 2001}, {"max_facts": -1}])
+def test_settings_out_of_range_are_refused(options):
+    with pytest.raises(InvalidSetting, match=next(iter(options))):
+        ExtractiveSummarizer(**options)
+
+
+def test_ten_thousand_turns():
+    places = ("Oslo", "Lyon", "Porto", "Gdansk", "Kyoto")
+    said = [
+        user(f"In week {n} I travelled to {places[n % 5]} for {n} euros.") for n in range(10_000)
+    ]
+    made = summary_of(*said)
+    assert 600 < len(made.text) <= 1_200
+    assert len(made.key_facts) == 8
+
+
+ANY_TEXT = st.one_of(
+    st.text(st.characters(exclude_categories=()), max_size=400),
+    st.lists(
+        st.sampled_from(
+            [
+                "I prefer",
+                "tea",
+                ".",
+                "!",
+                "?",
+                "。",
+                "\n",
+                "my",
+                "12",
+                "Dr.",
+                "```",
+                "|",
+                "# ",
+                "你好",
+                "🎉",
+            ]
+        ),
+        max_size=80,
+    ).map(" ".join),
+)
+MESSAGES = st.lists(
+    st.builds(
+        lambda role, text, name: {"role": role, "content": text} | ({"name": name} if name else {}),
+        st.sampled_from(["user", "assistant", "system"]),
+        ANY_TEXT,
+        st.one_of(st.none(), st.text(st.characters(exclude_categories=()), max_size=60)),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(MESSAGES, st.integers(80, SUMMARY_LIMIT), st.integers(0, 10))
+def test_any_episode_has_a_summary_inside_the_limits(messages, max_chars, max_facts):
+    turns = turns_of(*messages)
+    summarizer = ExtractiveSummarizer(max_chars=max_chars, max_facts=max_facts)
+    made = summarizer.summarize(turns, timeout=5)
+    assert 1 <= len(made.text) <= max_chars
+    assert len(made.key_facts) <= max_facts
+    assert all(0 < len(fact) <= 210 for fact in made.key_facts)
+    assert len(set(made.key_facts)) == len(made.key_facts)
+    assert "\n" not in made.text + "".join(made.key_facts)
+    made.text.encode()
+    "".join(made.key_facts).encode()
+    assert summarizer.summarize(turns, timeout=5) == made
+
+
+def test_every_process_makes_the_same_summary():
+    script = (
+        "import test_extractive as t\n"
+        "made = t.summary_of(*t.SUPPORT, max_chars=300, max_facts=3)\n"
+        "print(ascii(made))"
+    )
+    here = os.path.dirname(__file__)
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=here,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(made) == 1
