@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.testing import FixedClock
+pytest.register_assert_rewrite("octopus_memory.testing")
+
+from octopus_memory import EpisodicMemory, MemoryScope  # noqa: E402 - after the line above
+from octopus_memory.testing import FixedClock  # noqa: E402 - the same
 
 START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
 
@@ -17,8 +20,6 @@ START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No variable or file of the developer's own reaches a test, and no home folder is written."""
-    import os
-
     for name in os.environ:
         if name.startswith("OCTOPUS_") and not name.startswith("OCTOPUS_TEST_"):
             monkeypatch.delenv(name)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -74,8 +75,8 @@ SUPPORT = (
     ),
     user("The address is Lindenstraße 14b, 10969 Berlin. My name is Petra Vogel."),
     assistant(
-        "Thank you, Ms. Vogel. The parcel will be delivered on Thursday, March 7, between 9 and 12. "
-        "Is there anything else I can help you with?"
+        "Thank you, Ms. Vogel. The parcel will be delivered on Thursday, March 7, between 9 and "
+        "12. Is there anything else I can help you with?"
     ),
     user("No, that's all. Thanks!"),
     assistant("You're welcome! Have a great day!"),
@@ -301,8 +302,8 @@ def test_ten_thousand_turns():
         user(f"In week {n} I travelled to {places[n % 5]} for {n} euros.") for n in range(10_000)
     ]
     made = summary_of(*said)
-    assert 600 < len(made.text) <= 1_200
-    assert len(made.key_facts) == 8
+    assert all(place in made.text for place in places)
+    assert 2 <= len(made.key_facts) <= 8
 
 
 ANY_TEXT = st.one_of(
@@ -363,11 +364,10 @@ def test_every_process_makes_the_same_summary():
         "made = t.summary_of(*t.SUPPORT, max_chars=300, max_facts=3)\n"
         "print(ascii(made))"
     )
-    here = os.path.dirname(__file__)
     made = {
         subprocess.run(
             [sys.executable, "-c", script],
-            cwd=here,
+            cwd=Path(__file__).parent,
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,

@@ -1,11 +1,12 @@
 """BM25 over hashed terms, of each row and of each episode as a whole, in one pass.
 
-Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009).
+Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009). Two things
+are added, for a turn is short and seldom says all by itself: a term that a turn near by has counts
+for a part of it, and so does a related word. Of all that may stand for a term the best one counts.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -16,16 +17,43 @@ from .rows import SUMMARY, Rows
 
 _K1_ROW, _B_ROW = 1.0, 0.5
 _K1_EPISODE, _B_EPISODE = 1.2, 0.75
+_ONE_TURN_AWAY, _TWO_TURNS_AWAY = 0.5, 0.25
+_MOST_TERMS = 32
+
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LexicalScores:
     """What the words of a query say about each row and episode."""
 
-    row: NDArray[np.float32]
-    episode: NDArray[np.float32]
-    coverage: NDArray[np.float32]
-    """The share of the query's terms that a row has, rare terms counting for more; 0 to 1."""
+    row: Floats
+    episode: Floats
+    whole: float
+    """The score of a row of usual length that has every term once."""
+
+    def coverage(self, row: int) -> float:
+        """How much of the question's words a row has, rare ones counting for more; 0 to 1."""
+        return min(1.0, float(self.row[row]) / self.whole) if self.whole else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RelatedTerms:
+    """Words that may stand for a query's terms."""
+
+    terms: NDArray[np.uint32]
+    stands_for: NDArray[np.intp]
+    """The place of the query's term."""
+    weight: Floats
+    """How near it comes, 0 to 1."""
+
+    @classmethod
+    def none(cls) -> Self:
+        return cls(
+            terms=np.empty(0, np.uint32),
+            stands_for=np.empty(0, np.intp),
+            weight=np.empty(0, np.float32),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,12 +63,15 @@ class Postings:
     vocabulary: NDArray[np.uint32]
     offsets: NDArray[np.intp]
     row_of: NDArray[np.int32]
-    counts: NDArray[np.float32]
+    saturation: Floats
+    """How much the term counts in that row, by how often it is there and how long the row is."""
     episode_of: NDArray[np.int32]
-    row_norm: NDArray[np.float32]
-    episode_norm: NDArray[np.float32]
-    turn_of: NDArray[np.float32]
-    """0 where the place is a summary whose episode still has turns: its words count once."""
+    said: Floats
+    """How often, by place; 0 in a summary whose episode still has its turns."""
+    episode_norm: Floats
+    rows: int
+    next_to: Floats
+    two_away: Floats
 
     @classmethod
     def build(
@@ -56,78 +87,139 @@ class Postings:
         vocabulary, starts = np.unique(terms[order], return_index=True)
         row_of, often = row_of[order], counts[order].astype(np.float32)
         episode_of = rows.episode[row_of]
-        said = _said(rows)[row_of]
+        said = often * _counts_for_episode(rows)[row_of]
         lengths = np.bincount(row_of, weights=often, minlength=len(rows))
-        totals = np.bincount(episode_of, weights=often * said, minlength=rows.episodes)
+        totals = np.bincount(episode_of, weights=said, minlength=rows.episodes)
+        row_norm = _norm(lengths, _K1_ROW, _B_ROW)
         return cls(
             vocabulary=vocabulary,
             offsets=np.append(starts, len(terms)),
             row_of=row_of,
-            counts=often,
+            saturation=_saturated(often, row_norm[row_of], _K1_ROW),
             episode_of=episode_of,
-            row_norm=_norm(lengths, _K1_ROW, _B_ROW),
+            said=said,
             episode_norm=_norm(totals, _K1_EPISODE, _B_EPISODE),
-            turn_of=said,
+            rows=len(rows),
+            next_to=rows.together * np.float32(_ONE_TURN_AWAY),
+            two_away=rows.together[1:] * rows.together[:-1] * np.float32(_TWO_TURNS_AWAY),
         )
 
     def __len__(self) -> int:
         return len(self.row_of)
 
-    def score(self, terms: NDArray[np.uint32]) -> LexicalScores:
-        """`terms` are the query's, each once."""
-        rows, episodes = len(self.row_norm), len(self.episode_norm)
-        row = np.zeros(rows, np.float32)
-        episode = np.zeros(episodes, np.float32)
-        coverage = np.zeros(rows, np.float32)
-        total = 0.0
-        for first, last in self._places(terms):
-            where, often = self.row_of[first:last], self.counts[first:last]
-            rarity = _idf(rows, len(where))
-            total += rarity
-            coverage[where] += rarity
-            row[where] += rarity * (_K1_ROW + 1) * often / (often + self.row_norm[where])
-            episode += self._of_episodes(first, last)
-        if total:
-            coverage /= total
-        return LexicalScores(row=row, episode=episode, coverage=coverage)
-
-    def _places(self, terms: NDArray[np.uint32]) -> list[tuple[int, int]]:
-        """Where each term's rows stand; none for a term that no row has."""
-        at = np.searchsorted(self.vocabulary, terms)
-        return [
-            (int(self.offsets[place]), int(self.offsets[place + 1]))
-            for place, term in zip(at.tolist(), terms.tolist(), strict=True)
-            if place < len(self.vocabulary) and self.vocabulary[place] == term
-        ]
-
-    def _of_episodes(self, first: int, last: int) -> NDArray[np.float32]:
-        often = np.bincount(
-            self.episode_of[first:last],
-            weights=self.counts[first:last] * self.turn_of[first:last],
-            minlength=len(self.episode_norm),
+    def score(
+        self, terms: NDArray[np.uint32], related: RelatedTerms | None = None
+    ) -> LexicalScores:
+        """`terms` are the query's, each once; `related` are for those terms, in that order."""
+        if not len(terms) or not len(self):
+            return self._nothing()
+        first, size = self._places(terms)
+        if len(terms) > _MOST_TERMS:
+            # So long a question has words enough of its own.
+            return self.score(terms[np.argsort(np.where(size, size, self.rows))[:_MOST_TERMS]])
+        rarity = _idf(self.rows, size)
+        matches = _Matches(first=first, size=size, line=np.arange(len(terms)), weight=rarity)
+        if related is not None and len(related.terms):
+            matches = matches.and_also(self._related(related, rarity))
+        return LexicalScores(
+            row=self._with_neighbours(self._best_of(matches, len(terms))).sum(axis=0),
+            episode=self._of_episodes(first, size),
+            whole=float(rarity.sum()),
         )
-        rarity = _idf(len(often), int(np.count_nonzero(often)))
-        found: NDArray[np.float32] = np.asarray(
-            rarity * (_K1_EPISODE + 1) * often / (often + self.episode_norm), np.float32
+
+    def _nothing(self) -> LexicalScores:
+        return LexicalScores(
+            row=np.zeros(self.rows, np.float32),
+            episode=np.zeros(len(self.episode_norm), np.float32),
+            whole=0.0,
         )
-        return found
+
+    def _related(self, related: RelatedTerms, rarity: Floats) -> _Matches:
+        first, size = self._places(related.terms)
+        # A rare word that is near to a common one is no better than the common one.
+        rarity = np.minimum(_idf(self.rows, size), rarity[related.stands_for])
+        return _Matches(
+            first=first, size=size, line=related.stands_for, weight=related.weight * rarity
+        )
+
+    def _places(self, terms: NDArray[np.uint32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Where the rows of each term start, and how many they are."""
+        at = np.minimum(np.searchsorted(self.vocabulary, terms), len(self.vocabulary) - 1)
+        first = self.offsets[at]
+        return first, (self.offsets[at + 1] - first) * (self.vocabulary[at] == terms)
+
+    def _best_of(self, matches: _Matches, terms: int) -> Floats:
+        """For each term and row, the best of what may stand for the term."""
+        places, which = _flat(matches.first, matches.size)
+        impact = self.saturation[places] * matches.weight[which]
+        best = np.zeros(terms * self.rows, np.float32)
+        np.maximum.at(best, matches.line[which] * self.rows + self.row_of[places], impact)
+        return best.reshape(terms, self.rows)
+
+    def _with_neighbours(self, best: Floats) -> Floats:
+        spread = best.copy()
+        for away, part in ((1, self.next_to), (2, self.two_away)):
+            before, after = spread[:, away:], spread[:, :-away]
+            np.maximum(before, best[:, :-away] * part, out=before)
+            np.maximum(after, best[:, away:] * part, out=after)
+        return spread
+
+    def _of_episodes(self, first: NDArray[np.intp], size: NDArray[np.intp]) -> Floats:
+        episodes, terms = len(self.episode_norm), len(first)
+        places, which = _flat(first, size)
+        flat = np.bincount(
+            which * episodes + self.episode_of[places],
+            weights=self.said[places],
+            minlength=terms * episodes,
+        )
+        often = flat.astype(np.float32).reshape(terms, episodes)
+        rarity = _idf(episodes, np.count_nonzero(often, axis=1))
+        return rarity @ _saturated(often, self.episode_norm, _K1_EPISODE)
 
 
-def _said(rows: Rows) -> NDArray[np.float32]:
-    """1 for turns and for the summary of an episode that has no turns any more."""
-    summary = rows.role == SUMMARY
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Matches:
+    """Words that were found: where their rows are, which term each stands for, what it counts."""
+
+    first: NDArray[np.intp]
+    size: NDArray[np.intp]
+    line: NDArray[np.intp]
+    weight: Floats
+
+    def and_also(self, other: _Matches) -> _Matches:
+        return _Matches(
+            first=np.concatenate([self.first, other.first]),
+            size=np.concatenate([self.size, other.size]),
+            line=np.concatenate([self.line, other.line]),
+            weight=np.concatenate([self.weight, other.weight]),
+        )
+
+
+def _flat(
+    first: NDArray[np.intp], size: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Every place of every stretch, and which stretch it is in."""
+    which = np.repeat(np.arange(len(size)), size)
+    starts = np.cumsum(size) - size
+    return np.arange(len(which)) + (first - starts)[which], which
+
+
+def _counts_for_episode(rows: Rows) -> Floats:
+    """1 for turns, and for the summary of an episode that has no turns any more."""
     alone = np.diff(rows.starts, append=len(rows)) == 1
-    said: NDArray[np.bool_] = ~summary | alone[rows.episode]
-    return said.astype(np.float32)
+    counts: NDArray[np.bool_] = (rows.role != SUMMARY) | alone[rows.episode]
+    return counts.astype(np.float32)
 
 
-def _norm(lengths: NDArray[Any], k1: float, b: float) -> NDArray[np.float32]:
-    usual = lengths.mean() if len(lengths) else 1.0
-    norm: NDArray[np.float32] = np.asarray(
-        k1 * (1 - b + b * lengths / max(usual, 1.0)), dtype=np.float32
-    )
-    return norm
+def _norm(lengths: NDArray[Any], k1: float, b: float) -> Floats:
+    usual = max(lengths.mean(), 1.0) if len(lengths) else 1.0
+    return np.asarray(k1 * (1 - b + b * lengths / usual)).astype(np.float32)
 
 
-def _idf(rows: int, having: int) -> float:
-    return math.log(1 + (rows - having + 0.5) / (having + 0.5))
+def _saturated(often: Floats, norm: Floats, k1: float) -> Floats:
+    saturated: Floats = np.float32(k1 + 1) * often / (often + norm)
+    return saturated
+
+
+def _idf(rows: int, having: NDArray[np.intp]) -> Floats:
+    return np.log1p((rows - having + 0.5) / (having + 0.5)).astype(np.float32)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .bm25 import RelatedTerms
 from .temporal import DateWindow, Order, date_window, order_cue
 from .terms import bare, words
 
@@ -18,8 +19,13 @@ QUERY_CAP = 2_000
 """How much of a question is read."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
-_SPACES = re.compile(r"\s+")
-_SPACE_BEFORE = re.compile(r"\s+([,.;:?!])")
+_POSSESSIVE = re.compile(r"['’]s?$")
+_MOST_TERMS_WITH_RELATED = 12
+_ASKS_TIME = re.compile(
+    r"\s*(?:(?:since |until |by )?when|how long|(?:in |on )?(?:what|which) "
+    r"(?:year|month|week|date|day|time))\b",
+    re.IGNORECASE,
+)
 _ASKS_ASSISTANT = re.compile(
     r"\byour?\s+(?:just\s+|previously\s+|had\s+|have\s+|last\s+)?"
     r"(?:said|told|mention\w*|recommend\w*|suggest\w*|gave|given|provid\w*|list\w*|wrote|written"
@@ -40,12 +46,16 @@ class _Hasher(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class QueryPlan:
     embed_text: str
-    """The question without the participants' names, which are in every turn's surroundings."""
+    """The question with "you" for the participants, whose names say nothing about the subject."""
     terms: NDArray[np.uint32]
+    related: RelatedTerms = field(default_factory=RelatedTerms.none)
     speaker: int | None = None
-    """The one participant the question names."""
+    """The participant that the question names, or names first."""
+    only_speaker: bool = True
+    """Whether it names no other."""
     window: DateWindow | None = None
     order: Order = Order.NONE
+    asks_time: bool = False
     asks_assistant: bool = False
     """Whether it asks for something the assistant said."""
 
@@ -57,41 +67,58 @@ def plan_query(
     analyzer: _Analyzer,
     hasher: _Hasher,
     speakers: Sequence[Sequence[int]] = (),
+    related: Callable[[str], Iterable[tuple[str, float]]] | None = None,
 ) -> QueryPlan:
-    """`speakers` are the hashed words of the participants' names, by their numbers in the rows."""
+    """`speakers` are the hashed words of the participants' names, by their numbers in the rows.
+
+    `related` gives the terms that may stand for one, and how near each comes.
+    """
     text = text[:QUERY_CAP]
-    bare_text, named = _without_names(text, analyzer, hasher, speakers)
-    terms = dict.fromkeys(analyzer.terms(bare_text, cap=QUERY_CAP))
+    spoken = _names_out(text, analyzer, hasher, speakers)
+    terms = list(dict.fromkeys(analyzer.terms(spoken.without, cap=QUERY_CAP)))
     return QueryPlan(
-        embed_text=bare_text,
+        embed_text=spoken.as_you,
         terms=np.array([hasher.number(term) for term in terms], dtype=np.uint32),
-        speaker=named.pop() if len(named) == 1 else None,
+        related=_related(terms, hasher, related),
+        speaker=spoken.named[0] if spoken.named else None,
+        only_speaker=len(spoken.named) < 2,
         window=date_window(text, asked_at),
         order=order_cue(text),
+        asks_time=bool(_ASKS_TIME.match(text)),
         asks_assistant=bool(_ASKS_ASSISTANT.search(text)),
     )
 
 
-def _without_names(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spoken:
+    """A question without the participants' names, and who they were, in order."""
+
+    as_you: str
+    without: str
+    named: list[int]
+
+
+def _names_out(
     text: str, analyzer: _Analyzer, hasher: _Hasher, speakers: Sequence[Sequence[int]]
-) -> tuple[str, set[int]]:
-    by_word: dict[int, set[int]] = {}
-    for number, name in enumerate(speakers):
-        for word in name:
-            by_word.setdefault(word, set()).add(number)
-    if not by_word:
-        return text, set()
-    named: set[int] = set()
-    kept, end = [], 0
-    for found in _WORD.finditer(text):
-        who = by_word.get(hasher.number(_name_word(found[0])))
-        if who and _may_be_name(found[0], analyzer):
-            named |= who
-            kept.append(text[end : found.start()])
-            end = found.end()
-    kept.append(text[end:])
-    rest = _SPACE_BEFORE.sub(r"\1", _SPACES.sub(" ", "".join(kept))).strip()
-    return (rest, named) if any(map(str.isalnum, rest)) else (text, named)
+) -> _Spoken:
+    whose = {word: number for number, name in enumerate(speakers) for word in name}
+    named: dict[int, None] = {}
+    as_you, without, end = [], [], 0
+    for found in _WORD.finditer(text) if whose else ():
+        who = whose.get(hasher.number(_name_word(found[0])))
+        if who is None or not _may_be_name(found[0], analyzer):
+            continue
+        between = text[end : found.start()]
+        # "Ann Lee" is one person, to be addressed once.
+        if between.strip() or who not in named or not as_you:
+            as_you += [between, "your" if _POSSESSIVE.search(found[0]) else "you"]
+        without.append(between)
+        named[who] = None
+        end = found.end()
+    rest = "".join([*without, text[end:]])
+    if not any(map(str.isalnum, rest)):
+        return _Spoken(as_you=text, without=text, named=list(named))
+    return _Spoken(as_you="".join([*as_you, text[end:]]), without=rest, named=list(named))
 
 
 def _name_word(said: str) -> str:
@@ -102,3 +129,18 @@ def _name_word(said: str) -> str:
 def _may_be_name(said: str, analyzer: _Analyzer) -> bool:
     """Will and May are names only with a capital letter."""
     return said[0].isupper() or bool(analyzer.terms(said))
+
+
+def _related(
+    terms: Sequence[str],
+    hasher: _Hasher,
+    related: Callable[[str], Iterable[tuple[str, float]]] | None,
+) -> RelatedTerms:
+    if related is None or len(terms) > _MOST_TERMS_WITH_RELATED:
+        return RelatedTerms.none()
+    found = [(word, place, near) for place, t in enumerate(terms) for word, near in related(t)]
+    return RelatedTerms(
+        terms=np.array([hasher.number(word) for word, _, _ in found], dtype=np.uint32),
+        stands_for=np.array([place for _, place, _ in found], dtype=np.intp),
+        weight=np.array([near for _, _, near in found], dtype=np.float32),
+    )

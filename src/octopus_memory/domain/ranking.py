@@ -101,7 +101,7 @@ def _evidence(signals: Signals, best: int) -> Evidence:
     cosine = float(signals.dense[best])
     return Evidence(
         cosine=0.0 if np.isnan(cosine) else cosine,
-        coverage=float(signals.lexical.coverage[best]),
+        coverage=signals.lexical.coverage(best),
     )
 
 

@@ -33,6 +33,7 @@ class Rows:
     together: NDArray[np.float32]
     """1 where a row and the next are turns of one episode, else 0; one shorter than the rows."""
     question: NDArray[np.float32]
+    tells_time: NDArray[np.float32]
     length: NDArray[np.float32]
     """Doublings over a turn's usual length."""
     side: NDArray[np.float32]
@@ -66,6 +67,7 @@ class Rows:
             starts=np.flatnonzero(np.diff(episode, prepend=-1)),
             together=together.astype(np.float32),
             question=(flags & Flag.QUESTION).astype(np.float32),
+            tells_time=((flags & Flag.TIME) != 0).astype(np.float32),
             length=length,
             side=_SIDES[role],
             unnamed=(speaker < 0).astype(np.float32),

@@ -31,11 +31,12 @@ class Weights:
     previous: float = 0.1
     next: float = 0.2
     speaker: float = 3.0
+    first_of_speakers: float = 1.0
     date: float = 4.0
-    episode: float = 0.3
-    best_of_episode: float = 0.2
+    episode: float = 0.2
     question: float = -0.6
     length: float = 0.2
+    time: float = 0.5
     user: float = 1.0
     order: float = 0.5
 
@@ -73,22 +74,17 @@ class Parts:
     side: Floats | None
     speaker: Floats | None
     date: Floats | None
+    time: Floats | None
     order: Floats | None
-    best_of_episode: float
 
     def total(self) -> Floats:
         score = self.meaning + self.words
         score += self.around
         score += self.episode
         score += self.form
-        for part in (self.side, self.speaker, self.date, self.order):
+        for part in (self.side, self.speaker, self.date, self.time, self.order):
             if part is not None:
                 score += part
-        rows = self.signals.rows
-        if len(rows):
-            best = np.maximum.reduceat(score, rows.starts)
-            best *= np.float32(self.best_of_episode)
-            score += best[rows.episode]
         return score
 
     def explain(self, row: int) -> tuple[Contribution, ...]:
@@ -100,7 +96,7 @@ class Parts:
         cosine = float(self.signals.dense[row])
         if not math.isnan(cosine):
             yield _share("meaning", cosine, self.meaning[row], f"cosine {cosine:.2f}")
-        covered = float(self.signals.lexical.coverage[row])
+        covered = self.signals.lexical.coverage(row)
         yield _share(
             "words", covered, self.words[row], f"{covered:.0%} of the question's words, by rarity"
         )
@@ -112,6 +108,7 @@ class Parts:
             ("side", self.side, "said by the side that the question is about"),
             ("speaker", self.speaker, "said by the person the question names"),
             ("date", self.date, "at the time the question names"),
+            ("time", self.time, "tells of a time, as the question asks"),
             ("order", self.order, "first or last, as the question asks"),
         ):
             if part is not None:
@@ -133,8 +130,8 @@ def gather(signals: Signals, plan: QueryPlan, weights: Weights) -> Parts:
         side=_side(rows, plan, weights),
         speaker=_speaker(rows, plan, weights),
         date=_date(rows, plan, weights),
+        time=rows.tells_time * np.float32(weights.time) if plan.asks_time else None,
         order=_order(rows, plan, weights),
-        best_of_episode=weights.best_of_episode,
     )
 
 
@@ -188,7 +185,9 @@ def _speaker(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
         return None
     # A summary tells what each of them said.
     said: Floats = (rows.speaker == plan.speaker) + rows.unnamed * np.float32(0.5)
-    return said * np.float32(weights.speaker)
+    return said * np.float32(
+        weights.speaker if plan.only_speaker else weights.first_of_speakers
+    )
 
 
 def _date(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:

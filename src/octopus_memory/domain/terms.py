@@ -19,7 +19,7 @@ LENGTH_SHIFT = 5
 """Where the length class stands in a turn's flags: 0 for under 16 characters, then one more for
 each doubling, 5 for 256 and over."""
 
-_PREVIOUS_CAP = 200
+_PASSAGE = 250
 _LONGEST_CLASS = 5
 
 # Vowel signs and points are no word characters to `re`, yet they are parts of words.
@@ -114,7 +114,12 @@ def turn_flags(text: str) -> int:
 
 
 def passage(text: str, *, previous: str | None = None) -> str:
-    """What to embed for a turn: an answer such as "Yes, two of them" needs what it answers."""
-    if not previous:
+    """What to embed for a turn: a short answer needs what it answers, "Yes, two of them" the more.
+
+    A turn that is long enough stands by itself.
+    """
+    text = text.strip()
+    room = _PASSAGE - len(text)
+    if room <= 0 or not previous:
         return text
-    return f"{text[: TEXT_CAP * 4]} {previous[-_PREVIOUS_CAP:]}"
+    return f"{text} {previous.strip()[-room:]}"

@@ -14,7 +14,7 @@ from ..domain.policy import MemoryConfig
 from ..domain.window import fit_messages
 from . import recall
 from .parts import Parts
-from .recall import Filter
+from .recall import Ask
 
 _LONGEST_QUERY = 2_000
 """Characters of the current message that recall is asked with: the rest of a paste adds noise."""
@@ -102,20 +102,16 @@ class MemoryOrchestrator:
         wanted = config.recall
         if not wanted.semantic_top_k:
             return []
-        return recall.recall(
-            self._parts,
-            self._scope,
-            query[:_LONGEST_QUERY],
-            mode=recall.RecallMode.HYBRID,
+        ask = Ask(
+            query=query[:_LONGEST_QUERY],
             limit=wanted.semantic_top_k,
             min_score=wanted.min_recall_score,
-            wanted=Filter(
-                include_archived=wanted.include_archived,
-                leave_out_session=session_id,
-                # Who does not say which session this is cannot mean the one that is going on.
-                leave_out_open=session_id is None,
-            ),
+            include_archived=wanted.include_archived,
+            leave_out_session=session_id,
+            # Who does not say which session this is cannot mean the one that is going on.
+            leave_out_open=session_id is None,
         )
+        return recall.recall(self._parts, self._scope, ask)
 
     def _latest(self, config: MemoryConfig, session_id: str | None) -> list[Episode]:
         """The last episode of each of the last sessions, newest first."""

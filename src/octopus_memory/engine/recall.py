@@ -42,14 +42,29 @@ class RecallMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """What recall may return."""
+class Ask:
+    """What is looked for, how, and what may be returned."""
 
+    query: str
+    mode: RecallMode = RecallMode.HYBRID
+    limit: int = 5
+    min_score: float | None = None
     since: datetime | None = None
     until: datetime | None = None
     include_archived: bool = True
     leave_out_session: str | None = None
     leave_out_open: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.query, str):
+            raise InvalidInput("query", f"must be text, not {type(self.query).__name__}")
+        check_limit(self.limit)
+        if self.min_score is not None and not 0 <= self.min_score <= 1:
+            raise InvalidInput("min_score", "must be between 0 and 1")
+        for field in ("since", "until"):
+            moment = getattr(self, field)
+            if moment is not None:
+                object.__setattr__(self, field, check_time(field, moment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,51 +79,29 @@ class _Found:
         return self.episode_id(row), int(self.view.ordinals[row])
 
 
-def recall(
-    parts: Parts,
-    scope: Scope,
-    query: str,
-    *,
-    mode: str,
-    limit: int,
-    min_score: float | None,
-    wanted: Filter,
-) -> list[EpisodeSnippet]:
+def recall(parts: Parts, scope: Scope, ask: Ask) -> list[EpisodeSnippet]:
     """Episodes, most relevant first."""
-    mode = _mode(mode)
-    least = _least(parts, scope, mode, min_score)
-    check_limit(limit)
-    found = _search(parts, scope, query, mode, wanted)
+    found = _search(parts, scope, ask)
     if found is None:
         return []
+    least = _least(parts, scope, ask)
     best = [
         number
-        for number in found.ranking.episodes[:limit].tolist()
+        for number in found.ranking.episodes[: ask.limit].tolist()
         if found.ranking.episode_relevance[number] >= least
     ]
     return _snippets(parts, scope, found, best)
 
 
-def recall_turns(
-    parts: Parts,
-    scope: Scope,
-    query: str,
-    *,
-    mode: str,
-    limit: int,
-    min_score: float | None,
-    wanted: Filter,
-) -> list[TurnHit]:
+def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
     """Turns, best first; their scores are calibrated like an episode's."""
-    mode = _mode(mode)
-    least = _least(parts, scope, mode, min_score)
-    check_limit(limit)
-    found = _search(parts, scope, query, mode, wanted)
+    found = _search(parts, scope, ask)
     if found is None:
         return []
+    least = _least(parts, scope, ask)
     rows: list[int] = []
     for row in found.ranking.turns.tolist():
-        if len(rows) == limit:
+        if len(rows) == ask.limit:
             break
         if found.view.rows.role[row] == SUMMARY:
             continue
@@ -118,17 +111,13 @@ def recall_turns(
     return [_hit(turns[row], found, row) for row in rows if row in turns]
 
 
-def _search(
-    parts: Parts, scope: Scope, query: str, mode: RecallMode, wanted: Filter
-) -> _Found | None:
-    if not isinstance(query, str):
-        raise InvalidInput("query", f"must be text, not {type(query).__name__}")
+def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
     view = parts.index.view(scope, parts.embedder.model)
-    if not len(view.ordinals) or not query.strip():
+    if not len(view.ordinals) or not ask.query.strip():
         return None
     hasher = parts.hasher(scope)
     plan = plan_query(
-        query,
+        ask.query,
         asked_at=parts.clock.now(),
         analyzer=parts.analyzer,
         hasher=hasher,
@@ -136,11 +125,13 @@ def _search(
     )
     signals = Signals(
         rows=view.rows,
-        dense=_cosines(parts, view, plan, mode),
-        lexical=view.postings.score(plan.terms if mode is RecallMode.HYBRID else plan.terms[:0]),
+        dense=_cosines(parts, view, plan, ask.mode),
+        lexical=view.postings.score(
+            plan.terms if ask.mode is RecallMode.HYBRID else plan.terms[:0]
+        ),
     )
     config = RankConfig(calibration=parts.calibration)
-    keep = _keep(parts, scope, view, wanted)
+    keep = _keep(parts, scope, view, ask)
     if keep is not None and not keep.any():
         return None
     return _Found(view=view, ranking=rank(signals, plan, config, keep=keep))
@@ -158,19 +149,19 @@ def _cosines(
         return np.full(len(view.ordinals), np.nan, np.float32)
 
 
-def _keep(parts: Parts, scope: Scope, view: ScopeView, wanted: Filter) -> NDArray[np.bool_] | None:
+def _keep(parts: Parts, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.bool_] | None:
     """Which rows a filter leaves in; None for all."""
     masks: list[NDArray[np.bool_]] = []
-    if wanted.since is not None:
-        masks.append(view.rows.time >= _micros("since", wanted.since))
-    if wanted.until is not None:
-        masks.append(view.rows.time <= _micros("until", wanted.until))
-    if not wanted.include_archived:
+    if ask.since is not None:
+        masks.append(view.rows.time >= _micros(ask.since))
+    if ask.until is not None:
+        masks.append(view.rows.time <= _micros(ask.until))
+    if not ask.include_archived:
         # Archiving takes an episode's turns and leaves its summary.
         turns = np.zeros(len(view.episode_ids), dtype=np.bool_)
         turns[view.rows.episode[view.rows.role != SUMMARY]] = True
         masks.append(turns[view.rows.episode])
-    for ids in _left_out(parts, scope, wanted):
+    for ids in _left_out(parts, scope, ask):
         numbers = [place for place, known in enumerate(view.episode_ids) if known in ids]
         masks.append(~np.isin(view.rows.episode, numbers))
     if not masks:
@@ -179,12 +170,12 @@ def _keep(parts: Parts, scope: Scope, view: ScopeView, wanted: Filter) -> NDArra
     return keep
 
 
-def _left_out(parts: Parts, scope: Scope, wanted: Filter) -> list[set[UUID]]:
+def _left_out(parts: Parts, scope: Scope, ask: Ask) -> list[set[UUID]]:
     left_out = []
-    if wanted.leave_out_session is not None:
-        episodes = parts.store.session_episodes(scope, wanted.leave_out_session)
+    if ask.leave_out_session is not None:
+        episodes = parts.store.session_episodes(scope, ask.leave_out_session)
         left_out.append({episode.id for episode in episodes})
-    if wanted.leave_out_open:
+    if ask.leave_out_open:
         # Open ones are listed first, so a page of them ends with the first that is closed.
         page, _ = parts.store.list_episodes(scope, offset=0, limit=1_000)
         left_out.append({episode.id for episode in page if episode.is_open})
@@ -280,19 +271,17 @@ def plain_hit(turn: Turn, *, score: float = 0.0) -> TurnHit:
     )
 
 
-def _mode(given: str) -> RecallMode:
+def recall_mode(given: str) -> RecallMode:
     try:
         return RecallMode(given)
     except ValueError as error:
         raise InvalidInput("mode", f"must be one of {', '.join(RecallMode)}") from error
 
 
-def _least(parts: Parts, scope: Scope, mode: RecallMode, given: float | None) -> float:
-    if given is not None:
-        if not 0 <= given <= 1:
-            raise InvalidInput("min_score", "must be between 0 and 1")
-        return given
-    if mode is RecallMode.HYBRID:
+def _least(parts: Parts, scope: Scope, ask: Ask) -> float:
+    if ask.min_score is not None:
+        return ask.min_score
+    if ask.mode is RecallMode.HYBRID:
         return 0.0
     return parts.config(scope.tenant, scope.agent).recall.min_recall_score
 
@@ -303,8 +292,8 @@ def check_limit(limit: int, field: str = "limit") -> int:
     return limit
 
 
-def _micros(field: str, moment: datetime) -> int:
-    return round(check_time(field, moment).timestamp() * 1_000_000)
+def _micros(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)
 
 
 def recent_snippet(parts: Parts, episode: Episode) -> EpisodeSnippet:

@@ -26,7 +26,7 @@ from .hand import EpisodeInHand
 from .intake import Times
 from .orchestrator import MemoryContext, MemoryOrchestrator
 from .parts import Parts
-from .recall import Filter
+from .recall import Ask
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -192,20 +192,17 @@ class MemoryScope:
         `session_id` names the current session, which is left out. Without `min_score`, `hybrid`
         returns the best there is and `semantic` none under the agent's `min_recall_score`.
         """
-        return recall.recall(
-            self._parts,
-            self.scope,
-            query,
-            mode=mode,
+        ask = Ask(
+            query=query,
+            mode=recall.recall_mode(mode),
             limit=limit,
             min_score=min_score,
-            wanted=Filter(
-                since=since,
-                until=until,
-                include_archived=include_archived,
-                leave_out_session=session_id,
-            ),
+            since=since,
+            until=until,
+            include_archived=include_archived,
+            leave_out_session=session_id,
         )
+        return recall.recall(self._parts, self.scope, ask)
 
     def recall_turns(
         self,
@@ -219,15 +216,16 @@ class MemoryScope:
         session_id: str | None = None,
     ) -> list[TurnHit]:
         """Single turns relevant to a query, best first."""
-        return recall.recall_turns(
-            self._parts,
-            self.scope,
-            query,
-            mode=mode,
+        ask = Ask(
+            query=query,
+            mode=recall.recall_mode(mode),
             limit=limit,
             min_score=min_score,
-            wanted=Filter(since=since, until=until, leave_out_session=session_id),
+            since=since,
+            until=until,
+            leave_out_session=session_id,
         )
+        return recall.recall_turns(self._parts, self.scope, ask)
 
     def recent(
         self, limit: int = 5, *, include_archived: bool = True, session_id: str | None = None

@@ -67,6 +67,11 @@ class TurnBaseline:
         return turns[:limit] + whole
 
 
+def _line(turn: BenchTurn) -> str:
+    """What baselines read of a turn: its speaker's name too, as in a transcript."""
+    return f"{turn.name}: {turn.text}" if turn.name else turn.text
+
+
 class Recency:
     """The last turn first, whatever is asked."""
 
@@ -94,7 +99,7 @@ class BM25:
         self._postings = {}
         lengths = np.zeros(len(turns))
         for place, turn in enumerate(turns):
-            counts = Counter(self._analyzer.terms(turn.text, _NO_CAP))
+            counts = Counter(self._analyzer.terms(_line(turn), _NO_CAP))
             lengths[place] = counts.total()
             for term, count in counts.items():
                 self._postings.setdefault(term, []).append((place, count))
@@ -113,16 +118,14 @@ class BM25:
 
 
 class Dense:
-    """The cosine of the question with each turn, embedded as "name: text"."""
+    """The cosine of the question with each turn."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._vectors: NDArray[np.float32] = np.empty((0, 0), np.float32)
 
     def fit(self, turns: Sequence[BenchTurn]) -> None:
-        self._vectors = self._embedder.embed(
-            [f"{turn.name}: {turn.text}" if turn.name else turn.text for turn in turns]
-        )
+        self._vectors = self._embedder.embed([_line(turn) for turn in turns])
 
     def score(self, query: str) -> Floats:
         cosines: Floats = (self._vectors @ self._embedder.embed([query])[0]).astype(np.float64)

@@ -35,9 +35,27 @@ def parse(text: str, where: str) -> Any:
         raise InvalidInput("data", f"{where} is no JSON{at}") from error
 
 
-def moment(text: str, form: str, where: str) -> datetime:
+def records(text: str) -> list[Any]:
+    """The file as a list; one object alone is a list of one."""
+    found = parse(text, "the file")
+    if isinstance(found, dict):
+        return [found]
+    if not isinstance(found, list):
+        raise InvalidInput("data", "the file is no list of JSON objects: is it another format?")
+    return found
+
+
+def names(record: Mapping[str, Any], key: str, where: str) -> frozenset[str]:
+    """A list of ids, or none."""
+    given = record.get(key, [])
+    if not isinstance(given, list):
+        raise InvalidInput("data", f"{where} has {key!r} that is no list of ids")
+    return frozenset(map(str, given))
+
+
+def moment(text: Any, form: str, where: str) -> datetime:
     """A time written as `form` says; these files name no zone, so it is taken as UTC."""
     try:
         return datetime.strptime(text, form).replace(tzinfo=UTC)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InvalidInput("data", f"{where} has a date that is not written {form!r}") from error

@@ -30,12 +30,9 @@ _DATE = "%I:%M %p on %d %B, %Y"
 
 def read(text: str, left_out: Counter[str], *, captions: bool = False) -> list[Conversation]:
     """`captions` adds what LoCoMo's image captions say to the turns that shared an image."""
-    samples = fields.parse(text, "the file")
-    if isinstance(samples, dict):
-        samples = [samples]
     return [
         _conversation(sample, f"sample {place}", left_out, captions=captions)
-        for place, sample in enumerate(samples)
+        for place, sample in enumerate(fields.records(text))
     ]
 
 

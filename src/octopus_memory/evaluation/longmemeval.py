@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ..domain.errors import InvalidInput
 from . import fields
 from .conversation import BenchTurn, Conversation, Question
 
@@ -26,7 +27,7 @@ class _Session(NamedTuple):
 
 def read(text: str, left_out: Counter[str]) -> list[Conversation]:
     found = []
-    for place, sample in enumerate(fields.parse(text, "the file")):
+    for place, sample in enumerate(fields.records(text)):
         where = f"question {place}"
         if fields.field(sample, "question_id", str, where).endswith(_ABSTENTION):
             left_out["abstention questions"] += 1
@@ -69,12 +70,15 @@ def _sessions(sample: Any, where: str, left_out: Counter[str]) -> Iterator[_Sess
     ids = fields.field(sample, "haystack_session_ids", list, where)
     dates = fields.field(sample, "haystack_dates", list, where)
     contents = fields.field(sample, "haystack_sessions", list, where)
+    if not len(ids) == len(dates) == len(contents):
+        raise InvalidInput("data", f"{where} has haystack lists of different lengths")
     unique: dict[str, _Session] = {}
-    # A list that is shorter than the others ends the history there.
-    for name, date, turns in zip(ids, dates, contents, strict=False):
+    for name, date, turns in zip(ids, dates, contents, strict=True):
         if name in unique:
             left_out["repeated sessions"] += 1
             continue
+        if not isinstance(turns, list):
+            raise InvalidInput("data", f"{where}, session {name!r} is no list of turns")
         unique[name] = _Session(fields.moment(date, _DATE, where), str(name), turns)
     yield from sorted(unique.values(), key=lambda session: session.at)
 

@@ -15,6 +15,9 @@ from .conversation import BenchTurn
 from .embedding import SharedEmbedder
 from .systems import Hit, by_session
 
+_SESSIONS = 5
+"""Sessions are measured down to the fifth, so no more are asked for."""
+
 
 class _SetClock:
     """Shows the time of the conversation, so that "last week" means what it meant then."""
@@ -85,7 +88,7 @@ class OctopusSystem:
         ]
         sessions = [
             Hit(session_id=found.session_id, score=found.relevance)
-            for found in scope.recall(query, limit=limit, min_score=0)
+            for found in scope.recall(query, limit=min(limit, _SESSIONS), min_score=0)
         ]
         return turns + sessions
 

@@ -77,10 +77,10 @@ def _questions(
     there = frozenset(session_of.values())
     found = []
     for where, record in asked:
-        named = frozenset(map(str, record.get("evidence", ())))
+        named = fields.names(record, "evidence", where)
         turns_of_it = named & session_of.keys()
         left_out["evidence ids that name no turn"] += len(named - turns_of_it)
-        sessions = frozenset(map(str, record.get("evidence_sessions", ()))) & there
+        sessions = fields.names(record, "evidence_sessions", where) & there
         sessions |= {session_of[turn] for turn in turns_of_it}
         if not sessions:
             left_out["questions without evidence"] += 1

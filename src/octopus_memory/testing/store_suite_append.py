@@ -178,13 +178,15 @@ class TargetTests(StoreTests):
             store.append(make_next(first, "c", target=Target.RESUME))
         assert not find(store, first).is_open
 
-    @pytest.mark.parametrize("target", [Target.OPEN, Target.RESUME])
-    def test_an_unknown_episode_is_not_found(self, store: EpisodeStore, target: Target) -> None:
+    def test_an_episode_that_is_not_there_is_not_found(self, store: EpisodeStore) -> None:
         store.append(make_append(ANA, "a", closing=make_closing()))
-        unknown = make_next(make_append(ANA), "b", target=target)
-        with pytest.raises(EpisodeNotFound) as caught:
-            store.append(unknown)
-        assert caught.value.episode_id == unknown.episode_id
+        store.append(make_append(ANA, "a", session_id="open"))
+        for session_id in ("session", "open", "new"):
+            for target in (Target.OPEN, Target.RESUME):
+                unknown = make_next(make_append(ANA, session_id=session_id), "b", target=target)
+                with pytest.raises(EpisodeNotFound) as caught:
+                    store.append(unknown)
+                assert caught.value.episode_id == unknown.episode_id
 
     def test_a_resumed_episode_goes_on_without_its_summary(self, store: EpisodeStore) -> None:
         closing = make_closing(after(hours=1), make_summary("Said a.", "a fact", improve=True))

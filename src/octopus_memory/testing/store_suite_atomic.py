@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+from ..domain.episode import Summary
 from ..domain.errors import (
     EpisodeChanged,
     EpisodeNotFound,
@@ -30,7 +33,9 @@ def _no_json_turn() -> NewTurn:
 
 
 def _no_json_summary() -> NewSummary:
-    return make_summary("fine", object())  # type: ignore[arg-type]
+    unfit: Any = object()
+    fine = make_summary("fine")
+    return dataclasses.replace(fine, summary=Summary(text="fine", key_facts=(unfit,)))
 
 
 _Spoil = Callable[[Append], Append]

@@ -53,44 +53,40 @@ class CloseTests(StoreTests):
         assert (closed.started_at, closed.last_message_at) == (START, before.last_message_at)
         assert texts(store, write) == ["a", "b"]
 
-    @pytest.mark.parametrize("reason", EndReason)
-    def test_the_session_has_the_status_of_its_end(
-        self, store: EpisodeStore, reason: EndReason
-    ) -> None:
-        write = make_append(ANA, "a")
-        store.append(write)
-        store.append(make_append(ANA, "b", session_id="whole", closing=make_closing(reason=reason)))
-        closing = make_closing(reason=reason)
-        closed = store.close_episode(ANA, write.episode_id, closing, expect_messages=1)
-        assert closed.end_reason is reason
-        for session_id in ("session", "whole"):
-            state = store.session(ANA, session_id)
-            assert state is not None
-            assert state.session.status is _STATUSES[reason]
+    def test_the_session_has_the_status_of_its_end(self, store: EpisodeStore) -> None:
+        for reason, status in _STATUSES.items():
+            closing = make_closing(reason=reason)
+            write = make_append(ANA, "a", session_id=reason)
+            store.append(write)
+            store.append(make_append(ANA, "b", session_id=f"{reason} whole", closing=closing))
+            closed = store.close_episode(ANA, write.episode_id, closing, expect_messages=1)
+            assert closed.end_reason is reason
+            for session_id in (reason, f"{reason} whole"):
+                state = store.session(ANA, session_id)
+                assert state is not None
+                assert state.session.status is status, session_id
 
-    @pytest.mark.parametrize(
-        ("given", "kept"),
-        [((None, None), (3, 5)), ((70, None), (70, 5)), ((None, 0), (3, 0)), ((8, 9), (8, 9))],
-    )
-    def test_tokens_are_as_given_or_as_counted(
-        self, store: EpisodeStore, given: tuple[int | None, int | None], kept: tuple[int, int]
-    ) -> None:
+    def test_tokens_are_as_given_or_as_counted(self, store: EpisodeStore) -> None:
         turns = make_turn("a", tokens=3), make_turn("b", role="assistant", tokens=5)
-        write = make_append(ANA, *turns)
-        store.append(write)
-        closing = make_closing(input_tokens=given[0], output_tokens=given[1])
-        closed = store.close_episode(ANA, write.episode_id, closing, expect_messages=2)
-        assert (closed.input_tokens, closed.output_tokens) == kept
+        kept = {(None, None): (3, 5), (70, None): (70, 5), (None, 0): (3, 0), (8, 9): (8, 9)}
+        for (spent, made), counted in kept.items():
+            write = make_append(ANA, *turns)
+            store.append(write)
+            closing = make_closing(input_tokens=spent, output_tokens=made)
+            closed = store.close_episode(ANA, write.episode_id, closing, expect_messages=2)
+            assert (closed.input_tokens, closed.output_tokens) == counted
 
-    @pytest.mark.parametrize("expected", [0, 1, 3])
     def test_an_episode_with_another_number_of_turns_stays_open(
-        self, store: EpisodeStore, expected: int
+        self, store: EpisodeStore
     ) -> None:
         write = make_append(ANA, "a", "b")
         store.append(write)
         before = snapshot(store, ANA)
-        with pytest.raises(EpisodeChanged):
-            store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=expected)
+        for expected in (0, 1, 3):
+            with pytest.raises(EpisodeChanged):
+                store.close_episode(
+                    ANA, write.episode_id, make_closing(), expect_messages=expected
+                )
         assert snapshot(store, ANA) == before
 
     def test_an_unknown_episode_is_not_found(self, store: EpisodeStore) -> None:

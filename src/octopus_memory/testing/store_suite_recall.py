@@ -199,12 +199,12 @@ class VectorTests(StoreTests):
 
     def test_a_batch_may_hold_many_rows_of_many_scopes(self, store: EpisodeStore) -> None:
         for scope in (ANA, BEN):
-            store.append(make_append(scope, *(str(number) for number in range(600))))
+            store.append(make_append(scope, *(str(number) for number in range(450))))
         done = [(work, work.ordinal.to_bytes(2)) for work in claim_all(store)]
         store.put_vectors("m", done)
         for scope in (ANA, BEN):
             rows = store.recall_rows(scope, after=0)[1]
-            assert [row.vector for row in rows] == [n.to_bytes(2) for n in range(600)]
+            assert [row.vector for row in rows] == [n.to_bytes(2) for n in range(450)]
         assert store.backlog()[WorkKind.EMBED].waiting == 0
 
 

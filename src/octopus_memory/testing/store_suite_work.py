@@ -171,9 +171,9 @@ class LeaseTests(StoreTests):
         assert sorted(store.owners()) == ["alive", "new"]
 
     def test_much_work_at_once(self, store: EpisodeStore) -> None:
-        _queue(store, 1_500)
+        _queue(store, 900)
         claimed = _claim(store, limit=2_000)
-        assert len(claimed) == 1_500
+        assert len(claimed) == 900
         store.postpone(claimed, until=START)
         again = _claim(store, limit=2_000, now=after(seconds=1))
         assert {work.attempts for work in again} == {1}

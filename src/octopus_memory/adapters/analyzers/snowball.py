@@ -14,6 +14,7 @@ import Stemmer
 from ...domain.errors import InvalidSetting
 from ...domain.stopwords import STOPWORDS
 from ...domain.terms import TEXT_CAP, bare, fold, pieces, words
+from . import related as related_words
 
 _CACHED_WORDS = 50_000
 _LONGEST_WORD = 40
@@ -49,6 +50,10 @@ class SnowballAnalyzer:
         return [
             term for word in words(text, TEXT_CAP if cap is None else cap) for term in of_word(word)
         ]
+
+    def related(self, term: str) -> list[tuple[str, float]]:
+        """Terms that may stand for one, with how near each comes, 0 to 1."""
+        return related_words.english().of(term) if self._language == "english" else []
 
     def _terms_of(self, word: str) -> tuple[str, ...]:
         word = bare(word)

@@ -53,7 +53,12 @@ _session = (
         _conversations.c.tenant == sa.bindparam("tenant_"),
         _conversations.c.session_id == sa.bindparam("session_"),
     )
-    .order_by(_episodes.c.id.desc())
+    # Not by id: the clock that ids are made by can be set back.
+    .order_by(
+        sa.case((_episodes.c.ended_at.is_(None), 0), else_=1),
+        _episodes.c.started_at.desc(),
+        _episodes.c.id.desc(),
+    )
     .limit(1)
 )
 _episodes_by_id = sa.select(*rows.EPISODE_COLUMNS).where(
@@ -115,7 +120,7 @@ def session_episodes(conn: sa.Connection, scope: Scope, session_id: str) -> list
     statement = (
         sa.select(*rows.EPISODE_COLUMNS)
         .where(_in_scope, _episodes.c.session_id == session_id)
-        .order_by(_episodes.c.id)
+        .order_by(_episodes.c.started_at, _episodes.c.id)
     )
     return [rows.episode(row, scope) for row in conn.execute(statement, who(scope))]
 

@@ -15,6 +15,7 @@ OPEN_END = datetime(9999, 12, 31, tzinfo=UTC)
 """`order_at` of an open episode: it sorts before every closed one, newest first."""
 NO_MODEL = 0
 """`model_id` of a recall row that wants no vector."""
+LONGEST_NAME = 256
 
 
 def micros(moment: datetime) -> int:
@@ -67,7 +68,7 @@ metadata = sa.MetaData()
 # mean another's in a cache that has not heard of the erasure.
 _KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _Tenant = sa.String(100)
-_Name = sa.String(256)
+_Name = sa.String(LONGEST_NAME)
 
 
 def _table(name: str, *columns: Any, clustered: bool = False) -> sa.Table:

@@ -170,7 +170,7 @@ class SqlStore(EpisodeStore):
 
     def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
         if done:
-            self._write(queue.put_vectors, model, done)
+            self._write(_put_vectors, model, done)
 
     def claim(
         self, kind: WorkKind, *, owner: str, limit: int, now: datetime, until: datetime
@@ -283,6 +283,12 @@ def _make_salt(conn: sa.Connection) -> bytes:
 def _switch_model(conn: sa.Connection, model: str) -> int:
     _set_meta(conn, _MODEL, model.encode())
     return queue.use_model(conn, model, now=_now())
+
+
+def _put_vectors(conn: sa.Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
+    # A worker that began before the model changed ends after it: its work stays, for the new one.
+    if _meta(conn, _MODEL) in (None, model.encode()):
+        queue.put_vectors(conn, model, done)
 
 
 def _config(conn: sa.Connection, tenant: str, agent: str) -> Mapping[str, Json] | None:

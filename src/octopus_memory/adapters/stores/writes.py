@@ -111,15 +111,7 @@ def _take_rows(
 
 def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
     episodes, conversations = schema.episodes, schema.conversations
-    opened = conn.execute(
-        sa.select(episodes.c.id).where(
-            episodes.c.scope_id == scope_id,
-            episodes.c.session_id == write.session_id,
-            episodes.c.ended_at.is_(None),
-        )
-    ).first()
-    if opened is not None:
-        raise EpisodeChanged(write.session_id)
+    _check_none_open(conn, scope_id, write)
     if not _set_session(conn, scope_id, write):
         conn.execute(
             sa.insert(conversations).values(
@@ -152,6 +144,19 @@ def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
         )
     )
     return 0
+
+
+def _check_none_open(conn: sa.Connection, scope_id: int, write: Append) -> None:
+    episodes = schema.episodes
+    opened = conn.execute(
+        sa.select(episodes.c.id).where(
+            episodes.c.scope_id == scope_id,
+            episodes.c.session_id == write.session_id,
+            episodes.c.ended_at.is_(None),
+        )
+    ).first()
+    if opened is not None:
+        raise EpisodeChanged(write.session_id)
 
 
 def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> bool:
@@ -194,6 +199,8 @@ def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
 
 def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
     episodes = schema.episodes
+    _known(conn, scope_id, write.episode_id)
+    _check_none_open(conn, scope_id, write)
     done = conn.execute(
         sa.update(episodes)
         .where(
@@ -212,7 +219,6 @@ def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
         )
     )
     if not done.rowcount:
-        _known(conn, scope_id, write.episode_id)
         raise EpisodeChanged(write.session_id)
     _set_session(conn, scope_id, write)
     _drop_summary_rows(conn, write.scope, scope_id, write.episode_id)
@@ -275,9 +281,14 @@ def _turn_row(new: NewTurn, ordinal: int) -> dict[str, Any]:
         "role": rows.ROLES[new.message.role],
         "at": new.at,
         "tokens": new.tokens,
-        "agent": new.message.agent,
+        "agent": _as_name(new.message.agent),
         "has_pii": new.has_pii,
     } | rows.pack_message(new.message)
+
+
+def _as_name(agent: str | None) -> str | None:
+    """As much of it as a column of names holds; the message keeps it as it was given."""
+    return agent and agent.encode("utf-8", "replace").decode()[: schema.LONGEST_NAME]
 
 
 def _recall_row(new: NewTurn, ordinal: int, seq: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ _FACT_CHARS = 160
 _CANDIDATES = 2_000
 # A term counts less each time it is said again; one that a key fact says is already partly said.
 _REPEAT = 0.15
-_SAID_IN_FACT = 0.2
+_SAID_IN_FACT = 0.3
 
 # Words that say little about a conversation's subject, beside the stopwords that say nothing.
 _FREQUENT = """
@@ -35,8 +35,7 @@ feel felt find fun get give glad go good got great guess happen happy hard hear 
 important inspiring interesting kind know last let life like little long look lot love made make
 maybe mean moment much need never new next nice one only part people person place please pretty
 really remember right said say see seem share show something soon sorry sound special start stay
-still stuff super support sure take talk tell thank thing think thought time totally tough true try
-understand use wait want way well went wish work world worth year
+still stuff super sure take talk tell thank thing think time totally try use want way well wish work
 """
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -50,9 +49,7 @@ _BREAK = re.compile(
     r"(?<=[.!?…])([\"'”’)\]]*)\s+(?!Januar|Februar|März|April|Mai|Jun|Jul|Aug|Sept|Okt|Nov|Dez)"
     r"|(?<=[。！？])([”」』）]*)"
 )
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(])(?:[^\W\d_]|Dr|Mrs?|Ms|Prof|St|N[or]|vs|approx|e\.g|i\.e|z\.\s?B|d\.\s?h|ca|bzw)\.$"
-)
+_ABBREVIATION = re.compile(r"(?:^|[\s(.])(?:[^\W\d_]|Dr|Mrs?|Ms|Prof|St|N[or]|vs|ca|bzw)\.$")
 _OPENER = re.compile(
     r"(?i)^(?:(?:hey|hi|hello|bye|wow|oh|ah|aw+|yeah|y[eu]p|yes|sure|okay|ok|thanks|thank you|well"
     r"|haha|lol|cool|great|nice|right|definitely|absolutely|totally|of course|by the way|btw|anyway"
@@ -62,27 +59,27 @@ _OPENER = re.compile(
 )
 _NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’]+")
 _FIRST_PERSON = re.compile(
-    r"(?i)\b(?:i|i['’](?:m|ve|d|ll)|my|we|we['’](?:re|ve|ll)|our|ich|mein\w*|mir|wir|unser\w*|je"
-    r"|j['’]|mon|ma|mes|nous|yo|mi|mis|me gusta|soy|tengo|vivo|prefiero|eu|meu|minha)\b|[我私僕俺]"
-    r"|^(?:had|went|got|bought|been|took|made|gonna|just \w+ed|trying|planning|working)\b"
+    r"(?i)\b(?:i|i['’]?(?:m|ve)|i['’](?:d|ll)|my|we|we['’](?:re|ve|ll)|our|let['’]s|ich|mein\w*|mir"
+    r"|wir|unser\w*|je|j['’]|mon|ma|mes|nous|yo|mi|mis|me gusta|soy|tengo|vivo|prefiero|eu|meu"
+    r"|minha)\b|[我私僕俺]|^(?:had|went|got|bought|been|took|made|gonna|just \w+ed|trying)\b"
 )
 _SECOND_PERSON = re.compile(r"(?i)\b(?:you|your)\b")
 # What lasts (likes, traits, work, home), what happened, what is planned or decided.
 _STATED = re.compile(
     r"(?i)\b(?:prefer\w*|favou?rite|allergic|vegetarian|vegan|can['’]t stand|hates?|dislikes?"
     r"|call me|my name|i['’]d rather|i (?:always|never|usually|only)|(?:i|we)(?:['’]ve| have)"
-    r"|(?:i['’]m|i am|we['’]re|we are) (?:\w+ )?(?:an?|the|from|in|based|married|keen|into|\w+ing"
+    r"|(?:i['’]?m|i am|we['’]re|we are) (?:\w+ )?(?:an?|the|from|in|based|married|keen|into|\w+ing"
     r"|\d+)|i (?:really |also |still )?(?:like|love|enjoy|live|work|study|own|run|teach|play|use"
-    r"|speak)|(?:my|our) (?:\w+ ){1,3}(?:is|are|was|were|ha[sd]|have|lives?|works?|starts?)"
-    r"|ich (?:bin|habe|wohne|arbeite|mag|heiße|bevorzuge|esse|lebe|nehme)|j['’](?:ai|habite|aime)"
-    r"|je (?:suis|préfère|travaille|m['’]appelle)|me llamo|prefiero|vivo|trabajo|me gusta|soy|tengo"
-    r"|decid\w+|agreed|let['’]s|plan(?:s|ning|ned)? (?:to|on)|going to|gonna|i(?:['’]ll| will)"
-    r"|i (?:want|need)|booked|scheduled|signed up|deadline|due|möchte|werde|quiero|voy a)\b"
-    r"|(?:\b(?:i|we)(?: (?:just|also|recently|finally|even|actually|once|first|had|\w+ly))* "
-    r"|^(?:just |recently |finally )?)(?:(?!need|feed|speed|excited|indeed)\w{2,}ed|went|got|bought"
-    r"|made|took|won|lost|had|met|saw|found|began|gave|wrote|built|taught|ran|left|became|broke|came"
-    r"|drove|flew|spent|sold|read|led|grew|chose|put|set|quit)\b"
-    r"|我(?:是|有|住|喜欢|喜歡|在|叫|的|对|想|要|决定|打算)|私は|好き|过敏|[了過]"
+    r"|speak)|(?:my|our|ma|mon|mes|meine?|mi|mis) (?:\w+ ){1,3}(?:is|are|was|were|ha[sd]|have"
+    r"|lives?|works?|starts?|est|sont|ist|sind|hat|wird|es|tiene)|ich (?:bin|habe|wohne|arbeite|mag"
+    r"|heiße|bevorzuge|esse|lebe|nehme)|j['’](?:ai|habite|aime)|je (?:suis|préfère|travaille"
+    r"|m['’]appelle)|me llamo|prefiero|vivo|trabajo|me gusta|soy|tengo|decid\w+|agreed|let['’]s"
+    r"|plan(?:s|ning|ned)? (?:to|on)|going to|gonna|i(?:['’]ll| will)|i (?:want|need)|booked"
+    r"|signed up|deadline|möchte|werde|quiero|voy a)\b|(?:\b(?:i|we)(?: (?:just|also|recently"
+    r"|finally|even|actually|once|first|had|\w+ly))* |^(?:just |recently |finally )?)(?:(?!need"
+    r"|feed|speed|excited|indeed)\w{2,}ed|went|got|bought|made|took|won|lost|had|met|saw|found"
+    r"|began|gave|wrote|built|taught|ran|left|became|broke|came|drove|flew|spent|sold|read|grew"
+    r"|chose|quit)\b|我(?:是|有|住|喜欢|喜歡|在|叫|的|对|想|要|决定|打算)|私は|好き|过敏|[了過]"
 )
 _REQUEST = re.compile(
     r"(?i)\b(?:please|pls|plz|bitte|s['’]il (?:vous|te) plaît|por favor)\b.*\b(?:be|keep|call|speak"
@@ -99,22 +96,20 @@ _RESULT = re.compile(
     r"|due|remaining|result|costs?|sent|created|updated|fixed|cause|deadline|delivered|sie haben"
     r"|ihr\w*|vous avez|votre|tienes?)\b|[您你]"
 )
-_ADVICE = re.compile(
-    r"(?i)\b(?:you (?:can|could|should|may|might)|if you|consider|try|make sure|usually|often)\b"
-)
+_ADVICE = re.compile(r"(?i)\b(?:you (?:can|could|should|may|might)|if you|consider|try|often)\b")
 _FILLER = re.compile(
     r"(?i)\b(?:(?:i['’]m|i am|i was) (?:so |really |very |always |just |also )*(?:glad|happy|sorry"
-    r"|sure|here (?:to|for)|excited|proud|curious|grateful|thankful|off to|rooting)"
-    r"|i (?:think|hope|guess|believe|know (?:how|what|you)|understand|bet|wish|wonder|have faith)"
-    r"|i can(?:['’]t)? (?:help|imagine|see|wait)|can['’]t wait|(?:happy|glad) to|let me|feel free"
-    r"|keep (?:you|me) (?:updated|posted)|you['’]re welcome|sounds? (?:good|great|like)|good luck"
-    r"|i(?:['’]ll| will) (?:keep|make sure|let you|try|do that)|best of luck|congrat\w*|as an ai"
-    r"|i (?:really )?love (?:that|it|this|your)|take care|have a (?:great|good|nice)|see you"
-    r"|talk (?:to you )?(?:soon|later)|how can i|catch (?:up|you)|keep (?:up|going|it up|those)"
-    r"|good to (?:see|hear)|no (?:problem|worries)|means? a lot|you got this|agree|appreciate)\b"
-    r"|\b(?:to|gonna) keep \w+ing|^that['’]s (?:so |really |very )?\w+[.!]|:$"
+    r"|sure|here (?:to|for)|excited|proud|grateful|thankful|off to)|i (?:think|hope|guess|believe"
+    r"|know (?:how|what|you)|understand|bet|wish|wonder|have faith)|i can(?:['’]t)? (?:help|imagine"
+    r"|see|wait)|can['’]t wait|(?:happy|glad) to|let me|feel free|keep (?:you|me) (?:updated"
+    r"|posted)|you['’]re welcome|sounds? (?:good|great|like)|good luck|i(?:['’]ll| will) (?:keep"
+    r"|make sure|let you|try|do that)|best of luck|congrat\w*|as an ai|i (?:really )?love (?:that"
+    r"|it|this|your)|thx|thank(?:s| you)|take care|have a (?:great|good|nice)|see you|talk (?:soon"
+    r"|later)|how can i|catch (?:up|you)|keep (?:up|going|it up|those)|good to (?:see|hear)"
+    r"|no (?:problem|worries)|means? a lot|you got this|agree|appreciate)\b|\b(?:to"
+    r"|gonna) keep \w+ing|^that['’]s (?:so |really |very )?\w+[.!]"
 )
-_DANGLING = re.compile(r"(?i)^(?:it|that|this|they|he|she|those|these|there|here|which)\b")
+_DANGLING = re.compile(r"(?i)^(?:it|that|this|they|he|she|those|these|there|here)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +127,7 @@ class _Sentence:
 class _Candidate(NamedTuple):
     sentence: _Sentence
     info: float
+    asks: bool
     fact: float
     worth: float
 
@@ -206,8 +202,7 @@ def _plain(text: str, limit: int) -> str:
     """The words of both ends, without markup; code blocks only where there is nothing else."""
     if len(text) > limit:
         text = f"{text[: limit * 3 // 4]}\n{text[-(limit // 4) :]}"
-    prose = _FENCE.sub("\n", text)
-    prose = prose if prose.strip() else text
+    prose = _FENCE.sub("\n", text).strip() or text
     return _MARKUP.sub("", _URL.sub(r"\1", _LINK.sub(r"\1", prose)))
 
 
@@ -250,9 +245,9 @@ class _Words:
         found = words(text, len(text))
         for word in found:
             if word not in known:
-                plain = bare(word)
-                stop = plain in self._stopwords
-                known[word] = () if stop else tuple(map(self._stem, pieces(plain[:40])))
+                plain = bare(word)[:40]
+                stems = () if plain in self._stopwords else map(self._stem, pieces(plain))
+                known[word] = tuple(stems)
         return tuple(dict.fromkeys(term for word in found for term in known[word]))
 
 
@@ -270,14 +265,10 @@ def _term_weights(sentences: Sequence[_Sentence], analyzed: _Words) -> dict[str,
 def _candidates(sentences: Sequence[_Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
     """The sentences that say something, the densest of them where they are many; in order."""
     informed = [(sum(weights[term] for term in s.terms), s) for s in sentences]
-    densest = nlargest(_CANDIDATES, informed, key=lambda pair: pair[0] / _cost(pair[1]))
+    densest = nlargest(_CANDIDATES, informed, key=lambda pair: pair[0] / (len(pair[1].text) + 40))
     judged = [_judged(sentence, info) for info, sentence in densest]
     telling = [c for c in judged if c.info * min(c.worth, 1.0) >= _share(c.sentence)]
     return sorted(telling or judged, key=lambda candidate: candidate.sentence.order)
-
-
-def _cost(sentence: _Sentence) -> float:
-    return float((len(sentence.text) + 20) ** 0.7)
 
 
 def _share(sentence: _Sentence) -> float:
@@ -291,11 +282,13 @@ def _judged(sentence: _Sentence, info: float) -> _Candidate:
     idle = bool(_FILLER.search(text)) or (text.endswith("!") and info < 2)
     fact = 0.0 if asks or idle else _fact_strength(sentence)
     worth = _share(sentence) * (1 + 0.5 * min(fact, 3.0))
-    if idle or (asks and not sentence.to_assistant):
+    if text.endswith(":") and not sentence.is_person:
+        worth = 0.0  # it only announces a list or a block of code
+    elif idle or (asks and not sentence.to_assistant):
         worth *= 0.3
     elif _DANGLING.search(text) or (fact < 1 and _SECOND_PERSON.search(text)):
         worth *= 0.7
-    return _Candidate(sentence=sentence, info=info, fact=fact, worth=worth)
+    return _Candidate(sentence=sentence, info=info, asks=asks, fact=fact, worth=worth)
 
 
 def _fact_strength(sentence: _Sentence) -> float:
@@ -320,21 +313,19 @@ def _pick_facts(
 ) -> list[_Sentence]:
     covered: set[str] = set()
 
-    def news(candidate: _Candidate) -> float:
-        return sum(weights[term] for term in candidate.sentence.terms if term not in covered)
-
     def value(candidate: _Candidate) -> float:
-        return 2 * candidate.fact + min(news(candidate), 4.0)
+        news = sum(weights[term] for term in candidate.sentence.terms if term not in covered)
+        return 2 * candidate.fact + min(news, 4.0)
 
     strong = (c for c in candidates if c.fact >= 2 and len(c.sentence.text) <= _FACT_CHARS)
     pool = nlargest(20 * limit, strong, key=value)
     picked: list[_Sentence] = []
     while pool and len(picked) < limit:
-        best = max(pool, key=value)
-        pool.remove(best)
-        if news(best) >= 0.4 * best.info:
-            picked.append(best.sentence)
-            covered.update(best.sentence.terms)
+        pool.sort(key=value)
+        best = pool.pop().sentence
+        if sum(term not in covered for term in best.terms) >= 0.4 * len(best.terms):
+            picked.append(best)
+            covered.update(best.terms)
     return sorted(picked, key=lambda sentence: sentence.order)
 
 
@@ -348,23 +339,21 @@ def _pick_summary(
     said = {term: _SAID_IN_FACT for fact in facts for term in fact.terms}
     chosen: list[_Sentence] = []
 
-    def news(candidate: _Candidate) -> float:
-        terms = candidate.sentence.terms
-        return sum(weights[term] * math.pow(_REPEAT, said.get(term, 0.0)) for term in terms)
-
     def value(candidate: _Candidate) -> float:
-        return news(candidate) * candidate.worth / _cost(candidate.sentence)
+        terms, length = candidate.sentence.terms, len(candidate.sentence.text)
+        news = sum(weights[term] * math.pow(_REPEAT, said.get(term, 0.0)) for term in terms)
+        return news * candidate.worth / math.pow(length + 20, 0.7)
 
-    def take(candidate: _Candidate) -> None:
-        longer = sorted([*chosen, candidate.sentence], key=lambda sentence: sentence.order)
-        if news(candidate) >= 0.2 * candidate.info and len(_render(longer)) <= budget:
+    def take(sentence: _Sentence) -> None:
+        longer = sorted([*chosen, sentence], key=lambda chosen: chosen.order)
+        new = sum(said.get(term, 0.0) < 1 for term in sentence.terms)
+        if new >= 0.3 * len(sentence.terms) and len(_render(longer)) <= budget:
             chosen[:] = longer
-            said.update({t: said.get(t, 0.0) + 1 for t in candidate.sentence.terms})
+            said.update({term: said.get(term, 0.0) + 1 for term in sentence.terms})
 
-    asked = [c for c in candidates if c.sentence.to_assistant][:3]
-    topic = max(asked, key=lambda c: c.info, default=None)
+    topic = _topic(candidates)
     if topic:
-        take(topic)
+        take(topic.sentence)
     heap = [(-value(c), c.sentence.order, c) for c in candidates if c is not topic]
     heapify(heap)
     while heap:
@@ -374,8 +363,19 @@ def _pick_summary(
         if fresh > min((rival[0] for rival in heap[1:3]), default=0.0):
             heapreplace(heap, (fresh, order, candidate))
         else:
-            take(heappop(heap)[2])
+            take(heappop(heap)[2].sentence)
     return chosen
+
+
+def _topic(candidates: Sequence[_Candidate]) -> _Candidate | None:
+    """What a user came to an assistant for: the first turn's question, or what says most in it."""
+    first: list[_Candidate] = []
+    for candidate in candidates:
+        if candidate.sentence.to_assistant:
+            first.append(candidate)
+        elif first:
+            break
+    return max(first, key=lambda c: c.info * (1 + c.asks), default=None)
 
 
 def _render(sentences: Iterable[_Sentence]) -> str:

@@ -67,7 +67,9 @@ class ChatModel:
             made = self._client.chat.completions.create(model=self._model, messages=asked)
             text = made.choices[0].message.content
         except openai.APIStatusError as error:
-            raise ModelError(self._remedy(_STATUS.get(error.status_code), error.status_code)) from error
+            raise ModelError(
+                self._remedy(_STATUS.get(error.status_code), error.status_code)
+            ) from error
         except openai.APITimeoutError as error:
             raise ModelError(self._remedy(f"gave no answer within {_SECONDS:g} s")) from error
         except openai.APIConnectionError as error:

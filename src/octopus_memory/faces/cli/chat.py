@@ -14,7 +14,7 @@ from ...domain.errors import ModelError, OctopusError, SessionNotFound
 from ...domain.ids import new_id
 from ...domain.message import Json
 from .chat_views import JsonView, PersonView, View
-from .opening import open_to_write
+from .opening import flags, open_to_write
 from .options import Agent, AsJson, Db, Tenant, User
 
 if TYPE_CHECKING:
@@ -44,15 +44,16 @@ def chat(
 ) -> None:
     """Talk in the terminal, and see what memory adds.
 
-    The answers come from the OpenAI-compatible endpoint that the settings name
-    (OCTOPUS_OPENAI_BASE_URL, OCTOPUS_OPENAI_API_KEY, OCTOPUS_CHAT_MODEL); without one, from an echo.
-    Inside the chat, /help lists the commands. /end, Ctrl-D or Ctrl-C closes the session.
+    The answers come from the OpenAI-compatible endpoint that the settings name (in the environment
+    OCTOPUS_OPENAI_BASE_URL, OCTOPUS_OPENAI_API_KEY, OCTOPUS_CHAT_MODEL); without one, an echo
+    answers. Inside the chat, /help lists the commands; /end, Ctrl-D and Ctrl-C close the session.
     """
     from ...settings import load
     from .agents import answerer
 
     model = answerer(load())
-    view: View = JsonView(quiet=quiet) if as_json else PersonView(quiet=quiet)
+    here = flags(db, tenant, agent, user)
+    view: View = JsonView(quiet=quiet) if as_json else PersonView(quiet=quiet, flags=here)
     with contextlib.closing(model), open_to_write(db, background=None) as memory:
         scope = memory.scope(tenant=tenant, agent=agent, user=user)
         talk = _Talk(scope, model, view, session)

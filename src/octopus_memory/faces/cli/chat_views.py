@@ -13,7 +13,7 @@ import typer
 
 from ...domain.episode import Episode, EpisodeSnippet
 from ...domain.errors import OctopusError
-from .listing import show_facts, show_snippets
+from .listing import show_snippets, show_summary
 from .plain import print_json
 from .screen import Screen, clean, counted
 
@@ -66,9 +66,12 @@ class View(ABC):
 
 
 class PersonView(View):
-    def __init__(self, *, quiet: bool) -> None:
+    """`flags` lead to the same memory, in a command that is suggested."""
+
+    def __init__(self, *, quiet: bool, flags: str) -> None:
         super().__init__(quiet=quiet)
         self._screen = Screen()
+        self._flags = flags
 
     def start(self, session_id: str, model: str, known: int) -> None:
         screen = self._screen
@@ -129,9 +132,9 @@ class PersonView(View):
         if episode is None:
             screen.write("Nothing was said, so nothing is remembered.")
             return
-        screen.row(("Remembered  ", "bold"), text=episode.summary or "(no summary)")
-        show_facts(screen, episode.key_facts, indent=2)
-        screen.write((f"octopus replay {session_id}", "cyan"), ("  shows it again", "dim"))
+        screen.write("Session closed. This is remembered:")
+        show_summary(screen, episode)
+        screen.write((f"octopus replay {session_id}{self._flags}", "cyan"), " shows it again.")
 
 
 class JsonView(View):

@@ -66,17 +66,15 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
         )
         return
     yield _settings(settings)
-    checks: tuple[tuple[str, Callable[[Settings], Check]], ...] = (
-        ("database", _database),
-        ("embedder", _embedder),
-        ("summarizer", _summarizer),
-        ("tokenizer", _tokenizer),
-        ("chat model", _chat_model),
-        ("pending work", _pending),
-    )
-    for name, check in checks:
-        yield _guarded(name, check, settings)
-    yield _extras()
+    database = _guarded("database", _database, settings)
+    yield database
+    yield _guarded("embedder", _embedder, settings)
+    yield _guarded("summarizer", _summarizer, settings)
+    yield _guarded("tokenizer", _tokenizer, settings)
+    yield _guarded("chat model", _chat_model, settings)
+    if database.status is not Status.FAILED:
+        yield _guarded("pending work", _pending, settings)
+    yield _guarded("extras", _extras, settings)
 
 
 def _guarded(name: str, check: Callable[[Settings], Check], settings: Settings) -> Check:
@@ -98,7 +96,8 @@ _REMEDIES = {
     "summarizer": "check OCTOPUS_SUMMARIZER; extractive needs no model",
     "tokenizer": "check OCTOPUS_TOKENIZER; approximate always works",
     "chat model": "check OCTOPUS_OPENAI_BASE_URL and OCTOPUS_OPENAI_API_KEY",
-    "pending work": "mend the database first",
+    "pending work": "check the database",
+    "extras": "reinstall octopus-memory",
 }
 
 
@@ -253,7 +252,7 @@ def _pending(settings: Settings) -> Check:
     )
 
 
-def _extras() -> Check:
+def _extras(_: Settings) -> Check:
     """Which optional parts are installed, by the distribution's own list of them."""
     try:
         required = metadata.requires(_DISTRIBUTION) or []

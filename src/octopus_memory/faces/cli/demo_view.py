@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from ...domain.episode import Episode, EpisodeSnippet
 from ...domain.message import Message, Role, as_text
-from .listing import show_facts, show_snippets, speaker
+from .listing import show_snippets, show_summary, speaker
+from .opening import flags
 from .screen import Screen, counted
 
 if TYPE_CHECKING:
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from .demo import Part, Story
 
 _SHOWN_CHARS = 60
+_STORED = (
+    "Each session was stored whole, tool call included, and closed with a summary and key facts."
+)
+_RANKED = (
+    "A small embedding model on this machine (MiniLM; no network, no key) turned what was said "
+    "into vectors, and recall ranked by meaning, words and time together."
+)
 
 
 class Silent:
@@ -55,12 +63,12 @@ class DemoView(Silent):
 
     def remembered(self, part: Part, episode: Episode) -> None:
         screen = self._screen
-        screen.rule(f"{episode.started_at:%d %B %Y}, session {part.id}")
+        screen.rule(f"{_day(episode.started_at)} · session {part.id}")
         for message in part.messages:
             self._say(message)
         screen.gap()
-        screen.row(("Closed. ", "bold"), text=f"Summary: {episode.summary}")
-        show_facts(screen, episode.key_facts, indent=len("Closed. "))
+        screen.write(("Stored and closed. What is made of it, without a language model:", "dim"))
+        show_summary(screen, episode)
 
     def _say(self, message: Message) -> None:
         call = message.tool_call
@@ -73,12 +81,12 @@ class DemoView(Silent):
 
     def recalled(self, snippets: Sequence[EpisodeSnippet]) -> None:
         screen, story = self._screen, self._story
-        screen.rule(f"{story.now:%d %B %Y}, a new session")
+        screen.rule(f"{_day(story.now)} · a new session")
         screen.row(speaker(Role.USER, story["user_name"]), text=story["question"])
         screen.gap()
         screen.write(("What memory finds for this message, and why:", "bold"))
         screen.gap()
-        show_snippets(screen, snippets, explain=True)
+        show_snippets(screen, snippets, summaries=False, explain=True)
 
     def context(self, context: MemoryContext) -> None:
         screen = self._screen
@@ -97,15 +105,11 @@ class DemoView(Silent):
         screen.rule("What just happened")
         found = "nothing" if not theirs else counted(len(theirs), "episode")
         where = f"kept in {file}" if kept else f"in {file}, removed now"
-        for line in (
-            "Each session was stored message by message, tool call included, and closed with a "
-            "summary and key facts.",
-            "A small language model on this machine (MiniLM, no network, no key) turned every "
-            "message into a vector; recall ranked by meaning, words and time together.",
+        scoped = (
             f"Another user ({story['stranger']}) asked {story['agent_name']} the same and got "
-            f"{found}: a memory belongs to one tenant, agent and user.",
-            f"The data was one SQLite file, {where}.",
-        ):
+            f"{found}: a memory belongs to one tenant, agent and user."
+        )
+        for line in (_STORED, _RANKED, scoped, f"The data was one SQLite file, {where}."):
             screen.row(("- ", "cyan"), text=line)
         screen.gap()
         screen.write(("Next:", "bold"))
@@ -114,18 +118,22 @@ class DemoView(Silent):
 
     def _next(self, file: Path, *, kept: bool) -> list[tuple[str, str]]:
         story = self._story
-        here = f"--db {quote(str(file))} --agent {story['agent']} --user {story['user']}"
+        here = flags(str(file), "default", story["agent"], story["user"])
         if kept:
             return [
-                (f'octopus recall "who covers for me" {here}', "search what was said"),
-                (f"octopus replay {story.parts[0].id} {here}", "read a session again"),
-                (f"octopus chat {here}", "go on talking with this memory"),
+                (f'octopus recall "who covers for me"{here}', "search what was said"),
+                (f"octopus replay {story.parts[0].id}{here}", "read a session again"),
+                (f"octopus chat{here}", "go on talking with this memory"),
             ]
         return [
             ("octopus chat", "talk yourself, and see what memory adds to each message"),
             ("octopus demo --keep demo.db", "the same, and search it afterwards"),
             ("octopus doctor", "check what is configured and what works"),
         ]
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment.day} {moment:%B %Y}"
 
 
 def _start_of(text: str) -> str:

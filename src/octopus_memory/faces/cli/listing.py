@@ -19,9 +19,10 @@ def show_snippets(
     snippets: Sequence[EpisodeSnippet],
     *,
     scored: bool = True,
+    summaries: bool = True,
     explain: bool = False,
 ) -> None:
-    """Numbered episodes; `scored` with their relevance, `explain` with each signal's part."""
+    """Numbered episodes; `scored` with their relevance, `explain` with what made it."""
     for number, snippet in enumerate(snippets, 1):
         if number > 1:
             screen.gap()
@@ -32,9 +33,14 @@ def show_snippets(
             *_relevance(snippet.relevance, scored=scored),
             (f"  session {snippet.session_id}{archived}", "dim"),
         )
-        screen.write(snippet.summary or "(nothing said yet)", indent=3)
-        show_facts(screen, snippet.key_facts)
+        if summaries:
+            screen.write(snippet.summary or "(nothing said yet)", indent=3)
+            for fact in snippet.key_facts:
+                screen.row(("- ", "cyan"), text=fact, indent=3)
         if explain:
+            for hit in snippet.turns:
+                words = f"{hit.name or hit.role}: {_shortened(hit.text)}"
+                screen.row(("matched  ", "dim"), text=words, indent=3)
             _explain(screen, snippet.signals)
 
 
@@ -54,9 +60,11 @@ def show_hits(screen: Screen, hits: Sequence[TurnHit], *, explain: bool = False)
             _explain(screen, hit.signals)
 
 
-def show_facts(screen: Screen, facts: Sequence[str], *, indent: int = 3) -> None:
-    for fact in facts:
-        screen.row(("- ", "cyan"), text=fact, indent=indent)
+def show_summary(screen: Screen, episode: Episode) -> None:
+    """What is remembered of a closed episode."""
+    screen.row(("summary    ", "bold"), text=episode.summary or "(none)")
+    for place, fact in enumerate(episode.key_facts):
+        screen.row(("           " if place else "key facts  ", "bold"), ("- ", "cyan"), text=fact)
 
 
 def show_session(screen: Screen, replay: SessionReplay) -> None:
@@ -78,8 +86,7 @@ def _show_episode(screen: Screen, part: EpisodeReplay) -> None:
         screen.write(("archived: only the summary is kept", "dim"))
     if episode.summary:
         screen.gap()
-        screen.row(("summary  ", "bold"), text=episode.summary)
-        show_facts(screen, episode.key_facts, indent=2)
+        show_summary(screen, episode)
 
 
 def show_turn(screen: Screen, turn: Turn) -> None:

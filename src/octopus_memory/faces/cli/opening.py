@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,21 @@ def shown_url(url: str) -> str:
         return url
     host = split.netloc.rpartition("@")[2]
     return split._replace(netloc=f"{split.username or ''}:***@{host}").geturl()
+
+
+def flags(db: str | None, tenant: str, agent: str, user: str) -> str:
+    """The options that lead to the same memory again, for a command that is suggested."""
+    given = {
+        "--db": (db, None),
+        "--tenant": (tenant, "default"),
+        "--agent": (agent, "default"),
+        "--user": (user, "me"),
+    }
+    return "".join(
+        f" {name} {shlex.quote(value)}"
+        for name, (value, default) in given.items()
+        if value is not None and value != default
+    )
 
 
 @contextmanager

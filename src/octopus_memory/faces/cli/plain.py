@@ -27,12 +27,12 @@ def to_plain(value: object) -> Json:
             return str(value)
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        case Mapping():
-            return {str(key): to_plain(item) for key, item in value.items()}
         case list() | tuple():
             return [to_plain(item) for item in value]
     if dataclasses.is_dataclass(value):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
     return value
 
 

@@ -34,14 +34,14 @@ def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def watch_backlog(store: EpisodeStore) -> Iterator[None]:
+def watch_backlog(label: str, store: EpisodeStore) -> Iterator[None]:
     """A bar over the waiting work, for as long as the block does it."""
     total = waiting(store)
     if not total or not Console(stderr=True).is_terminal:
         yield
         return
     finished = threading.Event()
-    with bar("working", total) as done:
+    with bar(label, total) as done:
 
         def look() -> None:
             while not finished.wait(_LOOK_EVERY):

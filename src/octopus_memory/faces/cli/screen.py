@@ -13,9 +13,7 @@ from rich.text import Text
 
 _WIDEST = 100
 # A stored message may hold what a terminal would obey.
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Screen:
@@ -65,7 +63,8 @@ class Screen:
         """The start of a part."""
         self.gap()
         if self.is_terminal:
-            self._console.print(Rule(Text(f" {clean(title)} ", "bold"), align="left", style="cyan"))
+            words = Text.assemble(("── ", "cyan"), (clean(title), "bold"))
+            self._console.print(Rule(words, align="left", style="cyan"))
         else:
             self.write(f"=== {title} ===")
 

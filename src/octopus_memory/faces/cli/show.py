@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...domain.episode import EpisodeSnippet, TurnHit
 from .listing import show_hits, show_session, show_snippets
 from .opening import open_to_read
 from .options import Agent, AsJson, Db, Since, Tenant, Until, User
@@ -52,20 +53,25 @@ def recall(
 ) -> None:
     """Find past conversations by what was said in them."""
     screen = Screen()
+    hits: list[TurnHit] = []
+    snippets: list[EpisodeSnippet] = []
     with open_to_read(db) as memory:
         scope = memory.scope(tenant=tenant, agent=agent, user=user)
-        find = scope.recall_turns if turns else scope.recall
-        found = find(
-            query, mode=mode.value, limit=limit, min_score=min_score, since=since, until=until
-        )
+        if turns:
+            hits = scope.recall_turns(
+                query, mode=mode, limit=limit, min_score=min_score, since=since, until=until
+            )
+        else:
+            snippets = scope.recall(
+                query, mode=mode, limit=limit, min_score=min_score, since=since, until=until
+            )
     if as_json:
-        print_json(found)
-    elif not found:
+        print_json(hits or snippets)
+    elif not hits and not snippets:
         screen.write(f"Nothing found for tenant {tenant}, agent {agent}, user {user}.")
-    elif turns:
-        show_hits(screen, found, explain=explain)
     else:
-        show_snippets(screen, found, explain=explain)
+        show_hits(screen, hits, explain=explain)
+        show_snippets(screen, snippets, explain=explain)
 
 
 def recent(

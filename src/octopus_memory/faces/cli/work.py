@@ -6,14 +6,16 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...domain.episode import Episode, Turn
 from ...domain.errors import InvalidMessage, ModelError, OctopusError
-from ...domain.message import Json, Message, Role, parse_message
+from ...domain.message import Json, Message, parse_message
 from ...ports.store import WorkKind
+from .listing import show_summary
 from .opening import open_to_write
 from .options import Agent, AsJson, Db, Tenant, User, parse_since
 from .plain import print_json
@@ -29,6 +31,14 @@ _EMBED_SECONDS = 10.0
 """How long `add` works on vectors before it leaves the rest to `run-pending`."""
 
 
+class Speaker(StrEnum):
+    """Who can be quoted by a bare text; a tool's turn needs its call beside it."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+
+
 def add(
     session_id: Annotated[str, typer.Argument(help="The session; a new one starts by its name.")],
     text: Annotated[
@@ -38,7 +48,7 @@ def add(
         ),
     ],
     *,
-    role: Annotated[Role, typer.Option(help="Who said TEXT.")] = Role.USER,
+    role: Annotated[Speaker, typer.Option(help="Who said TEXT.")] = Speaker.USER,
     at: Annotated[
         datetime | None,
         typer.Option(
@@ -63,8 +73,10 @@ def add(
         if text == "-":
             largest = memory.config(agent, tenant=tenant).session.max_message_bytes
             messages = _read_messages(sys.stdin.buffer.read(), largest)
-        else:
+        elif text.strip():
             messages = [Message({"role": role.value, "content": text})]
+        else:
+            raise InvalidMessage("text", "is empty: write what was said, or - to read messages")
         last = _store(scope, session_id, messages, at)
         closed = scope.close_episode(last.episode_id, at=at) if end else None
         left = _embed(memory)
@@ -85,7 +97,7 @@ def add(
 def run_pending(*, db: Db = None, as_json: AsJson = False) -> None:
     """Do the work that waits: vectors, better summaries, closing idle sessions."""
     with open_to_write(db) as memory:
-        with watch_backlog(memory.parts.store):
+        with watch_backlog("working", memory.parts.store):
             done = memory.run_pending()
         left = waiting(memory.parts.store)
     if as_json:
@@ -157,7 +169,7 @@ def _store(
 def _embed(memory: EpisodicMemory) -> int:
     """Make vectors for a few seconds; returns how many are left to make."""
     try:
-        with watch_backlog(memory.parts.store):
+        with watch_backlog("embedding", memory.parts.store):
             memory.flush(timeout=_EMBED_SECONDS)
     except ModelError as error:
         typer.echo(f"warning: stored, but not embedded yet: {error}", err=True)
@@ -169,9 +181,9 @@ def _say_stored(
 ) -> None:
     screen.write(f"Stored {counted(count, 'message')} in session {session_id}.")
     if closed is not None:
-        screen.row(("summary  ", "bold"), text=closed.summary or "(none)")
+        show_summary(screen, closed)
     if left:
         screen.write(
-            f"{counted(left, 'text')} still to embed, found by the words alone until then: "
-            "octopus run-pending does it."
+            f"{counted(left, 'text')} still to embed; until then only their words are searched. "
+            "octopus run-pending does the rest."
         )

@@ -1,0 +1,74 @@
+"""Makes the table of related words that lexical search uses: `related-english.npz`.
+
+    python scripts/build_related_words.py
+
+Takes the whole words of the built-in model's vocabulary, stems them as the analyzer does, embeds
+one word for each stem with the model, and keeps for each stem those nearest to it. Needs nothing
+but the package itself; takes about a minute. The model and its vocabulary are those of
+sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
+from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
+
+_ADAPTERS = Path(__file__).parent.parent / "src" / "octopus_memory" / "adapters"
+_VOCABULARY = _ADAPTERS / "embedders" / "all-minilm-l6-v2-int8" / "tokenizer.json"
+_TABLE = _ADAPTERS / "analyzers" / "related-english.npz"
+
+_NEAREST = 20
+_LEAST_COSINE = 0.4
+_SHORTEST_WORD = 3
+_AT_ONCE = 1000
+
+
+def main() -> None:
+    words = words_by_stem()
+    vectors = MiniLMEmbedder().embed(list(words.values()))
+    nearest, cosines = neighbours(vectors)
+    weights = np.clip((cosines - _LEAST_COSINE) / (1 - _LEAST_COSINE), 0, 1)
+    np.savez_compressed(
+        _TABLE,
+        stems=np.frombuffer("\n".join(words).encode("ascii"), dtype=np.uint8),
+        nearest=nearest.astype(np.uint16),
+        weights=np.rint(weights * 255).astype(np.uint8),
+    )
+    print(f"{_TABLE.name}: {len(words)} stems, {_TABLE.stat().st_size} bytes")
+
+
+def words_by_stem() -> dict[str, str]:
+    """For each stem its commonest word: the vocabulary is in the order of frequency."""
+    vocabulary: dict[str, int] = json.loads(_VOCABULARY.read_text("utf-8"))["model"]["vocab"]
+    analyzer = SnowballAnalyzer("english")
+    found: dict[str, str] = {}
+    for word in sorted(vocabulary, key=vocabulary.__getitem__):
+        if word.isascii() and word.isalpha() and len(word) >= _SHORTEST_WORD:
+            for stem in analyzer.terms(word):
+                found.setdefault(stem, word)
+    return found
+
+
+def neighbours(
+    vectors: NDArray[np.float32],
+) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """For each row the rows nearest to it, without itself, nearest first, and their cosines."""
+    rows, cosines = [], []
+    for start in range(0, len(vectors), _AT_ONCE):
+        block = vectors[start : start + _AT_ONCE] @ vectors.T
+        own = np.arange(len(block))
+        block[own, start + own] = -1
+        best = np.argsort(-block, axis=1, kind="stable")[:, :_NEAREST]
+        rows.append(best)
+        cosines.append(np.take_along_axis(block, best, axis=1))
+    return np.concatenate(rows), np.concatenate(cosines)
+
+
+if __name__ == "__main__":
+    main()

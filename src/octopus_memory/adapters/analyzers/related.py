@@ -1,0 +1,54 @@
+"""English words that mean much the same or belong together, from a table made beforehand.
+
+`scripts/build_related_words.py` makes it with the built-in embedding model, of the words that the
+model knows whole. Nothing is computed here but a look-up.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+_TABLE = Path(__file__).parent / "related-english.npz"
+_FULL_WEIGHT = 255
+
+
+class RelatedWords:
+    """Stems to the stems nearest to them."""
+
+    def __init__(
+        self, stems: list[str], nearest: NDArray[np.uint16], weights: NDArray[np.uint8]
+    ) -> None:
+        self._stems = stems
+        self._places = {stem: place for place, stem in enumerate(stems)}
+        self._nearest = nearest
+        self._weights = weights
+
+    @classmethod
+    def load(cls) -> Self:
+        with np.load(_TABLE, allow_pickle=False) as table:
+            stems = table["stems"].tobytes().decode("ascii").split("\n")
+            return cls(stems, table["nearest"], table["weights"])
+
+    def of(self, stem: str) -> list[tuple[str, float]]:
+        """Nearest first, each with how near it comes, 0 to 1; none for a word it does not know."""
+        place = self._places.get(stem)
+        if place is None:
+            return []
+        return [
+            (self._stems[other], weight / _FULL_WEIGHT)
+            for other, weight in zip(
+                self._nearest[place].tolist(), self._weights[place].tolist(), strict=True
+            )
+            if weight
+        ]
+
+
+@cache
+def english() -> RelatedWords:
+    """The table, read at its first use."""
+    return RelatedWords.load()

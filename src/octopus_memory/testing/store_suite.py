@@ -1,0 +1,64 @@
+"""What every store must do: inherit `StoreSuite` and give it a store.
+
+    class TestMyStore(StoreSuite):
+        @pytest.fixture
+        def store(self) -> Iterator[EpisodeStore]:
+            store = MyStore(new_empty_database())
+            yield store
+            store.close()
+
+A second fixture, `reopen`, closes that store and opens its database again; without it the tests
+of what outlives the object are skipped. A test is never left out for one adapter: where it cannot
+pass, mark it as an expected failure, with the reason.
+"""
+
+from __future__ import annotations
+
+from .store_suite_append import AppendTests, IdempotencyTests, TargetTests
+from .store_suite_atomic import AtomicityTests, ConcurrentAppendTests
+from .store_suite_close import ArchiveTests, CloseTests, PutSummaryTests, TouchTests
+from .store_suite_content import MessageTests, TimeTests
+from .store_suite_isolation import IsolationTests, LookAlikeTests
+from .store_suite_reads import (
+    EpisodeReadTests,
+    ListTests,
+    OpenEpisodesTests,
+    SessionReadTests,
+    TurnReadTests,
+)
+from .store_suite_recall import ModelTests, RecallRowTests, RecallStateTests, VectorTests
+from .store_suite_whole import ConfigTests, LifeTests, StatsTests
+from .store_suite_work import BacklogTests, ClaimTests, LeaseTests
+
+
+class StoreSuite(
+    AppendTests,
+    TargetTests,
+    IdempotencyTests,
+    AtomicityTests,
+    ConcurrentAppendTests,
+    CloseTests,
+    PutSummaryTests,
+    ArchiveTests,
+    TouchTests,
+    SessionReadTests,
+    EpisodeReadTests,
+    ListTests,
+    TurnReadTests,
+    OpenEpisodesTests,
+    RecallRowTests,
+    RecallStateTests,
+    VectorTests,
+    ModelTests,
+    ClaimTests,
+    LeaseTests,
+    BacklogTests,
+    ConfigTests,
+    StatsTests,
+    LifeTests,
+    MessageTests,
+    TimeTests,
+    IsolationTests,
+    LookAlikeTests,
+):
+    """The contract of `EpisodeStore`, sentence by sentence."""

@@ -1,0 +1,177 @@
+"""What other processes do in these tests. Each tells its parent, through a pipe, how far it is."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from multiprocessing.synchronize import Barrier
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octopus_memory import EpisodicMemory
+from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+
+# The server imports the package once, and each child starts from there in a few milliseconds.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["__main__", "octopus_memory", __name__])
+
+
+@contextmanager
+def child(do: Callable[..., None], *args: Any) -> Iterator[tuple[ForkServerProcess, Connection]]:
+    """A process that runs `do(pipe, *args)`; it is killed at the end, where it still runs."""
+    here, there = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=do, args=(there, *args), daemon=True)
+    process.start()
+    there.close()
+    try:
+        yield process, here
+    finally:
+        kill(process)
+        here.close()
+        process.close()
+
+
+def kill(process: ForkServerProcess) -> None:
+    """By SIGKILL, and waits until nothing is left of it."""
+    process.kill()
+    process.join()
+
+
+def rest(pipe: Connection) -> list[Any]:
+    """Everything that was said until the end of the pipe."""
+    said = []
+    try:
+        while True:
+            said.append(pipe.recv())
+    except (EOFError, OSError):
+        return said
+
+
+def add_one_by_one(pipe: Connection, url: str, count: int) -> None:
+    with EpisodicMemory.open(url, embedder="hashing") as memory:
+        scope = memory.scope(user="u")
+        for place in range(count):
+            [turn] = scope.add("s", ("user", f"what I said as number {place}"))
+            pipe.send(turn.id)
+
+
+def store_again_and_again(pipe: Connection, url: str, size: int) -> None:
+    with EpisodicMemory.open(url, embedder="hashing") as memory:
+        scope = memory.scope(user="u")
+        pipe.send("begin")
+        while True:
+            said = [("user", f"what I said as number {place}") for place in range(size)]
+            pipe.send(scope.store(said).id)
+
+
+def open_and_add(pipe: Connection, url: str, barrier: Barrier | None = None) -> None:
+    if barrier is not None:
+        barrier.wait()
+    pipe.send("opening")
+    try:
+        with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
+            pipe.send(memory.scope(user="u").add("s", ("user", "the first of all words"))[0].id)
+    except Exception:  # noqa: BLE001 - whatever it is, the parent shows it
+        pipe.send(traceback.format_exc())
+
+
+def add_and_close(pipe: Connection, url: str) -> None:
+    with EpisodicMemory.open(url, embedder="hashing") as memory:
+        scope = memory.scope(user="u")
+        with scope.episode(session_id="s") as ep:
+            ep.add([("user", f"I have {n} cats and live in Porto.") for n in range(20)])
+            pipe.send("closing")
+        pipe.send("closed")
+
+
+class Stuck(HashingEmbedder):
+    """Says that it was asked, and never answers."""
+
+    def __init__(self, pipe: Connection) -> None:
+        super().__init__()
+        self._pipe = pipe
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self._pipe.send(len(texts))
+        time.sleep(600)
+        raise AssertionError
+
+
+def stay_in_the_embedder(pipe: Connection, url: str) -> None:
+    with EpisodicMemory.open(url, embedder=Stuck(pipe)) as memory:
+        scope = memory.scope(user="u")
+        scope.store([("user", f"what I said as number {place}") for place in range(10)])
+        memory.flush()
+
+
+def hold_the_write_lock(pipe: Connection, path: str) -> None:
+    import sqlite3
+
+    conn = sqlite3.connect(path, isolation_level=None)
+    conn.execute("BEGIN IMMEDIATE")
+    pipe.send("holding")
+    time.sleep(600)
+
+
+class Counting(HashingEmbedder):
+    """Keeps every text that is no query."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passages: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.passages += [text for text in texts if not text.startswith("asking")]
+        return super().embed(texts)
+
+
+def use_it_from_threads(
+    pipe: Connection, url: str, name: str, threads: int, rounds: int, barrier: Barrier
+) -> None:
+    """Sends the errors, the (session, text, turn id) that were acknowledged, and what it embedded."""
+    errors: list[str] = []
+    stored: list[tuple[str, str, str]] = []
+    embedder = Counting()
+
+    def work(memory: EpisodicMemory, who: str) -> None:
+        try:
+            _work(memory, who, rounds, stored)
+        except Exception:  # noqa: BLE001 - whatever it is, the parent shows it
+            errors.append(traceback.format_exc())
+
+    barrier.wait()
+    with EpisodicMemory.open(url, embedder=embedder) as memory:
+        workers = [
+            threading.Thread(target=work, args=(memory, f"{name}.{number}"))
+            for number in range(threads)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    pipe.send((errors, stored, embedder.passages))
+
+
+def _work(
+    memory: EpisodicMemory, who: str, rounds: int, stored: list[tuple[str, str, str]]
+) -> None:
+    everybody = memory.scope(user="everybody")
+    own = memory.scope(user=who)
+    for number in range(rounds):
+        text = f"{who} says word{number} for the record"
+        for scope, session in ((everybody, "shared"), (own, who)):
+            [turn] = scope.add(session, ("user", text))
+            stored.append((session, text, str(turn.id)))
+        assert own.recall_turns(f"asking about word{number}")
+        everybody.recall(f"asking about {who}", limit=2)
+        if number % 5 == 4:
+            own.close_session(who)
+            everybody.close_session("shared")

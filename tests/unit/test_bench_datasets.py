@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from octopus_memory import InvalidInput
+from octopus_memory.evaluation import Dataset, load_dataset
+
+
+def _write(folder: Path, value: object) -> Path:
+    path = folder / "data.json"
+    path.write_text(json.dumps(value))
+    return path
+
+
+def _locomo() -> list[dict[str, object]]:
+    def turn(place: str, speaker: str, text: str, **more: str) -> dict[str, str]:
+        return {"speaker": speaker, "dia_id": place, "text": text, **more}
+
+    said = {
+        "speaker_a": "Ana",
+        "speaker_b": "Bo",
+        "session_2_date_time": "12:05 am on 1 June, 2023",
+        "session_2": [turn("D2:1", "Ana", "The kiln arrived.")],
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            turn("D1:1", "Ana", "I ordered a kiln.", blip_caption="a kiln in a shed"),
+            turn("D1:2", "Bo", "For pots?"),
+        ],
+        "session_3_date_time": "1:00 pm on 2 June, 2023",
+        "session_3": [],
+    }
+    qa = [
+        {"question": "What came?", "category": 4, "evidence": ["D1:1; D2:1", "D:1:2"]},
+        {"question": "When?", "category": 2, "evidence": ["D1:1", "D9:9", "D"]},
+        {"question": "Why?", "category": 3, "evidence": []},
+        {"question": "What did Bo order?", "category": 5, "evidence": ["D1:1"]},
+    ]
+    return [{"sample_id": "conv-1", "conversation": said, "qa": qa}]
+
+
+def _longmemeval() -> list[dict[str, object]]:
+    def sample(name: str, **more: object) -> dict[str, object]:
+        return {
+            "question_id": name,
+            "question_type": "single-session-user",
+            "question": "Which dog did I get?",
+            "question_date": "2023/05/30 (Tue) 23:40",
+            "haystack_session_ids": ["late", "answer_1", "answer_1"],
+            "haystack_dates": [
+                "2023/05/22 (Mon) 08:00",
+                "2023/05/20 (Sat) 02:21",
+                "2023/05/20 (Sat) 02:21",
+            ],
+            "haystack_sessions": [
+                [{"role": "user", "content": "Good morning"}, {"role": "user", "content": " "}],
+                [
+                    {"role": "user", "content": "I got a whippet", "has_answer": True},
+                    {"role": "assistant", "content": "Lovely dogs", "has_answer": False},
+                ],
+                [{"role": "user", "content": "again"}],
+            ],
+            "answer_session_ids": ["answer_1"],
+            **more,
+        }
+
+    return [sample("q1"), sample("q2_abs"), sample("q3", answer_session_ids=["elsewhere"])]
+
+
+@pytest.fixture
+def locomo(tmp_path: Path) -> Dataset:
+    return load_dataset("locomo", _write(tmp_path, _locomo()))
+
+
+def test_locomo_turns_come_in_the_order_of_sessions_with_their_times(locomo: Dataset):
+    (conversation,) = locomo.conversations
+    assert [turn.id for turn in conversation.turns] == ["D1:1", "D1:2", "D2:1"]
+    first, second, third = conversation.turns
+    assert (first.role, first.name, first.session_id) == ("user", "Ana", "session_1")
+    assert (second.role, second.name) == ("assistant", "Bo")
+    assert first.at == datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+    assert third.at == datetime(2023, 6, 1, 0, 5, tzinfo=UTC)
+
+
+def test_locomo_evidence_is_mended_or_counted(locomo: Dataset):
+    what, when = locomo.conversations[0].questions
+    assert what.evidence_turns == {"D1:1", "D2:1", "D1:2"}
+    assert what.evidence_sessions == {"session_1", "session_2"}
+    assert when.evidence_turns == {"D1:1"}
+    assert locomo.left_out == {
+        "evidence ids that name no turn": 2,
+        "questions without evidence": 1,
+    }
+
+
+def test_locomo_takes_the_answerable_unless_others_are_asked_for(tmp_path: Path, locomo: Dataset):
+    assert locomo.categories == ["2", "4"]
+    others = load_dataset("locomo", _write(tmp_path, _locomo()), categories=["5"])
+    assert [asked.text for asked in others.conversations[0].questions] == ["What did Bo order?"]
+    assert locomo.labels["2"] == "temporal"
+
+
+def test_locomo_captions_are_added_on_request(tmp_path: Path, locomo: Dataset):
+    assert locomo.conversations[0].turns[0].text == "I ordered a kiln."
+    more = load_dataset("locomo", _write(tmp_path, _locomo()), captions=True)
+    assert "a kiln in a shed" in more.conversations[0].turns[0].text
+
+
+def test_a_dataset_names_the_file_it_came_from(tmp_path: Path, locomo: Dataset):
+    raw = (tmp_path / "data.json").read_bytes()
+    assert locomo.sha256 == hashlib.sha256(raw).hexdigest()
+    assert (locomo.turns, locomo.questions) == (3, 2)
+
+
+def test_without_a_time_of_asking_it_is_the_day_after(locomo: Dataset):
+    (conversation,) = locomo.conversations
+    last = conversation.turns[-1].at
+    assert conversation.asked_at(conversation.questions[0]) == last + timedelta(days=1)
+
+
+def test_longmemeval_is_read_as_its_repository_defines_it(tmp_path: Path):
+    found = load_dataset("longmemeval", _write(tmp_path, _longmemeval()))
+    (conversation,) = found.conversations
+    assert [turn.id for turn in conversation.turns] == ["answer_1_1", "answer_1_2", "late_1"]
+    (question,) = conversation.questions
+    assert question.evidence_turns == {"answer_1_1"}
+    assert question.evidence_sessions == {"answer_1"}
+    assert conversation.asked_at(question) == datetime(2023, 5, 30, 23, 40, tzinfo=UTC)
+    assert found.left_out["abstention questions"] == 1
+    assert found.left_out["questions without evidence"] == 1
+    assert found.left_out["repeated sessions"] == 2
+
+
+def test_user_turns_only_leaves_out_what_only_the_assistant_said(tmp_path: Path):
+    samples = _longmemeval()[:1]
+    found = load_dataset("longmemeval", _write(tmp_path, samples), user_turns_only=True)
+    assert {turn.role for turn in found.conversations[0].turns} == {"user"}
+    assert found.questions == 1
+    answer = samples[0]["haystack_sessions"][1]
+    answer[0]["has_answer"], answer[1]["has_answer"] = False, True
+    moved = load_dataset("longmemeval", _write(tmp_path, samples), user_turns_only=True)
+    assert moved.questions == 0
+    assert moved.left_out["questions about the assistant's turns"] == 1
+
+
+LINES = """
+{"type": "turn", "id": "t1", "session": "s1", "role": "user", "text": "I moved to Oslo",
+ "at": "2024-05-01T10:00:00Z", "name": "Ana"}
+{"type": "turn", "id": "t2", "session": "s2", "role": "assistant", "text": "Noted",
+ "at": "2024-05-02T10:00:00+02:00"}
+{"type": "question", "text": "Where?", "evidence": ["t1", "t9"], "category": "place",
+ "asked_at": "2024-06-01T09:00:00Z"}
+{"type": "question", "text": "Which session?", "evidence_sessions": ["s2", "s9"]}
+{"type": "question", "text": "Nothing"}
+""".replace("\n ", " ")
+
+
+def _jsonl(folder: Path, text: str) -> Path:
+    path = folder / "data.jsonl"
+    path.write_text(text)
+    return path
+
+
+def test_jsonl_needs_little(tmp_path: Path):
+    found = load_dataset("jsonl", _jsonl(tmp_path, LINES))
+    (conversation,) = found.conversations
+    assert conversation.turns[1].at == datetime(2024, 5, 2, 8, tzinfo=UTC)
+    where, which = conversation.questions
+    assert (where.category, which.category) == ("place", "all")
+    assert where.evidence_turns == {"t1"}
+    assert where.evidence_sessions == {"s1"}
+    assert (which.evidence_turns, which.evidence_sessions) == (frozenset(), {"s2"})
+    assert found.left_out == {
+        "evidence ids that name no turn": 1,
+        "questions without evidence": 1,
+    }
+
+
+def test_conversations_can_be_limited_and_categories_chosen(tmp_path: Path):
+    two = LINES + LINES.replace('{"type"', '{"conversation": "2", "type"')
+    found = load_dataset("jsonl", _jsonl(tmp_path, two))
+    assert len(found.conversations) == 2
+    assert len(found.first(1).conversations) == 1
+    assert found.about(["place"]).questions == 2
+    with pytest.raises(InvalidInput, match="price not found: there are all, place"):
+        found.about(["price"])
+    with pytest.raises(InvalidInput, match="limit_conversations"):
+        found.first(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "line 1 is no JSON"),
+        ("[]", "line 1 is no JSON object"),
+        ('{"type": "word"}', "line 1 has a type other than"),
+        ('{"type": "turn"}', "line 1 has no 'role'"),
+        ('{"type": "turn", "role": "boss"}', "role that is none of"),
+        (LINES.replace("10:00:00Z", "10:00:00"), "with its zone"),
+        (LINES.replace('"t2"', '"t1"'), "have the id 't1'"),
+        (LINES.replace('["t1", "t9"]', '"t1"'), "'evidence' that is no list"),
+        ('{"type": "question", "text": "?"}', "has questions and no turn"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, text: str, words: str):
+    with pytest.raises(InvalidInput, match=words) as caught:
+        load_dataset("jsonl", _jsonl(tmp_path, text))
+    assert "Oslo" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "words"),
+    [
+        ("locomo", [{"qa": []}], "sample 0 has no 'conversation'"),
+        ("locomo", [["x"]], "sample 0 is no JSON object"),
+        ("locomo", _longmemeval(), "sample 0 has no 'conversation'"),
+        ("longmemeval", _locomo(), "question 0 has no 'question_id'"),
+        ("longmemeval", 7, "the file is no list"),
+        ("longmemeval", [_longmemeval()[0] | {"haystack_dates": []}], "different lengths"),
+        ("csv", [], "dataset: must be one of locomo, longmemeval, jsonl"),
+    ],
+)
+def test_another_format_is_refused(tmp_path: Path, form: str, value: object, words: str):
+    with pytest.raises(InvalidInput, match=words):
+        load_dataset(form, _write(tmp_path, value))
+
+
+def test_a_strange_date_is_refused(tmp_path: Path):
+    samples = json.loads(json.dumps(_locomo()).replace("1:56 pm on 8 May, 2023", "yesterday"))
+    with pytest.raises(InvalidInput, match="sample 0, session_1 has a date"):
+        load_dataset("locomo", _write(tmp_path, samples))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
+    with pytest.raises(InvalidInput, match="no-such-file"):
+        load_dataset("locomo", tmp_path / "no-such-file")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidInput, match="UTF-8"):
+        load_dataset("jsonl", tmp_path / "binary")
+
+
+def test_locomo_has_no_user_turns_alone(tmp_path: Path):
+    with pytest.raises(InvalidInput, match="user_turns_only"):
+        load_dataset("locomo", _write(tmp_path, _locomo()), user_turns_only=True)
