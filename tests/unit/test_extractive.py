@@ -52,12 +52,12 @@ def test_leave_days_example():
         assistant("You have 12 days remaining."),
     )
     assert made.text == (
-        "User: How many leave days do I have left? Please be formal with me. "
-        "Assistant: You have 12 days remaining."
+        "User — How many leave days do I have left? Please be formal with me. "
+        "Assistant — You have 12 days remaining."
     )
     assert made.key_facts == (
-        "User: Please be formal with me.",
-        "Assistant: You have 12 days remaining.",
+        "User — Please be formal with me.",
+        "Assistant — You have 12 days remaining.",
     )
 
 
@@ -94,10 +94,10 @@ def test_keeps_statements_in_order_and_leaves_politeness_out():
 
 def test_key_facts_of_both_sides():
     facts = summary_of(*SUPPORT).key_facts
-    assert "User: My name is Petra Vogel." in facts
-    assert "User: The address is Lindenstraße 14b, 10969 Berlin." in facts
+    assert "User — My name is Petra Vogel." in facts
+    assert "User — The address is Lindenstraße 14b, 10969 Berlin." in facts
     assert (
-        "Assistant: The parcel will be delivered on Thursday, March 7, between 9 and 12." in facts
+        "Assistant — The parcel will be delivered on Thursday, March 7, between 9 and 12." in facts
     )
 
 
@@ -149,11 +149,11 @@ def test_speakers_keep_their_names():
         user("We should walk along the Douro on Sunday.", name="Ana"),
     )
     assert made.text == (
-        "Ana: I adopted a greyhound called Pixel yesterday. "
-        "Rui: I once had two greyhounds in Porto. "
-        "Ana: We should walk along the Douro on Sunday."
+        "Ana — I adopted a greyhound called Pixel yesterday. "
+        "Rui — I once had two greyhounds in Porto. "
+        "Ana — We should walk along the Douro on Sunday."
     )
-    assert "Rui: I once had two greyhounds in Porto." in made.key_facts
+    assert "Rui — I once had two greyhounds in Porto." in made.key_facts
 
 
 def test_says_the_same_thing_once():
@@ -180,7 +180,7 @@ def test_long_answers_do_not_squeeze_the_user_out():
     )
     assert "Which monuments should I see in Prague?" in made.text
     assert "My knee is bad, so I need places without stairs." in made.text
-    assert "User: My knee is bad, so I need places without stairs." in made.key_facts
+    assert "User — My knee is bad, so I need places without stairs." in made.key_facts
 
 
 def test_reads_the_beginning_and_the_end_of_a_very_long_turn():
@@ -199,7 +199,7 @@ def test_markup_and_code_blocks_are_left_out():
         ),
     ).text
     assert text == (
-        "User: How do I close the pool? Assistant: Answer. "
+        "User — How do I close the pool? Assistant — Answer. "
         "Call engine.dispose() in the shutdown hook."
     )
 
@@ -212,8 +212,8 @@ def test_abbreviations_and_german_dates_do_not_end_a_sentence():
     made = summary_of(
         user("I see Dr. Weiss on 14 June. Mein Mann wird am 3. Mai 40 Jahre alt."), max_facts=8
     )
-    assert "User: I see Dr. Weiss on 14 June." in made.key_facts
-    assert "User: Mein Mann wird am 3. Mai 40 Jahre alt." in made.key_facts
+    assert "User — I see Dr. Weiss on 14 June." in made.key_facts
+    assert "User — Mein Mann wird am 3. Mai 40 Jahre alt." in made.key_facts
 
 
 def test_chinese():
@@ -222,22 +222,22 @@ def test_chinese():
         assistant("您好，李明！已为您预订周六晚上七点四人的座位，订单号为8842。"),
     )
     assert made.text == (
-        "User: 我叫李明，住在上海。 Assistant: 已为您预订周六晚上七点四人的座位，订单号为8842。"
+        "User — 我叫李明，住在上海。 Assistant — 已为您预订周六晚上七点四人的座位，订单号为8842。"
     )
     assert made.key_facts == (
-        "User: 我叫李明，住在上海。",
-        "Assistant: 已为您预订周六晚上七点四人的座位，订单号为8842。",
+        "User — 我叫李明，住在上海。",
+        "Assistant — 已为您预订周六晚上七点四人的座位，订单号为8842。",
     )
 
 
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        (user("hi"), "User: hi"),
-        (user("🎉🎉"), "User: 🎉🎉"),
-        (user("Gdansk"), "User: Gdansk."),
-        (user("???"), "User: ???"),
-        ({"role": "system", "content": "You are terse."}, "System: You are terse."),
+        (user("hi"), "User — hi"),
+        (user("🎉🎉"), "User — 🎉🎉"),
+        (user("Gdansk"), "User — Gdansk."),
+        (user("???"), "User — ???"),
+        ({"role": "system", "content": "You are terse."}, "System — You are terse."),
     ],
 )
 def test_the_shortest_episodes(message, text):
@@ -252,7 +252,7 @@ def test_only_tools():
         "arguments": {"city": "Oslo"},
         "result": {"celsius": 4},
     }
-    assert summary_of(tool) == Summary(text='Tool get_weather: {"celsius": 4}')
+    assert summary_of(tool) == Summary(text='Tool get_weather — {"celsius": 4}')
 
 
 def test_tool_results_and_system_prompts_stay_out_of_a_conversation():
@@ -267,7 +267,7 @@ def test_tool_results_and_system_prompts_stay_out_of_a_conversation():
         },
         assistant("You have 12 days."),
     )
-    assert made.text == "User: How many leave days do I have? Assistant: You have 12 days."
+    assert made.text == "User — How many leave days do I have? Assistant — You have 12 days."
 
 
 @pytest.mark.parametrize(

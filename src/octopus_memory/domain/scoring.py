@@ -185,9 +185,7 @@ def _speaker(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
         return None
     # A summary tells what each of them said.
     said: Floats = (rows.speaker == plan.speaker) + rows.unnamed * np.float32(0.5)
-    return said * np.float32(
-        weights.speaker if plan.only_speaker else weights.first_of_speakers
-    )
+    return said * np.float32(weights.speaker if plan.only_speaker else weights.first_of_speakers)
 
 
 def _date(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:

@@ -24,6 +24,7 @@ from .fakes import (
 )
 from .store_tests import ANA, BEN, StoreTests, after, at_once, find, raised, snapshot, texts
 
+
 class AppendTests(StoreTests):
     def test_turns_come_back_as_they_were_given(self, store: EpisodeStore) -> None:
         given = [

@@ -69,9 +69,7 @@ _FAILING: Sequence[tuple[str, type[Exception], _Spoil]] = [
     (
         "summary is no JSON",
         OctopusError,
-        lambda open_: make_next(
-            open_, "x", closing=make_closing(summary=_no_json_summary())
-        ),
+        lambda open_: make_next(open_, "x", closing=make_closing(summary=_no_json_summary())),
     ),
 ]
 

@@ -76,17 +76,13 @@ class CloseTests(StoreTests):
             closed = store.close_episode(ANA, write.episode_id, closing, expect_messages=2)
             assert (closed.input_tokens, closed.output_tokens) == counted
 
-    def test_an_episode_with_another_number_of_turns_stays_open(
-        self, store: EpisodeStore
-    ) -> None:
+    def test_an_episode_with_another_number_of_turns_stays_open(self, store: EpisodeStore) -> None:
         write = make_append(ANA, "a", "b")
         store.append(write)
         before = snapshot(store, ANA)
         for expected in (0, 1, 3):
             with pytest.raises(EpisodeChanged):
-                store.close_episode(
-                    ANA, write.episode_id, make_closing(), expect_messages=expected
-                )
+                store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=expected)
         assert snapshot(store, ANA) == before
 
     def test_an_unknown_episode_is_not_found(self, store: EpisodeStore) -> None:

@@ -91,8 +91,7 @@ class MessageTests(StoreTests):
 
     def test_every_character_is_kept(self, store: EpisodeStore) -> None:
         planes = [
-            "".join(map(chr, range(start, start + _PLANE)))
-            for start in range(0, 0x110000, _PLANE)
+            "".join(map(chr, range(start, start + _PLANE))) for start in range(0, 0x110000, _PLANE)
         ]
         write = make_append(ANA, *(make_turn(plane, embed=False) for plane in planes))
         store.append(write)
@@ -154,9 +153,7 @@ class TimeTests(StoreTests):
     def test_a_microsecond_decides_the_order(self, store: EpisodeStore) -> None:
         for micro in (1, 0, 2):
             end = after(microseconds=micro)
-            store.append(
-                make_append(ANA, "a", session_id=str(micro), closing=make_closing(end))
-            )
+            store.append(make_append(ANA, "a", session_id=str(micro), closing=make_closing(end)))
         found, _ = store.list_episodes(ANA, offset=0, limit=9)
         assert [episode.session_id for episode in found] == ["2", "1", "0"]
         found, _ = store.list_episodes(ANA, offset=0, limit=9, since=after(microseconds=2))

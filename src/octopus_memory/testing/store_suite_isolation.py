@@ -48,8 +48,7 @@ def crowd() -> list[Scope]:
 def _fill(store: EpisodeStore, scopes: list[Scope], **more: Any) -> dict[Scope, Append]:
     """The same in every scope, but for the text."""
     writes = {
-        scope: make_append(scope, f"secret {number}", **more)
-        for number, scope in enumerate(scopes)
+        scope: make_append(scope, f"secret {number}", **more) for number, scope in enumerate(scopes)
     }
     for write in writes.values():
         store.append(write)

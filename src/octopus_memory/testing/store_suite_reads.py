@@ -246,9 +246,7 @@ class OpenEpisodesTests(StoreTests):
             store.append(make_append(make_scope(str(number)), "a", episode_id=ids[number]))
         read, last = [], None
         while True:
-            page = store.open_episodes(
-                touched_before=FAR, opened_before=FAR, after=last, limit=3
-            )
+            page = store.open_episodes(touched_before=FAR, opened_before=FAR, after=last, limit=3)
             if not page:
                 break
             assert len(page) <= 3

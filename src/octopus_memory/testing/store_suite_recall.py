@@ -211,9 +211,7 @@ class VectorTests(StoreTests):
 class ModelTests(StoreTests):
     def test_a_change_of_model_queues_what_has_a_vector(self, store: EpisodeStore) -> None:
         assert store.use_model("old") == 0
-        write = make_append(
-            ANA, "a", "b", make_turn("c", embed=False), closing=make_closing()
-        )
+        write = make_append(ANA, "a", "b", make_turn("c", embed=False), closing=make_closing())
         store.append(write)
         _embed(store, "old", b"\x01")
         store.append(make_append(BEN, "waiting already"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,99 +16,18 @@ from ...domain.errors import InvalidSetting
 from ...domain.message import Role
 from ...domain.stopwords import STOPWORDS
 from ...domain.terms import Flag, bare, pieces, turn_flags, words
+from . import cues
 
 _TURN_CHARS = 4_000
 _EPISODE_CHARS = 1_000_000
 _SENTENCE_CHARS = 240
 _FACT_CHARS = 160
 _CANDIDATES = 2_000
+# Not a colon: "User:" in a prompt looks like a turn of its own, and would be defused there.
+_SAYS = " — "
 # A term counts less each time it is said again; one that a key fact says is already partly said.
 _REPEAT = 0.15
 _SAID_IN_FACT = 0.3
-
-# Words that say little about a conversation's subject, beside the stopwords that say nothing.
-_FREQUENT = """
-absolutely agree always amazing anything appreciate awesome back bad beautiful best better big bit
-come cool day definitely different enjoy ever every everyone everything exactly excited experience
-feel felt find fun get give glad go good got great guess happen happy hard hear help hope idea keep
-important inspiring interesting kind know last let life like little long look lot love made make
-maybe mean moment much need never new next nice one only part people person place please pretty
-really remember right said say see seem share show something soon sorry sound special start stay
-still stuff super sure take talk tell thank thing think time totally try use want way well wish work
-"""
-
-_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_LINK = re.compile(r"!?\[([^][\n]{0,200})\]\([^()\s]{0,500}\)")
-_URL = re.compile(r"https?://([^\s/]+)\S*")
-_MARKUP = re.compile(
-    r"(?m)^[\s>#*+\-–•|]*(?:\d{1,2}[.)]\s+)?|\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff|]"
-)
-# No break before a German month: its day is written "3. Mai".
-_BREAK = re.compile(
-    r"(?<=[.!?…])([\"'”’)\]]*)\s+(?!Januar|Februar|März|April|Mai|Jun|Jul|Aug|Sept|Okt|Nov|Dez)"
-    r"|(?<=[。！？])([”」』）]*)"
-)
-_ABBREVIATION = re.compile(r"(?:^|[\s(.])(?:[^\W\d_]|Dr|Mrs?|Ms|Prof|St|N[or]|vs|ca|bzw)\.$")
-_OPENER = re.compile(
-    r"(?i)^(?:(?:hey|hi|hello|bye|wow|oh|ah|aw+|yeah|y[eu]p|yes|sure|okay|ok|thanks|thank you|well"
-    r"|haha|lol|cool|great|nice|right|definitely|absolutely|totally|of course|by the way|btw|anyway"
-    r"|also|actually|honestly|certainly|plus)(?:,? (?-i:[A-ZÀ-Þ])\w+\.?){0,2}(?:[,!.…:]+| [-–])"
-    r"(?:\s+|$)|(?:and|but|so|ok|okay|yeah|also),?\s+)+"
-    r"|^(?:你好|您好|谢谢|謝謝|hallo|danke|hola|gracias|merci|bonjour)[!！.。,，]\s*"
-)
-_NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’]+")
-_FIRST_PERSON = re.compile(
-    r"(?i)\b(?:i|i['’]?(?:m|ve)|i['’](?:d|ll)|my|we|we['’](?:re|ve|ll)|our|let['’]s|ich|mein\w*|mir"
-    r"|wir|unser\w*|je|j['’]|mon|ma|mes|nous|yo|mi|mis|me gusta|soy|tengo|vivo|prefiero|eu|meu"
-    r"|minha)\b|[我私僕俺]|^(?:had|went|got|bought|been|took|made|gonna|just \w+ed|trying)\b"
-)
-_SECOND_PERSON = re.compile(r"(?i)\b(?:you|your)\b")
-# What lasts (likes, traits, work, home), what happened, what is planned or decided.
-_STATED = re.compile(
-    r"(?i)\b(?:prefer\w*|favou?rite|allergic|vegetarian|vegan|can['’]t stand|hates?|dislikes?"
-    r"|call me|my name|i['’]d rather|i (?:always|never|usually|only)|(?:i|we)(?:['’]ve| have)"
-    r"|(?:i['’]?m|i am|we['’]re|we are) (?:\w+ )?(?:an?|the|from|in|based|married|keen|into|\w+ing"
-    r"|\d+)|i (?:really |also |still )?(?:like|love|enjoy|live|work|study|own|run|teach|play|use"
-    r"|speak)|(?:my|our|ma|mon|mes|meine?|mi|mis) (?:\w+ ){1,3}(?:is|are|was|were|ha[sd]|have"
-    r"|lives?|works?|starts?|est|sont|ist|sind|hat|wird|es|tiene)|ich (?:bin|habe|wohne|arbeite|mag"
-    r"|heiße|bevorzuge|esse|lebe|nehme)|j['’](?:ai|habite|aime)|je (?:suis|préfère|travaille"
-    r"|m['’]appelle)|me llamo|prefiero|vivo|trabajo|me gusta|soy|tengo|decid\w+|agreed|let['’]s"
-    r"|plan(?:s|ning|ned)? (?:to|on)|going to|gonna|i(?:['’]ll| will)|i (?:want|need)|booked"
-    r"|signed up|deadline|möchte|werde|quiero|voy a)\b|(?:\b(?:i|we)(?: (?:just|also|recently"
-    r"|finally|even|actually|once|first|had|\w+ly))* |^(?:just |recently |finally )?)(?:(?!need"
-    r"|feed|speed|excited|indeed)\w{2,}ed|went|got|bought|made|took|won|lost|had|met|saw|found"
-    r"|began|gave|wrote|built|taught|ran|left|became|broke|came|drove|flew|spent|sold|read|grew"
-    r"|chose|quit)\b|我(?:是|有|住|喜欢|喜歡|在|叫|的|对|想|要|决定|打算)|私は|好き|过敏|[了過]"
-)
-_REQUEST = re.compile(
-    r"(?i)\b(?:please|pls|plz|bitte|s['’]il (?:vous|te) plaît|por favor)\b.*\b(?:be|keep|call|speak"
-    r"|answer|reply|don['’]t|do not|always|never|avoid|remember|address|duzen|siezen|formal\w*)\b"
-    r"|\b(?:call me|from now on|remember that|keep in mind)\b|请(?:用|叫|不要|记住)|ください"
-)
-_TASK = re.compile(
-    r"(?i)^(?:please |pls |can |could )?(?:you )?(?:write|give|make|create|explain|translate|list"
-    r"|find|show|tell|help|suggest|recommend|summari[sz]e|generate|fix|add|rewrite|compare|describe"
-    r"|draft|calculate|check|what|how|schreib\w*|erklär\w*|übersetz\w*)\b"
-)
-_RESULT = re.compile(
-    r"(?i)\b(?:you(?: have|['’]ve| are|['’]re| need| owe)|your|confirm\w*|booked|scheduled|total"
-    r"|due|remaining|result|costs?|sent|created|updated|fixed|cause|deadline|delivered|sie haben"
-    r"|ihr\w*|vous avez|votre|tienes?)\b|[您你]"
-)
-_ADVICE = re.compile(r"(?i)\b(?:you (?:can|could|should|may|might)|if you|consider|try|often)\b")
-_FILLER = re.compile(
-    r"(?i)\b(?:(?:i['’]m|i am|i was) (?:so |really |very |always |just |also )*(?:glad|happy|sorry"
-    r"|sure|here (?:to|for)|excited|proud|grateful|thankful|off to)|i (?:think|hope|guess|believe"
-    r"|know (?:how|what|you)|understand|bet|wish|wonder|have faith)|i can(?:['’]t)? (?:help|imagine"
-    r"|see|wait)|can['’]t wait|(?:happy|glad) to|let me|feel free|keep (?:you|me) (?:updated"
-    r"|posted)|you['’]re welcome|sounds? (?:good|great|like)|good luck|i(?:['’]ll| will) (?:keep"
-    r"|make sure|let you|try|do that)|best of luck|congrat\w*|as an ai|i (?:really )?love (?:that"
-    r"|it|this|your)|thx|thank(?:s| you)|take care|have a (?:great|good|nice)|see you|talk (?:soon"
-    r"|later)|how can i|catch (?:up|you)|keep (?:up|going|it up|those)|good to (?:see|hear)"
-    r"|no (?:problem|worries)|means? a lot|you got this|agree|appreciate)\b|\b(?:to"
-    r"|gonna) keep \w+ing|^that['’]s (?:so |really |very )?\w+[.!]"
-)
-_DANGLING = re.compile(r"(?i)^(?:it|that|this|they|he|she|those|these|there|here)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,30 +113,30 @@ def _speaker(turn: Turn) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(_MARKUP.sub("", text).split())
+    return " ".join(cues.MARKUP.sub("", text).split())
 
 
 def _plain(text: str, limit: int) -> str:
     """The words of both ends, without markup; code blocks only where there is nothing else."""
     if len(text) > limit:
         text = f"{text[: limit * 3 // 4]}\n{text[-(limit // 4) :]}"
-    prose = _FENCE.sub("\n", text).strip() or text
-    return _MARKUP.sub("", _URL.sub(r"\1", _LINK.sub(r"\1", prose)))
+    prose = cues.FENCE.sub("\n", text).strip() or text
+    return cues.MARKUP.sub("", cues.URL.sub(r"\1", cues.LINK.sub(r"\1", prose)))
 
 
 def _split(text: str) -> Iterator[str]:
     for line in text.splitlines():
         held = ""
-        for piece in _BREAK.sub(r"\1\2\n", " ".join(line.split())).split("\n"):
+        for piece in cues.BREAK.sub(r"\1\2\n", " ".join(line.split())).split("\n"):
             held = f"{held} {piece}" if held else piece
-            if not _ABBREVIATION.search(held[-12:]):
+            if not cues.ABBREVIATION.search(held[-12:]):
                 yield from _trimmed(held)
                 held = ""
         yield from _trimmed(held)
 
 
 def _trimmed(sentence: str) -> Iterator[str]:
-    if text := _OPENER.sub("", sentence):
+    if text := cues.OPENER.sub("", sentence):
         yield _shorten(text[0].upper() + text[1:], _SENTENCE_CHARS)
 
 
@@ -252,7 +170,7 @@ class _Words:
 
 
 def _term_weights(sentences: Sequence[_Sentence], analyzed: _Words) -> dict[str, float]:
-    frequent = set(analyzed.terms(_FREQUENT))
+    frequent = set(analyzed.terms(cues.FREQUENT))
     speakers = set(analyzed.terms(" ".join({sentence.speaker for sentence in sentences})))
     counts = Counter(term for sentence in sentences for term in sentence.terms)
     weights: dict[str, float] = {}
@@ -279,14 +197,14 @@ def _share(sentence: _Sentence) -> float:
 def _judged(sentence: _Sentence, info: float) -> _Candidate:
     text = sentence.text
     asks = bool(turn_flags(text) & Flag.QUESTION)
-    idle = bool(_FILLER.search(text)) or (text.endswith("!") and info < 2)
+    idle = bool(cues.FILLER.search(text)) or (text.endswith("!") and info < 2)
     fact = 0.0 if asks or idle else _fact_strength(sentence)
     worth = _share(sentence) * (1 + 0.5 * min(fact, 3.0))
     if text.endswith(":") and not sentence.is_person:
         worth = 0.0  # it only announces a list or a block of code
     elif idle or (asks and not sentence.to_assistant):
         worth *= 0.3
-    elif _DANGLING.search(text) or (fact < 1 and _SECOND_PERSON.search(text)):
+    elif cues.DANGLING.search(text) or (fact < 1 and cues.SECOND_PERSON.search(text)):
         worth *= 0.7
     return _Candidate(sentence=sentence, info=info, asks=asks, fact=fact, worth=worth)
 
@@ -294,16 +212,16 @@ def _judged(sentence: _Sentence, info: float) -> _Candidate:
 def _fact_strength(sentence: _Sentence) -> float:
     text = sentence.text
     flags = turn_flags(text)
-    details = bool(flags & Flag.NUMBER) + bool(flags & Flag.TIME) + bool(_NAME.search(text))
+    details = bool(flags & Flag.NUMBER) + bool(flags & Flag.TIME) + bool(cues.NAME.search(text))
     strength = 0.5 * details
     if sentence.is_person:
-        strength += bool(_FIRST_PERSON.search(text)) + bool(_STATED.search(text))
-        strength += 2 * bool(_REQUEST.search(text)) - 1.5 * bool(_TASK.search(text))
+        strength += bool(cues.FIRST_PERSON.search(text)) + bool(cues.STATED.search(text))
+        strength += 2 * bool(cues.REQUEST.search(text)) - 1.5 * bool(cues.TASK.search(text))
         strength += sentence.to_assistant and details > 0
     else:
-        strength += bool(_RESULT.search(text)) + sentence.in_short_turn
-        strength -= 1.5 * bool(_ADVICE.search(text))
-    if _DANGLING.search(text) or len(text) > _FACT_CHARS:
+        strength += bool(cues.RESULT.search(text)) + sentence.in_short_turn
+        strength -= 1.5 * bool(cues.ADVICE.search(text))
+    if cues.DANGLING.search(text) or len(text) > _FACT_CHARS:
         strength -= 1
     return max(strength, 0.0)
 
@@ -385,7 +303,7 @@ def _render(sentences: Iterable[_Sentence]) -> str:
         text = sentence.text
         if text[-1].isalnum():
             text += "." if text[-1] < "\u3000" else "。"
-        parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}: {text}")
+        parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}{_SAYS}{text}")
         speaker = sentence.speaker
     return " ".join(parts)
 
@@ -394,7 +312,7 @@ def _without_subject(turns: Sequence[Turn], budget: int) -> str:
     """A short line for an episode without a telling sentence: greetings, tools, pictures."""
     for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
         spoken = ((turn, _one_line(turn.text[:500])) for turn in turns if turn.role in roles)
-        lines = [f"{_speaker(turn)}: {_shorten(text, 120)}" for turn, text in spoken if text]
+        lines = [f"{_speaker(turn)}{_SAYS}{_shorten(text, 120)}" for turn, text in spoken if text]
         if lines:
             return _shorten(" ".join(lines[:5]), min(budget, 400))
     return "No text was exchanged."

@@ -1,0 +1,89 @@
+"""How sentences are told apart: what is a fact, a wish, filler, or only markup."""
+
+from __future__ import annotations
+
+import re
+
+# Words that say little about a conversation's subject, beside the stopwords that say nothing.
+FREQUENT = """
+absolutely agree always amazing anything appreciate awesome back bad beautiful best better big bit
+come cool day definitely different enjoy ever every everyone everything exactly excited experience
+feel felt find fun get give glad go good got great guess happen happy hard hear help hope idea keep
+important inspiring interesting kind know last let life like little long look lot love made make
+maybe mean moment much need never new next nice one only part people person place please pretty
+really remember right said say see seem share show something soon sorry sound special start stay
+still stuff super sure take talk tell thank thing think time totally try use want way well wish work
+"""
+
+FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+LINK = re.compile(r"!?\[([^][\n]{0,200})\]\([^()\s]{0,500}\)")
+URL = re.compile(r"https?://([^\s/]+)\S*")
+MARKUP = re.compile(
+    r"(?m)^[\s>#*+\-–•|]*(?:\d{1,2}[.)]\s+)?|\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff|]"
+)
+# No break before a German month: its day is written "3. Mai".
+BREAK = re.compile(
+    r"(?<=[.!?…])([\"'”’)\]]*)\s+(?!Januar|Februar|März|April|Mai|Jun|Jul|Aug|Sept|Okt|Nov|Dez)"
+    r"|(?<=[。！？])([”」』）]*)"
+)
+ABBREVIATION = re.compile(r"(?:^|[\s(.])(?:[^\W\d_]|Dr|Mrs?|Ms|Prof|St|N[or]|vs|ca|bzw)\.$")
+OPENER = re.compile(
+    r"(?i)^(?:(?:hey|hi|hello|bye|wow|oh|ah|aw+|yeah|y[eu]p|yes|sure|okay|ok|thanks|thank you|well"
+    r"|haha|lol|cool|great|nice|right|definitely|absolutely|totally|of course|by the way|btw|anyway"
+    r"|also|actually|honestly|certainly|plus)(?:,? (?-i:[A-ZÀ-Þ])\w+\.?){0,2}(?:[,!.…:]+| [-–])"
+    r"(?:\s+|$)|(?:and|but|so|ok|okay|yeah|also),?\s+)+"
+    r"|^(?:你好|您好|谢谢|謝謝|hallo|danke|hola|gracias|merci|bonjour)[!！.。,，]\s*"
+)
+NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’]+")
+FIRST_PERSON = re.compile(
+    r"(?i)\b(?:i|i['’]?(?:m|ve)|i['’](?:d|ll)|my|we|we['’](?:re|ve|ll)|our|let['’]s|ich|mein\w*|mir"
+    r"|wir|unser\w*|je|j['’]|mon|ma|mes|nous|yo|mi|mis|me gusta|soy|tengo|vivo|prefiero|eu|meu"
+    r"|minha)\b|[我私僕俺]|^(?:had|went|got|bought|been|took|made|gonna|just \w+ed|trying)\b"
+)
+SECOND_PERSON = re.compile(r"(?i)\b(?:you|your)\b")
+# What lasts (likes, traits, work, home), what happened, what is planned or decided.
+STATED = re.compile(
+    r"(?i)\b(?:prefer\w*|favou?rite|allergic|vegetarian|vegan|can['’]t stand|hates?|dislikes?"
+    r"|call me|my name|i['’]d rather|i (?:always|never|usually|only)|(?:i|we)(?:['’]ve| have)"
+    r"|(?:i['’]?m|i am|we['’]re|we are) (?:\w+ )?(?:an?|the|from|in|based|married|keen|into|\w+ing"
+    r"|\d+)|i (?:really |also |still )?(?:like|love|enjoy|live|work|study|own|run|teach|play|use"
+    r"|speak)|(?:my|our|ma|mon|mes|meine?|mi|mis) (?:\w+ ){1,3}(?:is|are|was|were|ha[sd]|have"
+    r"|lives?|works?|starts?|est|sont|ist|sind|hat|wird|es|tiene)|ich (?:bin|habe|wohne|arbeite|mag"
+    r"|heiße|bevorzuge|esse|lebe|nehme)|j['’](?:ai|habite|aime)|je (?:suis|préfère|travaille"
+    r"|m['’]appelle)|me llamo|prefiero|vivo|trabajo|me gusta|soy|tengo|decid\w+|agreed|let['’]s"
+    r"|plan(?:s|ning|ned)? (?:to|on)|going to|gonna|i(?:['’]ll| will)|i (?:want|need)|booked"
+    r"|signed up|deadline|möchte|werde|quiero|voy a)\b|(?:\b(?:i|we)(?: (?:just|also|recently"
+    r"|finally|even|actually|once|first|had|\w+ly))* |^(?:just |recently |finally )?)(?:(?!need"
+    r"|feed|speed|excited|indeed)\w{2,}ed|went|got|bought|made|took|won|lost|had|met|saw|found"
+    r"|began|gave|wrote|built|taught|ran|left|became|broke|came|drove|flew|spent|sold|read|grew"
+    r"|chose|quit)\b|我(?:是|有|住|喜欢|喜歡|在|叫|的|对|想|要|决定|打算)|私は|好き|过敏|[了過]"
+)
+REQUEST = re.compile(
+    r"(?i)\b(?:please|pls|plz|bitte|s['’]il (?:vous|te) plaît|por favor)\b.*\b(?:be|keep|call|speak"
+    r"|answer|reply|don['’]t|do not|always|never|avoid|remember|address|duzen|siezen|formal\w*)\b"
+    r"|\b(?:call me|from now on|remember that|keep in mind)\b|请(?:用|叫|不要|记住)|ください"
+)
+TASK = re.compile(
+    r"(?i)^(?:please |pls |can |could )?(?:you )?(?:write|give|make|create|explain|translate|list"
+    r"|find|show|tell|help|suggest|recommend|summari[sz]e|generate|fix|add|rewrite|compare|describe"
+    r"|draft|calculate|check|what|how|schreib\w*|erklär\w*|übersetz\w*)\b"
+)
+RESULT = re.compile(
+    r"(?i)\b(?:you(?: have|['’]ve| are|['’]re| need| owe)|your|confirm\w*|booked|scheduled|total"
+    r"|due|remaining|result|costs?|sent|created|updated|fixed|cause|deadline|delivered|sie haben"
+    r"|ihr\w*|vous avez|votre|tienes?)\b|[您你]"
+)
+ADVICE = re.compile(r"(?i)\b(?:you (?:can|could|should|may|might)|if you|consider|try|often)\b")
+FILLER = re.compile(
+    r"(?i)\b(?:(?:i['’]m|i am|i was) (?:so |really |very |always |just |also )*(?:glad|happy|sorry"
+    r"|sure|here (?:to|for)|excited|proud|grateful|thankful|off to)|i (?:think|hope|guess|believe"
+    r"|know (?:how|what|you)|understand|bet|wish|wonder|have faith)|i can(?:['’]t)? (?:help|imagine"
+    r"|see|wait)|can['’]t wait|(?:happy|glad) to|let me|feel free|keep (?:you|me) (?:updated"
+    r"|posted)|you['’]re welcome|sounds? (?:good|great|like)|good luck|i(?:['’]ll| will) (?:keep"
+    r"|make sure|let you|try|do that)|best of luck|congrat\w*|as an ai|i (?:really )?love (?:that"
+    r"|it|this|your)|thx|thank(?:s| you)|take care|have a (?:great|good|nice)|see you|talk (?:soon"
+    r"|later)|how can i|catch (?:up|you)|keep (?:up|going|it up|those)|good to (?:see|hear)"
+    r"|no (?:problem|worries)|means? a lot|you got this|agree|appreciate)\b|\b(?:to"
+    r"|gonna) keep \w+ing|^that['’]s (?:so |really |very )?\w+[.!]"
+)
+DANGLING = re.compile(r"(?i)^(?:it|that|this|they|he|she|those|these|there|here)\b")
