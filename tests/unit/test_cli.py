@@ -66,14 +66,15 @@ def test_the_version():
 def test_help_lists_every_command():
     shown = run("--help").stdout
     assert all(name in shown for name in COMMANDS)
-    assert run(code=2).output.count("Usage") == 1
+    assert "Usage" in CliRunner().invoke(app, []).output
 
 
 def test_help_loads_no_model_library():
     heavy = ["onnxruntime", "tokenizers", "openai", "tiktoken", "alembic"]
     script = (
-        "import sys; from octopus_memory.faces.cli import app; app(['--help'], standalone_mode=False)"
-        f"; sys.exit(' '.join(m for m in {heavy} if m in sys.modules) or 0)"
+        "import sys; from octopus_memory.faces.cli import app; "
+        "app(['--help'], standalone_mode=False); "
+        f"sys.exit(' '.join(m for m in {heavy} if m in sys.modules) or 0)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
@@ -177,7 +178,11 @@ def test_add_stores_lines_of_json():
         "--end",
         stdin=lines(
             {"role": "user", "content": "When is the meeting?"},
-            {"role": "assistant", "content": [{"type": "text", "text": "On Tuesday."}], "name": "A"},
+            {
+                "role": "assistant",
+                "content": [{"type": "text", "text": "On Tuesday."}],
+                "name": "A",
+            },
         ),
     )
     assert (told["stored"], told["session_id"], told["waiting"]) == (2, "s", 0)
@@ -331,7 +336,9 @@ def test_nothing_stored_reaches_the_terminal_as_a_command():
     evil = "red \x1b[31m, title \x9d0;x\x07, \u202ebackwards, [bold]markup[/bold] :tea:"
     run("add", "s", evil)
     shown = run("recent").stdout
-    assert "red \ufffd[31m, title \ufffd0;x\ufffd, \ufffdbackwards, [bold]markup[/bold] :tea:" in shown
+    assert (
+        "red \ufffd[31m, title \ufffd0;x\ufffd, \ufffdbackwards, [bold]markup[/bold] :tea:" in shown
+    )
     raw = run("replay", "s", "--messages").stdout
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", raw)
     assert json.loads(raw)[0]["content"] == evil
@@ -339,10 +346,10 @@ def test_nothing_stored_reaches_the_terminal_as_a_command():
 
 def test_the_output_takes_what_its_encoding_has(tea):
     run("add", "tea", "草 Tee mit Öl")
+    main = "from octopus_memory.faces.cli import main; main()"
     for extra in ([], ["--json"]):
         done = subprocess.run(
-            [sys.executable, "-c", "from octopus_memory.faces.cli import main; main()"]
-            + ["recent", "--limit", "1", *extra],
+            [sys.executable, "-c", main, "recent", "--limit", "1", *extra],
             env=os.environ | {"PYTHONIOENCODING": "ascii"},
             capture_output=True,
             check=True,
@@ -359,7 +366,9 @@ def test_dates_mean_whole_days_in_utc():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_is_documented(name):
-    section = re.search(rf"^### octopus {name}$(.*?)(?=^##|\Z)", PAGE.read_text(), re.M | re.S)
+    section = re.search(
+        rf"^### octopus {name}$(.*?)(?=^##|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
     assert section is not None
     for param in COMMANDS[name].params:
         for word in param.opts if param.opts[0].startswith("-") else [param.name.upper()]:
@@ -373,9 +382,9 @@ def test_what_all_commands_share_is_documented():
 
 def test_the_examples_of_the_page_run():
     page = PAGE.read_text()
-    talk = re.search(r"`talk.jsonl` such as\n\n```json\n(.*?)```", page, re.S)
+    talk = re.search(r"`talk.jsonl` such as\n\n```json\n(.*?)```", page, re.DOTALL)
     Path("talk.jsonl").write_text(talk[1])
-    blocks = re.findall(r"^```console\n(.*?)^```", page, re.M | re.S)
+    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     commands = [line for block in blocks for line in block.splitlines()]
     assert {shlex.split(line.rpartition("| ")[2])[1] for line in commands} == set(COMMANDS)
     for line in commands:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from octopus_memory import EpisodicMemory
 from octopus_memory.faces.cli import app
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no pty on Windows")
 PROGRAM = [sys.executable, "-c", "from octopus_memory.faces.cli import main; main()"]
 
 
@@ -63,6 +63,8 @@ def of_kind(events, kind):
 
 def on_terminal(*args, columns=80):
     """What a terminal of so many columns gets, with and without its escape sequences."""
+    import pty
+
     master, slave = pty.openpty()
     env = os.environ | {"COLUMNS": str(columns), "TERM": "xterm-256color"}
     with subprocess.Popen([*PROGRAM, *args], stdin=slave, stdout=slave, stderr=slave, env=env) as p:
@@ -136,6 +138,7 @@ def test_demo_leaves_other_databases_alone():
     assert run_json("stats")["sessions"] == 1
 
 
+@POSIX
 def test_demo_fits_a_narrow_terminal():
     raw, shown = on_terminal("demo", columns=80)
     assert "\x1b[" in raw
@@ -143,7 +146,10 @@ def test_demo_fits_a_narrow_terminal():
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@POSIX
 def test_progress_is_shown_on_a_terminal_alone():
+    import pty
+
     Path("talk.jsonl").write_text('{"role": "user", "content": "Hello there."}\n' * 300)
     script = ["sh", "-c", '"$@" < talk.jsonl', "sh", *PROGRAM, "add", "s", "-"]
     piped = subprocess.run(script, capture_output=True, text=True, check=True)
@@ -278,6 +284,7 @@ def test_a_model_needs_its_extra(server, monkeypatch):
     assert "pip install 'octopus-memory[openai]'" in run("chat", code=1).stderr
 
 
+@POSIX
 def test_ctrl_c_closes_the_session():
     with subprocess.Popen(
         [*PROGRAM, "chat", "--json"],

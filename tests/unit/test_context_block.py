@@ -337,3 +337,14 @@ def test_with_room_for_all_the_order_of_importance_does_not_show(
     backwards = render_block(entries[::-1], layout, 10**9, quarter)
 
     assert forwards.text == backwards.text
+
+
+def test_a_fact_that_the_summary_says_already_is_not_said_twice():
+    entry = BlockEntry(
+        date=datetime(2025, 3, 14, tzinfo=UTC),
+        summary="User — I like tea. It is early. Assistant — Noted.",
+        key_facts=("User — It is early.", "User — Lives in Oslo."),
+    )
+    text = render_block([entry], Layout.DETAILED, 500, len).text
+    assert "Key facts: User — Lives in Oslo.\n" in text
+    assert text.count("It is early.") == 1

@@ -206,9 +206,7 @@ def _flat(
 
 def _counts_for_episode(rows: Rows) -> Floats:
     """1 for turns, and for the summary of an episode that has no turns any more."""
-    alone = np.diff(rows.starts, append=len(rows)) == 1
-    counts: NDArray[np.bool_] = (rows.role != SUMMARY) | alone[rows.episode]
-    return counts.astype(np.float32)
+    return np.maximum(rows.role != SUMMARY, rows.archived)
 
 
 def _norm(lengths: NDArray[Any], k1: float, b: float) -> Floats:

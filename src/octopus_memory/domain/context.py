@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
-from .episode import SUMMARY_LIMIT, check_time
+from .episode import SAYS, SUMMARY_LIMIT, check_time
 from .neutral import LINE_BREAK, neutralise, shorten
 from .policy import Layout
 
@@ -191,9 +191,16 @@ def _detailed(one: _Shown) -> Iterator[str]:
     yield f"Date: {one.entry.date.date().isoformat()}{archived}"
     for said in one.words:
         yield f"Said: {_spoken(said)}" if said.speaker else f"Summary: {said.text}"
-    if one.facts:
-        yield f"Key facts: {_sentences(one.facts)}"
+    facts = [fact for fact in one.facts if not _is_said(fact, one.words)]
+    if facts:
+        yield f"Key facts: {_sentences(facts)}"
     yield "---"
+
+
+def _is_said(fact: str, words: Sequence[Said]) -> bool:
+    """Whether the words shown hold the fact already, to the letter: twice would waste tokens."""
+    told = fact.rpartition(SAYS)[2]
+    return any(told in said.text for said in words)
 
 
 def _compact(one: _Shown) -> str:

@@ -14,6 +14,12 @@ from .message import Json, Message, Role, ToolCall
 SUMMARY_LIMIT = 2_000
 """The most characters a summary may have."""
 
+SAYS = " — "
+"""Between a speaker and what they said, in summaries and key facts.
+
+Not a colon: "User:" in a prompt looks like a turn of its own, and would be defused there.
+"""
+
 
 class EndReason(StrEnum):
     USER_CLOSED = "user_closed"

@@ -103,7 +103,9 @@ def _names_out(
 ) -> _Spoken:
     whose = {word: number for number, name in enumerate(speakers) for word in name}
     named: dict[int, None] = {}
-    as_you, without, end = [], [], 0
+    as_you: list[str] = []
+    without: list[str] = []
+    end = 0
     for found in _WORD.finditer(text) if whose else ():
         who = whose.get(hasher.number(_name_word(found[0])))
         if who is None or not _may_be_name(found[0], analyzer):

@@ -98,10 +98,10 @@ def _first_of(score: Floats, best_score: Floats, rows: Rows) -> NDArray[np.intp]
 
 
 def _evidence(signals: Signals, best: int) -> Evidence:
-    cosine = float(signals.dense[best])
+    cosine, lexical = float(signals.dense[best]), signals.lexical
     return Evidence(
-        cosine=0.0 if np.isnan(cosine) else cosine,
-        coverage=signals.lexical.coverage(best),
+        cosine=None if np.isnan(cosine) else cosine,
+        coverage=lexical.coverage(best) if lexical.whole else None,
     )
 
 

@@ -38,8 +38,10 @@ class Rows:
     """Doublings over a turn's usual length."""
     side: NDArray[np.float32]
     """1 for the user's turns, -1 for the assistant's, 0 for the rest."""
-    unnamed: NDArray[np.float32]
-    """1 where nobody is named as the speaker, as in a summary."""
+    anyone: NDArray[np.float32]
+    """1 where the speaker may be anyone: a turn without a name, a summary without its turns."""
+    archived: NDArray[np.float32]
+    """1 for a summary whose episode has no turns any more."""
     lopsided: float
     """0 where both sides write alike, towards 1 the more the assistant outwrites the user."""
 
@@ -54,7 +56,9 @@ class Rows:
         flags: NDArray[np.uint8],
     ) -> Self:
         """Rows of an episode stand together, in order, its summary last; episodes by start."""
+        starts = np.flatnonzero(np.diff(episode, prepend=-1))
         turn = role != SUMMARY
+        archived = ~turn & (np.diff(starts, append=len(episode)) == 1)[episode]
         together = (episode[1:] == episode[:-1]) & turn[1:] & turn[:-1]
         length = (flags >> LENGTH_SHIFT).astype(np.float32) - _USUAL_LENGTH_CLASS
         length[~turn] = 0
@@ -64,13 +68,14 @@ class Rows:
             speaker=speaker,
             time=time,
             flags=flags,
-            starts=np.flatnonzero(np.diff(episode, prepend=-1)),
+            starts=starts,
             together=together.astype(np.float32),
             question=(flags & Flag.QUESTION).astype(np.float32),
             tells_time=((flags & Flag.TIME) != 0).astype(np.float32),
             length=length,
             side=_SIDES[role],
-            unnamed=(speaker < 0).astype(np.float32),
+            anyone=((speaker < 0) & (turn | archived)).astype(np.float32),
+            archived=archived.astype(np.float32),
             lopsided=_lopsided(role, length),
         )
 

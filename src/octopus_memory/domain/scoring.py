@@ -37,6 +37,7 @@ class Weights:
     question: float = -0.6
     length: float = 0.2
     time: float = 0.5
+    archived: float = 1.0
     user: float = 1.0
     order: float = 0.5
 
@@ -103,7 +104,12 @@ class Parts:
         yield _share("around", self.around[row], self.around[row], "the turns before and after")
         whole = float(self.signals.lexical.episode[self.signals.rows.episode[row]])
         yield _share("episode", whole, self.episode[row], "the question's words in all of it")
-        yield _share("form", self.form[row], self.form[row], "a statement, or a long turn")
+        yield _share(
+            "form",
+            self.form[row],
+            self.form[row],
+            "a statement, a long turn, or all that is left of it",
+        )
         for signal, part, words in (
             ("side", self.side, "said by the side that the question is about"),
             ("speaker", self.speaker, "said by the person the question names"),
@@ -125,8 +131,7 @@ def gather(signals: Signals, plan: QueryPlan, weights: Weights) -> Parts:
         words=words,
         around=_around(meaning + words, rows, weights),
         episode=_episode(signals, weights),
-        form=rows.question * np.float32(weights.question)
-        + rows.length * np.float32(weights.length),
+        form=_form(rows, weights),
         side=_side(rows, plan, weights),
         speaker=_speaker(rows, plan, weights),
         date=_date(rows, plan, weights),
@@ -172,6 +177,13 @@ def _episode(signals: Signals, weights: Weights) -> Floats:
     return about[signals.rows.episode]
 
 
+def _form(rows: Rows, weights: Weights) -> Floats:
+    form: Floats = rows.question * np.float32(weights.question)
+    form += rows.length * np.float32(weights.length)
+    form += rows.archived * np.float32(weights.archived)
+    return form
+
+
 def _side(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
     """An assistant writes more about everything; what counts is mostly what the user said."""
     if not rows.lopsided:
@@ -183,8 +195,7 @@ def _side(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
 def _speaker(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
     if plan.speaker is None:
         return None
-    # A summary tells what each of them said.
-    said: Floats = (rows.speaker == plan.speaker) + rows.unnamed * np.float32(0.5)
+    said: Floats = (rows.speaker == plan.speaker) + rows.anyone
     return said * np.float32(weights.speaker if plan.only_speaker else weights.first_of_speakers)
 
 

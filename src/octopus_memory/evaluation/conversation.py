@@ -56,7 +56,7 @@ class Conversation:
 
 
 def _reduced(asked: Question, session_of: dict[str, str]) -> Question:
-    turns = asked.evidence_turns & session_of.keys()
+    turns = frozenset(asked.evidence_turns & session_of.keys())
     if asked.evidence_turns:
         sessions = frozenset(session_of[turn] for turn in turns)
     else:

@@ -78,7 +78,7 @@ def _questions(
     found = []
     for where, record in asked:
         named = fields.names(record, "evidence", where)
-        turns_of_it = named & session_of.keys()
+        turns_of_it = frozenset(named & session_of.keys())
         left_out["evidence ids that name no turn"] += len(named - turns_of_it)
         sessions = fields.names(record, "evidence_sessions", where) & there
         sessions |= {session_of[turn] for turn in turns_of_it}

@@ -125,9 +125,13 @@ def write_report(run: RecallRun | RelevanceRun, folder: Path) -> list[Path]:
 
 
 def _facts(dataset: Dataset, versions: Mapping[str, str]) -> list[str]:
-    size = f"{len(dataset.conversations)} conversations, {dataset.turns:,} turns"
+    counts = {
+        "conversation": len(dataset.conversations),
+        "turn": dataset.turns,
+        "question": dataset.questions,
+    }
     lines = [
-        f"- data: {dataset.name}, {size}, {dataset.questions:,} questions",
+        f"- data: {', '.join([dataset.name, *map(_counted, counts.values(), counts)])}",
         f"- SHA-256 of the file: `{dataset.sha256}`",
         "- " + ", ".join(f"{what} {version}" for what, version in versions.items()),
     ]
@@ -160,7 +164,11 @@ def _title(dataset: Dataset, category: str) -> str:
     asked = sum(len(found.about({category}).questions) for found in dataset.conversations)
     label = dataset.labels.get(category)
     name = f"Category {category}, {label}" if label else f"Category {category}"
-    return f"{name}: {asked:,} questions"
+    return f"{name}: {_counted(asked, 'question')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _cell(found: Estimate | None) -> str:

@@ -15,7 +15,10 @@ from .fakes import make_append, make_closing, make_next, make_summary, make_turn
 from .store_tests import ANA, StoreTests, after, find
 
 _PLANE = 0x10000
-_ODD = "tab\t nul\0 quote'\" back\\slash %_ \x7f\u2028\ufeff e\u0301 é 🐙 \ud83d alone \ude00 \udc00\ud800"
+_ODD = (
+    "tab\t nul\0 quote'\" back\\slash %_ \x7f\u2028\ufeff e\u0301 é 🐙 "
+    "\ud83d alone \ude00 \udc00\ud800 \ud83d\ude00"
+)
 _BODIES: dict[str, Mapping[str, Json]] = {
     "odd text": {"role": "user", "content": _ODD},
     "empty text": {"role": "user", "content": ""},

@@ -200,11 +200,8 @@ class LookAlikeTests(StoreTests):
         for name in names:
             state = store.session(ANA, name)
             assert state is not None
-            assert (state.session.id, state.episode) == (
-                name,
-                store.session_episodes(ANA, name)[0],
-            )
             [episode] = store.session_episodes(ANA, name)
+            assert (state.session.id, state.episode) == (name, episode)
             assert [turn.text for turn in store.turns(ANA, episode.id)] == [f"said in {name}"]
         _, left = store.list_episodes(ANA, offset=0, limit=0, leave_out_session="ana")
         assert left == len(names) - 1

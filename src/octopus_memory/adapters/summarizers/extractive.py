@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import Stemmer
 
-from ...domain.episode import SUMMARY_LIMIT, Summary, Turn
+from ...domain.episode import SAYS, SUMMARY_LIMIT, Summary, Turn
 from ...domain.errors import InvalidSetting
 from ...domain.message import Role
 from ...domain.stopwords import STOPWORDS
@@ -23,8 +23,6 @@ _EPISODE_CHARS = 1_000_000
 _SENTENCE_CHARS = 240
 _FACT_CHARS = 160
 _CANDIDATES = 2_000
-# Not a colon: "User:" in a prompt looks like a turn of its own, and would be defused there.
-_SAYS = " — "
 # A term counts less each time it is said again; one that a key fact says is already partly said.
 _REPEAT = 0.15
 _SAID_IN_FACT = 0.3
@@ -303,7 +301,7 @@ def _render(sentences: Iterable[_Sentence]) -> str:
         text = sentence.text
         if text[-1].isalnum():
             text += "." if text[-1] < "\u3000" else "。"
-        parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}{_SAYS}{text}")
+        parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}{SAYS}{text}")
         speaker = sentence.speaker
     return " ".join(parts)
 
@@ -312,7 +310,7 @@ def _without_subject(turns: Sequence[Turn], budget: int) -> str:
     """A short line for an episode without a telling sentence: greetings, tools, pictures."""
     for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
         spoken = ((turn, _one_line(turn.text[:500])) for turn in turns if turn.role in roles)
-        lines = [f"{_speaker(turn)}{_SAYS}{_shorten(text, 120)}" for turn, text in spoken if text]
+        lines = [f"{_speaker(turn)}{SAYS}{_shorten(text, 120)}" for turn, text in spoken if text]
         if lines:
             return _shorten(" ".join(lines[:5]), min(budget, 400))
     return "No text was exchanged."

@@ -20,6 +20,9 @@ _LOOK_EVERY = 0.2
 def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Gives a function that is told how much is done by now."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -27,7 +30,6 @@ def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     ) as progress:
         task = progress.add_task(label, total=total)
         yield lambda done: progress.update(task, completed=done)

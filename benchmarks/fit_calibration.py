@@ -1,0 +1,121 @@
+"""Fits the calibration of an embedder: which evidence means that a question was answered.
+
+    python benchmarks/fit_calibration.py examples.jsonl > calibration.json
+
+A line of `examples.jsonl` is one question asked in one scope:
+`{"answerable": true, "cosine": 0.53, "coverage": 0.4, "behind": [0.0, 1.2, 2.5], "right": [true,
+false, false]}`: the best row's evidence, how far each episode's score is behind the best one, and
+whether that episode holds an answer. Questions taken from another scope are the unanswerable ones.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octopus_memory.domain.calibration import Calibration, Line
+
+THRESHOLD = 0.65
+"""Where a sure episode begins: `EpisodicRecallConfig.min_recall_score`."""
+
+Floats = NDArray[np.float64]
+_STEPS = 60
+_RIDGE = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    answerable: bool
+    cosine: float
+    coverage: float
+    behind: Sequence[float] = ()
+    right: Sequence[bool] = ()
+
+    @classmethod
+    def from_mapping(cls, values: dict[str, Any]) -> Self:
+        return cls(**values)
+
+
+def fit_calibration(examples: Sequence[Example]) -> Calibration:
+    """Both kinds of question count alike, however many there are of each."""
+    label = np.array([example.answerable for example in examples], dtype=float)
+    cosine = np.array([example.cosine for example in examples])
+    coverage = np.array([example.coverage for example in examples])
+    both = _line(np.stack([cosine, coverage], axis=1), label)
+    meaning = _line(cosine[:, None], label)
+    words = _line(coverage[:, None], label)
+    return Calibration(
+        both=Line(bias=both[2], cosine=both[0], coverage=both[1]),
+        meaning=Line(bias=meaning[1], cosine=meaning[0], coverage=0.0),
+        words=Line(bias=words[1], cosine=0.0, coverage=words[0]),
+        behind=_behind(examples),
+    )
+
+
+def separation(scores: Floats, label: Floats) -> tuple[float, float]:
+    """The area under the curve, and the balanced accuracy at the threshold."""
+    ranks = np.empty(len(scores))
+    ranks[np.argsort(scores, kind="stable")] = np.arange(len(scores))
+    positive, negative = label.sum(), len(label) - label.sum()
+    area = (ranks[label == 1].sum() - positive * (positive - 1) / 2) / (positive * negative)
+    return float(area), balanced_accuracy(scores, label, THRESHOLD)
+
+
+def balanced_accuracy(scores: Floats, label: Floats, threshold: float) -> float:
+    hits = (scores[label == 1] >= threshold).mean()
+    return float((hits + (scores[label == 0] < threshold).mean()) / 2)
+
+
+def _line(evidence: Floats, label: Floats) -> list[float]:
+    """Slopes, then the intercept, moved to where the threshold divides best."""
+    weights = _logistic(evidence, label)
+    odds = evidence @ weights[:-1] + weights[-1]
+    tried = np.linspace(-2, 2, 81)
+    best = tried[int(np.argmax([balanced_accuracy(odds, label, at) for at in tried]))]
+    weights[-1] += math.log(THRESHOLD / (1 - THRESHOLD)) - best
+    return [round(float(weight), 3) for weight in weights]
+
+
+def _logistic(evidence: Floats, label: Floats) -> Floats:
+    """Newton's method, a little ridge, classes of equal weight."""
+    inputs = np.c_[evidence, np.ones(len(evidence))]
+    share = np.where(label == 1, 0.5 / label.mean(), 0.5 / (1 - label.mean()))
+    weights = np.zeros(inputs.shape[1])
+    ridge = _RIDGE * len(label) * np.diag([*([1.0] * evidence.shape[1]), 0.0]) / 10
+    for _ in range(_STEPS):
+        chance = 1 / (1 + np.exp(-inputs @ weights))
+        slope = inputs.T @ (share * (chance - label)) + ridge @ weights
+        bend = (inputs * (share * chance * (1 - chance))[:, None]).T @ inputs + ridge
+        weights -= np.linalg.solve(bend, slope)
+    return weights
+
+
+def _behind(examples: Iterable[Example]) -> float:
+    """What a point of score costs, from which episodes of answerable questions were right."""
+    pairs = [
+        (gap, right)
+        for example in examples
+        if example.answerable
+        for gap, right in zip(example.behind, example.right, strict=True)
+    ]
+    gaps = np.array([[gap] for gap, _ in pairs])
+    weights = _logistic(gaps, np.array([right for _, right in pairs], dtype=float))
+    return round(max(0.0, -float(weights[0])), 3)
+
+
+def main(path: str) -> None:
+    lines = Path(path).read_text("utf-8").splitlines()
+    examples = [Example.from_mapping(json.loads(line)) for line in lines if line.strip()]
+    print(json.dumps(asdict(fit_calibration(examples)), indent=2))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,399 @@
+"""Measure how well shifts of topic are found in conversations joined end to end.
+
+Without `--data` it joins the dialogues in `topic_shift_text`, which were written for it; with it,
+also the sessions of LoCoMo (`locomo10.json`, not part of this project). Where one conversation
+ended and the next began is what is to be found. Nothing is told about time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
+from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
+from octopus_memory.domain import topics
+from octopus_memory.domain.topics import Opening, Said, Scale, Weights
+
+DIALOGUES = Path(__file__).with_name("topic_shift_text") / "dialogues.txt"
+SHUFFLES = 10
+SESSIONS_JOINED = 20
+CUT_LENGTHS = (2, 4, 4, 6)
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    text: str
+    said: Said
+    terms: tuple[str, ...]
+    vector: Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """Conversations joined end to end, and where each but the first begins."""
+
+    turns: tuple[Turn, ...]
+    starts: tuple[int, ...]
+
+    @property
+    def mean_length(self) -> float:
+        return len(self.turns) / (len(self.starts) + 1)
+
+
+Conversation = tuple[Turn, ...]
+Segmenter = Callable[[Stream], list[int]]
+
+
+class Reader:
+    """Texts to turns; each text is embedded once."""
+
+    def __init__(self) -> None:
+        self._embedder = MiniLMEmbedder()
+        self._analyzer = SnowballAnalyzer()
+        first, second = zip(*topics.REFERENCE, strict=True)
+        self.scale = Scale.of(self._embedder.embed(first), self._embedder.embed(second))
+
+    def conversation(self, turns: Iterable[tuple[str, bool]]) -> Conversation:
+        """`turns` are texts, each with whether its speaker may start a topic."""
+        given = list(turns)
+        vectors = self._embedder.embed([text for text, _ in given])
+        return tuple(
+            self._turn(text, may_start, vector)
+            for (text, may_start), vector in zip(given, vectors, strict=True)
+        )
+
+    def _turn(self, text: str, may_start: bool, vector: Vector) -> Turn:
+        terms = tuple(self._analyzer.terms(text))
+        said = Said(
+            terms=frozenset(terms), opening=topics.opening(text), may_start=may_start
+        )
+        return Turn(text=text, said=said, terms=terms, vector=vector)
+
+
+def read_dialogues(reader: Reader) -> list[Conversation]:
+    blocks = DIALOGUES.read_text(encoding="utf-8").split("\n\n")
+    return [
+        reader.conversation((line[3:], line.startswith("U:")) for line in block.splitlines()[1:])
+        for block in blocks
+    ]
+
+
+def read_locomo(path: Path, wanted: Sequence[int], reader: Reader) -> list[list[Conversation]]:
+    """The sessions of each wanted conversation; both people may bring up subjects."""
+    samples: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    chosen = [samples[number - 1] for number in wanted] if wanted else samples
+    return [_sessions(sample["conversation"], reader) for sample in chosen]
+
+
+def _sessions(said: dict[str, Any], reader: Reader) -> list[Conversation]:
+    numbers = sorted(int(found[1]) for key in said if (found := re.fullmatch(r"session_(\d+)", key)))
+    return [
+        reader.conversation((turn["text"], True) for turn in said[f"session_{number}"])
+        for number in numbers
+        if said[f"session_{number}"]
+    ]
+
+
+def join(conversations: Sequence[Conversation]) -> Stream:
+    starts, turns = [], list[Turn]()
+    for conversation in conversations:
+        starts.append(len(turns))
+        turns.extend(conversation)
+    return Stream(turns=tuple(turns), starts=tuple(starts[1:]))
+
+
+def shuffled(conversations: Sequence[Conversation], seed: int) -> list[Conversation]:
+    mixed = list(conversations)
+    random.Random(seed).shuffle(mixed)
+    return mixed
+
+
+def without_greetings(stream: Stream) -> Stream:
+    """The same stream, but no opening is seen as a greeting: what is left is the subject."""
+    turns = tuple(
+        replace(turn, said=replace(turn.said, opening=Opening.PLAIN))
+        if turn.said.opening is Opening.GREETING
+        else turn
+        for turn in stream.turns
+    )
+    return replace(stream, turns=turns)
+
+
+def every_other_answers(sessions: Sequence[Conversation]) -> Iterator[Conversation]:
+    """Sessions cut to begin with one speaker, as of a user and an assistant by turns."""
+    for session in sessions:
+        yield tuple(
+            replace(turn, said=replace(turn.said, may_start=place % 2 == 0))
+            for place, turn in enumerate(session)
+        )
+
+
+def octopus(scale: Scale, weights: Weights | None = None, *, ahead: bool = False) -> Segmenter:
+    """As the engine decides; `ahead` also shows it the answer, as in a call with both."""
+
+    def segment(stream: Stream) -> list[int]:
+        found, start = [], 0
+        for place, new in enumerate(stream.turns):
+            before = stream.turns[max(start, place - topics.LOOK_BACK) : place]
+            said = [turn.said for turn in before]
+            words = topics.by_words(said, new.said, turns=place - start, weights=weights)
+            if words <= 0:
+                continue
+            earlier = np.stack([before[at].vector for at in topics.window(said)])
+            answer = stream.turns[place + 1] if ahead and place + 1 < len(stream.turns) else None
+            cosine = topics.cohesion(
+                earlier,
+                new.vector,
+                answer.vector if answer is not None and not answer.said.may_start else None,
+            )
+            if topics.is_shift(words, scale.nearness(cosine), weights):
+                found.append(place)
+                start = place
+        return found
+
+    return segment
+
+
+def never(_: Stream) -> list[int]:
+    return []
+
+
+def every_mean_length(stream: Stream) -> list[int]:
+    """Told how long the conversations are on average, which no detector is."""
+    length = max(1, round(stream.mean_length))
+    return list(range(length, len(stream.turns), length))
+
+
+def at_random(stream: Stream) -> list[int]:
+    """Told how many there are."""
+    return sorted(random.Random(0).sample(range(1, len(stream.turns)), len(stream.starts)))
+
+
+def at_greetings(stream: Stream) -> list[int]:
+    """Each greeting that does not answer one."""
+    greets = [turn.said.opening is Opening.GREETING for turn in stream.turns]
+    return [
+        place
+        for place in range(1, len(greets))
+        if greets[place] and not any(greets[max(0, place - 2) : place])
+    ]
+
+
+def texttiling(sequence: int = 20, block: int = 10) -> Segmenter:
+    """Hearst's algorithm: gaps between token sequences, moved to the nearest turn."""
+
+    def segment(stream: Stream) -> list[int]:
+        tokens = [(term, place) for place, turn in enumerate(stream.turns) for term in turn.terms]
+        pieces = [tokens[at : at + sequence] for at in range(0, len(tokens), sequence)]
+        counts = [Counter(term for term, _ in piece) for piece in pieces]
+        found = {
+            round((pieces[gap - 1][-1][1] + pieces[gap][0][1] + 1) / 2)
+            for gap in _deep_gaps(counts, block)
+        }
+        return sorted(found - {0})
+
+    return segment
+
+
+def texttiling_by_turns(block: int = 6) -> Segmenter:
+    """The same with a turn for a token sequence."""
+
+    def segment(stream: Stream) -> list[int]:
+        return _deep_gaps([Counter(turn.terms) for turn in stream.turns], block)
+
+    return segment
+
+
+def _deep_gaps(counts: Sequence[Counter[str]], block: int) -> list[int]:
+    scores = [
+        _cosine(sum(counts[max(0, gap - block) : gap], Counter()), sum(counts[gap : gap + block], Counter()))
+        for gap in range(1, len(counts))
+    ]
+    smooth = np.convolve(np.pad(scores, 1, mode="edge"), np.ones(3) / 3, "valid")
+    depths = np.array([_depth(smooth, place) for place in range(len(smooth))])
+    cutoff = depths.mean() - depths.std() / 2
+    kept: list[int] = []
+    for place in np.argsort(-depths):
+        if depths[place] <= max(0, cutoff):
+            break
+        if all(abs(place - other) > 3 for other in kept):
+            kept.append(int(place))
+    return sorted(place + 1 for place in kept)
+
+
+def _depth(scores: NDArray[np.float64], place: int) -> float:
+    left = right = place
+    while left > 0 and scores[left - 1] >= scores[left]:
+        left -= 1
+    while right < len(scores) - 1 and scores[right + 1] >= scores[right]:
+        right += 1
+    return float(scores[left] + scores[right] - 2 * scores[place])
+
+
+def _cosine(one: Counter[str], other: Counter[str]) -> float:
+    norms = math.sqrt(sum(n * n for n in one.values()) * sum(n * n for n in other.values()))
+    return sum(count * other[term] for term, count in one.items()) / norms if norms else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    pk: float
+    window_diff: float
+    precision: float
+    recall: float
+    f1: float
+    f1_within_1: float
+    f1_within_2: float
+
+    @classmethod
+    def of(cls, stream: Stream, found: Sequence[int]) -> Figures:
+        pk, window_diff = _window_errors(stream, found)
+        precision, recall, f1 = _boundary_f1(stream.starts, found, 0)
+        return cls(
+            pk=pk,
+            window_diff=window_diff,
+            precision=precision,
+            recall=recall,
+            f1=f1,
+            f1_within_1=_boundary_f1(stream.starts, found, 1)[2],
+            f1_within_2=_boundary_f1(stream.starts, found, 2)[2],
+        )
+
+    @classmethod
+    def mean(cls, figures: Sequence[Figures]) -> Figures:
+        names = cls.__dataclass_fields__
+        return cls(**{n: float(np.mean([getattr(f, n) for f in figures])) for n in names})
+
+    def cells(self) -> str:
+        return " | ".join(f"{getattr(self, name):.2f}" for name in self.__dataclass_fields__)
+
+
+def _window_errors(stream: Stream, found: Sequence[int]) -> tuple[float, float]:
+    """Pk (Beeferman) and WindowDiff (Pevzner and Hearst), with half the mean length as window."""
+    size, width = len(stream.turns), max(2, round(stream.mean_length / 2))
+    true, seen = np.zeros(size + 1, int), np.zeros(size + 1, int)
+    true[list(stream.starts)] = 1
+    seen[list(found)] = 1
+    true, seen = true.cumsum(), seen.cumsum()
+    inside_true = true[width:size] - true[: size - width]
+    inside_seen = seen[width:size] - seen[: size - width]
+    pk = ((inside_true > 0) != (inside_seen > 0)).mean()
+    return float(pk), float((inside_true != inside_seen).mean())
+
+
+def _boundary_f1(
+    true: Sequence[int], found: Sequence[int], within: int
+) -> tuple[float, float, float]:
+    left, hits = set(true), 0
+    for place in found:
+        near = [start for start in left if abs(start - place) <= within]
+        if near:
+            left.remove(min(near, key=lambda start: abs(start - place)))
+            hits += 1
+    if not hits:
+        return 0.0, 0.0, 0.0
+    precision, recall = hits / len(found), hits / len(true)
+    return precision, recall, 2 * precision * recall / (precision + recall)
+
+
+def data_sets(options: argparse.Namespace, reader: Reader) -> Iterator[tuple[str, list[Stream]]]:
+    if options.data:
+        people = read_locomo(options.data, options.conversations, reader)
+        joined = [join(sessions) for sessions in people]
+        yield "LoCoMo, the sessions of two people in order", joined
+        yield "the same, greetings not seen", [without_greetings(stream) for stream in joined]
+        mixed = shuffled([session for sessions in people for session in sessions], 1)
+        groups = range(0, len(mixed) - SESSIONS_JOINED // 2, SESSIONS_JOINED)
+        yield (
+            "LoCoMo, sessions of different people shuffled",
+            [join(mixed[at : at + SESSIONS_JOINED]) for at in groups],
+        )
+        answered = [list(every_other_answers(sessions)) for sessions in people]
+        yield (
+            "LoCoMo, as if the one who began each session were the user",
+            [join(sessions) for sessions in answered],
+        )
+    dialogues = read_dialogues(reader)[options.dialogues]
+    yield (
+        f"{len(dialogues)} dialogues with an assistant",
+        [join(shuffled(dialogues, seed)) for seed in range(SHUFFLES)],
+    )
+    yield (
+        "the same, cut to one to three questions",
+        [join(shuffled(_cut(dialogues, seed), seed)) for seed in range(SHUFFLES)],
+    )
+
+
+def _cut(dialogues: Sequence[Conversation], seed: int) -> list[Conversation]:
+    chance = random.Random(seed)
+    return [dialogue[: chance.choice(CUT_LENGTHS)] for dialogue in dialogues]
+
+
+def segmenters(scale: Scale) -> dict[str, Segmenter]:
+    return {
+        "never": never,
+        "every mean length": every_mean_length,
+        "at random, as many": at_random,
+        "TextTiling": texttiling(),
+        "TextTiling by turns": texttiling_by_turns(),
+        "at each greeting": at_greetings,
+        "Octopus, words only": octopus(scale, Weights(nearness=0, needed=2)),
+        "Octopus, no cues": octopus(scale, Weights(greeting=0, announced=0, reply=0)),
+        "**Octopus**": octopus(scale),
+        "Octopus, answer known": octopus(scale, ahead=True),
+    }
+
+
+def tables(options: argparse.Namespace) -> Iterator[str]:
+    reader = Reader()
+    for name, streams in data_sets(options, reader):
+        turns = sum(len(stream.turns) for stream in streams)
+        starts = sum(len(stream.starts) for stream in streams)
+        yield f"\n{name}: {len(streams)} streams, {turns:,} turns, {starts:,} boundaries\n"
+        yield "| | Pk | WindowDiff | precision | recall | F1 | F1 ±1 | F1 ±2 |"
+        yield "|---|--:|--:|--:|--:|--:|--:|--:|"
+        for label, segment in segmenters(reader.scale).items():
+            measured = [Figures.of(stream, segment(stream)) for stream in streams]
+            yield f"| {label} | {Figures.mean(measured).cells()} |"
+
+
+def _places(given: str) -> slice:
+    first, _, last = given.partition("-")
+    return slice(int(first) - 1, int(last or first))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, help="LoCoMo's .json")
+    parser.add_argument(
+        "--conversations",
+        type=lambda given: [int(number) for number in given.split(",")],
+        default=[],
+        metavar="1,3,5",
+        help="which of LoCoMo's conversations; all without it",
+    )
+    parser.add_argument(
+        "--dialogues", type=_places, default=slice(None), metavar="1-20", help="which dialogues"
+    )
+    for line in tables(parser.parse_args(arguments)):
+        print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""When a conversation moves to another subject, seen by its words and its vectors.
+
+A message speaks for a new subject by the words it brings that the last turns did not have, and by
+how it opens ("Hi there", "Another question"); against it by its nearness in meaning to what was
+said just before. No model is asked, and nothing after the message is waited for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOOK_BACK = 12
+"""How many turns before a message are looked at, at the most."""
+
+_WINDOW = 4
+_LEAST_TURNS = 2
+_GROWN_UP = 6
+_FEWEST_TERMS = 2
+_SUBJECT_TERMS = 4
+_MOST_NEW_TERMS = 8
+_LEAST_SPAN = 0.05
+_HEAD = 120
+
+REFERENCE: tuple[tuple[str, str], ...] = (
+    (
+        "How do I get a red wine stain out of a white shirt?",
+        "Cover the stain with salt, then wash the shirt cold.",
+    ),
+    (
+        "The printer in our office shows a paper jam again.",
+        "Open the rear tray and pull the stuck paper out slowly.",
+    ),
+    (
+        "We are flying to Athens in June with two children.",
+        "In June a hotel by the sea near Athens suits families.",
+    ),
+    (
+        "My knee hurts when I run downhill.",
+        "Rest the knee for a week and run on flat ground.",
+    ),
+    (
+        "Which interest rate would the bank give us for a house?",
+        "Banks now ask about four percent for a mortgage.",
+    ),
+    (
+        "Our puppy chews on every shoe in the flat.",
+        "Give the puppy a toy to chew and put the shoes away.",
+    ),
+    (
+        "The test of the login page fails on the build server.",
+        "Run the login test locally with the server's browser version.",
+    ),
+    (
+        "My daughter has to write an essay about the Roman Empire.",
+        "She could write about how the Roman roads held the empire together.",
+    ),
+)
+"""Turns and their answers: what is near and what is far in an embedder's space is read off them."""
+
+
+class Opening(Enum):
+    """How a message begins, where that tells something."""
+
+    PLAIN = auto()
+    GREETING = auto()
+    ANNOUNCED = auto()
+    """It says itself that something else follows."""
+    REPLY = auto()
+    """It takes up what was said: "And the hotel?", "Yes, but…"."""
+
+
+_GREETING = re.compile(
+    r"\W*(?:hey|hi|hello|hiya|greetings|good (?:morning|afternoon|evening|day)"
+    r"|hallo|guten (?:morgen|tag|abend)|moin|servus|bonjour|bonsoir|salut|hola|buen[oa]s"
+    r"|ciao|buongiorno|buonasera|olá|hej|привет|здравствуйте|добрый день)\b"
+    r"|\W*(?:你好|您好|こんにちは|안녕하세요)"
+    r"|.{0,80}?\b(?:long time no|(?:since|last time) we (?:last|spoke|talked|chatted|met)"
+    r"|since (?:our|the) last (?:chat|talk|time)|we haven't (?:talked|spoken|chatted))\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_ANNOUNCED = re.compile(
+    r"\b(?:by the way|btw|on (?:another|a different) (?:note|topic|subject)"
+    r"|(?:another|different|new|unrelated|separate) (?:question|topic|subject|matter|issue|problem)"
+    r"|something (?:else|different|completely different)|chang(?:e|ing) (?:the )?(?:subject|topic)"
+    r"|switching (?:topics?|gears)"
+    r"|übrigens|(?:andere|neue) frage|(?:anderes|neues) (?:thema|problem)|etwas (?:ganz )?anderes"
+    r"|au fait|autre (?:question|chose|sujet)|por cierto|otr[ao] (?:pregunta|tema|cosa))\b",
+    re.IGNORECASE,
+)
+_REPLY = re.compile(
+    r"\W*(?:and|but|so|or|also|then|because|what about|how about|that|it|this|they|he|she|these"
+    r"|those|yes|yeah|yep|yup|no|nope|nah|ok|okay|thanks|thank|thx|great|nice|perfect|alright"
+    r"|right|hmm|haha?|wow|cool|sure|absolutely|definitely|totally|exactly|of course|aww?|oh|ooh"
+    r"|glad|congrats|congratulations|sounds|got it|good|awesome|amazing|sorry|oof|same|me too"
+    r"|i agree|agreed|true|really|well"
+    r"|und|aber|oder|ja|nein|danke|genau|gut|et|mais|ou|oui|non|merci|y|pero|o|sí|gracias|vale)\b",
+    re.IGNORECASE,
+)
+
+
+def opening(text: str) -> Opening:
+    """English, and the commonest words of a few other languages."""
+    head = text[:_HEAD]
+    if _GREETING.match(head):
+        return Opening.GREETING
+    if _ANNOUNCED.search(head):
+        return Opening.ANNOUNCED
+    return Opening.REPLY if _REPLY.match(head) else Opening.PLAIN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One turn of talk by its words."""
+
+    terms: frozenset[str]
+    opening: Opening
+    may_start: bool
+    """Whether its speaker brings up subjects: a user does, an assistant answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What each sign counts. `benchmarks/topic_shift.py` measures what they bring."""
+
+    needed: float = 1.2
+    nearness: float = 4.0
+    greeting: float = 2.0
+    announced: float = 1.0
+    reply: float = 1.0
+    young: float = 0.5
+    """Held against a shift in an episode that has hardly begun; nothing after a few turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The cosines of one embedder for what belongs together and for what does not."""
+
+    unrelated: float
+    related: float
+
+    @classmethod
+    def of(cls, first: NDArray[np.float32], second: NDArray[np.float32]) -> Self:
+        """From the vectors of `REFERENCE`, its first texts and its second ones."""
+        cosines = first @ second.T
+        pairs = len(cosines)
+        together = float(np.trace(cosines))
+        apart = (float(cosines.sum()) - together) / (pairs * (pairs - 1))
+        return cls(unrelated=apart, related=together / pairs)
+
+    def nearness(self, cosine: float) -> float:
+        """0 for unrelated and 1 for closely related, whatever the embedder's own range."""
+        span = self.related - self.unrelated
+        if span < _LEAST_SPAN:
+            # Vectors that cannot tell the two apart are no reason to cut a conversation.
+            return 1.0
+        return max(0.0, (cosine - self.unrelated) / span)
+
+
+def by_words(
+    before: Sequence[Said], new: Said, *, turns: int, weights: Weights | None = None
+) -> float:
+    """What the words say: nothing near or far can make a shift of it unless it is above 0.
+
+    `before` are the last turns of talk in the episode, in order, and `turns` how many it has.
+    """
+    weights = weights or Weights()
+    if not new.may_start or turns < _LEAST_TURNS or not window(before) or not _has_subject(before):
+        return -math.inf
+    known = frozenset[str]().union(*(before[place].terms for place in window(before)))
+    score = math.log1p(min(len(new.terms - known), _MOST_NEW_TERMS)) - weights.needed
+    score -= weights.young * max(0.0, (_GROWN_UP - turns) / (_GROWN_UP - _LEAST_TURNS))
+    match new.opening:
+        case Opening.GREETING if all(turn.opening is not new.opening for turn in before[-2:]):
+            score += weights.greeting
+        case Opening.ANNOUNCED:
+            score += weights.announced
+        case Opening.REPLY:
+            score -= weights.reply
+    return score
+
+
+def window(before: Sequence[Said]) -> list[int]:
+    """The places of the turns a message is compared with: the last few that say something."""
+    places = [place for place, turn in enumerate(before) if len(turn.terms) >= _FEWEST_TERMS]
+    return places[-_WINDOW:]
+
+
+def cohesion(
+    earlier: NDArray[np.float32], new: NDArray[np.float32], answer: NDArray[np.float32] | None
+) -> float:
+    """The cosine of a message to the window: to its nearest turn and its last one, half each.
+
+    An answer that is known already counts like the message itself.
+    """
+    near = [_near(earlier @ vector) for vector in (new, answer) if vector is not None]
+    return sum(near) / len(near)
+
+
+def is_shift(words: float, nearness: float, weights: Weights | None = None) -> bool:
+    """Whether the message with this `by_words` and this nearness starts another subject."""
+    return words > (weights or Weights()).nearness * nearness
+
+
+def _near(cosines: NDArray[np.float32]) -> float:
+    return float(cosines.max() + cosines[-1]) / 2
+
+
+def _has_subject(before: Sequence[Said]) -> bool:
+    """After mere greetings there is no subject yet that could be left."""
+    terms = frozenset[str]().union(*(turn.terms for turn in before if turn.may_start))
+    return len(terms) >= _SUBJECT_TERMS

@@ -1,0 +1,21 @@
+"""What every index must do: inherit `IndexSuite` and give it a store and two indexes on it.
+
+class TestMyIndex(IndexSuite):
+    @pytest.fixture
+    def store(self) -> Iterator[EpisodeStore]: ...
+
+    @pytest.fixture
+    def index(self, store: EpisodeStore) -> Iterator[RecallIndex]: ...
+
+    @pytest.fixture
+    def other_index(self, store: EpisodeStore) -> Iterator[RecallIndex]: ...
+"""
+
+from __future__ import annotations
+
+from .index_suite_refresh import RefreshTests, SharedTests
+from .index_suite_view import IndexIsolationTests, PutTests, ViewTests
+
+
+class IndexSuite(ViewTests, PutTests, IndexIsolationTests, RefreshTests, SharedTests):
+    """The contract of `RecallIndex` and `ScopeView`, sentence by sentence."""

@@ -1,0 +1,367 @@
+"""Scopes whose names look alike: no call in one shows, changes or counts anything of another."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octopus_memory import (
+    Episode,
+    EpisodeNotFound,
+    EpisodicMemory,
+    MemoryConfig,
+    MemoryScope,
+    SessionConfig,
+    SessionNotFound,
+)
+from octopus_memory.testing import FixedClock
+
+ALIKE = [
+    "ana",
+    "Ana",
+    "ANA",
+    "an\u00e1",
+    "ana\u0301",
+    "\u0430na",  # Cyrillic
+    "ana ",
+    " ana",
+    "ana\t",
+    "ana\n",
+    "ana\u200b",
+    "ana\ufeff",
+    "ana\x00",
+    "ana\x00b",
+    "\x00ana",
+    "an%",
+    "an_",
+    "%",
+    "_",
+    "an?",
+    "an*",
+    "an[a]",
+    "an'a",
+    "an''a",
+    'an"a',
+    "an`a",
+    "ana;--",
+    "an\\a",
+    "an\\\\a",
+    "an/a",
+    "1",
+    "01",
+    "1.0",
+    "1e0",
+    "None",
+    "NULL",
+    "null",
+    "stra\u00dfe",
+    "strasse",
+    "STRASSE",
+    "\ufb01x",
+    "fix",
+    "i",
+    "I",
+    "\u0131",
+    "\u0130",
+    "\u00c5",
+    "\u212b",
+    "A\u030a",
+    "\U0001f600",
+    "\U0001f600\ufe0f",
+]
+LONG_NAMES = ["x" * 254, "x" * 255, "x" * 255 + "y", "x" * 255 + "Y"]
+LONG_TENANTS = ["x" * 99, "x" * 99 + "y", "x" * 99 + "Y"]
+# Joined without a mark between them, these are all the same.
+JOINED = [("a", "b", "cd"), ("a", "bc", "d"), ("ab", "c", "d"), ("b", "a", "cd"), ("a", "cd", "b")]
+WHO = [
+    *JOINED,
+    *(("acme", "hr", user) for user in ALIKE + LONG_NAMES),
+    *(("acme", agent, "u") for agent in ALIKE[::5] + LONG_NAMES),
+    *((tenant, "hr", "u") for tenant in ALIKE[1::5] + LONG_TENANTS),
+]
+QUESTION = "What is the password of my safe?"
+Who = tuple[str, str, str]
+# Every other table says of each row whose it is.
+SHARED_TABLES = {
+    "octopus_agents",
+    "octopus_meta",
+    "octopus_models",
+    "octopus_schema",
+    "sqlite_sequence",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owned:
+    """One scope and what was put into it."""
+
+    scope: MemoryScope
+    mark: str
+    session_id: str
+    closed: Episode
+    open: Episode
+
+
+def fill(memory: EpisodicMemory, number: int) -> Owned:
+    tenant, agent, user = WHO[number]
+    scope = memory.scope(tenant=tenant, agent=agent, user=user)
+    mark = f"mark{number:03d}"
+    closed = scope.store(
+        [("user", f"The password of my safe is {mark}."), ("assistant", "Noted.")],
+        session_id="everybody's",
+        metadata={"mark": mark},
+        idempotency_key="everybody's",
+    )
+    session_id = f"session {number}"
+    scope.add(session_id, ("user", f"My safe still has {mark} for a password."))
+    [opened] = scope.session(session_id).episodes
+    return Owned(
+        scope=scope, mark=mark, session_id=session_id, closed=closed, open=opened.episode
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("apart") / "memory.db"
+
+
+@pytest.fixture(scope="module")
+def memory(path: Path) -> Iterator[EpisodicMemory]:
+    with EpisodicMemory.open(
+        f"sqlite:///{path}", embedder="hashing", clock=FixedClock(), background=False
+    ) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def owned(memory: EpisodicMemory) -> list[Owned]:
+    everything = [fill(memory, number) for number in range(len(WHO))]
+    memory.flush()
+    return everything
+
+
+def marks(*shown: object) -> set[str]:
+    return set(re.findall(r"mark\d{3}", repr(shown)))
+
+
+def rows(path: Path) -> dict[Who, list[tuple[Any, ...]]]:
+    """Every row of every scope, as it stands in the file."""
+    conn = sqlite3.connect(path)
+    try:
+        names = conn.execute("SELECT id, tenant, agent, user FROM octopus_scopes")
+        scopes = {row[0]: row[1:] for row in names}
+        found: dict[Who, list[tuple[Any, ...]]] = {who: [] for who in scopes.values()}
+        tables = conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+        for (table,) in tables.fetchall():
+            if table in SHARED_TABLES:
+                continue
+            key = "id" if table == "octopus_scopes" else "scope_id"
+            for number, *row in conn.execute(f"SELECT {key}, * FROM {table} ORDER BY 1, 2, 3"):
+                found[scopes[number]].append((table, *row))
+        return found
+    finally:
+        conn.close()
+
+
+def refused(error: type[Exception], *calls: Callable[[], object]) -> None:
+    for call in calls:
+        with pytest.raises(error):
+            call()
+
+
+def ids(other: Owned) -> list[Any]:
+    """Every way to name the other's episodes."""
+    return [given for e in (other.open, other.closed) for given in (e, e.id, str(e.id))]
+
+
+# One for each public call: made in scope `a` with what belongs to `other`, it returns what it saw.
+
+
+def episode(a: MemoryScope, other: Owned) -> object:
+    with a.episode(other.session_id) as own:
+        own.add("user", "I am somebody else.")
+        shown = [own.episode, own.context(QUESTION), own.id != other.open.id]
+    return [*shown, a.session(other.session_id)]
+
+
+def open_episode(a: MemoryScope, other: Owned) -> object:
+    opened = a.open_episode(other.session_id)
+    assert opened.message_count == 0
+    return opened, a.close_episode(opened)
+
+
+def add(a: MemoryScope, other: Owned) -> object:
+    for own in (other.open, other.open.id, other.closed, other.closed.id):
+        refused(EpisodeNotFound, lambda own=own: a.add(own, ("user", "not mine")))
+    # As text, an id that is unknown here can only be the name of a session.
+    turns = a.add(str(other.open.id), ("user", "mine"))
+    turns += a.add(other.session_id, ("user", "mine"), idempotency_key="everybody's next")
+    for turn in turns:
+        assert turn.ordinal == 0
+        a.close_episode(turn.episode_id)
+    return turns
+
+
+def close_episode(a: MemoryScope, other: Owned) -> object:
+    for given in ids(other):
+        refused(
+            EpisodeNotFound,
+            lambda given=given: a.close_episode(given),
+            lambda given=given: a.close_episode(given, "timeout", "a forged summary"),
+        )
+    return None
+
+
+def close_session(a: MemoryScope, other: Owned) -> object:
+    refused(SessionNotFound, lambda: a.close_session(f"{other.session_id} "))
+    a.add(other.session_id, ("user", "my own of that name"))
+    return a.close_session(other.session_id)
+
+
+def store(a: MemoryScope, other: Owned) -> object:
+    return a.store(
+        [("user", "my own words")],
+        session_id=other.session_id,
+        metadata={"channel": "mine"},
+        idempotency_key="everybody's last",
+    )
+
+
+def heartbeat(a: MemoryScope, other: Owned) -> object:
+    refused(SessionNotFound, lambda: a.heartbeat(f"{other.session_id} "))
+    own = a.open_episode(other.session_id)
+    shown = a.heartbeat(other.session_id)
+    a.close_episode(own)
+    return shown
+
+
+def recall(a: MemoryScope, other: Owned) -> object:
+    return [
+        a.recall(QUESTION, limit=1_000, min_score=0.0),
+        a.recall(other.closed.summary or "", mode="semantic", limit=1_000, min_score=0.0),
+        a.recall(QUESTION, limit=1_000, session_id=other.session_id),
+    ]
+
+
+def recall_turns(a: MemoryScope, other: Owned) -> object:
+    return [
+        a.recall_turns(QUESTION, limit=1_000, min_score=0.0),
+        a.recall_turns(QUESTION, mode="semantic", limit=1_000, session_id=other.session_id),
+    ]
+
+
+def recent(a: MemoryScope, other: Owned) -> object:
+    return [a.recent(limit=1_000), a.recent(limit=1_000, session_id=other.session_id)]
+
+
+def session(a: MemoryScope, other: Owned) -> object:
+    refused(SessionNotFound, lambda: a.session(f"{other.session_id} "))
+    return a.session("everybody's"), a.session("everybody's").messages()
+
+
+def episodes(a: MemoryScope, other: Owned) -> object:
+    page = a.episodes(page_size=1_000)
+    assert page.total_count == len(page) < 30
+    return page
+
+
+def get(a: MemoryScope, other: Owned) -> object:
+    for given in ids(other):
+        refused(EpisodeNotFound, lambda given=given: a.get(given))
+    return None
+
+
+def context(a: MemoryScope, other: Owned) -> object:
+    return [
+        a.context(QUESTION, budget_tokens=100_000),
+        a.context(QUESTION, budget_tokens=100_000, session_id=other.session_id),
+    ]
+
+
+PROBES: dict[str, Callable[[MemoryScope, Owned], object]] = {
+    probe.__name__: probe
+    for probe in (
+        add,
+        close_episode,
+        close_session,
+        context,
+        episode,
+        episodes,
+        get,
+        heartbeat,
+        open_episode,
+        recall,
+        recall_turns,
+        recent,
+        session,
+        store,
+    )
+}
+
+
+def test_every_public_call_is_tried():
+    public = {
+        name
+        for name, call in inspect.getmembers(MemoryScope, callable)
+        if not name.startswith("_")
+    }
+    assert public == set(PROBES)
+
+
+def test_the_names_are_all_different():
+    assert len(set(WHO)) == len(WHO)
+
+
+def test_each_scope_holds_its_own_and_no_more(owned: list[Owned]):
+    for own in owned:
+        assert len(own.scope.episodes()) == 2
+        assert own.scope.session("everybody's").session.metadata == {"mark": own.mark}
+        found = own.scope.recall(QUESTION, limit=100)
+        assert {snippet.episode_id for snippet in found} == {own.closed.id, own.open.id}
+        assert marks(found, own.scope.recent(), own.scope.session(own.session_id)) == {own.mark}
+        context = own.scope.context(QUESTION, budget_tokens=100_000, session_id=own.session_id)
+        assert marks(context.text) == marks(context.messages) == {own.mark}
+
+
+def test_the_database_counts_them_all(memory: EpisodicMemory, owned: list[Owned], path: Path):
+    stats = memory.stats()
+    assert stats.scopes == len(WHO)
+    assert stats.tenants == len({tenant for tenant, _, _ in WHO})
+    assert stats.sessions == stats.episodes == 2 * len(WHO)
+    assert set(rows(path)) == set(WHO)
+
+
+@pytest.mark.parametrize("name", sorted(PROBES))
+@pytest.mark.parametrize("half", [0, 1])
+def test_no_call_reaches_into_another_scope(
+    owned: list[Owned], path: Path, name: str, half: int
+):
+    """Half of the scopes call, each with what belongs to a neighbour of the other half."""
+    before = rows(path)
+    for place in range(half, len(owned) - 1, 2):
+        own, other = owned[place], owned[place + 1]
+        assert marks(PROBES[name](own.scope, other)) <= {own.mark}
+    after = rows(path)
+    quiet = WHO[1 - half :: 2]
+    assert {who: after[who] for who in quiet} == {who: before[who] for who in quiet}
+
+
+def test_settings_are_each_agents_own(memory: EpisodicMemory):
+    def minutes(number: int) -> MemoryConfig:
+        return MemoryConfig(session=SessionConfig(idle_timeout_minutes=1_000 + number))
+
+    for number, agent in enumerate(ALIKE):
+        memory.configure(f"settings of {agent}", minutes(number))
+        if agent != "ana":
+            memory.configure("settings of a tenant", minutes(-number), tenant=agent)
+    for number, agent in enumerate(ALIKE):
+        assert memory.config(f"settings of {agent}") == minutes(number)
+        expected = MemoryConfig() if agent == "ana" else minutes(-number)
+        assert memory.config("settings of a tenant", tenant=agent) == expected

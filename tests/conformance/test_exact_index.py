@@ -1,0 +1,79 @@
+"""The index suite on the exact index: on a file, in memory, and with no room to keep anything."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from octopus_memory.adapters.indexes.exact import ExactIndex
+from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.ports.index import RecallIndex
+from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.testing import IndexSuite
+
+
+@pytest.fixture(scope="module")
+def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("blank") / "memory.db"
+    SqliteStore(path).close()
+    return path
+
+
+class TestExactIndexOnFile(IndexSuite):
+    @pytest.fixture
+    def path(self, tmp_path: Path, blank: Path) -> Path:
+        return Path(shutil.copy(blank, tmp_path / "memory.db"))
+
+    @pytest.fixture
+    def store(self, path: Path) -> Iterator[EpisodeStore]:
+        store = SqliteStore(path)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def index(self, store: EpisodeStore) -> Iterator[RecallIndex]:
+        index = ExactIndex(store)
+        yield index
+        index.close()
+
+    @pytest.fixture
+    def other_index(self, path: Path) -> Iterator[RecallIndex]:
+        """On connections of its own, as in another process."""
+        store = SqliteStore(path)
+        index = ExactIndex(store)
+        yield index
+        index.close()
+        store.close()
+
+
+class TestExactIndexInMemory(IndexSuite):
+    @pytest.fixture
+    def store(self) -> Iterator[EpisodeStore]:
+        store = SqliteStore(":memory:")
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def index(self, store: EpisodeStore) -> Iterator[RecallIndex]:
+        index = ExactIndex(store)
+        yield index
+        index.close()
+
+    @pytest.fixture
+    def other_index(self, store: EpisodeStore) -> Iterator[RecallIndex]:
+        index = ExactIndex(store)
+        yield index
+        index.close()
+
+
+class TestExactIndexWithoutRoom(TestExactIndexOnFile):
+    """Every other scope that is asked for puts out the one before."""
+
+    @pytest.fixture
+    def index(self, store: EpisodeStore) -> Iterator[RecallIndex]:
+        index = ExactIndex(store, cache_bytes=1)
+        yield index
+        index.close()
