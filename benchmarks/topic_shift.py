@@ -169,6 +169,16 @@ def octopus(scale: Scale, weights: Weights | None = None, *, ahead: bool = False
     return segment
 
 
+def where_users_speak(segment: Segmenter) -> Segmenter:
+    """What Octopus knows of roles, for the others too: each cut moves to a turn that may start."""
+
+    def moved(stream: Stream) -> list[int]:
+        may = [place for place, turn in enumerate(stream.turns) if place and turn.said.may_start]
+        return sorted({min(may, key=lambda at: (abs(at - cut), -at)) for cut in segment(stream)})
+
+    return moved
+
+
 def never(_: Stream) -> list[int]:
     return []
 
@@ -194,7 +204,7 @@ def at_greetings(stream: Stream) -> list[int]:
     ]
 
 
-def texttiling(sequence: int = 20, block: int = 10) -> Segmenter:
+def texttiling(sequence: int = 10, block: int = 6) -> Segmenter:
     """Hearst's algorithm: gaps between token sequences, moved to the nearest turn."""
 
     def segment(stream: Stream) -> list[int]:
@@ -347,10 +357,10 @@ def _cut(dialogues: Sequence[Conversation], seed: int) -> list[Conversation]:
 def segmenters(scale: Scale) -> dict[str, Segmenter]:
     return {
         "never": never,
-        "every mean length": every_mean_length,
-        "at random, as many": at_random,
-        "TextTiling": texttiling(),
-        "TextTiling by turns": texttiling_by_turns(),
+        "every mean length": where_users_speak(every_mean_length),
+        "at random, as many": where_users_speak(at_random),
+        "TextTiling": where_users_speak(texttiling()),
+        "TextTiling by turns": where_users_speak(texttiling_by_turns()),
         "at each greeting": at_greetings,
         "Octopus, words only": octopus(scale, Weights(nearness=0, needed=2)),
         "Octopus, no cues": octopus(scale, Weights(greeting=0, announced=0, reply=0)),

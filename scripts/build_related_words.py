@@ -23,7 +23,7 @@ _ADAPTERS = Path(__file__).parent.parent / "src" / "octopus_memory" / "adapters"
 _VOCABULARY = _ADAPTERS / "embedders" / "all-minilm-l6-v2-int8" / "tokenizer.json"
 _TABLE = _ADAPTERS / "analyzers" / "related-english.npz"
 
-_NEAREST = 20
+_NEAREST = 12
 _LEAST_COSINE = 0.4
 _SHORTEST_WORD = 3
 _AT_ONCE = 1000

@@ -10,12 +10,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from .adapters.analyzers.snowball import SnowballAnalyzer
 from .adapters.indexes.exact import ExactIndex
-from .adapters.stores.sqlite import SqliteStore
 from .adapters.summarizers.extractive import ExtractiveSummarizer
 from .domain.calibration import Calibration
 from .domain.errors import InvalidSetting
@@ -24,7 +23,9 @@ from .engine.memory import Memory
 from .engine.parts import Parts, Timeouts
 from .ports.seams import Clock, Embedder, Summarizer, TokenCounter
 from .ports.store import EpisodeStore
-from .settings import Settings, load
+
+if TYPE_CHECKING:
+    from .settings import Settings
 
 
 class SystemClock:
@@ -55,8 +56,11 @@ class EpisodicMemory(Memory):
         :raises InvalidSetting: for a value that cannot be used
         :raises StoreError: when the database cannot be opened
         """
+        # Settings and stores bring large libraries: whoever only imports Octopus need not wait.
+        from .settings import load
+
         settings = load(
-            database_url=f"sqlite:///{url}" if isinstance(url, Path) else url,
+            database_url=f"sqlite:///{quote(str(url))}" if isinstance(url, Path) else url,
             embedder=embedder if isinstance(embedder, str) else None,
             summarizer=summarizer if isinstance(summarizer, str) else None,
             background=background,
@@ -118,8 +122,10 @@ def open_store(settings: Settings) -> EpisodeStore:
     return store
 
 
-def _open_sqlite(url: str) -> SqliteStore:
+def _open_sqlite(url: str) -> EpisodeStore:
     """Three slashes and a relative path, four and an absolute one; `?mode=ro` only reads."""
+    from .adapters.stores.sqlite import SqliteStore
+
     split = urlsplit(url)
     if split.netloc:
         raise InvalidSetting(

@@ -206,7 +206,8 @@ def _flat(
 
 def _counts_for_episode(rows: Rows) -> Floats:
     """1 for turns, and for the summary of an episode that has no turns any more."""
-    return np.maximum(rows.role != SUMMARY, rows.archived)
+    counts: Floats = np.maximum(rows.role != SUMMARY, rows.archived)
+    return counts
 
 
 def _norm(lengths: NDArray[Any], k1: float, b: float) -> Floats:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from .bm25 import RelatedTerms
 from .temporal import DateWindow, Order, date_window, order_cue
-from .terms import bare, words
+from .terms import bare
 
 QUERY_CAP = 2_000
 """How much of a question is read."""
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W\d_]+)*")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _MOST_TERMS_WITH_RELATED = 12
 _ASKS_TIME = re.compile(
@@ -107,7 +107,7 @@ def _names_out(
     without: list[str] = []
     end = 0
     for found in _WORD.finditer(text) if whose else ():
-        who = whose.get(hasher.number(_name_word(found[0])))
+        who = whose.get(hasher.number(bare(found[0].casefold())))
         if who is None or not _may_be_name(found[0], analyzer):
             continue
         between = text[end : found.start()]
@@ -121,11 +121,6 @@ def _names_out(
     if not any(map(str.isalnum, rest)):
         return _Spoken(as_you=text, without=text, named=list(named))
     return _Spoken(as_you="".join([*as_you, text[end:]]), without=rest, named=list(named))
-
-
-def _name_word(said: str) -> str:
-    found = words(said)
-    return bare(found[0]) if found else ""
 
 
 def _may_be_name(said: str, analyzer: _Analyzer) -> bool:

@@ -14,6 +14,8 @@ USER, ASSISTANT, SYSTEM, TOOL, SUMMARY = range(5)
 """The roles as numbers."""
 
 _USUAL_LENGTH_CLASS = 3
+# Two people seldom write equally much; an assistant writes two doublings more than a user.
+_CHANCE = 0.5
 _SIDES = np.array([1, -1, 0, 0, 0], np.float32)
 
 
@@ -91,4 +93,4 @@ def _lopsided(role: NDArray[np.int8], length: NDArray[np.float32]) -> float:
     user, assistant = length[role == USER], length[role == ASSISTANT]
     if not len(user) or not len(assistant):
         return 0.0
-    return float(np.clip(assistant.mean() - user.mean(), 0, 1))
+    return float(np.clip(assistant.mean() - user.mean() - _CHANCE, 0, 1))

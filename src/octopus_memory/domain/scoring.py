@@ -34,7 +34,7 @@ class Weights:
     first_of_speakers: float = 1.0
     date: float = 4.0
     episode: float = 0.2
-    question: float = -0.6
+    question: float = -1.0
     length: float = 0.2
     time: float = 0.5
     archived: float = 1.0
@@ -178,8 +178,10 @@ def _episode(signals: Signals, weights: Weights) -> Floats:
 
 
 def _form(rows: Rows, weights: Weights) -> Floats:
-    form: Floats = rows.question * np.float32(weights.question)
-    form += rows.length * np.float32(weights.length)
+    # Not so with an assistant: there the user tells while asking, and long answers are the rule.
+    alike = 1 - rows.lopsided
+    form: Floats = rows.question * np.float32(weights.question * alike)
+    form += rows.length * np.float32(weights.length * alike)
     form += rows.archived * np.float32(weights.archived)
     return form
 

@@ -116,10 +116,10 @@ def turn_flags(text: str) -> int:
 def passage(text: str, *, previous: str | None = None) -> str:
     """What to embed for a turn: a short answer needs what it answers, "Yes, two of them" the more.
 
-    A turn that is long enough stands by itself.
+    A turn that is long enough stands by itself, and the end of a long answer is no question.
     """
     text = text.strip()
     room = _PASSAGE - len(text)
-    if room <= 0 or not previous:
+    if room <= 0 or not previous or len(previous) > TEXT_CAP:
         return text
     return f"{text} {previous.strip()[-room:]}"

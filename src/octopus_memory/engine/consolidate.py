@@ -18,14 +18,15 @@ from ..domain.episode import (
     check_time,
 )
 from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
-from ..ports.store import Closing, NewSummary
+from ..ports.store import Append, Closing, NewSummary, Target
 from . import intake
 from .parts import Parts
 
 log = logging.getLogger(__name__)
 
 BY_CALLER = "caller"
-_RETRIES = 20
+_ATTEMPTS = 3
+"""How often an episode is summed up anew because somebody added to it meanwhile."""
 
 
 def close(
@@ -47,7 +48,7 @@ def close(
     With `seen`, an episode that somebody added to since then is left open.
     """
     ended_at = None if at is None else check_time("at", at)
-    for _ in range(_RETRIES):
+    for attempt in range(_ATTEMPTS):
         episode = parts.store.episodes(scope, [episode_id]).get(episode_id)
         if episode is None:
             raise EpisodeNotFound(episode_id)
@@ -58,10 +59,11 @@ def close(
         if seen is not None and seen.message_count != episode.message_count:
             return episode
         config = parts.config(scope.tenant, scope.agent).session
+        turns = parts.store.turns(scope, episode_id)
         closing = closing_for(
             parts,
             scope,
-            parts.store.turns(scope, episode_id),
+            turns,
             reason=EndReason(reason),
             ended_at=ended_at
             or boundary.end_time(
@@ -69,7 +71,8 @@ def close(
             ),
             summary=summary,
             key_facts=key_facts,
-            wait=wait,
+            # Who comes in between costs no second answer of a model: the worker asks again.
+            wait=wait and attempt == 0,
         )
         try:
             return parts.store.close_episode(
@@ -77,7 +80,40 @@ def close(
             )
         except (EpisodeChanged, EpisodeClosed):
             continue
-    raise EpisodeChanged(str(episode_id))
+    return _close_first(parts, episode, closing, len(turns), key_facts)
+
+
+def _close_first(
+    parts: Parts,
+    episode: Episode,
+    closing: Closing,
+    summarized: int,
+    key_facts: Sequence[str] | None,
+) -> Episode:
+    """End an episode that others keep adding to, then sum up what came in meanwhile."""
+    write = Append(
+        scope=episode.scope,
+        session_id=episode.session_id,
+        episode_id=episode.id,
+        target=Target.OPEN,
+        at=closing.ended_at,
+        now=parts.clock.now(),
+        closing=closing,
+    )
+    given = closing.summary is not None and closing.summary.by == BY_CALLER
+    try:
+        parts.store.append(write)
+    except EpisodeChanged:
+        # Somebody else closed it first, and theirs is the summary.
+        if given or key_facts is not None:
+            raise EpisodeClosed(episode.id) from None
+    else:
+        turns = parts.store.turns(episode.scope, episode.id)
+        if len(turns) > summarized and not given:
+            whole = _summary(parts, episode.scope, turns, None, key_facts, wait=False)
+            if whole is not None:
+                parts.store.put_summary(episode.scope, episode.id, whole)
+    return parts.store.episodes(episode.scope, [episode.id])[episode.id]
 
 
 def close_expired(parts: Parts, episode: Episode, *, wait: bool) -> Episode:

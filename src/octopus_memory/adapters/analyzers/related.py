@@ -6,7 +6,7 @@ model knows whole. Nothing is computed here but a look-up.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 _TABLE = Path(__file__).parent / "related-english.npz"
 _FULL_WEIGHT = 255
+_CACHED = 4_096
 
 
 class RelatedWords:
@@ -27,6 +28,7 @@ class RelatedWords:
         self._places = {stem: place for place, stem in enumerate(stems)}
         self._nearest = nearest
         self._weights = weights
+        self.of = lru_cache(maxsize=_CACHED)(self._of)
 
     @classmethod
     def load(cls) -> Self:
@@ -34,18 +36,18 @@ class RelatedWords:
             stems = table["stems"].tobytes().decode("ascii").split("\n")
             return cls(stems, table["nearest"], table["weights"])
 
-    def of(self, stem: str) -> list[tuple[str, float]]:
+    def _of(self, stem: str) -> tuple[tuple[str, float], ...]:
         """Nearest first, each with how near it comes, 0 to 1; none for a word it does not know."""
         place = self._places.get(stem)
         if place is None:
-            return []
-        return [
+            return ()
+        return tuple(
             (self._stems[other], weight / _FULL_WEIGHT)
             for other, weight in zip(
                 self._nearest[place].tolist(), self._weights[place].tolist(), strict=True
             )
             if weight
-        ]
+        )
 
 
 @cache

@@ -51,9 +51,9 @@ class SnowballAnalyzer:
             term for word in words(text, TEXT_CAP if cap is None else cap) for term in of_word(word)
         ]
 
-    def related(self, term: str) -> list[tuple[str, float]]:
+    def related(self, term: str) -> tuple[tuple[str, float], ...]:
         """Terms that may stand for one, with how near each comes, 0 to 1."""
-        return related_words.english().of(term) if self._language == "english" else []
+        return related_words.english().of(term) if self._language == "english" else ()
 
     def _terms_of(self, word: str) -> tuple[str, ...]:
         word = bare(word)

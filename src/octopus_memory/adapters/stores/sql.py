@@ -13,7 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from ...domain.episode import Episode, Scope, Session, Turn
-from ...domain.errors import SessionNotFound, StoreError
+from ...domain.errors import OctopusError, SessionNotFound, StoreCorrupt, StoreError
 from ...domain.message import Json
 from ...ports.store import (
     Append,
@@ -34,6 +34,7 @@ from . import migrate, queue, reads, rows, schema, writes
 T = TypeVar("T")
 READING = "octopus_reading"
 """The execution option of connections that only read."""
+_UNREADABLE = "a row of the database is damaged: restore it from a backup"
 _SALT, _MODEL = "salt", "embedding_model"
 _EVERY_TENANT = ""
 """The tenant of settings that hold for every tenant without its own; no real one is empty."""
@@ -72,14 +73,23 @@ class SqlStore(EpisodeStore):
             yield
         except sa.exc.DBAPIError as error:
             raise self.translate(error) from error
+        except UnicodeDecodeError as error:
+            # A damaged file can make the driver fail over its own message.
+            raise StoreCorrupt(_UNREADABLE) from error
 
     def _write(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
         with self._translated(), self._engine.begin() as conn:
             return do(conn, *args, **named)
 
     def _read(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        with self._translated(), self._reader.connect() as conn:
-            return do(conn, *args, **named)
+        try:
+            with self._translated(), self._reader.connect() as conn:
+                return do(conn, *args, **named)
+        except OctopusError:
+            raise
+        except (ValueError, OverflowError) as error:
+            # A time, a word or a JSON text that no version of Octopus can have written.
+            raise StoreCorrupt(_UNREADABLE) from error
 
     @property
     def salt(self) -> bytes:

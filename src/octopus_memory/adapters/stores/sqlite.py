@@ -50,8 +50,23 @@ class SqliteStore(SqlStore):
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
         code = getattr(error.orig, "sqlite_errorcode", 0) or 0
+        if not code and str(error.orig).startswith("Could not decode to UTF-8"):
+            # The driver's own words, which show what is stored.
+            return StoreCorrupt(f"{self._path.name}: a text is damaged ({_RESTORE})")
         kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "see the error before this one"))
-        return kind(f"{self._path.name}: {error.orig} ({advice})")
+        return kind(f"{self._path.name}: {error.orig} ({self._better_advice(kind) or advice})")
+
+    def _better_advice(self, kind: type[StoreError]) -> str | None:
+        """What to do where more is known than SQLite says."""
+        if kind is StoreReadOnly and self._read_only:
+            return "it was opened with ?mode=ro; open it without to write"
+        if kind is not StoreUnavailable or self._in_memory:
+            return None
+        if self._path.is_dir():
+            return "this is a folder; name a file in it"
+        if self._read_only and not self._path.exists():
+            return "there is no such file, and ?mode=ro makes none"
+        return None
 
     def _write(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
         with self._writing:
@@ -73,7 +88,8 @@ class SqliteStore(SqlStore):
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnavailable(
-                f"cannot make the folder {self._path.parent}: {error.strerror}"
+                f"cannot make the folder {self._path.parent}: {error.strerror} (choose a folder "
+                "that can be written)"
             ) from error
 
     def _make_engine(self) -> sa.Engine:
@@ -125,11 +141,14 @@ def _begin(conn: sa.Connection) -> None:
     conn.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
+_RESTORE = "restore the file from a backup"
 _ERRORS: dict[int, tuple[type[StoreError], str]] = {
+    # The statements are ours and fit the schema, so a table or a column is not what it was.
+    sqlite3.SQLITE_ERROR: (StoreCorrupt, _RESTORE),
     sqlite3.SQLITE_BUSY: (StoreBusy, "another process is writing; try again"),
     sqlite3.SQLITE_LOCKED: (StoreBusy, "another connection is writing; try again"),
     sqlite3.SQLITE_READONLY: (StoreReadOnly, "give the file and its folder write permission"),
-    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "restore the file from a backup"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, _RESTORE),
     sqlite3.SQLITE_NOTADB: (StoreCorrupt, "this is not an SQLite file; check the path"),
     sqlite3.SQLITE_FULL: (StoreFull, "nothing was stored; free some space and try again"),
     sqlite3.SQLITE_IOERR: (StoreUnavailable, "the disk failed; nothing was stored"),

@@ -174,7 +174,7 @@ def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> bool:
 
 def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
     if not write.turns:
-        raise ValueError("an append to an episode that exists needs turns")
+        return _ends(conn, write)
     spent, made = _tokens(write.turns)
     row = conn.execute(
         _grow_episode,
@@ -195,6 +195,18 @@ def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
         _set_session(conn, scope_id, write)
     count: int = row.message_count
     return count - len(write.turns)
+
+
+def _ends(conn: sa.Connection, write: Append) -> int:
+    """An append without turns can only end its episode, however many it has by now."""
+    if write.closing is None:
+        raise ValueError("an append to an episode that exists needs turns or a closing")
+    episode = reads.episodes(conn, write.scope, [write.episode_id]).get(write.episode_id)
+    if episode is None:
+        raise EpisodeNotFound(write.episode_id)
+    if not episode.is_open:
+        raise EpisodeChanged(write.session_id)
+    return episode.message_count
 
 
 def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...domain.episode import Episode, EpisodeSnippet
 from ...domain.message import Message, Role, as_text
+from ...domain.policy import MemoryConfig
 from .listing import show_snippets, show_summary, speaker
 from .opening import flags
 from .screen import Screen, counted
@@ -92,6 +93,11 @@ class DemoView(Silent):
         screen = self._screen
         screen.rule("What the model gets to read")
         screen.panel(f"context block, {counted(context.block_tokens, 'token')}", context.text)
+        rule = MemoryConfig().recall
+        screen.write(
+            f"In it is what has a relevance of {rule.min_recall_score} or more, and the last "
+            f"{rule.recent_sessions_to_inject} sessions in any case, oldest first."
+        )
         screen.write(
             f"It goes between the system prompt and the history. The message list, "
             f"{counted(context.tokens, 'token')} in all:"
