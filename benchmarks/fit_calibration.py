@@ -3,9 +3,11 @@
     python benchmarks/fit_calibration.py examples.jsonl > calibration.json
 
 A line of `examples.jsonl` is one question asked in one scope:
-`{"answerable": true, "cosine": 0.53, "coverage": 0.4, "behind": [0.0, 1.2, 2.5], "right": [true,
-false, false]}`: the best row's evidence, how far each episode's score is behind the best one, and
-whether that episode holds an answer. Questions taken from another scope are the unanswerable ones.
+`{"answerable": true, "evidence": [[0.53, 0.4], [0.31, 0.6]], "behind": [0.0, 1.2], "right": [true,
+false]}`: cosine and coverage of the rows that may be the most convincing ones (those of the best
+rank, the highest cosine and the highest coverage will do), how far each episode's score is behind
+the best one's, and whether that episode holds an answer. Questions taken from another scope are
+the unanswerable ones.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ THRESHOLD = 0.65
 
 Floats = NDArray[np.float64]
 _STEPS = 60
+_ROUNDS = 6
 _RIDGE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     answerable: bool
-    cosine: float
-    coverage: float
+    evidence: Sequence[tuple[float, float]]
     behind: Sequence[float] = ()
     right: Sequence[bool] = ()
 
@@ -46,18 +48,31 @@ class Example:
 
 def fit_calibration(examples: Sequence[Example]) -> Calibration:
     """Both kinds of question count alike, however many there are of each."""
-    label = np.array([example.answerable for example in examples], dtype=float)
-    cosine = np.array([example.cosine for example in examples])
-    coverage = np.array([example.coverage for example in examples])
-    both = _line(np.stack([cosine, coverage], axis=1), label)
-    meaning = _line(cosine[:, None], label)
-    words = _line(coverage[:, None], label)
+    meaning = _fit(examples, [1.0, 0.0])
+    words = _fit(examples, [0.0, 1.0])
+    both = _fit(examples, [1.0, 1.0])
     return Calibration(
         both=Line(bias=both[2], cosine=both[0], coverage=both[1]),
         meaning=Line(bias=meaning[1], cosine=meaning[0], coverage=0.0),
         words=Line(bias=words[1], cosine=0.0, coverage=words[0]),
         behind=_behind(examples),
     )
+
+
+def _fit(examples: Sequence[Example], slopes: list[float]) -> list[float]:
+    """Each question by its most convincing row, which depends on the slopes: a few rounds."""
+    label = np.array([example.answerable for example in examples], dtype=float)
+    used = [place for place, slope in enumerate(slopes) if slope]
+    line: list[float] = []
+    for _ in range(_ROUNDS):
+        best = [
+            max(example.evidence, key=lambda row: slopes[0] * row[0] + slopes[1] * row[1])
+            for example in examples
+        ]
+        line = _line(np.array(best)[:, used], label)
+        for place, slope in zip(used, line, strict=False):
+            slopes[place] = slope
+    return line
 
 
 def separation(scores: Floats, label: Floats) -> tuple[float, float]:

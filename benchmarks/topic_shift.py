@@ -79,9 +79,7 @@ class Reader:
 
     def _turn(self, text: str, may_start: bool, vector: Vector) -> Turn:
         terms = tuple(self._analyzer.terms(text))
-        said = Said(
-            terms=frozenset(terms), opening=topics.opening(text), may_start=may_start
-        )
+        said = Said(terms=frozenset(terms), opening=topics.opening(text), may_start=may_start)
         return Turn(text=text, said=said, terms=terms, vector=vector)
 
 
@@ -101,7 +99,8 @@ def read_locomo(path: Path, wanted: Sequence[int], reader: Reader) -> list[list[
 
 
 def _sessions(said: dict[str, Any], reader: Reader) -> list[Conversation]:
-    numbers = sorted(int(found[1]) for key in said if (found := re.fullmatch(r"session_(\d+)", key)))
+    found = (re.fullmatch(r"session_(\d+)", key) for key in said)
+    numbers = sorted(int(match[1]) for match in found if match)
     return [
         reader.conversation((turn["text"], True) for turn in said[f"session_{number}"])
         for number in numbers
@@ -135,7 +134,7 @@ def without_greetings(stream: Stream) -> Stream:
 
 
 def every_other_answers(sessions: Sequence[Conversation]) -> Iterator[Conversation]:
-    """Sessions cut to begin with one speaker, as of a user and an assistant by turns."""
+    """Who began a session as its user, and the other as the assistant."""
     for session in sessions:
         yield tuple(
             replace(turn, said=replace(turn.said, may_start=place % 2 == 0))
@@ -151,16 +150,13 @@ def octopus(scale: Scale, weights: Weights | None = None, *, ahead: bool = False
         for place, new in enumerate(stream.turns):
             before = stream.turns[max(start, place - topics.LOOK_BACK) : place]
             said = [turn.said for turn in before]
-            words = topics.by_words(said, new.said, turns=place - start, weights=weights)
+            words = topics.by_words(said, new.said, weights)
             if words <= 0:
                 continue
             earlier = np.stack([before[at].vector for at in topics.window(said)])
-            answer = stream.turns[place + 1] if ahead and place + 1 < len(stream.turns) else None
-            cosine = topics.cohesion(
-                earlier,
-                new.vector,
-                answer.vector if answer is not None and not answer.said.may_start else None,
-            )
+            following = stream.turns[place + 1 : place + 2] if ahead else ()
+            answer = [turn.vector for turn in following if not turn.said.may_start]
+            cosine = topics.cohesion(earlier, np.stack([new.vector, *answer]))
             if topics.is_shift(words, scale.nearness(cosine), weights):
                 found.append(place)
                 start = place
@@ -204,34 +200,25 @@ def at_greetings(stream: Stream) -> list[int]:
     ]
 
 
-def texttiling(sequence: int = 10, block: int = 6) -> Segmenter:
-    """Hearst's algorithm: gaps between token sequences, moved to the nearest turn."""
+def texttiling(block: int, sequence: int | None = None) -> Segmenter:
+    """Hearst's algorithm: gaps between token sequences moved to the nearest turn, or by turns."""
 
     def segment(stream: Stream) -> list[int]:
+        if sequence is None:
+            return _deep_gaps([Counter(turn.terms) for turn in stream.turns], block)
         tokens = [(term, place) for place, turn in enumerate(stream.turns) for term in turn.terms]
         pieces = [tokens[at : at + sequence] for at in range(0, len(tokens), sequence)]
-        counts = [Counter(term for term, _ in piece) for piece in pieces]
-        found = {
-            round((pieces[gap - 1][-1][1] + pieces[gap][0][1] + 1) / 2)
-            for gap in _deep_gaps(counts, block)
-        }
+        gaps = _deep_gaps([Counter(term for term, _ in piece) for piece in pieces], block)
+        found = {round((pieces[gap - 1][-1][1] + pieces[gap][0][1] + 1) / 2) for gap in gaps}
         return sorted(found - {0})
 
     return segment
 
 
-def texttiling_by_turns(block: int = 6) -> Segmenter:
-    """The same with a turn for a token sequence."""
-
-    def segment(stream: Stream) -> list[int]:
-        return _deep_gaps([Counter(turn.terms) for turn in stream.turns], block)
-
-    return segment
-
-
 def _deep_gaps(counts: Sequence[Counter[str]], block: int) -> list[int]:
+    """Where the words before and after differ more than around: Hearst's depth and cutoff."""
     scores = [
-        _cosine(sum(counts[max(0, gap - block) : gap], Counter()), sum(counts[gap : gap + block], Counter()))
+        _cosine(*(sum(side, Counter()) for side in (counts[:gap][-block:], counts[gap:][:block])))
         for gap in range(1, len(counts))
     ]
     smooth = np.convolve(np.pad(scores, 1, mode="edge"), np.ones(3) / 3, "valid")
@@ -359,8 +346,8 @@ def segmenters(scale: Scale) -> dict[str, Segmenter]:
         "never": never,
         "every mean length": where_users_speak(every_mean_length),
         "at random, as many": where_users_speak(at_random),
-        "TextTiling": where_users_speak(texttiling()),
-        "TextTiling by turns": where_users_speak(texttiling_by_turns()),
+        "TextTiling": where_users_speak(texttiling(6, sequence=10)),
+        "TextTiling by turns": where_users_speak(texttiling(6)),
         "at each greeting": at_greetings,
         "Octopus, words only": octopus(scale, Weights(nearness=0, needed=2)),
         "Octopus, no cues": octopus(scale, Weights(greeting=0, announced=0, reply=0)),

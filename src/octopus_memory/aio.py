@@ -16,9 +16,11 @@ from uuid import UUID
 
 from .domain.episode import EndReason, Episode, Scope
 from .domain.message import Json
+from .domain.policy import MemoryConfig
 from .engine.hand import EpisodeInHand
 from .engine.memory import Memory
 from .engine.scope import MemoryScope
+from .ports.seams import Clock, Embedder, Summarizer, TokenCounter
 from .wiring import EpisodicMemory
 
 P = ParamSpec("P")
@@ -43,9 +45,29 @@ class AsyncEpisodicMemory:
         self.sync = sync
 
     @classmethod
-    async def open(cls, url: str | Path | None = None, **options: Any) -> Self:
+    async def open(
+        cls,
+        url: str | Path | None = None,
+        *,
+        embedder: Embedder | str | None = None,
+        summarizer: Summarizer | str | None = None,
+        counter: TokenCounter | None = None,
+        clock: Clock | None = None,
+        config: MemoryConfig | None = None,
+        background: bool | None = None,
+    ) -> Self:
         """See `EpisodicMemory.open`."""
-        return cls(await asyncio.to_thread(EpisodicMemory.open, url, **options))
+        sync = await asyncio.to_thread(
+            EpisodicMemory.open,
+            url,
+            embedder=embedder,
+            summarizer=summarizer,
+            counter=counter,
+            clock=clock,
+            config=config,
+            background=background,
+        )
+        return cls(sync)
 
     def scope(
         self, *, tenant: str = "default", agent: str = "default", user: str

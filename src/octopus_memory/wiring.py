@@ -73,8 +73,9 @@ class EpisodicMemory(Memory):
             clock=clock,
             config=config,
         )
+        reads_only = getattr(parts.store, "read_only", False)
         try:
-            return cls(parts, run_in_background=settings.background)
+            return cls(parts, run_in_background=settings.background and not reads_only)
         except BaseException:
             parts.close()
             raise

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import random
+import sqlite3
 import threading
 import time
 import traceback
@@ -16,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from octopus_memory import EpisodicMemory
+from octopus_memory import EpisodicMemory, OctopusError
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 
 # The server imports the package once, and each child starts from there in a few milliseconds.
@@ -113,8 +116,6 @@ def stay_in_the_embedder(pipe: Connection, url: str) -> None:
 
 
 def hold_the_write_lock(pipe: Connection, path: str) -> None:
-    import sqlite3
-
     conn = sqlite3.connect(path, isolation_level=None)
     conn.execute("BEGIN IMMEDIATE")
     pipe.send("holding")
@@ -175,3 +176,44 @@ def _work(
         if number % 5 == 4:
             own.close_session(who)
             everybody.close_session("shared")
+
+
+def fill_the_disk(pipe: Connection, url: str, spare: int) -> None:
+    """Adds until no file may grow any more; then room is made, and it goes on."""
+    import resource
+
+    with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
+        scope = memory.scope(user="u")
+        scope.add("s", ("user", "before"))
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (spare, most))
+        stored = 1
+        try:
+            while True:
+                scope.add("s", [("user", random.randbytes(2_000).hex())] * 3)
+                stored += 3
+        except OctopusError as error:
+            pipe.send((type(error).__name__, str(error)))
+        pipe.send((stored, len(scope.session("s").turns)))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        scope.add("s", ("user", "after"))
+        pipe.send((stored + 1, len(scope.session("s").turns)))
+
+
+def use_it_as_nobody(pipe: Connection, url: str) -> None:
+    """As a user without rights: whether it opens, what recall finds, what an add comes to."""
+    # Whatever is read at first use is read now, while everything still can be.
+    with EpisodicMemory.open("sqlite://", embedder="hashing", background=False) as memory:
+        memory.scope(user="u").store([("user", "leave days")])
+        memory.scope(user="u").recall("leave")
+    if os.getuid() == 0:
+        os.setgid(65_534)
+        os.setuid(65_534)
+    try:
+        with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
+            scope = memory.scope(user="u")
+            pipe.send([snippet.session_id for snippet in scope.recall("leave days")])
+            scope.add("s", ("user", "may I?"))
+            pipe.send("stored")
+    except OctopusError as error:
+        pipe.send((type(error).__name__, str(error)))

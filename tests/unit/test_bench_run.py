@@ -24,6 +24,7 @@ from octopus_memory.evaluation import (
     run_relevance,
     write_report,
 )
+from octopus_memory.evaluation.relevance import rename_people
 from octopus_memory.faces.cli.bench import bench
 
 PLOTS = importlib.util.find_spec("matplotlib") is not None
@@ -151,11 +152,45 @@ def test_the_report_shows_every_system_and_no_word_of_the_data(
 def test_questions_elsewhere_are_told_apart(dataset: Dataset, embedder: SharedEmbedder):
     run = run_relevance(dataset, make_systems(["octopus", "naive"], embedder), embedder=embedder)
     octopus, naive = run.systems
-    assert (len(octopus.answerable), len(octopus.unanswerable)) == (4, 4)
-    assert octopus.auc > 0.9
-    assert naive.auc < octopus.auc
-    assert octopus.balanced_accuracy(0) == 0.5
-    assert (octopus.kept(1), octopus.dropped(1)) == (0, 1)
+    found = octopus.as_asked
+    assert (len(found.answerable), len(found.unanswerable)) == (4, 4)
+    assert found.auc > 0.9
+    assert naive.as_asked.auc < found.auc
+    assert found.balanced_accuracy(0) == 0.5
+    assert (found.kept(1), found.dropped(1)) == (0, 1)
+    assert octopus.renamed is None
+
+
+class NameReader(Parrot):
+    """Scores a question by whether it names somebody of the conversation."""
+
+    def add(self, turns) -> None:
+        self.names = {turn.name for turn in turns}
+
+    def search(self, query: str, asked_at: datetime, limit: int) -> list[Hit]:
+        known = any(name in query for name in self.names)
+        return [Hit(session_id="s", score=0.9 if known else 0.1)]
+
+
+def test_names_cannot_give_a_question_away(tmp_path: Path):
+    lines = []
+    for name in ("Ana", "Bo"):
+        turn = {"type": "turn", "conversation": name, "id": "t", "session": "s", "role": "user"}
+        turn |= {"name": name, "text": "I moved.", "at": "2024-05-01T10:00:00Z"}
+        asked = {"type": "question", "conversation": name, "evidence": ["t"]}
+        lines += [turn, asked | {"text": f"Where did {name}'s friend Anabel move?"}]
+    data = tmp_path / "names.jsonl"
+    data.write_text("\n".join(map(json.dumps, lines)))
+    (found,) = run_relevance(load_dataset("jsonl", data), [NameReader()]).systems
+    assert found.as_asked.auc == 0.75  # Ana is in Anabel
+    assert found.renamed is not None
+    assert found.renamed.auc == 0.5
+
+
+def test_people_are_renamed_at_once():
+    text = "Is Ana's cat older than Ana Lee's, and does Bo know Anabel?"
+    renamed = rename_people(text, ["Ana", "Ana Lee", "Bo"], ["Bo", "Cy"])
+    assert renamed == "Is Bo's cat older than Cy's, and does Bo know Anabel?"
 
 
 def test_relevance_needs_another_conversation(dataset: Dataset, embedder: SharedEmbedder):

@@ -237,7 +237,7 @@ def test_what_a_failing_embedder_leaves_is_done_later(monkeypatch):
     monkeypatch.setenv("OCTOPUS_EMBEDDING_DIMENSION", "64")
     with FakeOpenAIServer(dimension=64) as server:
         monkeypatch.setenv("OCTOPUS_OPENAI_BASE_URL", server.base_url)
-        server.fail(status=400, next=3)
+        server.fail(status=400, times=3)
         done = run("add", "s", "My favourite tea is Darjeeling.")
         assert "warning: stored, but not embedded yet" in done.stderr
         assert "1 text still to embed" in done.stdout

@@ -264,7 +264,7 @@ def test_the_model_gets_the_memory(server, monkeypatch):
         (lambda s: s.send(b"<html>"), "gave no chat completion"),
         (lambda s: s.send({"choices": []}), "gave no chat completion"),
         (lambda s: s.answer(""), "answered without text"),
-        (lambda s: s.drop(next=3), "cannot be reached"),
+        (lambda s: s.drop(times=3), "cannot be reached"),
     ],
 )
 def test_a_failing_model_loses_nothing(server, fault, message):

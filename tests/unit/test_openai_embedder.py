@@ -184,7 +184,7 @@ def test_it_is_safe_to_share_between_threads(embedder_of: MakeEmbedder) -> None:
 def test_an_error_status_says_what_to_do(
     server: FakeOpenAIServer, embedder: OpenAIEmbedder, status: int, words: str
 ) -> None:
-    server.fail(next=3, status=status, headers=AT_ONCE, message=f"{KEY} {SECRET}")
+    server.fail(times=3, status=status, headers=AT_ONCE, message=f"{KEY} {SECRET}")
     assert words in failure(embedder)
 
 
@@ -192,13 +192,13 @@ def test_an_error_status_says_what_to_do(
 def test_a_passing_fault_is_waited_out(
     server: FakeOpenAIServer, embedder: OpenAIEmbedder, status: int
 ) -> None:
-    server.fail(next=2, status=status, headers=AT_ONCE)
+    server.fail(times=2, status=status, headers=AT_ONCE)
     np.testing.assert_allclose(embedder.embed(["hello"]), [vector("hello", 16)], atol=1e-6)
     assert len(server.requests) == 3
 
 
 def test_a_slow_endpoint_is_given_up(server: FakeOpenAIServer, embedder_of: MakeEmbedder) -> None:
-    server.delay(30, next=3)
+    server.delay(30, times=3)
     assert "no answer within 0.05 s: raise timeout" in failure(embedder_of(timeout=0.05))
     assert len(server.requests) == 3
 

@@ -227,7 +227,7 @@ def test_an_endpoint_without_schemas_is_asked_for_any_object(
 ) -> None:
     summarizer = summarizer_of()
     server.fail(status=status, message="response_format type 'json_schema' is not supported")
-    server.answer(GOOD, next=2)
+    server.answer(GOOD, times=2)
     assert summarize(summarizer).text == GOOD["summary"]
     assert summarize(summarizer).text == GOOD["summary"]
     kinds = [request.body["response_format"]["type"] for request in server.requests]
@@ -237,7 +237,7 @@ def test_an_endpoint_without_schemas_is_asked_for_any_object(
 def test_a_request_refused_in_both_forms_fails(
     server: Server, summarizer: OpenAISummarizer
 ) -> None:
-    server.fail(next=2, status=400, message=f"{KEY} {SECRET}")
+    server.fail(times=2, status=400, message=f"{KEY} {SECRET}")
     assert "refused the request (400)" in failure(summarizer)
     assert len(server.requests) == 2
 

@@ -32,9 +32,15 @@ class LexicalScores:
     whole: float
     """The score of a row of usual length that has every term once."""
 
-    def coverage(self, row: int) -> float:
-        """How much of the question's words a row has, rare ones counting for more; 0 to 1."""
-        return min(1.0, float(self.row[row]) / self.whole) if self.whole else 0.0
+    def coverage(self) -> Floats | None:
+        """How much of the question's words each row has, rare ones counting for more; 0 to 1.
+
+        None where the question has no words to compare.
+        """
+        if not self.whole:
+            return None
+        coverage: Floats = np.minimum(self.row * np.float32(1 / self.whole), np.float32(1))
+        return coverage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,7 +96,7 @@ class Postings:
         said = often * _counts_for_episode(rows)[row_of]
         lengths = np.bincount(row_of, weights=often, minlength=len(rows))
         totals = np.bincount(episode_of, weights=said, minlength=rows.episodes)
-        row_norm = _norm(lengths, _K1_ROW, _B_ROW)
+        row_norm = _row_norm(lengths, rows)
         return cls(
             vocabulary=vocabulary,
             offsets=np.append(starts, len(terms)),
@@ -208,6 +214,14 @@ def _counts_for_episode(rows: Rows) -> Floats:
     """1 for turns, and for the summary of an episode that has no turns any more."""
     counts: Floats = np.maximum(rows.role != SUMMARY, rows.archived)
     return counts
+
+
+def _row_norm(lengths: NDArray[Any], rows: Rows) -> Floats:
+    """Turns are measured against turns, summaries, which are long, against summaries."""
+    norm = np.empty(len(lengths), np.float32)
+    for kind in (rows.role == SUMMARY, rows.role != SUMMARY):
+        norm[kind] = _norm(lengths[kind], _K1_ROW, _B_ROW)
+    return norm
 
 
 def _norm(lengths: NDArray[Any], k1: float, b: float) -> Floats:

@@ -12,18 +12,11 @@ from numpy.typing import NDArray
 
 from .errors import InvalidSetting
 
-# Odds beyond this are 0 to six places, and their exponential still fits.
-_LEAST_ODDS = -30.0
+Floats = NDArray[np.float32]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What speaks for the best row being an answer at all."""
-
-    cosine: float | None
-    """None where the row has no vector."""
-    coverage: float | None
-    """None where the question has no words to compare."""
+# Beyond this a relevance is 0 to many places, and its exponential still fits a float32.
+_LEAST_ODDS = np.float32(-60)
+_NONE = np.zeros(1, np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +31,18 @@ class Line:
         for name in ("bias", "cosine", "coverage"):
             _check(name, getattr(self, name), least=-math.inf if name == "bias" else 0)
 
-    def odds(self, best: Evidence) -> float:
-        return (
-            self.bias + self.cosine * (best.cosine or 0.0) + self.coverage * (best.coverage or 0.0)
-        )
+    def odds(self, cosine: Floats, coverage: Floats) -> Floats:
+        odds = np.float32(self.cosine) * cosine + np.float32(self.coverage) * coverage
+        odds += np.float32(self.bias)
+        return odds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """A logistic model, fitted for one embedder by `benchmarks/fit_calibration.py`.
 
-    The best row's evidence says how sure one can be of it; each other row is the less relevant the
-    further its score is behind. So relevance and rank never disagree.
+    A row is as relevant as its evidence says, in so far as its rank allows it: relevance and rank
+    never disagree.
     """
 
     both: Line
@@ -67,9 +60,9 @@ class Calibration:
     def default(cls) -> Self:
         """That of the built-in embedder, for one that none was fitted for."""
         return cls(
-            both=Line(bias=-4.8, cosine=9.0, coverage=5.5),
-            meaning=Line(bias=-4.4, cosine=12.4, coverage=0.0),
-            words=Line(bias=-2.25, cosine=0.0, coverage=8.0),
+            both=Line(bias=-5.6, cosine=10.5, coverage=5.3),
+            meaning=Line(bias=-6.5, cosine=16.2, coverage=0.0),
+            words=Line(bias=-2.7, cosine=0.0, coverage=7.8),
             behind=1.1,
         )
 
@@ -82,22 +75,27 @@ class Calibration:
         lines = {name: _line(name, values.get(name)) for name in ("both", "meaning", "words")}
         return cls(**lines, behind=_number("behind", values.get("behind")))
 
-    def relevance(self, scores: NDArray[np.float32], best: Evidence) -> NDArray[np.float32]:
-        """Of each score, 0 for minus infinity."""
-        top = scores.max(initial=-np.inf)
-        if not np.isfinite(top):
-            return np.zeros_like(scores)
-        odds = np.float32(self._odds(best)) + np.float32(self.behind) * (scores - top)
-        relevance: NDArray[np.float32] = 1 / (1 + np.exp(-np.maximum(odds, _LEAST_ODDS)))
-        relevance[np.isneginf(scores)] = 0
-        return relevance
+    def odds(self, cosine: Floats, coverage: Floats | None) -> Floats:
+        """What speaks for each row by itself; NaN cosines and None coverage are not there."""
+        missing = np.isnan(cosine)
+        if coverage is None:
+            return np.where(missing, _LEAST_ODDS, self.meaning.odds(cosine, _NONE))
+        odds = self.both.odds(cosine, coverage)
+        if missing.any():
+            odds[missing] = self.words.odds(_NONE, coverage[missing])
+        return odds
 
-    def _odds(self, best: Evidence) -> float:
-        if best.cosine is None:
-            return self.words.odds(best)
-        if best.coverage is None:
-            return self.meaning.odds(best)
-        return self.both.odds(best)
+    def relevance(self, scores: Floats, odds: Floats) -> Floats:
+        """Of rows given best first: never rising, and never more than a row and those after it
+        can show, nor more than the best one's less what it is behind.
+        """
+        if not len(scores):
+            return scores
+        shown = np.maximum.accumulate(odds[::-1])[::-1]
+        most = shown[0] - np.float32(self.behind) * (scores[0] - scores)
+        limited = np.maximum(np.minimum(shown, most), _LEAST_ODDS)
+        relevance: Floats = 1 / (1 + np.exp(-limited))
+        return relevance
 
 
 def _line(name: str, values: object) -> Line:

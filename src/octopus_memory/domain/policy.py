@@ -54,6 +54,7 @@ class SessionConfig:
     idle_timeout_minutes: float = 30
     max_session_hours: float = 8
     allow_resume: bool = False
+    topic_shift: bool = False
     max_message_bytes: int = 8 * 1024 * 1024
 
     def __post_init__(self) -> None:

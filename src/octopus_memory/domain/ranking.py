@@ -8,14 +8,17 @@ and what the rest of its episode is about. An episode is as good as its best row
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .calibration import Calibration, Evidence
+from .calibration import Calibration
 from .query import QueryPlan
 from .rows import Rows
 from .scoring import Contribution, Floats, Parts, Signals, Weights, gather
+
+_OUT = np.float32(-np.inf)
 
 __all__ = ["Contribution", "RankConfig", "Ranking", "Signals", "Weights", "rank"]
 
@@ -26,34 +29,39 @@ class RankConfig:
     weights: Weights = field(default_factory=Weights)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Ranking:
     """The order of a scope's turns and episodes for one question."""
 
     turn_score: Floats
-    turn_relevance: Floats
+    """Minus infinity for a row that a filter took out."""
     episode_score: Floats
     episode_relevance: Floats
+    """By episode number, 0 to 1."""
     episodes: NDArray[np.intp]
     """Episode numbers, best first; their relevance never rises along them."""
     best_row: NDArray[np.intp]
     """By episode number: the row that gives the episode its score."""
     parts: Parts
+    odds: Floats
+    calibration: Calibration
 
-    @property
+    @cached_property
     def turns(self) -> NDArray[np.intp]:
         """Row numbers, best first, without those that a filter took out."""
-        order = np.argsort(-self.turn_score, kind="stable")
-        return order[: int(np.count_nonzero(np.isfinite(self.turn_score)))]
+        return _in_order(self.turn_score)
+
+    @cached_property
+    def turn_relevance(self) -> Floats:
+        """By row number, 0 to 1; it never rises along `turns`."""
+        return _relevance(self.calibration, self.turn_score, self.odds, self.turns)
 
     def matches(self, episode: int, k: int = 3) -> NDArray[np.intp]:
         """The `k` best rows of an episode, best first."""
         starts = self.parts.signals.rows.starts
         first = int(starts[episode])
         last = int(starts[episode + 1]) if episode + 1 < len(starts) else len(self.turn_score)
-        scores = self.turn_score[first:last]
-        best = np.argsort(-scores, kind="stable")[:k]
-        return first + best[np.isfinite(scores[best])]
+        return first + _in_order(self.turn_score[first:last])[:k]
 
     def explain(self, episode: int) -> tuple[Contribution, ...]:
         """What made up the score of the episode's best row, the strongest signal first."""
@@ -71,48 +79,48 @@ def rank(
     config = config or RankConfig()
     parts = gather(signals, plan, config.weights)
     score = parts.total()
+    odds = config.calibration.odds(signals.dense, signals.lexical.coverage())
     if keep is not None:
-        score = np.where(keep, score, np.float32(-np.inf))
-    rows = signals.rows
-    if not len(rows):
-        return _empty(parts)
-    best_score = np.maximum.reduceat(score, rows.starts)
-    best_row = _first_of(score, best_score, rows)
-    relevance = config.calibration.relevance(score, _evidence(signals, int(score.argmax())))
-    order = np.argsort(-best_score, kind="stable")
+        score = np.where(keep, score, _OUT)
+        odds = np.where(keep, odds, _OUT)
+    episode_score = _best_of_each(score, signals.rows)
+    episodes = _in_order(episode_score)
     return Ranking(
         turn_score=score,
-        turn_relevance=relevance,
-        episode_score=best_score,
-        episode_relevance=relevance[best_row],
-        episodes=order[: int(np.count_nonzero(np.isfinite(best_score)))],
-        best_row=best_row,
+        episode_score=episode_score,
+        episode_relevance=_relevance(
+            config.calibration, episode_score, _best_of_each(odds, signals.rows), episodes
+        ),
+        episodes=episodes,
+        best_row=_first_best(score, episode_score, signals.rows),
         parts=parts,
+        odds=odds,
+        calibration=config.calibration,
     )
 
 
-def _first_of(score: Floats, best_score: Floats, rows: Rows) -> NDArray[np.intp]:
+def _in_order(score: Floats) -> NDArray[np.intp]:
+    """Best first, equal ones as they stood, those that are out left out."""
+    order = np.argsort(-score, kind="stable")
+    return order[: int(np.count_nonzero(score > _OUT))]
+
+
+def _best_of_each(values: Floats, rows: Rows) -> Floats:
+    if not len(rows):
+        return values
+    best: Floats = np.maximum.reduceat(values, rows.starts)
+    return best
+
+
+def _first_best(score: Floats, best: Floats, rows: Rows) -> NDArray[np.intp]:
     """The first row of each episode that has the episode's best score."""
-    places = np.flatnonzero(score == best_score[rows.episode])
+    places = np.flatnonzero(score == best[rows.episode])
     return places[np.searchsorted(places, rows.starts)]
 
 
-def _evidence(signals: Signals, best: int) -> Evidence:
-    cosine, lexical = float(signals.dense[best]), signals.lexical
-    return Evidence(
-        cosine=None if np.isnan(cosine) else cosine,
-        coverage=lexical.coverage(best) if lexical.whole else None,
-    )
-
-
-def _empty(parts: Parts) -> Ranking:
-    none, nowhere = np.empty(0, np.float32), np.empty(0, np.intp)
-    return Ranking(
-        turn_score=none,
-        turn_relevance=none,
-        episode_score=none,
-        episode_relevance=none,
-        episodes=nowhere,
-        best_row=nowhere,
-        parts=parts,
-    )
+def _relevance(
+    calibration: Calibration, score: Floats, odds: Floats, order: NDArray[np.intp]
+) -> Floats:
+    relevance = np.zeros(len(score), np.float32)
+    relevance[order] = calibration.relevance(score[order], odds[order])
+    return relevance

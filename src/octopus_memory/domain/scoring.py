@@ -97,13 +97,14 @@ class Parts:
         cosine = float(self.signals.dense[row])
         if not math.isnan(cosine):
             yield _share("meaning", cosine, self.meaning[row], f"cosine {cosine:.2f}")
-        covered = self.signals.lexical.coverage(row)
+        whole = self.signals.lexical.whole
+        covered = min(1.0, float(self.signals.lexical.row[row]) / whole) if whole else 0.0
         yield _share(
             "words", covered, self.words[row], f"{covered:.0%} of the question's words, by rarity"
         )
         yield _share("around", self.around[row], self.around[row], "the turns before and after")
-        whole = float(self.signals.lexical.episode[self.signals.rows.episode[row]])
-        yield _share("episode", whole, self.episode[row], "the question's words in all of it")
+        about = float(self.signals.lexical.episode[self.signals.rows.episode[row]])
+        yield _share("episode", about, self.episode[row], "the question's words in all of it")
         yield _share(
             "form",
             self.form[row],

@@ -7,7 +7,7 @@ English. A month without a year means that month of any year, for what is rememb
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -89,15 +89,15 @@ _MONTHS = (
     "december",
 )
 _SHORT = [*(name[:3] for name in _MONTHS), "sept"]
-_MONTH = rf"(?P<month>{'|'.join(_MONTHS)}|(?:{'|'.join(_SHORT)})\.?)"
+_MONTH = rf"(?P<month>{'|'.join((*_MONTHS, *_SHORT))})\b\.?"
 _DAY_NUMBER = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DATES = [
-    re.compile(rf"\b{_DAY_NUMBER}(?:\s+of)?\s*{_MONTH}\b(?:,?\s*{_YEAR}\b)?"),
+    re.compile(rf"\b{_DAY_NUMBER}(?:\s+of)?\s*{_MONTH}(?:,?\s*{_YEAR}\b)?"),
     re.compile(rf"\b{_MONTH}\s+{_DAY_NUMBER}\b(?!\s*:)(?:,?\s*{_YEAR}\b)?"),
     re.compile(rf"\b{_YEAR}[-/](?P<month>[01]?\d)[-/](?P<day>[0-3]?\d)\b"),
 ]
-_MONTH_YEAR = re.compile(rf"\b{_MONTH}\b(?:\s*,?\s*(?:of\s+)?{_YEAR}\b)?")
+_MONTH_YEAR = re.compile(rf"\b{_MONTH}(?:\s*,?\s*(?:of\s+)?{_YEAR}\b)?")
 # "May" and "march" are also verbs: without a year they need a word that stands before a month.
 _BEFORE_MONTH = re.compile(
     r"\b(?:in|of|during|since|until|till|by|for|from|to|last|this|early|late|mid|around|before"
@@ -106,30 +106,34 @@ _BEFORE_MONTH = re.compile(
 
 
 def _days(text: str, asked_at: datetime) -> Iterator[tuple[datetime, datetime]]:
-    for pattern in _DATES:
-        for found in pattern.finditer(text):
-            month, day = _month_number(found["month"]), int(found["day"])
-            for year in _years(found["year"], asked_at):
-                start = _date(year, month, day, asked_at)
-                if start is not None:
-                    yield start, start + _DAY
+    named = [found for pattern in _DATES for found in pattern.finditer(text)]
+    for found in named:
+        month, day = _month_number(found["month"]), int(found["day"])
+        for year in _years(found, named, asked_at):
+            start = _date(year, month, day, asked_at)
+            if start is not None:
+                yield start, start + _DAY
 
 
 def _months(text: str, asked_at: datetime) -> Iterator[tuple[datetime, datetime]]:
-    for found in _MONTH_YEAR.finditer(text):
-        if not found["year"] and not _BEFORE_MONTH.search(text[: found.start()]):
-            continue
-        month = _month_number(found["month"])
-        for year in _years(found["year"], asked_at):
-            start = _date(year, month, 1, asked_at)
+    named = [
+        found
+        for found in _MONTH_YEAR.finditer(text)
+        if found["year"] or _BEFORE_MONTH.search(text[: found.start()])
+    ]
+    for found in named:
+        for year in _years(found, named, asked_at):
+            start = _date(year, _month_number(found["month"]), 1, asked_at)
             if start is not None:
                 yield start, _next_month(start)
 
 
-def _years(given: str | None, asked_at: datetime) -> range:
-    if given:
-        return range(int(given), int(given) + 1)
-    return range(asked_at.year - _YEARS_BACK, asked_at.year + 1)
+def _years(found: re.Match[str], named: list[re.Match[str]], asked_at: datetime) -> Iterable[int]:
+    """Its own, else that of another: "between 3 May and 5 May 2023"."""
+    given = {int(other["year"]) for other in named if other["year"]}
+    if found["year"]:
+        return (int(found["year"]),)
+    return given or range(asked_at.year - _YEARS_BACK, asked_at.year + 1)
 
 
 def _month_number(name: str) -> int:

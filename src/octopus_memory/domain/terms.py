@@ -24,7 +24,7 @@ _LONGEST_CLASS = 5
 
 # Vowel signs and points are no word characters to `re`, yet they are parts of words.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0fff"
-_WORD = re.compile(rf"\d+(?:[.,]\d+)*|[^\W_{_MARKS}][\w{_MARKS}]*(?:['’][\w{_MARKS}]+)*")
+_WORD = re.compile(rf"\d+(?:[.,]\d+)*|[^\W_][\w{_MARKS}]*(?:['’][\w{_MARKS}]+)*")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ELISION = re.compile(r"['’](?:s|t|d|m|re|ve|ll)$")
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LOOK_BACK = 12
-"""How many turns before a message are looked at, at the most."""
+"""How many turns of talk before a message are looked at, at the most."""
 
 _WINDOW = 4
 _LEAST_TURNS = 2
@@ -132,7 +132,7 @@ class Weights:
 
     needed: float = 1.2
     nearness: float = 4.0
-    greeting: float = 2.0
+    greeting: float = 2.5
     announced: float = 1.0
     reply: float = 1.0
     young: float = 0.5
@@ -164,14 +164,12 @@ class Scale:
         return max(0.0, (cosine - self.unrelated) / span)
 
 
-def by_words(
-    before: Sequence[Said], new: Said, *, turns: int, weights: Weights | None = None
-) -> float:
-    """What the words say: nothing near or far can make a shift of it unless it is above 0.
+def by_words(before: Sequence[Said], new: Said, weights: Weights | None = None) -> float:
+    """What the words say: there is no shift unless it is above 0, however far the vectors are.
 
-    `before` are the last turns of talk in the episode, in order, and `turns` how many it has.
+    `before` are the last `LOOK_BACK` turns of talk in the episode, in order.
     """
-    weights = weights or Weights()
+    weights, turns = weights or Weights(), len(before)
     if not new.may_start or turns < _LEAST_TURNS or not window(before) or not _has_subject(before):
         return -math.inf
     known = frozenset[str]().union(*(before[place].terms for place in window(before)))
@@ -193,24 +191,18 @@ def window(before: Sequence[Said]) -> list[int]:
     return places[-_WINDOW:]
 
 
-def cohesion(
-    earlier: NDArray[np.float32], new: NDArray[np.float32], answer: NDArray[np.float32] | None
-) -> float:
-    """The cosine of a message to the window: to its nearest turn and its last one, half each.
+def cohesion(window: NDArray[np.float32], new: NDArray[np.float32]) -> float:
+    """The mean cosine of new turns to the window: to its nearest turn and its last, half each.
 
-    An answer that is known already counts like the message itself.
+    `new` is the message's vector, and its answer's where that is known already.
     """
-    near = [_near(earlier @ vector) for vector in (new, answer) if vector is not None]
-    return sum(near) / len(near)
+    cosines = new @ window.T
+    return float((cosines.max(axis=1) + cosines[:, -1]).mean()) / 2
 
 
 def is_shift(words: float, nearness: float, weights: Weights | None = None) -> bool:
     """Whether the message with this `by_words` and this nearness starts another subject."""
     return words > (weights or Weights()).nearness * nearness
-
-
-def _near(cosines: NDArray[np.float32]) -> float:
-    return float(cosines.max() + cosines[-1]) / 2
 
 
 def _has_subject(before: Sequence[Said]) -> bool:

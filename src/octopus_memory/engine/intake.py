@@ -18,6 +18,8 @@ from ..ports.store import Idempotency, Lexical, NewTurn
 from .parts import Parts
 
 Times = datetime | Sequence[datetime] | None
+_DEEPEST = 100
+_MOST_TOKENS = 2**31 - 1
 
 
 def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -> list[Message]:
@@ -32,10 +34,37 @@ def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -
     if not given:
         raise InvalidMessage("messages", "is empty: give at least one message")
     limit = config.session.max_message_bytes
-    return [
-        parse_message(message, field="message" if one else f"messages[{place}]", max_bytes=limit)
-        for place, message in enumerate(given)
-    ]
+    parsed = []
+    for place, message in enumerate(given):
+        field = "message" if one else f"messages[{place}]"
+        parsed.append(parse_message(message, field=field, max_bytes=limit))
+        _check_storable(parsed[-1], field)
+    return parsed
+
+
+def _check_storable(message: Message, field: str) -> None:
+    if _is_deep(message.body):
+        raise InvalidMessage(field, f"is nested more than {_DEEPEST} deep: store it as text")
+    if message.agent is not None:
+        try:
+            check_name("agent", message.agent)
+        except InvalidInput as error:
+            raise InvalidMessage(f"{field}.agent", error.problem) from error
+
+
+def _is_deep(value: Json) -> bool:
+    """Whether reading it back could fail for a caller whose own stack is deep already."""
+    layer = [value]
+    for _ in range(_DEEPEST + 1):
+        layer = [
+            inner
+            for outer in layer
+            if isinstance(outer, Mapping | list)
+            for inner in (outer if isinstance(outer, list) else outer.values())
+        ]
+        if not layer:
+            return False
+    return True
 
 
 def new_turns(
@@ -48,6 +77,8 @@ def new_turns(
 ) -> list[NewTurn]:
     if tokens is not None and len(tokens) != len(messages):
         raise InvalidInput("tokens", f"has {len(tokens)} counts for {len(messages)} messages")
+    for place, count in enumerate(tokens or ()):
+        check_tokens(f"tokens[{place}]", count)
     return [
         NewTurn(
             id=new_id(),
@@ -59,6 +90,13 @@ def new_turns(
         )
         for place, message in enumerate(messages)
     ]
+
+
+def check_tokens(field: str, count: int | None) -> None:
+    if count is None:
+        return
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_TOKENS:
+        raise InvalidInput(field, f"must be a whole number from 0 to {_MOST_TOKENS:,}")
 
 
 def lexical(parts: Parts, scope: Scope, text: str, name: str | None = None) -> Lexical:
@@ -110,8 +148,8 @@ def check_metadata(metadata: Mapping[str, Json] | None) -> None:
         ) == dict(metadata)
     except (TypeError, ValueError, RecursionError):
         same = False
-    if not same:
-        raise InvalidInput("metadata", "must be a dict of plain JSON")
+    if not same or _is_deep(metadata):
+        raise InvalidInput("metadata", f"must be a dict of plain JSON, at most {_DEEPEST} deep")
 
 
 def idempotency(key: str | None, messages: Sequence[Message]) -> Idempotency | None:

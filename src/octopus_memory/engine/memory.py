@@ -7,7 +7,7 @@ from typing import Self
 from uuid import UUID
 
 from ..domain.episode import Scope, check_name
-from ..domain.errors import MemoryClosed
+from ..domain.errors import InvalidInput, MemoryClosed
 from ..domain.policy import MemoryConfig
 from ..ports.store import StoreStats
 from . import background, pending
@@ -25,6 +25,9 @@ class Memory:
         self._closed = False
         self._background = background.Background(parts, self._owner) if run_in_background else None
         parts.store.use_model(parts.embedder.model)
+        if pending.is_waiting(parts):
+            # Left by a process that died, or queued anew because the model is another.
+            self.wake()
 
     def scope(self, *, tenant: str = "default", agent: str = "default", user: str) -> MemoryScope:
         """Everything of one user with one agent. Ids are text; a UUID is taken as its text."""
@@ -37,6 +40,8 @@ class Memory:
         check_name("agent", agent)
         if tenant is not None:
             check_name("tenant", tenant, longest=100)
+        if not isinstance(config, MemoryConfig):
+            raise InvalidInput("config", f"must be a MemoryConfig, not {type(config).__name__}")
         parts = self.parts
         parts.store.put_config(tenant, agent, config.to_dict())
         parts.forget_configs()

@@ -20,6 +20,7 @@ from ..domain.policy import MemoryConfig
 from ..ports.index import RecallIndex
 from ..ports.seams import Analyzer, Clock, Embedder, Summarizer, TokenCounter
 from ..ports.store import EpisodeStore
+from .topics import TopicWatch
 
 _CONFIG_SECONDS = 2.0
 """How soon another process's change of an agent's settings is seen."""
@@ -54,10 +55,13 @@ class Parts:
         object.__setattr__(self, "_hasher", hasher)
         object.__setattr__(self, "_configs", {})
         object.__setattr__(self, "_queries", _QueryVectors(self.embedder))
+        watch = TopicWatch(self.store, self.embedder, self.analyzer, self.clock)
+        object.__setattr__(self, "topics", watch)
 
     _hasher: Callable[[Scope], TermHasher] = field(init=False, repr=False)
     _configs: dict[tuple[str, str], tuple[float, MemoryConfig]] = field(init=False, repr=False)
     _queries: _QueryVectors = field(init=False, repr=False)
+    topics: TopicWatch = field(init=False, repr=False)
 
     def hasher(self, scope: Scope) -> TermHasher:
         return self._hasher(scope)

@@ -12,6 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from ..domain.bm25 import LexicalScores
 from ..domain.episode import (
     Episode,
     EpisodeSnippet,
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _MATCHES_SHOWN = 3
 _WORDS_SHOWN = 300
+_MOST = 1_000_000
+"""The most a page may hold, and the last page there can be."""
 
 
 class RecallMode(StrEnum):
@@ -59,8 +62,9 @@ class Ask:
         if not isinstance(self.query, str):
             raise InvalidInput("query", f"must be text, not {type(self.query).__name__}")
         check_limit(self.limit)
-        if self.min_score is not None and not 0 <= self.min_score <= 1:
-            raise InvalidInput("min_score", "must be between 0 and 1")
+        least = 0 if self.min_score is None else self.min_score
+        if not isinstance(least, int | float) or not 0 <= least <= 1:
+            raise InvalidInput("min_score", "must be a number between 0 and 1")
         for field in ("since", "until"):
             moment = getattr(self, field)
             if moment is not None:
@@ -122,19 +126,24 @@ def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
         analyzer=parts.analyzer,
         hasher=hasher,
         speakers=[unpack_words(words) for words in view.speakers],
+        related=parts.analyzer.related,
     )
     signals = Signals(
         rows=view.rows,
         dense=_cosines(parts, view, plan, ask.mode),
-        lexical=view.postings.score(
-            plan.terms if ask.mode is RecallMode.HYBRID else plan.terms[:0]
-        ),
+        lexical=_lexical(view, plan, ask.mode),
     )
     config = RankConfig(calibration=parts.calibration)
     keep = _keep(parts, scope, view, ask)
     if keep is not None and not keep.any():
         return None
     return _Found(view=view, ranking=rank(signals, plan, config, keep=keep))
+
+
+def _lexical(view: ScopeView, plan: QueryPlan, mode: RecallMode) -> LexicalScores:
+    if mode is RecallMode.SEMANTIC:
+        return view.postings.score(plan.terms[:0])
+    return view.postings.score(plan.terms, plan.related)
 
 
 def _cosines(
@@ -287,8 +296,8 @@ def _least(parts: Parts, scope: Scope, ask: Ask) -> float:
 
 
 def check_limit(limit: int, field: str = "limit") -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise InvalidInput(field, "must be a whole number above zero")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:
+        raise InvalidInput(field, f"must be a whole number from 1 to {_MOST:,}")
     return limit
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -35,6 +35,8 @@ class _Plan:
     session_id: str
     episode_id: UUID
     target: Target
+    goes_on: Episode | None = None
+    """The episode they are added to, open or resumed."""
 
 
 def open_episode(
@@ -105,8 +107,9 @@ def add(
             turns=turns,
             idempotency=idempotency,
         )
+        left = _left(parts, scope, plan, config, turns)
         try:
-            return parts.store.append(write)
+            return _append_apart(parts, left, write) if left else parts.store.append(write)
         except EpisodeChanged:
             if _is_closed_for_good(parts, scope, where, config):
                 raise EpisodeClosed(plan.episode_id) from None
@@ -137,6 +140,8 @@ def store(
     turns = intake.new_turns(parts, scope, parsed, times, config, None)
     calls.check_results(parsed, lambda _: False)
     intake.check_metadata(metadata)
+    intake.check_tokens("input_tokens", input_tokens)
+    intake.check_tokens("output_tokens", output_tokens)
     episode_id, session_id = new_id(), intake.session_id(session_id)
     if ended_at is None:
         ended_at = boundary.end_time(last_message_at=times[-1], now=now, config=config.session)
@@ -152,22 +157,27 @@ def store(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
     )
-    _end_open_episode(parts, scope, session_id, config, times[0])
-    stored = parts.store.append(
-        Append(
-            scope=scope,
-            session_id=session_id,
-            episode_id=episode_id,
-            target=Target.NEW,
-            at=times[0],
-            now=now,
-            turns=turns,
-            metadata=metadata,
-            idempotency=intake.idempotency(idempotency_key, parsed),
-            closing=closing,
-        )
+    write = Append(
+        scope=scope,
+        session_id=session_id,
+        episode_id=episode_id,
+        target=Target.NEW,
+        at=times[0],
+        now=now,
+        turns=turns,
+        metadata=metadata,
+        idempotency=intake.idempotency(idempotency_key, parsed),
+        closing=closing,
     )
-    return parts.store.episodes(scope, [stored[0].episode_id])[stored[0].episode_id]
+    for _ in range(_RETRIES):
+        try:
+            stored = parts.store.append(write)
+        except EpisodeChanged:
+            # Looked at only now: a call that is retried may find its session going on again.
+            _end_open_episode(parts, scope, session_id, config, times[0])
+            continue
+        return parts.store.episodes(scope, [stored[0].episode_id])[stored[0].episode_id]
+    raise EpisodeChanged(session_id)
 
 
 def heartbeat(parts: Parts, scope: Scope, session_id: str, *, at: datetime | None) -> Session:
@@ -182,6 +192,38 @@ def heartbeat(parts: Parts, scope: Scope, session_id: str, *, at: datetime | Non
     return parts.store.touch(scope, session_id, seen_at=at, now=now)
 
 
+def _left(
+    parts: Parts, scope: Scope, plan: _Plan, config: MemoryConfig, turns: Sequence[NewTurn]
+) -> Episode | None:
+    """The episode whose subject the turns leave."""
+    episode = plan.goes_on
+    if episode is None or not config.session.topic_shift:
+        return None
+    return episode if parts.topics.has_shifted(scope, episode, turns) else None
+
+
+def _append_apart(parts: Parts, left: Episode, write: Append) -> list[Turn]:
+    """Write to a new episode of the session; the one that is left for it ends."""
+    apart = replace(write, episode_id=new_id(), target=Target.NEW)
+    if write.idempotency is not None:
+        # A key that was used before gives what it wrote then, and nothing ends for that.
+        try:
+            return parts.store.append(apart)
+        except EpisodeChanged:
+            pass
+    if left.is_open:
+        consolidate.close(
+            parts,
+            left.scope,
+            left.id,
+            reason=EndReason.TOPIC_SHIFT,
+            at=left.last_message_at,
+            wait=False,
+            seen=left,
+        )
+    return parts.store.append(apart)
+
+
 def _plan(
     parts: Parts,
     scope: Scope,
@@ -194,6 +236,7 @@ def _plan(
     named = find_episode(parts, scope, where)
     if named is not None:
         session_id = named.session_id
+        named = None if _went_on(named, config) else named
     elif isinstance(where, str):
         session_id = check_name("session_id", where)
     else:
@@ -211,14 +254,14 @@ def _plan(
         if named is not None or _may_resume(episode, config):
             plan = _closed(episode, config, retried)
             _check_turns(parts, scope, episode, turns)
-            return plan
+            return replace(plan, goes_on=episode) if plan.target is Target.RESUME else plan
         episode = None
     elif not answers:
         episode = _still_open(parts, scope, config, state, turns[0].at)
     _check_turns(parts, scope, episode, turns)
     if episode is None:
         return _Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
-    return _Plan(session_id=session_id, episode_id=episode.id, target=Target.OPEN)
+    return _Plan(session_id=session_id, episode_id=episode.id, target=Target.OPEN, goes_on=episode)
 
 
 def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> _Plan:
@@ -233,14 +276,21 @@ def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> _Plan:
 
 
 def _may_resume(episode: Episode, config: MemoryConfig) -> bool:
-    return config.session.allow_resume and not episode.is_archived
+    return config.session.allow_resume and not episode.is_archived and not _went_on(episode, config)
+
+
+def _went_on(episode: Episode, config: MemoryConfig) -> bool:
+    """Whether it was left for another subject: what comes for it belongs to its session now."""
+    return config.session.topic_shift and episode.end_reason is EndReason.TOPIC_SHIFT
 
 
 def _is_closed_for_good(
     parts: Parts, scope: Scope, where: Episode | UUID | str, config: MemoryConfig
 ) -> bool:
     episode = find_episode(parts, scope, where)
-    return episode is not None and not episode.is_open and not _may_resume(episode, config)
+    if episode is None or episode.is_open or _went_on(episode, config):
+        return False
+    return not _may_resume(episode, config)
 
 
 def find_episode(parts: Parts, scope: Scope, where: Episode | UUID | str) -> Episode | None:

@@ -3,10 +3,14 @@
 Each question is asked once in its own conversation, where its answer was said, and once in the next
 conversation of the dataset, where it was not. The best score of what comes back should tell the two
 apart.
+
+A question that names people gives itself away: the next conversation has none of that name. So
+where turns have names, it is asked there a second time, about the people who speak there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,10 +24,9 @@ from .systems import RecallSystem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SystemRelevance:
+class Separation:
     """The best score of each question, at home and elsewhere; 0 where nothing came back."""
 
-    name: str
     answerable: tuple[float, ...]
     unanswerable: tuple[float, ...]
 
@@ -41,6 +44,14 @@ class SystemRelevance:
 
     def balanced_accuracy(self, threshold: float) -> float:
         return (self.kept(threshold) + self.dropped(threshold)) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemRelevance:
+    name: str
+    as_asked: Separation
+    renamed: Separation | None
+    """Elsewhere with the names of those who speak there; None where nobody has a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +93,49 @@ def _run(
 ) -> SystemRelevance:
     at_home: list[float] = []
     elsewhere: list[float] = []
-    total = 2 * sum(len(conversation.questions) for conversation in conversations)
-    for place, conversation in enumerate(conversations):
+    renamed: list[float] = []
+    total = sum(len(conversation.questions) for conversation in conversations)
+    for place, here in enumerate(conversations):
         system.reset()
-        system.add(conversation.turns)
+        system.add(here.turns)
         before = conversations[place - 1]
         with asking(embedder):
-            for source, scores in ((conversation, at_home), (before, elsewhere)):
-                for question in source.questions:
-                    asked_at = conversation.asked_at(question)
-                    hits = system.search(question.text, asked_at, LIMIT)
-                    scores.append(max((hit.score for hit in hits), default=0.0))
-                    if progress is not None:
-                        progress(system.name, len(at_home) + len(elsewhere), total)
+            at_home += _best(system, here, here)
+            elsewhere += _best(system, here, before)
+            if _names(here) and _names(before):
+                renamed += _best(system, here, before, rename=True)
+        if progress is not None:
+            progress(system.name, len(at_home), total)
     system.reset()
+    home = tuple(at_home)
     return SystemRelevance(
-        name=system.name, answerable=tuple(at_home), unanswerable=tuple(elsewhere)
+        name=system.name,
+        as_asked=Separation(answerable=home, unanswerable=tuple(elsewhere)),
+        renamed=Separation(answerable=home, unanswerable=tuple(renamed)) if renamed else None,
     )
+
+
+def _best(
+    system: RecallSystem, here: Conversation, source: Conversation, *, rename: bool = False
+) -> list[float]:
+    """The best score for each question of `source`, asked here."""
+    scores = []
+    for question in source.questions:
+        text = (
+            rename_people(question.text, _names(source), _names(here)) if rename else question.text
+        )
+        hits = system.search(text, here.asked_at(question), LIMIT)
+        scores.append(max((hit.score for hit in hits), default=0.0))
+    return scores
+
+
+def rename_people(text: str, names: Sequence[str], others: Sequence[str]) -> str:
+    """The first of `names` becomes the first of `others`, and so on, round and round."""
+    new = {name: others[place % len(others)] for place, name in enumerate(names)}
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.sub(rf"\b(?:{known})\b", lambda found: new[found[0]], text)
+
+
+def _names(conversation: Conversation) -> list[str]:
+    """Who speaks, in the order of their first words."""
+    return list(dict.fromkeys(turn.name for turn in conversation.turns if turn.name))

@@ -11,7 +11,7 @@ from typing import Any
 from .datasets import Dataset
 from .metrics import METRICS, Estimate
 from .plot import plot_recall
-from .relevance import RelevanceRun
+from .relevance import RelevanceRun, Separation
 from .run import RecallRun, SystemRun
 
 _SHORT = {
@@ -33,7 +33,8 @@ _NOTE = (
 )
 _RELEVANCE_NOTE = (
     "Each question is asked in its own conversation and in another. AUC: how often the best score "
-    "is higher at home. The rest is at the threshold."
+    "is higher at home. The rest is at the threshold. People renamed: elsewhere, the question is "
+    "about those who speak there, so that names cannot give it away."
 )
 
 
@@ -75,13 +76,18 @@ def relevance_markdown(run: RelevanceRun) -> str:
     header = ["", "AUC", f"balanced accuracy at {at}", "kept at home", "dropped elsewhere"]
     rows = [
         [
-            system.name,
-            f"{system.auc:.3f}",
-            _percent(system.balanced_accuracy(run.threshold)),
-            _percent(system.kept(run.threshold)),
-            _percent(system.dropped(run.threshold)),
+            name,
+            f"{found.auc:.3f}",
+            _percent(found.balanced_accuracy(run.threshold)),
+            _percent(found.kept(run.threshold)),
+            _percent(found.dropped(run.threshold)),
         ]
         for system in run.systems
+        for name, found in (
+            (system.name, system.as_asked),
+            (f"{system.name}, people renamed", system.renamed),
+        )
+        if found is not None
     ]
     return "\n".join([*lines, *_table(header, rows), ""])
 
@@ -93,14 +99,21 @@ def relevance_json(run: RelevanceRun) -> dict[str, Any]:
         "threshold": run.threshold,
         "systems": {
             system.name: {
-                "auc": system.auc,
-                "balanced_accuracy": system.balanced_accuracy(run.threshold),
-                "kept": system.kept(run.threshold),
-                "dropped": system.dropped(run.threshold),
-                "questions": len(system.answerable),
+                "as_asked": _separation(system.as_asked, run.threshold),
+                "renamed": system.renamed and _separation(system.renamed, run.threshold),
             }
             for system in run.systems
         },
+    }
+
+
+def _separation(found: Separation, threshold: float) -> dict[str, float]:
+    return {
+        "auc": found.auc,
+        "balanced_accuracy": found.balanced_accuracy(threshold),
+        "kept": found.kept(threshold),
+        "dropped": found.dropped(threshold),
+        "questions": len(found.answerable),
     }
 
 

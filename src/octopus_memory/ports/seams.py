@@ -57,6 +57,9 @@ class Analyzer(Protocol):
         Only the first `cap` characters are read: without it, as many as suit a turn.
         """
 
+    def related(self, term: str) -> Sequence[tuple[str, float]]:
+        """Terms that may stand for one, with how near each comes, 0 to 1; none is a fine answer."""
+
 
 class Clock(Protocol):
     def now(self) -> datetime:

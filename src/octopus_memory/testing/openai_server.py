@@ -3,7 +3,7 @@
     with FakeOpenAIServer() as server:
         client = OpenAI(base_url=server.base_url, api_key="any")
         server.answer("Paris.")
-        server.fail(next=2, status=429, headers={"retry-after-ms": "1"})
+        server.fail(times=2, status=429, headers={"retry-after-ms": "1"})
 
 It is a real HTTP server on a free port of 127.0.0.1: what it does to a client (time-outs, dropped
 connections, malformed bodies) really happens. It does not stream.
@@ -82,7 +82,7 @@ class FakeOpenAIServer:
         self._max_chars = max_chars
         self._faults: deque[_Fault] = deque()
         self._answers: deque[dict[str, Any]] = deque()
-        self._closing = threading.Event()
+        self.closing = threading.Event()
         self._http = _Server(self)
         self._thread = threading.Thread(
             target=self._http.serve_forever, args=(0.02,), name="fake-openai", daemon=True
@@ -101,7 +101,7 @@ class FakeOpenAIServer:
 
     def close(self) -> None:
         """Stop, and wait for the requests under way; delayed ones are let go at once."""
-        self._closing.set()
+        self.closing.set()
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
@@ -116,7 +116,7 @@ class FakeOpenAIServer:
         self,
         content: str | Mapping[str, Any] | None = None,
         *,
-        next: int = 1,
+        times: int = 1,
         finish_reason: str = "stop",
         **message: Any,
     ) -> None:
@@ -124,46 +124,46 @@ class FakeOpenAIServer:
 
         Further keywords go into the message as they are, `tool_calls` for example.
         """
-        self._answers.extend([_choice(content, finish_reason, **message)] * next)
+        self._answers.extend([_choice(content, finish_reason, **message)] * times)
 
-    def refuse(self, words: str = "I cannot help with that.", *, next: int = 1) -> None:
+    def refuse(self, words: str = "I cannot help with that.", *, times: int = 1) -> None:
         """Let the model decline, as structured output reports it."""
-        self.answer(next=next, refusal=words)
+        self.answer(times=times, refusal=words)
 
     def fail(
         self,
         *,
-        next: int = 1,
+        times: int = 1,
         status: int = 500,
         headers: Mapping[str, str] | None = None,
         message: str = "made to fail",
     ) -> None:
         """Answer the next requests with an error status, in OpenAI's form."""
-        self._add(next, _Fault(reply=_error(status, message, headers)))
+        self._add(times, _Fault(reply=_error(status, message, headers)))
 
-    def send(self, body: bytes | Mapping[str, Any], *, next: int = 1, status: int = 200) -> None:
+    def send(self, body: bytes | Mapping[str, Any], *, times: int = 1, status: int = 200) -> None:
         """Answer the next requests with exactly this body, malformed or not."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self._add(next, _Fault(reply=_Reply(status=status, body=raw)))
+        self._add(times, _Fault(reply=_Reply(status=status, body=raw)))
 
-    def delay(self, seconds: float, *, next: int = 1, drip: bool = False) -> None:
+    def delay(self, seconds: float, *, times: int = 1, drip: bool = False) -> None:
         """Answer the next requests rightly but late; `drip` sends blanks while it waits."""
-        self._add(next, _Fault(seconds=seconds, drip=drip))
+        self._add(times, _Fault(seconds=seconds, drip=drip))
 
-    def drop(self, *, next: int = 1, midway: bool = False) -> None:
+    def drop(self, *, times: int = 1, midway: bool = False) -> None:
         """Hang up on the next requests without a byte, or `midway` through the answer."""
-        self._add(next, _Fault(drop=not midway, midway=midway))
+        self._add(times, _Fault(drop=not midway, midway=midway))
 
     def _add(self, count: int, fault: _Fault) -> None:
         self._faults.extend([fault] * count)
 
-    def _fault(self) -> _Fault:
+    def next_fault(self) -> _Fault:
         try:
             return self._faults.popleft()
         except IndexError:
             return _Fault()
 
-    def _reply(self, request: SeenRequest) -> _Reply:
+    def reply_to(self, request: SeenRequest) -> _Reply:
         try:
             self._check(request)
             if request.path == "/v1/embeddings":
@@ -263,16 +263,16 @@ class _Handler(BaseHTTPRequestHandler):
             body = None
         request = SeenRequest(path=self.path, headers=headers, body=body)
         fake.requests.append(request)
-        fault = fake._fault()
+        fault = fake.next_fault()
         if fault.drop:
             return
         # The client may have gone meanwhile: that is what delays are for.
         with contextlib.suppress(ConnectionError):
-            self._send(fault, fault.reply or fake._reply(request))
+            self._send(fault, fault.reply or fake.reply_to(request))
 
     def _send(self, fault: _Fault, reply: _Reply) -> None:
         if fault.seconds and not fault.drip:
-            self.server.fake._closing.wait(fault.seconds)
+            self.server.fake.closing.wait(fault.seconds)
         self.send_response(reply.status)
         self.send_header("Content-Type", "application/json")
         if not fault.drip:
@@ -286,10 +286,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _drip(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self.server.fake._closing.wait(_DRIP_SECONDS):
+        while time.monotonic() < until and not self.server.fake.closing.wait(_DRIP_SECONDS):
             self.wfile.write(b" ")
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
         """Say nothing: the requests are kept in `FakeOpenAIServer.requests`."""
 
 
@@ -329,7 +329,7 @@ def _default_answer(form: Mapping[str, Any]) -> str:
             return "This is the fake server's answer."
 
 
-def _example(schema: Mapping[str, Any], name: str = "value") -> Any:
+def _example(schema: Mapping[str, Any], name: str = "value") -> Any:  # noqa: PLR0911 - a kind each
     """The least value of a schema, with the properties' names for text."""
     if "enum" in schema:
         return schema["enum"][0]

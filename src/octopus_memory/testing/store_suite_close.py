@@ -68,7 +68,7 @@ class CloseTests(StoreTests):
 
     def test_tokens_are_as_given_or_as_counted(self, store: EpisodeStore) -> None:
         turns = make_turn("a", tokens=3), make_turn("b", role="assistant", tokens=5)
-        kept = {(None, None): (3, 5), (70, None): (70, 5), (None, 0): (3, 0), (8, 9): (8, 9)}
+        kept = {(None, None): (3, 5), (0, None): (0, 5), (None, 0): (3, 0), (8, 9): (8, 9)}
         for (spent, made), counted in kept.items():
             write = make_append(ANA, *turns)
             store.append(write)

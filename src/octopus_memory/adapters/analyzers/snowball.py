@@ -63,7 +63,7 @@ class SnowballAnalyzer:
 
     def _stem(self, word: str) -> str:
         language = _language_of(word, self._language)
-        if language not in self._known or not word.isalpha():
+        if language not in self._known or not word[0].isalpha():
             return fold(word)
         stem: str = self._stemmer(language).stemWord(word)
         return fold(stem)

@@ -59,7 +59,8 @@ def _create(engine: sa.Engine) -> None:
         # Another process may have been faster; the write lock is ours only from here on.
         if _read_version(conn) is not None:
             return
-        schema.metadata.create_all(conn)
+        # A table of that name is not ours, whatever it holds: better no memory than a mixed one.
+        schema.metadata.create_all(conn, checkfirst=False)
         version = _version_table()
         version.create(conn)
         conn.execute(sa.insert(version).values(version_num=HEAD))

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from ...domain.errors import OctopusError, SessionNotFound
-from . import chat, demo, doctor, show, work
+from . import bench, chat, demo, doctor, show, work
 from .options import JSON_WANTED
 from .plain import print_json
 from .screen import clean
@@ -86,6 +86,7 @@ for _panel, _commands in {
 }.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.add_typer(bench.bench, name="bench", rich_help_panel="Measure")
 
 
 def main() -> None:

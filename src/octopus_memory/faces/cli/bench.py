@@ -71,7 +71,10 @@ def recall(
     dataset: Form,
     data: Data,
     systems: Annotated[
-        str, typer.Option(metavar="A,B", help=f"Some of {_WHOLE}.", show_default=False)
+        str,
+        typer.Option(
+            metavar="A,B", help=f"Some of {_WHOLE.replace(',', ', ')}.", show_default=False
+        ),
     ] = "",
     categories: Categories = "",
     limit_conversations: Conversations = None,
@@ -114,7 +117,9 @@ def relevance(
     *,
     dataset: Form,
     data: Data,
-    systems: Annotated[str, typer.Option(metavar="A,B", help=f"Some of {_WHOLE}.")] = _WITH_SCORES,
+    systems: Annotated[
+        str, typer.Option(metavar="A,B", help=f"Some of {_WHOLE.replace(',', ', ')}.")
+    ] = _WITH_SCORES,
     categories: Categories = "",
     limit_conversations: Conversations = None,
     user_turns_only: UserTurns = False,
@@ -138,7 +143,7 @@ def relevance(
     asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
     embedder = shared_embedder(cache)
     made = make_systems(_split(systems), embedder)
-    with _watched(2 * asked.questions * len(made)) as progress:
+    with _watched(asked.questions * len(made)) as progress:
         run = run_relevance(asked, made, threshold=threshold, embedder=embedder, progress=progress)
     _write(run, out)
     if as_json:
@@ -173,13 +178,15 @@ def _split(text: str) -> list[str]:
 
 @contextmanager
 def _watched(total: int) -> Iterator[Progress]:
-    asked = 0
+    """A bar over all systems, one after the other."""
+    finished, last = 0, 0
     with bar("asking", total) as show:
 
-        def progress(_system: str, _done: int, _of: int) -> None:
-            nonlocal asked
-            asked += 1
-            show(asked)
+        def progress(_system: str, done: int, _of: int) -> None:
+            nonlocal finished, last
+            # A lower number than before is the next system's first.
+            finished, last = finished + (last if done <= last else 0), done
+            show(finished + done)
 
         yield progress
 

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+import numpy as np
+import pytest
+
+from octopus_memory.domain.calibration import Calibration
+from octopus_memory.domain.errors import InvalidSetting
+
+DEFAULT = Calibration.default()
+
+
+def top(cosine: float, coverage: float | None) -> float:
+    words = None if coverage is None else np.array([coverage], np.float32)
+    odds = DEFAULT.odds(np.array([cosine], np.float32), words)
+    return float(DEFAULT.relevance(np.zeros(1, np.float32), odds)[0])
+
+
+def test_more_evidence_is_more_relevance() -> None:
+    assert top(0.2, 0.1) < top(0.4, 0.1) < top(0.4, 0.5) < top(0.7, 0.9)
+    assert top(0.1, 0.0) < 0.65 < top(0.6, 0.5)
+
+
+def test_what_is_missing_is_not_held_against_it() -> None:
+    assert top(np.nan, 0.9) > 0.65
+    assert top(0.6, None) > 0.65
+    assert top(np.nan, None) < 0.01
+
+
+def test_a_row_is_no_more_relevant_than_its_evidence_or_its_rank_allows() -> None:
+    scores = np.array([3, 2.9, -50], np.float32)
+    sure, unsure = np.array([4, -3, -3], np.float32), np.array([4, 4, 4], np.float32)
+    assert DEFAULT.relevance(scores, sure).tolist() == pytest.approx([0.98, 0.05, 0], abs=0.01)
+    assert DEFAULT.relevance(scores, unsure).tolist() == pytest.approx([0.98, 0.98, 0], abs=0.01)
+
+
+def test_relevance_never_rises_even_where_evidence_does() -> None:
+    scores, odds = np.array([3, 2, 1], np.float32), np.array([-2, 0, 2], np.float32)
+    assert (np.diff(DEFAULT.relevance(scores, odds)) <= 0).all()
+
+
+def test_the_shipped_calibration_is_the_default() -> None:
+    embedders = resources.files("octopus_memory.adapters.embedders")
+    text = (embedders / "all-minilm-l6-v2-int8" / "calibration.json").read_text("utf-8")
+    assert Calibration.from_mapping(json.loads(text)) == DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"behind": None}, "behind"),
+        ({"behind": -1}, "behind"),
+        ({"behind": float("nan")}, "behind"),
+        ({"both": 3}, "both"),
+        ({"both": {"bias": 0, "cosine": -1, "coverage": 0}}, "cosine"),
+        ({"words": {"bias": 0, "cosine": 1}}, "words.coverage"),
+    ],
+)
+def test_a_calibration_that_would_turn_the_order_round_is_refused(
+    change: dict[str, object], field: str
+) -> None:
+    line = {"bias": 0.0, "cosine": 1.0, "coverage": 1.0}
+    good: dict[str, object] = {"both": line, "meaning": line, "words": line, "behind": 1.0}
+    Calibration.from_mapping(good)
+    with pytest.raises(InvalidSetting, match=field):
+        Calibration.from_mapping(good | change)

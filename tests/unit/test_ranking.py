@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
+from octopus_memory.domain.bm25 import Postings
+from octopus_memory.domain.episode import Scope
+from octopus_memory.domain.hashing import TermHasher, unpack_all, unpack_words
+from octopus_memory.domain.query import QueryPlan, plan_query
+from octopus_memory.domain.ranking import Ranking, Signals, rank
+from octopus_memory.domain.rows import ASSISTANT, SUMMARY, USER, Rows
+from octopus_memory.domain.terms import turn_flags
+
+ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
+ANALYZER = SnowballAnalyzer()
+HASHER = TermHasher(b"salt" * 8, Scope(tenant="t", agent="a", user="u"))
+
+
+class Said(NamedTuple):
+    episode: int
+    text: str
+    role: int = USER
+    name: str | None = None
+    at: datetime = ASKED
+
+
+class Talk:
+    """A scope made of what was said, asked without a model: cosines are given, or are missing."""
+
+    def __init__(self, said: Sequence[Said]) -> None:
+        self.said = said
+        self.names = list(dict.fromkeys(turn.name for turn in said if turn.name))
+        self.rows = Rows.build(
+            episode=np.array([turn.episode for turn in said], np.int32),
+            role=np.array([turn.role for turn in said], np.int8),
+            speaker=np.array(
+                [self.names.index(turn.name) if turn.name else -1 for turn in said], np.int32
+            ),
+            time=np.array([int(turn.at.timestamp() * 1e6) for turn in said], np.int64),
+            flags=np.array([turn_flags(turn.text) for turn in said], np.uint8),
+        )
+        packed = [HASHER.pack(ANALYZER.terms(turn.text)) for turn in said]
+        terms, counts, row_of = unpack_all(packed)
+        self.postings = Postings.build(terms=terms, counts=counts, row_of=row_of, rows=self.rows)
+
+    def plan(self, query: str) -> QueryPlan:
+        names = [HASHER.pack_words(name.casefold().split()) for name in self.names]
+        return plan_query(
+            query,
+            asked_at=ASKED,
+            analyzer=ANALYZER,
+            hasher=HASHER,
+            speakers=[unpack_words(name) for name in names],
+            related=ANALYZER.related,
+        )
+
+    def ask(
+        self,
+        query: str,
+        cosines: Sequence[float] | None = None,
+        keep: NDArray[np.bool_] | None = None,
+    ) -> Ranking:
+        plan = self.plan(query)
+        dense = np.full(len(self.said), np.nan) if cosines is None else np.array(cosines)
+        lexical = self.postings.score(plan.terms, plan.related)
+        signals = Signals(rows=self.rows, dense=dense.astype(np.float32), lexical=lexical)
+        return rank(signals, plan, keep=keep)
+
+
+SMALL = Talk(
+    [
+        Said(0, "I adopted a dog from the shelter."),
+        Said(0, "What is he called?", ASSISTANT),
+        Said(0, "Rex, and he loves the beach."),
+        Said(1, "My flight to Oslo leaves on Friday."),
+        Said(1, "Have a good trip!", ASSISTANT),
+    ]
+)
+
+
+def test_the_best_turn_and_its_episode_come_first() -> None:
+    found = SMALL.ask("When does my flight leave?", [0.1, 0.0, 0.1, 0.6, 0.3])
+    assert found.turns[0] == 3
+    assert found.episodes.tolist() == [1, 0]
+    assert found.best_row.tolist()[1] == 3
+    assert found.matches(1).tolist() == [3, 4]
+    assert found.episode_relevance[1] > 0.65 > found.episode_relevance[0]
+
+
+def test_words_alone_find_what_is_not_embedded_yet() -> None:
+    assert SMALL.ask("flight to Oslo").turns[0] == 3
+    some = SMALL.ask("flight to Oslo", [0.2, 0.1, 0.1, np.nan, np.nan])
+    assert some.turns[0] == 3
+    assert np.isfinite(some.turn_score).all()
+
+
+def test_meaning_alone_finds_what_shares_no_word() -> None:
+    assert SMALL.ask("canine companion", [0.5, 0.1, 0.3, 0.0, 0.0]).episodes[0] == 0
+
+
+def test_a_related_word_finds_a_turn() -> None:
+    assert SMALL.ask("Which pets?").episodes[0] == 0
+
+
+def test_a_neighbours_words_count_for_a_part() -> None:
+    scores = SMALL.postings.score(SMALL.plan("shelter").terms).row
+    assert scores[0] > scores[1] > scores[2] > 0
+    assert scores[3] == scores[4] == 0
+
+
+def test_a_name_turns_to_that_speakers_turns() -> None:
+    talk = Talk(
+        [
+            Said(0, "I painted a lake at sunrise.", USER, "Ann Lee"),
+            Said(0, "I painted a horse in a field.", ASSISTANT, "Bob"),
+        ]
+    )
+    assert talk.ask("What did Ann paint?", [0.4, 0.4]).turns[0] == 0
+    assert talk.ask("What has Bob's brush painted?", [0.4, 0.4]).turns[0] == 1
+    assert talk.ask("What did Bob say to Ann about painting?", [0.4, 0.4]).turns[0] == 1
+    plan = talk.plan("Did Ann Lee like Bob's horse?")
+    assert plan.embed_text == "Did you like your horse?"
+    assert (plan.speaker, plan.only_speaker) == (0, False)
+    assert talk.plan("Ann?").embed_text == "Ann?"
+
+
+def test_a_common_word_is_a_name_only_with_a_capital() -> None:
+    talk = Talk([Said(0, "Hello", USER, "Will"), Said(0, "Hi", ASSISTANT, "Joy")])
+    assert talk.plan("What will happen?").speaker is None
+    assert talk.plan("What did Will do?").speaker == 0
+
+
+def test_a_date_turns_to_what_was_said_then() -> None:
+    may, june = datetime(2023, 5, 7, 9, tzinfo=UTC), datetime(2023, 7, 7, 9, tzinfo=UTC)
+    talk = Talk([Said(0, "We had pasta.", at=june), Said(1, "We had soup.", at=may)])
+    found = talk.ask("What did I eat on 7 May 2023?", [0.3, 0.3])
+    assert found.episodes[0] == 1
+    assert "date" in {part.signal for part in found.explain(1)}
+
+
+def test_latest_and_earliest() -> None:
+    talk = Talk([Said(0, "I ran five miles."), Said(1, "I ran five miles.")])
+    assert talk.ask("the last time I ran", [0.5, 0.5]).episodes.tolist() == [1, 0]
+    assert talk.ask("the first time I ran", [0.5, 0.5]).episodes.tolist() == [0, 1]
+
+
+def test_an_assistant_that_writes_at_length_does_not_drown_the_user() -> None:
+    long = "Peanuts are legumes and many people are allergic to them, so be careful. " * 9
+    chat = Talk([Said(0, "I am allergic to peanuts."), Said(0, long, ASSISTANT)])
+    assert chat.rows.lopsided == 1
+    assert chat.ask("What am I allergic to?", [0.5, 0.5]).turns[0] == 0
+    assert chat.ask("What did you tell me about peanuts?", [0.5, 0.5]).turns[0] == 1
+
+
+def test_an_archived_episode_is_found_by_its_summary() -> None:
+    talk = Talk(
+        [
+            Said(0, "User flew to Oslo and saw the fjords.", SUMMARY),
+            Said(1, "I like tea."),
+            Said(1, "User likes tea.", SUMMARY),
+        ]
+    )
+    assert talk.ask("Oslo", [0.5, 0.1, 0.1]).episodes[0] == 0
+    assert talk.rows.archived.tolist() == [1, 0, 0]
+
+
+def test_a_filter_takes_rows_out_of_every_result() -> None:
+    keep = SMALL.rows.episode == 0
+    found = SMALL.ask("flight to Oslo", [0.1, 0.1, 0.1, 0.6, 0.3], keep)
+    assert found.episodes.tolist() == [0]
+    assert set(found.turns.tolist()) == {0, 1, 2}
+    assert found.turn_relevance[3] == 0
+    assert found.matches(1).tolist() == []
+
+
+def test_parts_add_up_to_the_score() -> None:
+    found = SMALL.ask("When does my flight leave on Friday?", [0.1, 0.0, 0.1, 0.6, 0.3])
+    parts = found.explain(1)
+    assert sum(part.contribution for part in parts) == pytest.approx(
+        found.episode_score[1], abs=0.03
+    )
+    strengths = [abs(part.contribution) for part in parts]
+    assert strengths == sorted(strengths, reverse=True)
+    assert {"meaning", "words"} <= {part.signal for part in parts}
+
+
+def test_an_empty_scope_has_no_results() -> None:
+    found = Talk([]).ask("anything at all", [])
+    assert len(found.turns) == len(found.episodes) == 0
+
+
+def test_one_turn_is_found() -> None:
+    found = Talk([Said(0, "Just this.")]).ask("this one", [0.4])
+    assert found.turns.tolist() == [0]
+    assert np.isfinite(found.turn_score).all()
+
+
+def test_chinese_is_found_by_its_words() -> None:
+    talk = Talk([Said(0, "我昨天去了北京"), Said(1, "我喜欢吃苹果"), Said(2, "🎉🎉")])
+    assert talk.ask("北京").episodes[0] == 0
+    assert talk.ask("苹果").episodes[0] == 1
+
+
+def test_a_question_of_many_words_is_cut_to_the_rarest() -> None:
+    long = "Please tell me about " + " ".join(f"word{number}" for number in range(300)) + " Oslo"
+    assert SMALL.ask(long[-1_990:]).turns[0] == 3
+
+
+TEXTS = st.lists(
+    st.sampled_from(["dog", "cats and dogs?", "我喜欢猫", "🎉", "", "on 7 May 2023", "Ann ran"]),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(
+    texts=TEXTS,
+    query=st.sampled_from(["dog", "Ann's dog in May", "猫", "🎉", "", "the last time"]) | st.text(),
+    data=st.data(),
+)
+def test_nothing_breaks_the_order(texts: list[str], query: str, data: st.DataObject) -> None:
+    count = len(texts)
+    episodes = sorted(data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
+    numbers = {episode: place for place, episode in enumerate(dict.fromkeys(episodes))}
+    names = data.draw(
+        st.lists(st.sampled_from([None, "Ann", "Bob"]), min_size=count, max_size=count)
+    )
+    cosine = st.floats(-1, 1, width=32) | st.just(float("nan"))
+    cosines = data.draw(st.lists(cosine, min_size=count, max_size=count))
+    talk = Talk(
+        [
+            Said(numbers[episode], text, place % 2, name)
+            for place, (episode, text, name) in enumerate(zip(episodes, texts, names, strict=True))
+        ]
+    )
+    found = talk.ask(query, cosines)
+    assert np.isfinite(found.turn_score).all()
+    assert sorted(found.turns.tolist()) == list(range(count))
+    assert sorted(found.episodes.tolist()) == list(range(len(numbers)))
+    for relevance in (
+        found.turn_relevance[found.turns],
+        found.episode_relevance[found.episodes],
+    ):
+        assert ((relevance >= 0) & (relevance <= 1)).all()
+        assert (np.diff(relevance) <= 0).all()
+    for episode in numbers.values():
+        assert talk.rows.episode[found.best_row[episode]] == episode
+        assert found.matches(episode)[0] == found.best_row[episode]
+        assert all(np.isfinite(part.contribution) for part in found.explain(episode))

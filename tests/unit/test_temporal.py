@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from octopus_memory.domain.temporal import DateWindow, Order, date_window, order_cue
+
+ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
+"""A Wednesday."""
+
+
+def day(year: int, month: int, of_month: int) -> datetime:
+    return datetime(year, month, of_month, tzinfo=UTC)
+
+
+def only_span(query: str) -> tuple[datetime, datetime]:
+    window = date_window(query, ASKED)
+    assert window is not None
+    assert len(window.spans) == 1
+    return window.spans[0]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "What did we do on 7 May 2023?",
+        "What happened on May 7, 2023?",
+        "and on the 7th of May, 2023",
+        "on may 7th 2023",
+        "the meeting of 2023-05-07",
+        "on 7May, 2023",
+    ],
+)
+def test_a_date_is_that_day(query: str) -> None:
+    assert only_span(query) == (day(2023, 5, 7), day(2023, 5, 8))
+
+
+@pytest.mark.parametrize(
+    ("query", "start", "end"),
+    [
+        ("in March 2023", day(2023, 3, 1), day(2023, 4, 1)),
+        ("What did I buy in Dec. 2022?", day(2022, 12, 1), day(2023, 1, 1)),
+        ("the 31st of February 2023", day(2023, 2, 1), day(2023, 3, 1)),
+        ("today", day(2024, 3, 13), day(2024, 3, 14)),
+        ("what did I say yesterday?", day(2024, 3, 12), day(2024, 3, 13)),
+        ("the day before yesterday", day(2024, 3, 11), day(2024, 3, 12)),
+        ("last week", day(2024, 3, 4), day(2024, 3, 11)),
+        ("this week", day(2024, 3, 11), day(2024, 3, 14)),
+        ("last month", day(2024, 2, 1), day(2024, 3, 1)),
+        ("last year", day(2023, 1, 1), day(2024, 1, 1)),
+        ("three days ago", day(2024, 3, 10), day(2024, 3, 11)),
+        ("over the past two weeks", day(2024, 2, 28), day(2024, 3, 14)),
+        ("last Monday", day(2024, 3, 11), day(2024, 3, 12)),
+        ("on Wednesday", day(2024, 3, 6), day(2024, 3, 7)),
+        ("last weekend", day(2024, 3, 9), day(2024, 3, 11)),
+    ],
+)
+def test_times_are_resolved_from_when_it_was_asked(
+    query: str, start: datetime, end: datetime
+) -> None:
+    assert only_span(query) == (start, end)
+
+
+def test_two_months_ago_is_about_then() -> None:
+    start, end = only_span("What did I tell you two months ago?")
+    assert start <= day(2024, 1, 13) < end
+    assert timedelta(days=20) < end - start < timedelta(days=45)
+
+
+def test_a_year_said_once_is_meant_for_both() -> None:
+    window = date_window("Where was I between August 11 and August 15, 2023?", ASKED)
+    assert window is not None
+    assert [start for start, _ in window.spans] == [day(2023, 8, 11), day(2023, 8, 15)]
+
+
+def test_a_month_without_a_year_is_that_month_of_any_year() -> None:
+    window = date_window("Where did I go in July?", ASKED)
+    assert window is not None
+    assert (day(2023, 7, 1), day(2023, 8, 1)) in window.spans
+    assert (day(2019, 7, 1), day(2019, 8, 1)) in window.spans
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "What is my dog called?",
+        "May I ask what the march was for?",
+        "Did we march against it?",
+        "I paid 2023 dollars",
+        "",
+        "今天天气很好",
+    ],
+)
+def test_no_time_is_named(query: str) -> None:
+    assert date_window(query, ASKED) is None
+
+
+def test_what_is_said_of_today_weighs_less_than_a_date() -> None:
+    date, relative = date_window("on 7 May 2023", ASKED), date_window("last week", ASKED)
+    assert date is not None
+    assert relative is not None
+    assert relative.strength < date.strength
+
+
+def test_closeness_is_full_inside_and_some_for_ten_days_after() -> None:
+    window = DateWindow(
+        spans=((day(2020, 5, 1), day(2020, 6, 1)), (day(2023, 5, 7), day(2023, 5, 8)))
+    )
+    moments = [
+        day(2019, 1, 1),
+        day(2020, 5, 31),
+        day(2020, 6, 5),
+        day(2023, 5, 6),
+        day(2023, 5, 7),
+        day(2023, 5, 17),
+        day(2023, 5, 19),
+    ]
+    times = np.array([int(moment.timestamp()) * 1_000_000 for moment in moments])
+    assert window.closeness(times).tolist() == pytest.approx([0, 1, 0.6, 0, 1, 0.6, 0])
+
+
+@pytest.mark.parametrize(
+    ("query", "order"),
+    [
+        ("When was the last time I ran?", Order.LATEST),
+        ("my most recent address", Order.LATEST),
+        ("When did I see her for the first time?", Order.EARLIEST),
+        ("Who won first prize?", Order.NONE),
+        ("What did I say last week?", Order.NONE),
+    ],
+)
+def test_order(query: str, order: Order) -> None:
+    assert order_cue(query) is order
+
+
+@given(
+    st.text() | st.from_regex(r"(\d{1,4} (day|week|year)s ago|in (may|march) \d{0,4}|\d\d? may)"),
+    st.datetimes(timezones=st.just(UTC), min_value=datetime(1900, 1, 1)),  # noqa: DTZ001
+)
+def test_any_question_at_any_time_has_windows_in_order(query: str, asked_at: datetime) -> None:
+    window = date_window(query, asked_at)
+    if window is not None:
+        assert list(window.spans) == sorted(window.spans)
+        assert all(start < end for start, end in window.spans)
+        assert np.isfinite(window.closeness(np.array([0, 10**15]))).all()
