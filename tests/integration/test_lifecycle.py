@@ -360,3 +360,10 @@ def test_unknown_ids(scope: MemoryScope):
     with pytest.raises(SessionNotFound):
         scope.session("no such")
     assert scope.episodes().total_count == 0
+
+
+def test_many_places_are_read_once_each(memory: EpisodicMemory, scope: MemoryScope):
+    episodes = [scope.store([("user", f"turn {n}") for n in range(9)]) for _ in range(7)]
+    places = [(episode.id, ordinal) for episode in episodes for ordinal in range(9)]
+    read = memory.parts.store.turns_at(scope.scope, places)
+    assert sorted((turn.episode_id, turn.ordinal) for turn in read) == sorted(places)

@@ -72,8 +72,8 @@ class Postings:
     saturation: Floats
     """How much the term counts in that row, by how often it is there and how long the row is."""
     episode_of: NDArray[np.int32]
-    said: Floats
-    """How often, by place; 0 in a summary whose episode still has its turns."""
+    counts: Floats
+    """How often the term is in that row."""
     episode_norm: Floats
     rows: int
     next_to: Floats
@@ -90,20 +90,21 @@ class Postings:
     ) -> Self:
         """From the flat list of every row's terms, in row order."""
         order = np.argsort(terms, kind="stable")
+        # A summary has nothing to add while its episode has its turns.
+        order = order[_has_words(rows)[row_of[order]]]
         vocabulary, starts = np.unique(terms[order], return_index=True)
         row_of, often = row_of[order], counts[order].astype(np.float32)
         episode_of = rows.episode[row_of]
-        said = often * _counts_for_episode(rows)[row_of]
         lengths = np.bincount(row_of, weights=often, minlength=len(rows))
-        totals = np.bincount(episode_of, weights=said, minlength=rows.episodes)
+        totals = np.bincount(episode_of, weights=often, minlength=rows.episodes)
         row_norm = _row_norm(lengths, rows)
         return cls(
             vocabulary=vocabulary,
-            offsets=np.append(starts, len(terms)),
+            offsets=np.append(starts, len(order)),
             row_of=row_of,
             saturation=_saturated(often, row_norm[row_of], _K1_ROW),
             episode_of=episode_of,
-            said=said,
+            counts=often,
             episode_norm=_norm(totals, _K1_EPISODE, _B_EPISODE),
             rows=len(rows),
             next_to=rows.together * np.float32(_ONE_TURN_AWAY),
@@ -175,7 +176,7 @@ class Postings:
         places, which = _flat(first, size)
         flat = np.bincount(
             which * episodes + self.episode_of[places],
-            weights=self.said[places],
+            weights=self.counts[places],
             minlength=terms * episodes,
         )
         often = flat.astype(np.float32).reshape(terms, episodes)
@@ -210,10 +211,9 @@ def _flat(
     return np.arange(len(which)) + (first - starts)[which], which
 
 
-def _counts_for_episode(rows: Rows) -> Floats:
-    """1 for turns, and for the summary of an episode that has no turns any more."""
-    counts: Floats = np.maximum(rows.role != SUMMARY, rows.archived)
-    return counts
+def _has_words(rows: Rows) -> NDArray[np.bool_]:
+    has: NDArray[np.bool_] = (rows.role != SUMMARY) | (rows.archived > 0)
+    return has
 
 
 def _row_norm(lengths: NDArray[Any], rows: Rows) -> Floats:

@@ -37,7 +37,7 @@ class Weights:
     question: float = -1.0
     length: float = 0.2
     time: float = 0.5
-    archived: float = 1.0
+    archived: float = 0.5
     user: float = 1.0
     order: float = 0.5
 

@@ -34,10 +34,11 @@ class SessionReadTests(StoreTests):
             assert state.episode == find(store, write)
             assert state.session.last_seen_at == after(days=day)
 
-    def test_an_open_episode_is_the_last_whatever_its_id(self, store: EpisodeStore) -> None:
-        # The clock that ids are made by may be set back between two episodes.
+    def test_an_open_episode_is_the_last_whatever_its_time(self, store: EpisodeStore) -> None:
+        # The clock that ids are made by may be set back, and a past conversation be brought in.
         lower = new_id()
-        store.append(make_append(ANA, "a", closing=make_closing()))
+        closing = make_closing(after(days=6))
+        store.append(make_append(ANA, "a", at=after(days=5), closing=closing))
         write = make_append(ANA, "b", episode_id=lower, at=after(days=1))
         store.append(write)
         state = store.session(ANA, "session")
@@ -243,7 +244,8 @@ class OpenEpisodesTests(StoreTests):
     def test_pages_go_by_id(self, store: EpisodeStore) -> None:
         ids = [new_id() for _ in range(7)]
         for number in (3, 0, 6, 1, 5, 2, 4):
-            store.append(make_append(make_scope(str(number)), "a", episode_id=ids[number]))
+            now = after(hours=-number)
+            store.append(make_append(make_scope(str(number)), episode_id=ids[number], now=now))
         read, last = [], None
         while True:
             page = store.open_episodes(touched_before=FAR, opened_before=FAR, after=last, limit=3)

@@ -18,6 +18,8 @@ T = TypeVar("T")
 _MOST_IDS = 400
 """Ids in one statement: under every database's limit on parameters."""
 
+_MOST_PLACES = 16
+
 _scopes, _episodes, _turns = schema.scopes, schema.episodes, schema.turns
 _conversations, _recall = schema.conversations, schema.recall
 
@@ -64,17 +66,20 @@ _session = (
 _episodes_by_id = sa.select(*rows.EPISODE_COLUMNS).where(
     _in_scope, _episodes.c.id.in_(sa.bindparam("ids", expanding=True))
 )
-_turns_between = (
+_turns_in_scope = (
     sa.select(*rows.TURN_COLUMNS, _episodes.c.session_id)
     .join(_episodes, _episodes.c.id == _turns.c.episode_id)
-    .where(
-        _in_scope,
-        _turns.c.episode_id == sa.bindparam("episode_"),
-        _turns.c.ordinal >= sa.bindparam("start_"),
-        _turns.c.ordinal < sa.bindparam("stop_"),
-    )
-    .order_by(_turns.c.ordinal)
+    .where(_in_scope)
 )
+_turns_among = _turns_in_scope.where(
+    _turns.c.episode_id.in_(sa.bindparam("episodes", expanding=True)),
+    _turns.c.ordinal.in_(sa.bindparam("ordinals", expanding=True)),
+)
+_turns_between = _turns_in_scope.where(
+    _turns.c.episode_id == sa.bindparam("episode_"),
+    _turns.c.ordinal >= sa.bindparam("start_"),
+    _turns.c.ordinal < sa.bindparam("stop_"),
+).order_by(_turns.c.ordinal)
 _recall_after = (
     sa.select(
         _recall.c.seq,
@@ -174,26 +179,18 @@ def turns(
 
 
 def turns_at(conn: sa.Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
-    by_episode: dict[UUID, list[int]] = {}
-    for episode_id, ordinal in places:
-        by_episode.setdefault(episode_id, []).append(ordinal)
     found = []
-    for episode_id, ordinals in by_episode.items():
-        # A range where the places are close together, else one by one: both use the same index.
-        for start, stop in _runs(sorted(set(ordinals))):
-            found += turns(conn, scope, episode_id, start, stop)
-    wanted = set(places)
-    return [turn for turn in found if (turn.episode_id, turn.ordinal) in wanted]
-
-
-def _runs(ordinals: list[int], gap: int = 4) -> Iterator[tuple[int, int]]:
-    start = last = ordinals[0]
-    for ordinal in ordinals[1:]:
-        if ordinal - last > gap:
-            yield start, last + 1
-            start = ordinal
-        last = ordinal
-    yield start, last + 1
+    # Not every dialect can look for pairs: of a few episodes and ordinals, take those that match.
+    for some in chunks(sorted(set(places)), _MOST_PLACES):
+        wanted = set(some)
+        episodes, ordinals = (list(set(values)) for values in zip(*some, strict=True))
+        parameters = who(scope) | {"episodes": episodes, "ordinals": ordinals}
+        found += [
+            rows.turn(row, row.session_id)
+            for row in conn.execute(_turns_among, parameters)
+            if (row.episode_id, row.ordinal) in wanted
+        ]
+    return found
 
 
 def recall_state(conn: sa.Connection, scope: Scope) -> RecallState | None:
