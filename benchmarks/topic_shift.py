@@ -92,7 +92,7 @@ def read_dialogues(reader: Reader) -> list[Conversation]:
 
 
 def read_locomo(path: Path, wanted: Sequence[int], reader: Reader) -> list[list[Conversation]]:
-    """The sessions of each wanted conversation; both people may bring up subjects."""
+    """The sessions of each wanted conversation; the one named first as the user."""
     samples: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     chosen = [samples[number - 1] for number in wanted] if wanted else samples
     return [_sessions(sample["conversation"], reader) for sample in chosen]
@@ -101,10 +101,11 @@ def read_locomo(path: Path, wanted: Sequence[int], reader: Reader) -> list[list[
 def _sessions(said: dict[str, Any], reader: Reader) -> list[Conversation]:
     found = (re.fullmatch(r"session_(\d+)", key) for key in said)
     numbers = sorted(int(match[1]) for match in found if match)
+    sessions = [said[f"session_{number}"] for number in numbers]
     return [
-        reader.conversation((turn["text"], True) for turn in said[f"session_{number}"])
-        for number in numbers
-        if said[f"session_{number}"]
+        reader.conversation((turn["text"], turn["speaker"] == said["speaker_a"]) for turn in turns)
+        for turns in sessions
+        if turns
     ]
 
 
@@ -133,13 +134,9 @@ def without_greetings(stream: Stream) -> Stream:
     return replace(stream, turns=turns)
 
 
-def every_other_answers(sessions: Sequence[Conversation]) -> Iterator[Conversation]:
-    """Who began a session as its user, and the other as the assistant."""
-    for session in sessions:
-        yield tuple(
-            replace(turn, said=replace(turn.said, may_start=place % 2 == 0))
-            for place, turn in enumerate(session)
-        )
+def as_equals(session: Conversation) -> Conversation:
+    """Both people may bring up subjects, not only the user."""
+    return tuple(replace(turn, said=replace(turn.said, may_start=True)) for turn in session)
 
 
 def octopus(scale: Scale, weights: Weights | None = None, *, ahead: bool = False) -> Segmenter:
@@ -310,7 +307,8 @@ def _boundary_f1(
 
 def data_sets(options: argparse.Namespace, reader: Reader) -> Iterator[tuple[str, list[Stream]]]:
     if options.data:
-        people = read_locomo(options.data, options.conversations, reader)
+        chats = read_locomo(options.data, options.conversations, reader)
+        people = [[as_equals(session) for session in sessions] for sessions in chats]
         joined = [join(sessions) for sessions in people]
         yield "LoCoMo, the sessions of two people in order", joined
         yield "the same, greetings not seen", [without_greetings(stream) for stream in joined]
@@ -320,10 +318,9 @@ def data_sets(options: argparse.Namespace, reader: Reader) -> Iterator[tuple[str
             "LoCoMo, sessions of different people shuffled",
             [join(mixed[at : at + SESSIONS_JOINED]) for at in groups],
         )
-        answered = [list(every_other_answers(sessions)) for sessions in people]
         yield (
-            "LoCoMo, as if the one who began each session were the user",
-            [join(sessions) for sessions in answered],
+            "LoCoMo, one as the user and the other as the assistant, who begins many sessions",
+            [join(sessions) for sessions in chats],
         )
     dialogues = read_dialogues(reader)[options.dialogues]
     yield (

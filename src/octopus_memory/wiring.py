@@ -95,14 +95,15 @@ def build(
     summarizer = summarizer or make_summarizer(settings)
     counter = counter or make_counter(settings)
     defaults = config or settings.defaults()
-    store = open_store(settings)
+    clock = clock or SystemClock()
+    store = open_store(settings, clock)
     return Parts(
         store=store,
         index=ExactIndex(store, cache_bytes=settings.cache_mb * 1024 * 1024),
         embedder=embedder,
         analyzer=SnowballAnalyzer(),
         counter=counter,
-        clock=clock or SystemClock(),
+        clock=clock,
         extractive=ExtractiveSummarizer(),
         summarizer=summarizer,
         calibration=getattr(embedder, "calibration", None) or Calibration.default(),
@@ -111,19 +112,19 @@ def build(
     )
 
 
-def open_store(settings: Settings) -> EpisodeStore:
+def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     scheme, separator, _ = settings.url.partition(":")
     if not separator or len(scheme) == 1:
         raise InvalidSetting(
             "database_url", "is no URL: write sqlite:///memory.db, with three slashes"
         )
     if scheme == "sqlite":
-        return _open_sqlite(settings.url)
+        return _open_sqlite(settings.url, clock)
     store: EpisodeStore = _installed("stores", scheme, "database_url", ("sqlite",))(settings)
     return store
 
 
-def _open_sqlite(url: str) -> EpisodeStore:
+def _open_sqlite(url: str, clock: Clock | None) -> EpisodeStore:
     """Three slashes and a relative path, four and an absolute one; `?mode=ro` only reads."""
     from .adapters.stores.sqlite import SqliteStore
 
@@ -136,7 +137,7 @@ def _open_sqlite(url: str) -> EpisodeStore:
     options = parse_qs(split.query)
     if set(options) - {"mode"} or options.get("mode", ["ro"]) != ["ro"]:
         raise InvalidSetting("database_url", "only ?mode=ro may follow an SQLite path")
-    return SqliteStore(path or ":memory:", read_only="mode" in options)
+    return SqliteStore(path or ":memory:", read_only="mode" in options, clock=clock)
 
 
 def make_embedder(settings: Settings) -> Embedder:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.domain.episode import Scope
 from octopus_memory.ports.index import RecallIndex
-from octopus_memory.ports.store import EpisodeStore
-from octopus_memory.testing import IndexSuite
+from octopus_memory.ports.store import EpisodeStore, RecallState
+from octopus_memory.testing import IndexSuite, make_append, make_closing
+from octopus_memory.testing.index_tests import MODEL, assert_true_to, embed
+from octopus_memory.testing.store_tests import ANA
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +80,30 @@ class TestExactIndexWithoutRoom(TestExactIndexOnFile):
         index = ExactIndex(store, cache_bytes=1)
         yield index
         index.close()
+
+
+class _InterruptedStore(SqliteStore):
+    """Something happens between the two reads of a view."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def recall_state(self, scope: Scope) -> RecallState | None:
+        state = super().recall_state(scope)
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return state
+
+
+def test_rows_may_go_between_the_two_reads_of_a_view() -> None:
+    store = _InterruptedStore(":memory:")
+    index = ExactIndex(store)
+    write = make_append(ANA, "a", "b", closing=make_closing())
+    store.append(write)
+    embed(store, index)
+    assert_true_to(store, index.view(ANA, MODEL), ANA)
+    store.append(make_append(ANA, "c", session_id="other"))
+    store.meanwhile = lambda: store.archive(ANA, write.episode_id)
+    assert_true_to(store, index.view(ANA, MODEL), ANA)
+    index.close()
+    store.close()

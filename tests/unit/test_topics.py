@@ -121,6 +121,12 @@ def test_a_greeting_that_answers_a_greeting_is_no_sign():
     assert topics.by_words(greeted, answer) == topics.by_words(greeted, plain)
 
 
+def test_after_an_assistants_greeting_the_users_is_still_one():
+    greeted = [*HOLIDAY, said("hello day", by_user=False, opening=Opening.GREETING)]
+    plain = topics.by_words(greeted, said("laptop broken"))
+    assert topics.by_words(greeted, said("laptop broken", opening=Opening.GREETING)) > plain
+
+
 def test_turns_that_say_nothing_are_not_compared_with():
     before = [*HOLIDAY[:4], said("thank"), said("", by_user=False)]
     assert topics.window(before) == [0, 1, 2, 3]

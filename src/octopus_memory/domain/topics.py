@@ -176,7 +176,7 @@ def by_words(before: Sequence[Said], new: Said, weights: Weights | None = None) 
     score = math.log1p(min(len(new.terms - known), _MOST_NEW_TERMS)) - weights.needed
     score -= weights.young * max(0.0, (_GROWN_UP - turns) / (_GROWN_UP - _LEAST_TURNS))
     match new.opening:
-        case Opening.GREETING if all(turn.opening is not new.opening for turn in before[-2:]):
+        case Opening.GREETING if not _answers_greeting(before):
             score += weights.greeting
         case Opening.ANNOUNCED:
             score += weights.announced
@@ -203,6 +203,11 @@ def cohesion(window: NDArray[np.float32], new: NDArray[np.float32]) -> float:
 def is_shift(words: float, nearness: float, weights: Weights | None = None) -> bool:
     """Whether the message with this `by_words` and this nearness starts another subject."""
     return words > (weights or Weights()).nearness * nearness
+
+
+def _answers_greeting(before: Sequence[Said]) -> bool:
+    """After one of an assistant, who starts no subject, the user's own is still the sign."""
+    return any(turn.opening is Opening.GREETING for turn in before[-2:] if turn.may_start)
 
 
 def _has_subject(before: Sequence[Said]) -> bool:

@@ -49,9 +49,7 @@ def close(
     """
     ended_at = None if at is None else check_time("at", at)
     for attempt in range(_ATTEMPTS):
-        episode = parts.store.episodes(scope, [episode_id]).get(episode_id)
-        if episode is None:
-            raise EpisodeNotFound(episode_id)
+        episode = _known(parts, scope, episode_id)
         if not episode.is_open:
             if summary is not None or key_facts is not None:
                 raise EpisodeClosed(episode_id)
@@ -113,7 +111,14 @@ def _close_first(
             whole = _summary(parts, episode.scope, turns, None, key_facts, wait=False)
             if whole is not None:
                 parts.store.put_summary(episode.scope, episode.id, whole)
-    return parts.store.episodes(episode.scope, [episode.id])[episode.id]
+    return _known(parts, episode.scope, episode.id)
+
+
+def _known(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
+    episode = parts.store.episodes(scope, [episode_id]).get(episode_id)
+    if episode is None:
+        raise EpisodeNotFound(episode_id)
+    return episode
 
 
 def close_expired(parts: Parts, episode: Episode, *, wait: bool) -> Episode:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..ports.index import RecallIndex, ScopeView
 from ..ports.store import SUMMARY_ORDINAL, Append, EpisodeStore, Target
-from .fakes import make_append, make_closing, make_next, make_scope, make_summary
+from .fakes import make_append, make_closing, make_next, make_scope, make_summary, make_turn
 from .index_tests import (
     MODEL,
     TOLERANCE,
@@ -218,7 +218,8 @@ class SharedTests(IndexTests):
         view = index.view(ANA, MODEL)
         before = _all_of(view)
         embed(store, index)
-        store.append(make_next(opened, "e"))
+        index.view(ANA, MODEL)
+        store.append(make_next(opened, make_turn({"role": "user", "content": "e", "name": "Eve"})))
         index.view(ANA, MODEL)
         assert _all_of(view) == before
         store.archive(ANA, closed.episode_id)

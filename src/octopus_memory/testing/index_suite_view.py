@@ -112,12 +112,13 @@ class ViewTests(IndexTests):
     def test_rows_without_a_vector_have_no_cosine(
         self, store: EpisodeStore, index: RecallIndex
     ) -> None:
-        write = make_append(ANA, "a", make_turn("b", embed=False), "c", closing=make_closing())
+        write = make_append(ANA, make_turn("a", embed=False), "b", "c", closing=make_closing())
         store.append(write)
+        assert has_vector(index.view(ANA, MODEL)) == [False] * 4
         first, *_ = claim_all(store)
         put(index, [first])
         view = index.view(ANA, MODEL)
-        assert has_vector(view) == [True, False, False, False]
+        assert has_vector(view) == [False, True, False, False]
         assert_true_to(store, view, ANA)
 
 

