@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .calibration import Calibration
 from .query import QueryPlan
 from .rows import Rows
-from .scoring import Contribution, Floats, Parts, Signals, Weights, gather
+from .scoring import Contribution, Floats, ScoreParts, Signals, Weights, gather
 
 _OUT = np.float32(-np.inf)
 
@@ -42,7 +42,7 @@ class Ranking:
     """Episode numbers, best first; their relevance never rises along them."""
     best_row: NDArray[np.intp]
     """By episode number: the row that gives the episode its score."""
-    parts: Parts
+    parts: ScoreParts
     odds: Floats
     calibration: Calibration
 

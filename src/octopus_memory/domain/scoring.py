@@ -63,7 +63,7 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parts:
+class ScoreParts:
     """What each signal adds to each row's score; None for a signal that the question has not."""
 
     signals: Signals
@@ -109,7 +109,9 @@ class Parts:
             "form",
             self.form[row],
             self.form[row],
-            "a statement, a long turn, or all that is left of it",
+            "a statement, a long turn, or all that is left of it"
+            if self.form[row] > 0
+            else "a question, or a short turn",
         )
         for signal, part, words in (
             ("side", self.side, "said by the side that the question is about"),
@@ -122,11 +124,11 @@ class Parts:
                 yield _share(signal, part[row], part[row], words)
 
 
-def gather(signals: Signals, plan: QueryPlan, weights: Weights) -> Parts:
+def gather(signals: Signals, plan: QueryPlan, weights: Weights) -> ScoreParts:
     """Every part of the score of every row."""
     rows = signals.rows
     meaning, words = _match(signals, weights)
-    return Parts(
+    return ScoreParts(
         signals=signals,
         meaning=meaning,
         words=words,
