@@ -122,9 +122,7 @@ def fill(memory: EpisodicMemory, number: int) -> Owned:
     session_id = f"session {number}"
     scope.add(session_id, ("user", f"My safe still has {mark} for a password."))
     [opened] = scope.session(session_id).episodes
-    return Owned(
-        scope=scope, mark=mark, session_id=session_id, closed=closed, open=opened.episode
-    )
+    return Owned(scope=scope, mark=mark, session_id=session_id, closed=closed, open=opened.episode)
 
 
 @pytest.fixture(scope="module")
@@ -308,9 +306,7 @@ PROBES: dict[str, Callable[[MemoryScope, Owned], object]] = {
 
 def test_every_public_call_is_tried():
     public = {
-        name
-        for name, call in inspect.getmembers(MemoryScope, callable)
-        if not name.startswith("_")
+        name for name, call in inspect.getmembers(MemoryScope, callable) if not name.startswith("_")
     }
     assert public == set(PROBES)
 
@@ -340,9 +336,7 @@ def test_the_database_counts_them_all(memory: EpisodicMemory, owned: list[Owned]
 
 @pytest.mark.parametrize("name", sorted(PROBES))
 @pytest.mark.parametrize("half", [0, 1])
-def test_no_call_reaches_into_another_scope(
-    owned: list[Owned], path: Path, name: str, half: int
-):
+def test_no_call_reaches_into_another_scope(owned: list[Owned], path: Path, name: str, half: int):
     """Half of the scopes call, each with what belongs to a neighbour of the other half."""
     before = rows(path)
     for place in range(half, len(owned) - 1, 2):

@@ -224,7 +224,9 @@ def test_a_full_disk(path: Path):
             lambda: scope.add("new", words, idempotency_key="k"),
             lambda: scope.store(words, session_id="whole", idempotency_key="k"),
             lambda: scope.open_episode("new", metadata={"long": "x" * 400_000}),
-            lambda: scope.close_episode(going_on.episode, key_facts=[noise.randbytes(200_000).hex()]),
+            lambda: scope.close_episode(
+                going_on.episode, key_facts=[noise.randbytes(200_000).hex()]
+            ),
         ):
             with pytest.raises(StoreFull, match="nothing was stored; free some space"):
                 call()

@@ -38,9 +38,7 @@ def test_mixed_calls_on_one_file(tmp_path: Path):
     with ExitStack() as stack:
         pipes = [
             stack.enter_context(
-                children.child(
-                    children.use_it_from_threads, url, f"p{n}", THREADS, ROUNDS, barrier
-                )
+                children.child(children.use_it_from_threads, url, f"p{n}", THREADS, ROUNDS, barrier)
             )[1]
             for n in range(PROCESSES)
         ]
@@ -104,7 +102,9 @@ def test_one_memory_from_many_threads(tmp_path: Path):
         scope = memory.scope(user="u")
 
         def use(number: int) -> None:
-            scope.add("s", ("user", f"what number {number} says"), idempotency_key=f"k{number // 2}")
+            scope.add(
+                "s", ("user", f"what number {number} says"), idempotency_key=f"k{number // 2}"
+            )
             assert scope.recall(f"number {number}")
             if number % 10 == 0:
                 scope.close_session("s")

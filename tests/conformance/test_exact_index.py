@@ -14,6 +14,7 @@ from octopus_memory.domain.episode import Scope
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore, RecallState
 from octopus_memory.testing import IndexSuite, make_append, make_closing
+from octopus_memory.testing.index_suite_refresh import SharedTests
 from octopus_memory.testing.index_tests import MODEL, assert_true_to, embed
 from octopus_memory.testing.store_tests import ANA
 
@@ -72,11 +73,23 @@ class TestExactIndexInMemory(IndexSuite):
         index.close()
 
 
-class TestExactIndexWithoutRoom(TestExactIndexOnFile):
+class TestExactIndexWithoutRoom(SharedTests):
     """Every other scope that is asked for puts out the one before."""
 
     @pytest.fixture
+    def store(self) -> Iterator[EpisodeStore]:
+        store = SqliteStore(":memory:")
+        yield store
+        store.close()
+
+    @pytest.fixture
     def index(self, store: EpisodeStore) -> Iterator[RecallIndex]:
+        index = ExactIndex(store, cache_bytes=1)
+        yield index
+        index.close()
+
+    @pytest.fixture
+    def other_index(self, store: EpisodeStore) -> Iterator[RecallIndex]:
         index = ExactIndex(store, cache_bytes=1)
         yield index
         index.close()

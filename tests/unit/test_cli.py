@@ -22,6 +22,8 @@ from octopus_memory.testing.openai_server import FakeOpenAIServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 COMMANDS = typer.main.get_command(app).commands
+BENCH = COMMANDS["bench"].commands
+MEASURE = PAGE.parents[1] / "howto" / "measure-recall.md"
 READ_ONLY = "sqlite:///memory.db?mode=ro"
 
 
@@ -370,9 +372,17 @@ def test_every_command_and_option_is_documented(name):
         rf"^### octopus {name}$(.*?)(?=^##|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL
     )
     assert section is not None
-    for param in COMMANDS[name].params:
+    for param in COMMANDS[name].params if name != "bench" else ():
         for word in param.opts if param.opts[0].startswith("-") else [param.name.upper()]:
             assert re.search(rf"`{word}[`\s]", section[1]), word
+
+
+@pytest.mark.parametrize("name", BENCH)
+def test_every_measurement_is_documented(name):
+    page = MEASURE.read_text()
+    assert f"`octopus bench {name}`" in page
+    for param in BENCH[name].params:
+        assert all(f"`{word}`" in page for word in param.opts), param.opts
 
 
 def test_what_all_commands_share_is_documented():
@@ -386,7 +396,7 @@ def test_the_examples_of_the_page_run():
     Path("talk.jsonl").write_text(talk[1])
     blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     commands = [line for block in blocks for line in block.splitlines()]
-    assert {shlex.split(line.rpartition("| ")[2])[1] for line in commands} == set(COMMANDS)
+    assert {shlex.split(line.rpartition("| ")[2])[1] for line in commands} == {*COMMANDS} - {"bench"}
     for line in commands:
         said, _, command = line.rpartition(" | ")
         words = shlex.split(command)

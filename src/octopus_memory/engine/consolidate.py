@@ -213,7 +213,8 @@ def _check_summary(summary: str | None, facts: Sequence[str] | None) -> None:
         )
     if facts is None:
         return
-    if isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
+    listed = isinstance(facts, Sequence) and not isinstance(facts, str)
+    if not listed or not all(isinstance(fact, str) for fact in facts):
         raise InvalidInput("key_facts", "must be a list of short texts")
 
 

@@ -38,18 +38,9 @@ def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -
     for place, message in enumerate(given):
         field = "message" if one else f"messages[{place}]"
         parsed.append(parse_message(message, field=field, max_bytes=limit))
-        _check_storable(parsed[-1], field)
+        if _is_deep(parsed[-1].body):
+            raise InvalidMessage(field, f"is nested more than {_DEEPEST} deep: store it as text")
     return parsed
-
-
-def _check_storable(message: Message, field: str) -> None:
-    if _is_deep(message.body):
-        raise InvalidMessage(field, f"is nested more than {_DEEPEST} deep: store it as text")
-    if message.agent is not None:
-        try:
-            check_name("agent", message.agent)
-        except InvalidInput as error:
-            raise InvalidMessage(f"{field}.agent", error.problem) from error
 
 
 def _is_deep(value: Json) -> bool:
@@ -75,10 +66,8 @@ def new_turns(
     config: MemoryConfig,
     tokens: Sequence[int] | None,
 ) -> list[NewTurn]:
-    if tokens is not None and len(tokens) != len(messages):
-        raise InvalidInput("tokens", f"has {len(tokens)} counts for {len(messages)} messages")
-    for place, count in enumerate(tokens or ()):
-        check_tokens(f"tokens[{place}]", count)
+    if tokens is not None:
+        _check_counts(tokens, len(messages))
     return [
         NewTurn(
             id=new_id(),
@@ -92,9 +81,16 @@ def new_turns(
     ]
 
 
-def check_tokens(field: str, count: int | None) -> None:
-    if count is None:
-        return
+def _check_counts(tokens: Sequence[int], messages: int) -> None:
+    if isinstance(tokens, str) or not isinstance(tokens, Sequence):
+        raise InvalidInput("tokens", "must be a list of one count for each message")
+    if len(tokens) != messages:
+        raise InvalidInput("tokens", f"has {len(tokens)} counts for {messages} messages")
+    for place, count in enumerate(tokens):
+        check_tokens(f"tokens[{place}]", count)
+
+
+def check_tokens(field: str, count: int) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_TOKENS:
         raise InvalidInput(field, f"must be a whole number from 0 to {_MOST_TOKENS:,}")
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..domain.context import BlockEntry, Said, render_block
-from ..domain.episode import Episode, EpisodeSnippet, Scope, Turn
+from ..domain.episode import Episode, EpisodeSnippet, Scope, Turn, check_name
+from ..domain.errors import InvalidInput
 from ..domain.ids import new_id
 from ..domain.message import Json, Message, MessageLike, parse_message
 from ..domain.policy import MemoryConfig
 from ..domain.window import fit_messages
-from . import recall
+from . import intake, recall
 from .parts import Parts
 from .recall import Ask
 
@@ -57,7 +58,12 @@ class MemoryOrchestrator:
         config = self._parts.config(self._scope.tenant, self._scope.agent)
         snippets = self.snippets(_words(message), config, session_id=session_id)
         shape = config.context
+        if session_id is not None:
+            check_name("session_id", session_id)
+        if system is not None and not isinstance(system, str):
+            raise InvalidInput("system", f"must be text, not {type(system).__name__}")
         if budget_tokens is not None:
+            intake.check_tokens("budget_tokens", budget_tokens)
             shape = replace(shape, budget_tokens=budget_tokens)
         count = self._parts.counter.count
         entries = {

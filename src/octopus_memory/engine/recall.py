@@ -20,6 +20,7 @@ from ..domain.episode import (
     SignalShare,
     Turn,
     TurnHit,
+    check_name,
     check_time,
 )
 from ..domain.errors import EmbedderFailed, InvalidInput
@@ -65,6 +66,8 @@ class Ask:
         least = 0 if self.min_score is None else self.min_score
         if not isinstance(least, int | float) or not 0 <= least <= 1:
             raise InvalidInput("min_score", "must be a number between 0 and 1")
+        if self.leave_out_session is not None:
+            check_name("session_id", self.leave_out_session)
         for field in ("since", "until"):
             moment = getattr(self, field)
             if moment is not None:

@@ -55,7 +55,7 @@ def open_episode(
     config = parts.config(scope.tenant, scope.agent)
     for _ in range(_RETRIES):
         state = parts.store.session(scope, session_id)
-        episode = _still_open(parts, scope, config, state, at)
+        episode = _still_open(parts, config, state, at)
         if episode is not None:
             return episode
         if state is not None and state.episode is not None and _may_resume(state.episode, config):
@@ -140,8 +140,9 @@ def store(
     turns = intake.new_turns(parts, scope, parsed, times, config, None)
     calls.check_results(parsed, lambda _: False)
     intake.check_metadata(metadata)
-    intake.check_tokens("input_tokens", input_tokens)
-    intake.check_tokens("output_tokens", output_tokens)
+    for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
+        if count is not None:
+            intake.check_tokens(field, count)
     episode_id, session_id = new_id(), intake.session_id(session_id)
     if ended_at is None:
         ended_at = boundary.end_time(last_message_at=times[-1], now=now, config=config.session)
@@ -188,7 +189,7 @@ def heartbeat(parts: Parts, scope: Scope, session_id: str, *, at: datetime | Non
     state = parts.store.session(scope, check_name("session_id", session_id))
     if state is None:
         raise SessionNotFound(session_id)
-    _still_open(parts, scope, config, state, at)
+    _still_open(parts, config, state, at)
     return parts.store.touch(scope, session_id, seen_at=at, now=now)
 
 
@@ -257,7 +258,7 @@ def _plan(
             return replace(plan, goes_on=episode) if plan.target is Target.RESUME else plan
         episode = None
     elif not answers:
-        episode = _still_open(parts, scope, config, state, turns[0].at)
+        episode = _still_open(parts, config, state, turns[0].at)
     _check_turns(parts, scope, episode, turns)
     if episode is None:
         return _Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
@@ -308,7 +309,7 @@ def find_episode(parts: Parts, scope: Scope, where: Episode | UUID | str) -> Epi
 
 
 def _still_open(
-    parts: Parts, scope: Scope, config: MemoryConfig, state: SessionState | None, at: datetime
+    parts: Parts, config: MemoryConfig, state: SessionState | None, at: datetime
 ) -> Episode | None:
     """The session's open episode, unless its time is over: then it is closed here."""
     if state is None or state.episode is None or not state.episode.is_open:
@@ -330,7 +331,7 @@ def _end_open_episode(
     parts: Parts, scope: Scope, session_id: str, config: MemoryConfig, at: datetime
 ) -> None:
     state = parts.store.session(scope, session_id)
-    if _still_open(parts, scope, config, state, at) is not None:
+    if _still_open(parts, config, state, at) is not None:
         raise InvalidInput(
             "session_id", f"{session_id!r} has an open episode: close it, or use another session"
         )

@@ -231,6 +231,8 @@ class MemoryScope:
         self, limit: int = 5, *, include_archived: bool = True, session_id: str | None = None
     ) -> list[EpisodeSnippet]:
         """The last episodes, newest first by end; an open one counts as now."""
+        if session_id is not None:
+            check_name("session_id", session_id)
         episodes, _ = self._parts.store.list_episodes(
             self.scope,
             offset=0,

@@ -170,7 +170,7 @@ class PutTests(IndexTests):
 
 class IndexIsolationTests(IndexTests):
     def test_a_view_has_its_own_scope_only(self, store: EpisodeStore, index: RecallIndex) -> None:
-        scopes = crowd()[::2]
+        scopes = crowd()[::4]
         writes = {scope: make_append(scope, "hello") for scope in scopes}
         for write in writes.values():
             store.append(write)

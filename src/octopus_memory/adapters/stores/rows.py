@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
 
 from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus, Summary, Turn
+from ...domain.errors import StoreCorrupt
 from ...domain.message import Json, Message, Role
-from ...ports.store import WorkKind
+from ...ports.store import Lexical, NewTurn, WorkKind
 from . import codec, schema
 
+E = TypeVar("E", bound=StrEnum)
 Row: TypeAlias = Any
 """A row of SQLAlchemy's, whose columns are attributes."""
 
@@ -45,7 +49,7 @@ def episode(row: Row, scope: Scope) -> Episode:
         started_at=row.started_at,
         last_message_at=row.last_message_at,
         ended_at=row.ended_at,
-        end_reason=EndReason(row.end_reason) if row.end_reason else None,
+        end_reason=_one_of(EndReason, row.end_reason) if row.end_reason else None,
         message_count=row.message_count,
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,
@@ -60,11 +64,18 @@ def session(row: Row, scope: Scope) -> Session:
     return Session(
         id=row.session_id,
         scope=scope,
-        status=SessionStatus(row.status),
+        status=_one_of(SessionStatus, row.status),
         metadata=load_json(row.metadata),
         created_at=row.created_at,
         last_seen_at=row.last_seen_at or row.created_at,
     )
+
+
+def _one_of(kind: type[E], word: str) -> E:
+    try:
+        return kind(word)
+    except ValueError as error:
+        raise StoreCorrupt(schema.DAMAGED) from error
 
 
 def turn(row: Row, session_id: str) -> Turn:
@@ -122,5 +133,52 @@ def dump_json(value: Mapping[str, Json]) -> str:
 
 
 def load_json(text: str) -> dict[str, Json]:
-    loaded: dict[str, Json] = json.loads(text)
+    try:
+        loaded: dict[str, Json] = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise StoreCorrupt(schema.DAMAGED) from error
     return loaded
+
+
+def turn_row(new: NewTurn, ordinal: int) -> dict[str, Any]:
+    return {
+        "ordinal": ordinal,
+        "id": new.id,
+        "role": ROLES[new.message.role],
+        "at": new.at,
+        "tokens": new.tokens,
+        "agent": _as_name(new.message.agent),
+        "has_pii": new.has_pii,
+    } | pack_message(new.message)
+
+
+def _as_name(agent: str | None) -> str | None:
+    """As much of it as a column of names holds; the message keeps it as it was given."""
+    return agent and agent.encode("utf-8", "replace").decode()[: schema.LONGEST_NAME]
+
+
+def recall_row(new: NewTurn, ordinal: int, seq: int) -> dict[str, Any]:
+    return {
+        "seq": seq,
+        "ordinal": ordinal,
+        "role": ROLES[new.message.role],
+        "at": new.at,
+        "model_id": None if new.embed else schema.NO_MODEL,
+    } | lexical_columns(new.lexical)
+
+
+def lexical_columns(lexical: Lexical) -> dict[str, Any]:
+    return {"flags": lexical.flags, "speaker": lexical.speaker, "terms": lexical.terms}
+
+
+def work_row(
+    kind: WorkKind, episode: dict[str, Any], ordinal: int, seq: int, now: datetime
+) -> dict[str, Any]:
+    return episode | {
+        "kind": KINDS[kind],
+        "ordinal": ordinal,
+        "seq": seq,
+        "attempts": 0,
+        "created_at": now,
+        "ready_at": now,
+    }

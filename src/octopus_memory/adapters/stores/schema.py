@@ -9,10 +9,13 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
+from ...domain.errors import StoreCorrupt
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 OPEN_END = datetime(9999, 12, 31, tzinfo=UTC)
 """`order_at` of an open episode: it sorts before every closed one, newest first."""
+DAMAGED = "a row of the database is damaged: restore the database from a backup"
 NO_MODEL = 0
 """`model_id` of a recall row that wants no vector."""
 LONGEST_NAME = 256
@@ -43,7 +46,13 @@ class UtcTime(TypeDecorator[datetime]):
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
         if value is None:
             return None
-        return moment(value) if dialect.name == "sqlite" else value.astimezone(UTC)
+        if dialect.name != "sqlite":
+            native: datetime = value.astimezone(UTC)
+            return native
+        try:
+            return moment(value)
+        except (TypeError, OverflowError) as error:
+            raise StoreCorrupt(DAMAGED) from error
 
 
 class Uuid(TypeDecorator[UUID]):
@@ -59,7 +68,13 @@ class Uuid(TypeDecorator[UUID]):
         return value.bytes if value is not None and dialect.name == "sqlite" else value
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> UUID | None:
-        return UUID(bytes=value) if value is not None and dialect.name == "sqlite" else value
+        if value is None or dialect.name != "sqlite":
+            native: UUID | None = value
+            return native
+        try:
+            return UUID(bytes=value)
+        except (TypeError, ValueError) as error:
+            raise StoreCorrupt(DAMAGED) from error
 
 
 metadata = sa.MetaData()

@@ -13,7 +13,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from ...domain.episode import Episode, Scope, Session, Turn
-from ...domain.errors import OctopusError, SessionNotFound, StoreCorrupt, StoreError
+from ...domain.errors import SessionNotFound, StoreCorrupt, StoreError
 from ...domain.message import Json
 from ...ports.seams import Clock
 from ...ports.store import (
@@ -30,12 +30,11 @@ from ...ports.store import (
     Work,
     WorkKind,
 )
-from . import migrate, queue, reads, rows, schema, writes
+from . import ending, migrate, queue, reads, rows, schema, writes
 
 T = TypeVar("T")
 READING = "octopus_reading"
 """The execution option of connections that only read."""
-_UNREADABLE = "a row of the database is damaged: restore it from a backup"
 _SALT, _MODEL = "salt", "embedding_model"
 _EVERY_TENANT = ""
 """The tenant of settings that hold for every tenant without its own; no real one is empty."""
@@ -81,21 +80,15 @@ class SqlStore(EpisodeStore):
             raise self.translate(error) from error
         except UnicodeDecodeError as error:
             # A damaged file can make the driver fail over its own message.
-            raise StoreCorrupt(_UNREADABLE) from error
+            raise StoreCorrupt(schema.DAMAGED) from error
 
     def _write(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
         with self._translated(), self._engine.begin() as conn:
             return do(conn, *args, **named)
 
     def _read(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        try:
-            with self._translated(), self._reader.connect() as conn:
-                return do(conn, *args, **named)
-        except OctopusError:
-            raise
-        except (ValueError, OverflowError) as error:
-            # A time, a word or a JSON text that no version of Octopus can have written.
-            raise StoreCorrupt(_UNREADABLE) from error
+        with self._translated(), self._reader.connect() as conn:
+            return do(conn, *args, **named)
 
     @property
     def salt(self) -> bytes:
@@ -111,7 +104,7 @@ class SqlStore(EpisodeStore):
         self, scope: Scope, episode_id: UUID, closing: Closing, *, expect_messages: int
     ) -> Episode:
         return self._write(
-            writes.close_episode,
+            ending.close_episode,
             scope,
             episode_id,
             closing,
@@ -120,10 +113,10 @@ class SqlStore(EpisodeStore):
         )
 
     def put_summary(self, scope: Scope, episode_id: UUID, summary: NewSummary) -> None:
-        self._write(writes.put_summary, scope, episode_id, summary, now=self._now())
+        self._write(ending.put_summary, scope, episode_id, summary, now=self._now())
 
     def archive(self, scope: Scope, episode_id: UUID) -> Episode:
-        return self._write(writes.archive, scope, episode_id)
+        return self._write(ending.archive, scope, episode_id)
 
     def touch(self, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime) -> Session:
         self._write(writes.touch, scope, session_id, seen_at=seen_at, now=now)

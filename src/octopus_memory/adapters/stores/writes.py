@@ -8,45 +8,20 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from ...domain.episode import Episode, Scope, SessionStatus, Turn
+from ...domain.episode import Scope, SessionStatus, Turn
 from ...domain.errors import (
     EpisodeChanged,
-    EpisodeClosed,
     EpisodeNotFound,
     IdempotencyConflict,
     SessionNotFound,
 )
 from ...domain.message import Role
-from ...ports.store import (
-    SUMMARY_ORDINAL,
-    Append,
-    Closing,
-    Idempotency,
-    Lexical,
-    NewSummary,
-    NewTurn,
-    Target,
-    WorkKind,
-)
-from . import reads, rows, schema
+from ...ports.store import Append, Idempotency, Target, WorkKind
+from . import ending, reads, rows, schema, scopes
 
-_bump_scope = (
-    sa.update(schema.scopes)
-    .where(reads.WHO)
-    .values(
-        version=schema.scopes.c.version + 1,
-        epoch=schema.scopes.c.epoch + sa.bindparam("epochs"),
-        next_seq=schema.scopes.c.next_seq + sa.bindparam("rows"),
-    )
-    .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
-)
-_this_episode = sa.and_(
-    schema.episodes.c.id == sa.bindparam("episode_"),
-    schema.episodes.c.scope_id == sa.bindparam("scope_"),
-)
 _grow_episode = (
     sa.update(schema.episodes)
-    .where(_this_episode, schema.episodes.c.ended_at.is_(None))
+    .where(ending.THIS_EPISODE, schema.episodes.c.ended_at.is_(None))
     .values(
         message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
         input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
@@ -61,8 +36,6 @@ _grow_episode = (
     .returning(schema.episodes.c.message_count, schema.episodes.c.session_id)
 )
 _insert_turns = sa.insert(schema.turns)
-_insert_recall = sa.insert(schema.recall)
-_insert_work = sa.insert(schema.work)
 
 
 def append(conn: sa.Connection, write: Append) -> list[Turn]:
@@ -70,7 +43,7 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
         stored = _stored_before(conn, write.scope, write.idempotency)
         if stored is not None:
             return stored
-    scope_id, first_seq = _take_rows(conn, write.scope, len(write.turns))
+    scope_id, first_seq = scopes.take_rows(conn, write.scope, len(write.turns))
     match write.target:
         case Target.NEW:
             first = _start(conn, scope_id, write)
@@ -83,30 +56,8 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
     if write.idempotency is not None:
         _remember_key(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
-        _end(conn, write.scope, write.episode_id, write.closing, now=write.now)
+        ending.end(conn, write.scope, write.episode_id, write.closing, now=write.now)
     return turns
-
-
-def _take_rows(
-    conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0
-) -> tuple[int, int]:
-    """The scope's key and the first `seq` of `count` new rows; the scope is locked by it."""
-    counts = {"rows": count, "epochs": epochs}
-    row = conn.execute(_bump_scope, reads.who(scope) | counts).one_or_none()
-    if row is not None:
-        return row.id, row.next_seq - count
-    made = conn.execute(
-        sa.insert(schema.scopes).returning(schema.scopes.c.id),
-        {
-            "tenant": scope.tenant,
-            "agent": scope.agent,
-            "user": scope.user,
-            "version": 1,
-            "epoch": epochs,
-            "next_seq": 1 + count,
-        },
-    )
-    return made.scalar_one(), 1
 
 
 def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
@@ -233,12 +184,12 @@ def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
     if not done.rowcount:
         raise EpisodeChanged(write.session_id)
     _set_session(conn, scope_id, write)
-    _drop_summary_rows(conn, write.scope, scope_id, write.episode_id)
+    ending.drop_summary_rows(conn, write.scope, scope_id, write.episode_id)
 
 
 def _known(conn: sa.Connection, scope_id: int, episode_id: UUID) -> None:
     found = conn.execute(
-        sa.select(schema.episodes.c.id).where(_this_episode),
+        sa.select(schema.episodes.c.id).where(ending.THIS_EPISODE),
         {"episode_": episode_id, "scope_": scope_id},
     ).first()
     if found is None:
@@ -275,59 +226,15 @@ def _insert(
                 has_pii=new.has_pii,
             )
         )
-        log.append(episode | _turn_row(new, ordinal))
-        recall.append(episode | _recall_row(new, ordinal, seq))
+        log.append(episode | rows.turn_row(new, ordinal))
+        recall.append(episode | rows.recall_row(new, ordinal, seq))
         if new.embed:
-            work.append(_work_row(WorkKind.EMBED, episode, ordinal, seq, write.now))
+            work.append(rows.work_row(WorkKind.EMBED, episode, ordinal, seq, write.now))
     conn.execute(_insert_turns, log)
-    conn.execute(_insert_recall, recall)
+    conn.execute(ending.INSERT_RECALL, recall)
     if work:
-        conn.execute(_insert_work, work)
+        conn.execute(ending.INSERT_WORK, work)
     return turns
-
-
-def _turn_row(new: NewTurn, ordinal: int) -> dict[str, Any]:
-    return {
-        "ordinal": ordinal,
-        "id": new.id,
-        "role": rows.ROLES[new.message.role],
-        "at": new.at,
-        "tokens": new.tokens,
-        "agent": _as_name(new.message.agent),
-        "has_pii": new.has_pii,
-    } | rows.pack_message(new.message)
-
-
-def _as_name(agent: str | None) -> str | None:
-    """As much of it as a column of names holds; the message keeps it as it was given."""
-    return agent and agent.encode("utf-8", "replace").decode()[: schema.LONGEST_NAME]
-
-
-def _recall_row(new: NewTurn, ordinal: int, seq: int) -> dict[str, Any]:
-    return {
-        "seq": seq,
-        "ordinal": ordinal,
-        "role": rows.ROLES[new.message.role],
-        "at": new.at,
-        "model_id": None if new.embed else schema.NO_MODEL,
-    } | _lexical_columns(new.lexical)
-
-
-def _lexical_columns(lexical: Lexical) -> dict[str, Any]:
-    return {"flags": lexical.flags, "speaker": lexical.speaker, "terms": lexical.terms}
-
-
-def _work_row(
-    kind: WorkKind, episode: dict[str, Any], ordinal: int, seq: int, now: datetime
-) -> dict[str, Any]:
-    return episode | {
-        "kind": rows.KINDS[kind],
-        "ordinal": ordinal,
-        "seq": seq,
-        "attempts": 0,
-        "created_at": now,
-        "ready_at": now,
-    }
 
 
 def _stored_before(
@@ -362,138 +269,6 @@ def _remember_key(
             used_at=write.now,
         )
     )
-
-
-def close_episode(
-    conn: sa.Connection,
-    scope: Scope,
-    episode_id: UUID,
-    closing: Closing,
-    *,
-    expect_messages: int,
-    now: datetime,
-) -> Episode:
-    before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
-    if before is None:
-        raise EpisodeNotFound(episode_id)
-    if not before.is_open:
-        raise EpisodeClosed(episode_id)
-    if before.message_count != expect_messages:
-        raise EpisodeChanged(before.session_id)
-    return _end(conn, scope, episode_id, closing, now=now)
-
-
-def _end(
-    conn: sa.Connection, scope: Scope, episode_id: UUID, closing: Closing, *, now: datetime
-) -> Episode:
-    episodes, conversations = schema.episodes, schema.conversations
-    values: dict[str, Any] = {
-        "ended_at": closing.ended_at,
-        "order_at": closing.ended_at,
-        "end_reason": closing.reason.value,
-    }
-    if closing.input_tokens is not None:
-        values["input_tokens"] = closing.input_tokens
-    if closing.output_tokens is not None:
-        values["output_tokens"] = closing.output_tokens
-    row = conn.execute(
-        sa.update(episodes)
-        .where(episodes.c.id == episode_id)
-        .values(values)
-        .returning(episodes.c.scope_id, episodes.c.session_id)
-    ).one()
-    conn.execute(
-        sa.update(conversations)
-        .where(
-            conversations.c.scope_id == row.scope_id,
-            conversations.c.session_id == row.session_id,
-        )
-        .values(status=SessionStatus.after(closing.reason).value)
-    )
-    if closing.summary is not None:
-        _write_summary(conn, scope, episode_id, closing.summary, at=closing.ended_at, now=now)
-    return reads.episodes(conn, scope, [episode_id])[episode_id]
-
-
-def put_summary(
-    conn: sa.Connection, scope: Scope, episode_id: UUID, summary: NewSummary, *, now: datetime
-) -> None:
-    before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
-    if before is None or before.ended_at is None:
-        return
-    scope_id, _ = _take_rows(conn, scope, 0)
-    _drop_summary_rows(conn, scope, scope_id, episode_id)
-    _write_summary(conn, scope, episode_id, summary, at=before.ended_at, now=now)
-
-
-def _write_summary(
-    conn: sa.Connection,
-    scope: Scope,
-    episode_id: UUID,
-    new: NewSummary,
-    *,
-    at: datetime,
-    now: datetime,
-) -> None:
-    scope_id, seq = _take_rows(conn, scope, 1)
-    conn.execute(
-        sa.update(schema.episodes)
-        .where(_this_episode)
-        .values(summarized_by=new.by, **rows.pack_summary(new.summary)),
-        {"episode_": episode_id, "scope_": scope_id},
-    )
-    episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
-    conn.execute(
-        _insert_recall,
-        episode
-        | {
-            "seq": seq,
-            "ordinal": SUMMARY_ORDINAL,
-            "role": rows.SUMMARY_ROLE,
-            "at": at,
-            "model_id": None,
-        }
-        | _lexical_columns(new.lexical),
-    )
-    work = [_work_row(WorkKind.EMBED, episode, SUMMARY_ORDINAL, seq, now)]
-    if new.improve:
-        work.append(_work_row(WorkKind.SUMMARIZE, episode, SUMMARY_ORDINAL, seq, now))
-    conn.execute(_insert_work, work)
-
-
-def _drop_summary_rows(conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID) -> None:
-    _take_rows(conn, scope, 0, epochs=1)
-    for table in (schema.recall, schema.work):
-        conn.execute(
-            sa.delete(table).where(
-                table.c.scope_id == scope_id,
-                table.c.episode_id == episode_id,
-                table.c.ordinal == SUMMARY_ORDINAL,
-            )
-        )
-
-
-def archive(conn: sa.Connection, scope: Scope, episode_id: UUID) -> Episode:
-    before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
-    if before is None or before.is_open:
-        raise EpisodeNotFound(episode_id)
-    if before.is_archived:
-        return before
-    scope_id, _ = _take_rows(conn, scope, 0, epochs=1)
-    conn.execute(sa.delete(schema.turns).where(schema.turns.c.episode_id == episode_id))
-    for table in (schema.recall, schema.work):
-        conn.execute(
-            sa.delete(table).where(
-                table.c.scope_id == scope_id,
-                table.c.episode_id == episode_id,
-                table.c.ordinal != SUMMARY_ORDINAL,
-            )
-        )
-    conn.execute(
-        sa.update(schema.episodes).where(_this_episode).values(is_archived=True),
-        {"episode_": episode_id, "scope_": scope_id},
-    )
-    return reads.episodes(conn, scope, [episode_id])[episode_id]
 
 
 def touch(

@@ -1,0 +1,39 @@
+"""A scope's own row: its key, its version, and the numbers its recall rows are given."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from ...domain.episode import Scope
+from . import reads, schema
+
+_bump_scope = (
+    sa.update(schema.scopes)
+    .where(reads.WHO)
+    .values(
+        version=schema.scopes.c.version + 1,
+        epoch=schema.scopes.c.epoch + sa.bindparam("epochs"),
+        next_seq=schema.scopes.c.next_seq + sa.bindparam("rows"),
+    )
+    .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
+)
+
+
+def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
+    """The scope's key and the first `seq` of `count` new rows; the scope is locked by it."""
+    counts = {"rows": count, "epochs": epochs}
+    row = conn.execute(_bump_scope, reads.who(scope) | counts).one_or_none()
+    if row is not None:
+        return row.id, row.next_seq - count
+    made = conn.execute(
+        sa.insert(schema.scopes).returning(schema.scopes.c.id),
+        {
+            "tenant": scope.tenant,
+            "agent": scope.agent,
+            "user": scope.user,
+            "version": 1,
+            "epoch": epochs,
+            "next_seq": 1 + count,
+        },
+    )
+    return made.scalar_one(), 1
