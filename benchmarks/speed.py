@@ -23,7 +23,10 @@ from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 
 USERS, SESSIONS, TURNS = 20, 5, 20
-TEXT = "We talked about topic {topic} on day {day}: the budget was {amount} and Anna agreed to it. " * 4
+TEXT = (
+    "We talked about topic {topic} on day {day}: the budget was {amount} and Anna agreed to it. "
+    * 4
+)
 
 
 def text(user: int, session: int, turn: int) -> str:

@@ -137,7 +137,7 @@ class Counting(HashingEmbedder):
 def use_it_from_threads(
     pipe: Connection, url: str, name: str, threads: int, rounds: int, barrier: Barrier
 ) -> None:
-    """Sends the errors, the (session, text, turn id) that were acknowledged, and what it embedded."""
+    """Sends the errors, what was acknowledged as (session, text, turn id), and what it embedded."""
     errors: list[str] = []
     stored: list[tuple[str, str, str]] = []
     embedder = Counting()

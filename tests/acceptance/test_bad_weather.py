@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import random
 import shutil
 import signal
@@ -104,7 +103,7 @@ def test_a_file_opened_only_to_read(path: Path):
             lambda: scope.add("open", ("user", "more")),
             lambda: scope.add("new", ("user", "more")),
             lambda: scope.store([("user", "more")]),
-            lambda: scope.open_episode(),
+            scope.open_episode,
             lambda: scope.close_episode(episode.episode),
             lambda: scope.heartbeat("open"),
             lambda: memory.configure("hr", MemoryConfig()),
@@ -213,6 +212,7 @@ def test_a_full_disk(path: Path):
     pages = path.stat().st_size // 4096
     noise = random.Random(3)
     words = [("user", noise.randbytes(3_000).hex()) for _ in range(40)]
+    long_fact = noise.randbytes(200_000).hex()
     with open_memory(path) as memory:
         limit = Limit(memory)
         scope = memory.scope(user="u")
@@ -224,9 +224,7 @@ def test_a_full_disk(path: Path):
             lambda: scope.add("new", words, idempotency_key="k"),
             lambda: scope.store(words, session_id="whole", idempotency_key="k"),
             lambda: scope.open_episode("new", metadata={"long": "x" * 400_000}),
-            lambda: scope.close_episode(
-                going_on.episode, key_facts=[noise.randbytes(200_000).hex()]
-            ),
+            lambda: scope.close_episode(going_on.episode, key_facts=[long_fact]),
         ):
             with pytest.raises(StoreFull, match="nothing was stored; free some space"):
                 call()
@@ -267,6 +265,14 @@ def use(path: Path) -> None:
         memory.stats()
 
 
+def error_of(path: Path) -> OctopusError | None:
+    try:
+        use(path)
+    except OctopusError as error:
+        return error
+    return None
+
+
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.5, 0.95])
 def test_a_file_that_is_cut_short(path: Path, share: float):
     whole = path.read_bytes()
@@ -282,10 +288,9 @@ def test_a_file_with_a_damaged_page(path: Path):
     seen = set()
     for start in range(0, len(whole), 4096 * 5):
         path.write_bytes(whole[:start] + b"\xa5" * 4096 + whole[start + 4096 :])
-        try:
-            use(path)
-        except StoreError as error:
-            assert isinstance(error, StoreCorrupt)
+        error = error_of(path)
+        assert isinstance(error, StoreCorrupt | None)
+        if error is not None:
             seen.add(start)
         for side in ("-wal", "-shm"):
             Path(f"{path}{side}").unlink(missing_ok=True)
@@ -300,10 +305,7 @@ def test_bytes_that_changed_by_themselves(path: Path):
         for place in chance.sample(range(len(whole)), 20):
             damaged[place] = chance.randrange(256)
         path.write_bytes(damaged)
-        try:
-            use(path)
-        except OctopusError as error:
-            assert "leave days" not in str(error)
+        assert "leave days" not in str(error_of(path))
         for side in ("-wal", "-shm"):
             Path(f"{path}{side}").unlink(missing_ok=True)
 
@@ -406,15 +408,19 @@ def test_a_memory_that_is_closed(path: Path, background: bool):
         with pytest.raises(MemoryClosed, match=r"open a new one with EpisodicMemory\.open\(\)"):
             call()
     assert contents(path) == before
-    assert not [name for name in os.listdir(path.parent) if name.endswith(("-wal", "-shm"))]
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_an_error_in_a_block_is_not_hidden_by_the_end_of_the_memory(path: Path):
-    with pytest.raises(ZeroDivisionError), open_memory(path) as memory:
-        scope = memory.scope(user="u")
-        with scope.episode(session_id="broken") as ep:
-            ep.add("user", "this will go wrong")
-            raise ZeroDivisionError
+    def go_wrong() -> None:
+        with open_memory(path) as memory:
+            scope = memory.scope(user="u")
+            with scope.episode(session_id="broken") as ep:
+                ep.add("user", "this will go wrong")
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        go_wrong()
     with open_memory(path) as memory:
         [episode] = memory.scope(user="u").session("broken").episodes
         assert episode.episode.end_reason == "error_closed"

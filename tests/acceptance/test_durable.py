@@ -52,8 +52,7 @@ def test_no_acknowledged_turn_is_lost(path: Path, run: int):
     moment = random.Random()
     acknowledged = []
     with children.child(children.add_one_by_one, f"sqlite:///{path}", ADDS) as (process, pipe):
-        for _ in range(moment.randint(1, ADDS - 1)):
-            acknowledged.append(pipe.recv())
+        acknowledged += [pipe.recv() for _ in range(moment.randint(1, ADDS - 1))]
         time.sleep(moment.random() / 200)
         children.kill(process)
         acknowledged += children.rest(pipe)

@@ -102,9 +102,8 @@ def test_one_memory_from_many_threads(tmp_path: Path):
         scope = memory.scope(user="u")
 
         def use(number: int) -> None:
-            scope.add(
-                "s", ("user", f"what number {number} says"), idempotency_key=f"k{number // 2}"
-            )
+            said = ("user", f"what number {number} says")
+            scope.add("s", said, idempotency_key=f"k{number // 2}")
             assert scope.recall(f"number {number}")
             if number % 10 == 0:
                 scope.close_session("s")

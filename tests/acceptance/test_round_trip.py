@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 from collections.abc import Iterator
@@ -224,14 +225,13 @@ def test_a_tool_turn_carries_its_call_whole(ends: Ends, call: ToolCall):
 @example({"half": "\ud800", "nul\x00": "\x00", "none": None, "nested": [{"": [[]]}]})
 def test_a_sessions_metadata_comes_back_or_is_refused(ends: Ends, metadata: dict[str, Any]):
     here, there = ends.scopes()
-    try:
-        here.open_episode("s", metadata=metadata)
-    except InvalidInput as error:
-        # Two halves of one character, side by side: JSON text cannot say that they are apart.
-        assert error.field == "metadata"
-        assert re.search("[\ud800-\udbff][\udc00-\udfff]", words(metadata))
+    # Two halves of one character, side by side: JSON text cannot say that they are apart.
+    if re.search("[\ud800-\udbff][\udc00-\udfff]", words(metadata)):
+        with pytest.raises(InvalidInput, match="metadata"):
+            here.open_episode("s", metadata=metadata)
         assert there.episodes().total_count == 0
         return
+    here.open_episode("s", metadata=metadata)
     assert is_same(dict(there.session("s").session.metadata), metadata)
 
 
@@ -312,13 +312,12 @@ def test_tokens_that_the_caller_counted_are_kept(ends: Ends):
 
 def test_what_the_caller_changes_afterwards_does_not_reach_the_log(ends: Ends):
     here, there = ends.scopes()
-    message = {"role": "user", "content": [{"type": "text", "text": "as it was"}]}
+    message: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "as it was"}]}
+    before = copy.deepcopy(message)
     [turn] = here.add("s", message)
     message["content"][0]["text"] = "changed"
     assert turn.text == "as it was"
-    assert bodies(there, "s") == [
-        {"role": "user", "content": [{"type": "text", "text": "as it was"}]}
-    ]
+    assert bodies(there, "s") == [before]
 
 
 def test_a_file_that_is_opened_again_holds_the_same(tmp_path: Path):

@@ -143,13 +143,17 @@ def test_every_call_answers(tmp_path: Path):
 
 
 def test_a_block_that_raises_is_error_closed(tmp_path: Path):
+    async def go_wrong(ep: AsyncEpisodeInHand) -> None:
+        async with ep:
+            await ep.add("user", "this will go wrong")
+            raise ZeroDivisionError
+
     async def broken() -> None:
         async with await open_memory(tmp_path / "memory.db") as memory:
             scope = memory.scope(user="u")
+            ep = scope.episode(session_id="s")
             with pytest.raises(ZeroDivisionError):
-                async with scope.episode(session_id="s") as ep:
-                    await ep.add("user", "this will go wrong")
-                    raise ZeroDivisionError
+                await go_wrong(ep)
             assert (await scope.get(ep.id)).episode.end_reason is EndReason.ERROR_CLOSED
             with pytest.raises(EpisodeClosed):
                 await scope.add(ep.id, ("user", "too late"))

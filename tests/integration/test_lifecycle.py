@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from octopus_memory import (
+    EmbedderFailed,
     EndReason,
     EpisodeClosed,
     EpisodeNotFound,
@@ -367,3 +368,19 @@ def test_many_places_are_read_once_each(memory: EpisodicMemory, scope: MemorySco
     places = [(episode.id, ordinal) for episode in episodes for ordinal in range(9)]
     read = memory.parts.store.turns_at(scope.scope, places)
     assert sorted((turn.episode_id, turn.ordinal) for turn in read) == sorted(places)
+
+
+def test_a_process_left_with_the_old_model_says_so(memory: EpisodicMemory, scope: MemoryScope):
+    scope.add("s", ("user", QUESTION))
+    memory.parts.store.use_model("another-model")
+    with pytest.raises(EmbedderFailed, match="another-model"):
+        memory.flush()
+    assert scope.recall("leave days")[0].session_id == "s"
+
+
+def test_an_import_can_be_repeated_after_archiving(memory: EpisodicMemory, scope: MemoryScope):
+    first = scope.store([("user", QUESTION)], session_id="s", idempotency_key="k")
+    memory.parts.store.archive(scope.scope, first.id)
+    again = scope.store([("user", QUESTION)], session_id="s", idempotency_key="k")
+    assert again.id != first.id
+    assert scope.session("s").messages()[0]["content"].startswith("[Archived conversation]")

@@ -139,7 +139,7 @@ def test_order(query: str, order: Order) -> None:
 
 @given(
     st.text() | st.from_regex(r"(\d{1,4} (day|week|year)s ago|in (may|march) \d{0,4}|\d\d? may)"),
-    st.datetimes(timezones=st.just(UTC), min_value=datetime(1900, 1, 1)),  # noqa: DTZ001
+    st.datetimes(timezones=st.just(UTC), min_value=datetime(1900, 1, 1)),
 )
 def test_any_question_at_any_time_has_windows_in_order(query: str, asked_at: datetime) -> None:
     window = date_window(query, asked_at)

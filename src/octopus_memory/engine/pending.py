@@ -62,6 +62,12 @@ def embed_pending(parts: Parts, owner: str) -> int:
 
     :raises EmbedderFailed: after giving the batch back, to be tried again later
     """
+    in_use = parts.store.model()
+    if in_use != parts.embedder.model:
+        raise EmbedderFailed(
+            f"another process keeps vectors of {in_use!r} in this memory now: open it again, with "
+            f"that embedder instead of {parts.embedder.model!r}"
+        )
     now = parts.clock.now()
     claimed = parts.store.claim(
         WorkKind.EMBED, owner=owner, limit=_EMBED_BATCH, now=now, until=now + _LEASE

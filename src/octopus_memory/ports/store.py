@@ -119,7 +119,7 @@ class RecallState:
     """Where a scope's recall rows stand. A cache with the same `epoch` needs only newer rows."""
 
     version: int
-    """Bumped by every write."""
+    """Bumped by every write that adds, changes or removes rows."""
     epoch: int
     """Bumped by every write that changes or removes rows other than by giving them a vector."""
 
@@ -225,7 +225,9 @@ class EpisodeStore(ABC):
 
     @abstractmethod
     def archive(self, scope: Scope, episode_id: UUID) -> Episode:
-        """Clear a closed episode's turns and their recall rows; the summary stays findable.
+        """Clear a closed episode's turns, their recall rows and keys; the summary stays findable.
+
+        An archived episode cannot be resumed.
 
         :raises EpisodeNotFound: when it is not in the scope, or is still open
         """
@@ -239,7 +241,7 @@ class EpisodeStore(ABC):
 
     @abstractmethod
     def session(self, scope: Scope, session_id: str) -> SessionState | None:
-        """The session and its last episode."""
+        """The session and its last episode: the open one, else the last by its start."""
 
     @abstractmethod
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
@@ -247,7 +249,7 @@ class EpisodeStore(ABC):
 
     @abstractmethod
     def session_episodes(self, scope: Scope, session_id: str) -> list[Episode]:
-        """All episodes of a session, oldest first."""
+        """All episodes of a session, oldest first by their start."""
 
     @abstractmethod
     def list_episodes(
@@ -264,7 +266,7 @@ class EpisodeStore(ABC):
     ) -> tuple[list[Episode], int]:
         """A page, newest first by end (open ones before all others), and how many there are.
 
-        `since` and `until` keep episodes that overlap that time.
+        `since` and `until` keep episodes that overlap that time, both ends included.
         """
 
     @abstractmethod
@@ -286,6 +288,10 @@ class EpisodeStore(ABC):
         """The rows with a `seq` above `after`, in order, and the state they were read in."""
 
     @abstractmethod
+    def model(self) -> str | None:
+        """The model that new vectors are of; None before the first."""
+
+    @abstractmethod
     def use_model(self, model: str) -> int:
         """Make `model` the one new vectors are of; rows with another's are queued again.
 
@@ -296,7 +302,8 @@ class EpisodeStore(ABC):
     def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
         """Keep vectors (as `domain.vectors` packs them) and finish their work, all at once.
 
-        A row that is gone by now is passed over. Doing it twice changes nothing.
+        A row that is gone by now is passed over. Doing it twice changes nothing. Of a model that
+        is not in use any more nothing is kept, and the work stays.
         """
 
     @abstractmethod

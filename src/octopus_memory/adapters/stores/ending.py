@@ -146,6 +146,11 @@ def archive(conn: sa.Connection, scope: Scope, episode_id: UUID) -> Episode:
                 table.c.ordinal != SUMMARY_ORDINAL,
             )
         )
+    # A key whose turns are gone has nothing left to give back.
+    keys = schema.idempotency
+    conn.execute(
+        sa.delete(keys).where(keys.c.scope_id == scope_id, keys.c.episode_id == episode_id)
+    )
     conn.execute(
         sa.update(schema.episodes).where(THIS_EPISODE).values(is_archived=True),
         {"episode_": episode_id, "scope_": scope_id},

@@ -172,8 +172,12 @@ class SqlStore(EpisodeStore):
     def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
         return self._read(reads.recall_rows, scope, after)
 
+    def model(self) -> str | None:
+        name = self._read(_meta, _MODEL)
+        return None if name is None else name.decode()
+
     def use_model(self, model: str) -> int:
-        if self.read_only or self._read(_meta, _MODEL) == model.encode():
+        if self.read_only or self.model() == model:
             return 0
         return self._write(_switch_model, model, now=self._now())
 
