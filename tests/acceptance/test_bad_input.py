@@ -141,14 +141,12 @@ def test_a_tools_arguments_must_be_json(scope: MemoryScope, value: Any):
         ep.add_tool_call("f", value, "result", tool_call_id="c")
 
 
-@pytest.mark.xfail(strict=True, reason="Message.tool makes text of the result before it is checked")
 @pytest.mark.parametrize("value", NOT_JSON)
 def test_a_tools_result_must_be_json(scope: MemoryScope, value: Any):
     with scope.episode() as ep, pytest.raises(InvalidMessage, match="plain JSON"):
         ep.add_tool_call("f", {}, value, tool_call_id="c")
 
 
-@pytest.mark.xfail(strict=True, reason="Message.requests does not ask whose message it is")
 @pytest.mark.parametrize("role", ["user", "system", "tool"])
 @pytest.mark.parametrize("requests", [5, "x", [5], [{}], {"id": "c"}])
 def test_only_an_assistant_asks_for_tools(scope: MemoryScope, role: str, requests: Any):
@@ -168,7 +166,6 @@ def test_only_an_assistant_asks_for_tools(scope: MemoryScope, role: str, request
     scope.close_session(session_id)
 
 
-@pytest.mark.xfail(strict=True, reason="check_time lets astimezone's OverflowError through")
 @pytest.mark.parametrize(
     "moment",
     [

@@ -99,7 +99,7 @@ def test_a_whole_episode_is_there_or_not_at_all(path: Path, run: int):
 
 
 def test_killed_while_it_closes(path: Path):
-    for run in range(8):
+    for run in range(5):
         path = path.with_name(f"{run}.db")
         with children.child(children.add_and_close, f"sqlite:///{path}") as (process, pipe):
             assert pipe.recv() == "closing"

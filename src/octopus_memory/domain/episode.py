@@ -218,4 +218,7 @@ def check_time(field_name: str, value: datetime) -> datetime:
         raise InvalidInput(
             field_name, "has no time zone: write datetime(..., tzinfo=UTC) or .astimezone()"
         )
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInput(field_name, "is out of range: UTC has no such time") from error

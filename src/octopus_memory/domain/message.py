@@ -91,8 +91,8 @@ class Message:
 
     @property
     def requests(self) -> Sequence[Mapping[str, Json]]:
-        """The tool calls an assistant message asks for."""
-        return self.body.get("tool_calls") or ()
+        """The tool calls an assistant message asks for; on any other the key means nothing."""
+        return self.body.get("tool_calls") or () if self.body["role"] == Role.ASSISTANT else ()
 
     @property
     def tool_call(self) -> ToolCall | None:
@@ -113,7 +113,8 @@ class Message:
 def as_text(value: Json) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # What is no JSON is refused later, with its field named: here it need only not break.
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def message_tokens(message: Message, count: Callable[[str], int]) -> int:
