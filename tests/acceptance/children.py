@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import random
+import signal
 import sqlite3
 import threading
 import time
@@ -17,6 +19,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from octopus_memory import EpisodicMemory, OctopusError
@@ -86,13 +89,37 @@ def open_and_add(pipe: Connection, url: str, barrier: Barrier | None = None) -> 
         pipe.send(traceback.format_exc())
 
 
-def add_and_close(pipe: Connection, url: str) -> None:
-    with EpisodicMemory.open(url, embedder="hashing") as memory:
-        scope = memory.scope(user="u")
-        with scope.episode(session_id="s") as ep:
-            ep.add([("user", f"I have {n} cats and live in Porto.") for n in range(20)])
-            pipe.send("closing")
-        pipe.send("closed")
+TALK = [("user", f"I have {number} cats and live in Porto.") for number in range(3)]
+ACTIONS: dict[str, Callable[[EpisodicMemory], object]] = {
+    "add": lambda memory: memory.scope(user="u").add("s", TALK, idempotency_key="k"),
+    "close": lambda memory: memory.scope(user="u").close_session("s"),
+    "embed": lambda memory: memory.run_pending(),
+    "store": lambda memory: memory.scope(user="u").store(TALK, session_id="whole"),
+}
+
+
+def be_killed_at(pipe: Connection, url: str, action: str, statement: int) -> None:
+    """By its own hand, before that statement of the action or before its commit."""
+    if action == "open":
+        strike_at(statement)
+        open_and_add(pipe, url)
+        return
+    with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
+        memory.scope(user="u").add("s", TALK)
+        strike_at(statement)
+        ACTIONS[action](memory)
+        pipe.send("done")
+
+
+def strike_at(statement: int) -> None:
+    count = itertools.count(1)
+
+    def strike(*_: object) -> None:
+        if next(count) == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for event in ("before_cursor_execute", "commit"):
+        sa.event.listen(sa.Engine, event, strike)
 
 
 class Stuck(HashingEmbedder):

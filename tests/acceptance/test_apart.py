@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +236,7 @@ def store(a: MemoryScope, other: Owned) -> object:
 def heartbeat(a: MemoryScope, other: Owned) -> object:
     refused(SessionNotFound, lambda: a.heartbeat(f"{other.session_id} "))
     own = a.open_episode(other.session_id)
-    shown = a.heartbeat(other.session_id)
+    shown = a.heartbeat(other.session_id, at=own.started_at + timedelta(minutes=1))
     a.close_episode(own)
     return shown
 

@@ -197,6 +197,55 @@ def test_a_database_that_is_another_programs(tmp_path: Path):
     assert contents(path) == before
 
 
+CHANGES: dict[str, Callable[[MemoryScope], object]] = {
+    "add": lambda scope: scope.add("open", [("user", "more"), ("user", "and more")]),
+    "add to a new session": lambda scope: scope.add("new", ("user", "more"), idempotency_key="k"),
+    "close": lambda scope: scope.close_session("open"),
+    "open": lambda scope: scope.open_episode("new", metadata={"channel": "web"}),
+    "store": lambda scope: scope.store([("user", "more"), ("user", "and more")], session_id="new"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+def test_a_call_that_is_interrupted_leaves_no_half(path: Path, name: str):
+    """By Ctrl-C, for example, before any of its statements."""
+    with open_memory(path) as memory:
+        scope = memory.scope(user="u")
+        before = contents(path)
+        interrupt = Interrupt(memory)
+        while True:
+            interrupt.next()
+            try:
+                CHANGES[name](scope)
+                break
+            except KeyboardInterrupt:
+                assert contents(path) == before
+        interrupt.stop()
+        assert interrupt.statement > 3
+        assert contents(path) != before
+        assert memory.flush()
+
+
+class Interrupt:
+    """Raises at the first statement, then at the second, and so on."""
+
+    def __init__(self, memory: EpisodicMemory) -> None:
+        self.statement, self._left = 0, -1
+        sa.event.listen(memory.parts.store._engine, "before_cursor_execute", self._strike)
+
+    def next(self) -> None:
+        self.statement += 1
+        self._left = self.statement
+
+    def stop(self) -> None:
+        self._left = -1
+
+    def _strike(self, *_: object) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise KeyboardInterrupt
+
+
 class Limit:
     """Bounds the pages of the database, on each connection as it is taken from the pool."""
 

@@ -206,6 +206,7 @@ def test_closing_with_work_left_loses_nothing(url: str):
     closing.start()
     embedder.gate.set()
     closing.join()
+    assert "octopus-background" not in [thread.name for thread in threading.enumerate()]
     with open_memory(url) as again:
         done = again.stats().vectors["hashing-256"]
         # What was under way was finished, and the rest was not begun.

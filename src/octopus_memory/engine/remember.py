@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -12,31 +12,19 @@ from ..domain.episode import EndReason, Episode, Scope, Session, Turn, check_nam
 from ..domain.errors import (
     EpisodeChanged,
     EpisodeClosed,
-    EpisodeNotFound,
     InvalidInput,
     SessionNotFound,
 )
 from ..domain.ids import new_id
-from ..domain.message import Json, MessageLike, Role
+from ..domain.message import Json, MessageLike
 from ..domain.policy import MemoryConfig
-from ..ports.store import Append, NewTurn, SessionState, Target
-from . import consolidate, intake
+from ..ports.store import Append, NewTurn, Target
+from . import consolidate, intake, planning
 from .intake import Times
 from .parts import Parts
 
 _RETRIES = 20
 """How often a write is planned anew because another caller was faster."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """Where new turns go."""
-
-    session_id: str
-    episode_id: UUID
-    target: Target
-    goes_on: Episode | None = None
-    """The episode they are added to, open or resumed."""
 
 
 def open_episode(
@@ -55,10 +43,14 @@ def open_episode(
     config = parts.config(scope.tenant, scope.agent)
     for _ in range(_RETRIES):
         state = parts.store.session(scope, session_id)
-        episode = _still_open(parts, config, state, at)
+        episode = planning.still_open(parts, config, state, at)
         if episode is not None:
             return episode
-        if state is not None and state.episode is not None and _may_resume(state.episode, config):
+        if (
+            state is not None
+            and state.episode is not None
+            and planning.may_resume(state.episode, config)
+        ):
             return state.episode
         write = Append(
             scope=scope,
@@ -96,7 +88,9 @@ def add(
     )
     idempotency = intake.idempotency(idempotency_key, parsed)
     for _ in range(_RETRIES):
-        plan = _plan(parts, scope, where, config, turns, retried=idempotency is not None)
+        plan = planning.plan_for(
+            parts, scope, where, config, turns, retried=idempotency is not None
+        )
         write = Append(
             scope=scope,
             session_id=plan.session_id,
@@ -111,7 +105,7 @@ def add(
         try:
             return _append_apart(parts, left, write) if left else parts.store.append(write)
         except EpisodeChanged:
-            if _is_closed_for_good(parts, scope, where, config):
+            if planning.is_closed_for_good(parts, scope, where, config):
                 raise EpisodeClosed(plan.episode_id) from None
     raise EpisodeChanged(plan.session_id)
 
@@ -189,12 +183,12 @@ def heartbeat(parts: Parts, scope: Scope, session_id: str, *, at: datetime | Non
     state = parts.store.session(scope, check_name("session_id", session_id))
     if state is None:
         raise SessionNotFound(session_id)
-    _still_open(parts, config, state, at)
+    planning.still_open(parts, config, state, at)
     return parts.store.touch(scope, session_id, seen_at=at, now=now)
 
 
 def _left(
-    parts: Parts, scope: Scope, plan: _Plan, config: MemoryConfig, turns: Sequence[NewTurn]
+    parts: Parts, scope: Scope, plan: planning.Plan, config: MemoryConfig, turns: Sequence[NewTurn]
 ) -> Episode | None:
     """The episode whose subject the turns leave."""
     episode = plan.goes_on
@@ -225,134 +219,11 @@ def _append_apart(parts: Parts, left: Episode, write: Append) -> list[Turn]:
     return parts.store.append(apart)
 
 
-def _plan(
-    parts: Parts,
-    scope: Scope,
-    where: Episode | UUID | str,
-    config: MemoryConfig,
-    turns: Sequence[NewTurn],
-    *,
-    retried: bool,
-) -> _Plan:
-    named = find_episode(parts, scope, where)
-    if named is not None:
-        session_id = named.session_id
-        named = None if _went_on(named, config) else named
-    elif isinstance(where, str):
-        session_id = check_name("session_id", where)
-    else:
-        raise EpisodeNotFound(where.id if isinstance(where, Episode) else where)
-    state = parts.store.session(scope, session_id)
-    if named is not None and (
-        state is None or state.episode is None or state.episode.id != named.id
-    ):
-        # Its session went on in a later episode, so this one has ended.
-        return _closed(named, config, retried)
-    # A tool that took long belongs to the call that waits for it, however long that was.
-    answers = turns[0].message.role is Role.TOOL and turns[0].message.tool_call is None
-    episode = state.episode if state else None
-    if episode is not None and not episode.is_open:
-        if named is not None or _may_resume(episode, config):
-            plan = _closed(episode, config, retried)
-            _check_turns(parts, scope, episode, turns)
-            return replace(plan, goes_on=episode) if plan.target is Target.RESUME else plan
-        episode = None
-    elif not answers:
-        episode = _still_open(parts, config, state, turns[0].at)
-    _check_turns(parts, scope, episode, turns)
-    if episode is None:
-        return _Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
-    return _Plan(session_id=session_id, episode_id=episode.id, target=Target.OPEN, goes_on=episode)
-
-
-def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> _Plan:
-    if _may_resume(episode, config):
-        target = Target.RESUME
-    elif retried:
-        # The key may have been used before it closed: only the store can tell.
-        target = Target.OPEN
-    else:
-        raise EpisodeClosed(episode.id)
-    return _Plan(session_id=episode.session_id, episode_id=episode.id, target=target)
-
-
-def _may_resume(episode: Episode, config: MemoryConfig) -> bool:
-    return config.session.allow_resume and not episode.is_archived and not _went_on(episode, config)
-
-
-def _went_on(episode: Episode, config: MemoryConfig) -> bool:
-    """Whether it was left for another subject: what comes for it belongs to its session now."""
-    return config.session.topic_shift and episode.end_reason is EndReason.TOPIC_SHIFT
-
-
-def _is_closed_for_good(
-    parts: Parts, scope: Scope, where: Episode | UUID | str, config: MemoryConfig
-) -> bool:
-    episode = find_episode(parts, scope, where)
-    if episode is None or episode.is_open or _went_on(episode, config):
-        return False
-    return not _may_resume(episode, config)
-
-
-def find_episode(parts: Parts, scope: Scope, where: Episode | UUID | str) -> Episode | None:
-    """The episode that a caller means; None where the text can only be a session's name."""
-    if isinstance(where, Episode):
-        where = where.id
-    elif isinstance(where, str):
-        try:
-            where = UUID(where)
-        except ValueError:
-            return None
-    elif not isinstance(where, UUID):
-        raise InvalidInput("episode_id", f"must be a UUID or text, not {type(where).__name__}")
-    return parts.store.episodes(scope, [where]).get(where)
-
-
-def _still_open(
-    parts: Parts, config: MemoryConfig, state: SessionState | None, at: datetime
-) -> Episode | None:
-    """The session's open episode, unless its time is over: then it is closed here."""
-    if state is None or state.episode is None or not state.episode.is_open:
-        return None
-    episode = state.episode
-    expired = boundary.has_expired(
-        started_at=episode.started_at,
-        last_seen_at=state.session.last_seen_at,
-        at=at,
-        config=config.session,
-    )
-    if not expired or config.session.allow_resume:
-        return episode
-    consolidate.close_expired(parts, episode, wait=False)
-    return None
-
-
 def _end_open_episode(
     parts: Parts, scope: Scope, session_id: str, config: MemoryConfig, at: datetime
 ) -> None:
     state = parts.store.session(scope, session_id)
-    if _still_open(parts, config, state, at) is not None:
+    if planning.still_open(parts, config, state, at) is not None:
         raise InvalidInput(
             "session_id", f"{session_id!r} has an open episode: close it, or use another session"
         )
-
-
-def _check_turns(
-    parts: Parts, scope: Scope, episode: Episode | None, turns: Sequence[NewTurn]
-) -> None:
-    def waits(call_id: str) -> bool:
-        return episode is not None and _waits_for(parts, scope, episode, call_id)
-
-    calls.check_results([turn.message for turn in turns], waits)
-
-
-def _waits_for(parts: Parts, scope: Scope, episode: Episode, call_id: str) -> bool:
-    stop = episode.message_count
-    while stop > 0:
-        start = max(0, stop - 64)
-        turns = parts.store.turns(scope, episode.id, start=start, stop=stop)
-        waits = calls.is_waiting([turn.message for turn in turns], call_id)
-        if waits is not None:
-            return waits
-        stop = start
-    return False

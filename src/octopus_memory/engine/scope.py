@@ -21,7 +21,7 @@ from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
 from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
-from . import consolidate, recall, remember
+from . import consolidate, planning, recall, remember
 from .hand import EpisodeInHand
 from .intake import Times
 from .orchestrator import MemoryContext, MemoryOrchestrator
@@ -305,7 +305,7 @@ class MemoryScope:
         )
 
     def _find(self, episode_id: Episode | UUID | str) -> Episode:
-        found = remember.find_episode(self._parts, self.scope, episode_id)
+        found = planning.find_episode(self._parts, self.scope, episode_id)
         if found is None:
             raise EpisodeNotFound(episode_id.id if isinstance(episode_id, Episode) else episode_id)
         return found

@@ -1,0 +1,152 @@
+"""Where new turns go: which episode of which session, and whether it takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from uuid import UUID
+
+from ..domain import boundary, calls
+from ..domain.episode import EndReason, Episode, Scope, check_name
+from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
+from ..domain.ids import new_id
+from ..domain.message import Role
+from ..domain.policy import MemoryConfig
+from ..ports.store import NewTurn, SessionState, Target
+from . import consolidate
+from .parts import Parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Where new turns go."""
+
+    session_id: str
+    episode_id: UUID
+    target: Target
+    goes_on: Episode | None = None
+    """The episode they are added to, open or resumed."""
+
+
+def plan_for(
+    parts: Parts,
+    scope: Scope,
+    where: Episode | UUID | str,
+    config: MemoryConfig,
+    turns: Sequence[NewTurn],
+    *,
+    retried: bool,
+) -> Plan:
+    named = find_episode(parts, scope, where)
+    if named is not None:
+        session_id = named.session_id
+        named = None if _went_on(named, config) else named
+    elif isinstance(where, str):
+        session_id = check_name("session_id", where)
+    else:
+        raise EpisodeNotFound(where.id if isinstance(where, Episode) else where)
+    state = parts.store.session(scope, session_id)
+    if named is not None and (
+        state is None or state.episode is None or state.episode.id != named.id
+    ):
+        # Its session went on in a later episode, so this one has ended.
+        return _closed(named, config, retried)
+    # A tool that took long belongs to the call that waits for it, however long that was.
+    answers = turns[0].message.role is Role.TOOL and turns[0].message.tool_call is None
+    episode = state.episode if state else None
+    if episode is not None and not episode.is_open:
+        if named is not None or may_resume(episode, config):
+            plan = _closed(episode, config, retried)
+            _check_turns(parts, scope, episode, turns)
+            return replace(plan, goes_on=episode) if plan.target is Target.RESUME else plan
+        episode = None
+    elif not answers:
+        episode = still_open(parts, config, state, turns[0].at)
+    _check_turns(parts, scope, episode, turns)
+    if episode is None:
+        return Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
+    return Plan(session_id=session_id, episode_id=episode.id, target=Target.OPEN, goes_on=episode)
+
+
+def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> Plan:
+    if may_resume(episode, config):
+        target = Target.RESUME
+    elif retried:
+        # The key may have been used before it closed: only the store can tell.
+        target = Target.OPEN
+    else:
+        raise EpisodeClosed(episode.id)
+    return Plan(session_id=episode.session_id, episode_id=episode.id, target=target)
+
+
+def may_resume(episode: Episode, config: MemoryConfig) -> bool:
+    return config.session.allow_resume and not episode.is_archived and not _went_on(episode, config)
+
+
+def _went_on(episode: Episode, config: MemoryConfig) -> bool:
+    """Whether it was left for another subject: what comes for it belongs to its session now."""
+    return config.session.topic_shift and episode.end_reason is EndReason.TOPIC_SHIFT
+
+
+def is_closed_for_good(
+    parts: Parts, scope: Scope, where: Episode | UUID | str, config: MemoryConfig
+) -> bool:
+    episode = find_episode(parts, scope, where)
+    if episode is None or episode.is_open or _went_on(episode, config):
+        return False
+    return not may_resume(episode, config)
+
+
+def find_episode(parts: Parts, scope: Scope, where: Episode | UUID | str) -> Episode | None:
+    """The episode that a caller means; None where the text can only be a session's name."""
+    if isinstance(where, Episode):
+        where = where.id
+    elif isinstance(where, str):
+        try:
+            where = UUID(where)
+        except ValueError:
+            return None
+    elif not isinstance(where, UUID):
+        raise InvalidInput("episode_id", f"must be a UUID or text, not {type(where).__name__}")
+    return parts.store.episodes(scope, [where]).get(where)
+
+
+def still_open(
+    parts: Parts, config: MemoryConfig, state: SessionState | None, at: datetime
+) -> Episode | None:
+    """The session's open episode, unless its time is over: then it is closed here."""
+    if state is None or state.episode is None or not state.episode.is_open:
+        return None
+    episode = state.episode
+    expired = boundary.has_expired(
+        started_at=episode.started_at,
+        last_seen_at=state.session.last_seen_at,
+        at=at,
+        config=config.session,
+    )
+    if not expired or config.session.allow_resume:
+        return episode
+    consolidate.close_expired(parts, episode, wait=False)
+    return None
+
+
+def _check_turns(
+    parts: Parts, scope: Scope, episode: Episode | None, turns: Sequence[NewTurn]
+) -> None:
+    def waits(call_id: str) -> bool:
+        return episode is not None and _waits_for(parts, scope, episode, call_id)
+
+    calls.check_results([turn.message for turn in turns], waits)
+
+
+def _waits_for(parts: Parts, scope: Scope, episode: Episode, call_id: str) -> bool:
+    stop = episode.message_count
+    while stop > 0:
+        start = max(0, stop - 64)
+        turns = parts.store.turns(scope, episode.id, start=start, stop=stop)
+        waits = calls.is_waiting([turn.message for turn in turns], call_id)
+        if waits is not None:
+            return waits
+        stop = start
+    return False
