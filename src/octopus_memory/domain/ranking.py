@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .calibration import Calibration
+from .episode import SignalShare
 from .query import QueryPlan
 from .rows import Rows
-from .scoring import Contribution, Floats, ScoreParts, Signals, Weights, gather
+from .scoring import Floats, ScoreParts, Signals, Weights, gather
 
 _OUT = np.float32(-np.inf)
 
-__all__ = ["Contribution", "RankConfig", "Ranking", "Signals", "Weights", "rank"]
+__all__ = ["RankConfig", "Ranking", "Signals", "Weights", "rank"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,13 @@ class Ranking:
         last = int(starts[episode + 1]) if episode + 1 < len(starts) else len(self.turn_score)
         return first + _in_order(self.turn_score[first:last])[:k]
 
-    def explain(self, episode: int) -> tuple[Contribution, ...]:
+    def explain(self, episode: int) -> tuple[SignalShare, ...]:
         """What made up the score of the episode's best row, the strongest signal first."""
-        return self.parts.explain(int(self.best_row[episode]))
+        return self.explain_row(int(self.best_row[episode]))
+
+    def explain_row(self, row: int) -> tuple[SignalShare, ...]:
+        """The same for any row."""
+        return self.parts.explain(row)
 
 
 def rank(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bm25 import LexicalScores
+from .episode import SignalShare
 from .query import QueryPlan
 from .rows import Rows
 from .temporal import Order
@@ -52,16 +53,6 @@ class Signals:
     lexical: LexicalScores
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contribution:
-    """What one signal did for an episode."""
-
-    signal: str
-    value: float
-    contribution: float
-    words: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScoreParts:
     """What each signal adds to each row's score; None for a signal that the question has not."""
@@ -88,12 +79,12 @@ class ScoreParts:
                 score += part
         return score
 
-    def explain(self, row: int) -> tuple[Contribution, ...]:
+    def explain(self, row: int) -> tuple[SignalShare, ...]:
         """What made up one row's score, the strongest signal first."""
         shares = [share for share in self._shares(row) if abs(share.contribution) > _UNSEEN]
         return tuple(sorted(shares, key=lambda share: -abs(share.contribution)))
 
-    def _shares(self, row: int) -> Iterator[Contribution]:
+    def _shares(self, row: int) -> Iterator[SignalShare]:
         cosine = float(self.signals.dense[row])
         if not math.isnan(cosine):
             yield _share("meaning", cosine, self.meaning[row], f"cosine {cosine:.2f}")
@@ -217,8 +208,8 @@ def _order(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
     return place if plan.order is Order.LATEST else np.float32(weights.order) - place
 
 
-def _share(signal: str, value: float, contribution: float, words: str) -> Contribution:
-    return Contribution(
+def _share(signal: str, value: float, contribution: float, words: str) -> SignalShare:
+    return SignalShare(
         signal=signal,
         value=round(float(value), 4),
         contribution=round(float(contribution), 4),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
@@ -115,7 +115,11 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
         if found.ranking.turn_relevance[row] >= least:
             rows.append(row)
     turns = _turns(parts, scope, found, rows)
-    return [_hit(turns[row], found, row) for row in rows if row in turns]
+    return [
+        replace(_hit(turns[row], found, row), signals=found.ranking.explain_row(row))
+        for row in rows
+        if row in turns
+    ]
 
 
 def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
@@ -225,15 +229,7 @@ def _snippet(
         episode,
         relevance=float(ranking.episode_relevance[number]),
         turns=hits,
-        signals=tuple(
-            SignalShare(
-                signal=part.signal,
-                value=part.value,
-                contribution=part.contribution,
-                words=part.words,
-            )
-            for part in ranking.explain(number)
-        ),
+        signals=ranking.explain(number),
     )
 
 

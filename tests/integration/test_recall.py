@@ -1,0 +1,154 @@
+"""Recall through the public calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from octopus_memory import (
+    EpisodicMemory,
+    EpisodicRecallConfig,
+    InvalidInput,
+    MemoryConfig,
+    MemoryScope,
+)
+from octopus_memory.testing import FixedClock
+
+START = datetime(2025, 3, 14, 9, tzinfo=UTC)
+TALKS = {
+    "leave": ["How many leave days do I have left this year?", "You have 12 days remaining."],
+    "laptop": ["My laptop screen flickers since the update.", "I have opened a ticket with IT."],
+    "lisbon": ["I will spend two weeks in Lisbon in June.", "Shall I block your calendar?"],
+    "dog": ["We adopted a dog from the shelter, she is called Luna.", "What a lovely name!"],
+}
+
+
+@pytest.fixture(scope="module")
+def talked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryScope]:
+    """Four talks, a week apart, with the real embedder."""
+    path: Path = tmp_path_factory.mktemp("recall") / "memory.db"
+    clock = FixedClock(START + timedelta(days=60))
+    with EpisodicMemory.open(path, clock=clock, background=False) as memory:
+        scope = memory.scope(tenant="acme", agent="hr", user="user-17")
+        for week, (name, (asked, answered)) in enumerate(TALKS.items()):
+            at = START + timedelta(weeks=week)
+            scope.store([("user", asked), ("assistant", answered)], session_id=name, at=at)
+        memory.flush()
+        yield scope
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+@pytest.mark.parametrize(
+    ("query", "session"),
+    [
+        ("annual leave balance", "leave"),
+        ("is my display repaired", "laptop"),
+        ("summer holiday travel", "lisbon"),
+        ("What is the name of my pet?", "dog"),
+    ],
+)
+def test_what_is_meant_is_found(talked: MemoryScope, mode: str, query: str, session: str):
+    found = talked.recall(query, mode=mode, limit=2, min_score=0)
+    assert found[0].session_id == session
+    assert 0 <= found[-1].relevance <= found[0].relevance <= 1
+    assert found[0].turns
+
+
+def test_a_question_about_nothing_said_is_under_the_threshold(talked: MemoryScope):
+    assert talked.recall("the chemistry of enzymes in volcanoes", min_score=0.65) == []
+    assert talked.recall("the chemistry of enzymes in volcanoes", mode="semantic") == []
+
+
+def test_every_result_says_why(talked: MemoryScope):
+    [snippet] = talked.recall("leave days", limit=1)
+    assert {"meaning", "words"} <= {share.signal for share in snippet.signals}
+    assert snippet.explain().startswith(f"relevance {snippet.relevance:.2f}\n")
+    assert "cosine" in snippet.explain()
+    [hit] = talked.recall_turns("leave days", limit=1)
+    assert hit.session_id == "leave"
+    assert "cosine" in hit.explain()
+
+
+def test_time_limits(talked: MemoryScope):
+    since, until = START + timedelta(weeks=1), START + timedelta(weeks=2)
+    found = talked.recall("leave days, laptop, Lisbon, dog", since=since, until=until)
+    assert {snippet.session_id for snippet in found} == {"laptop", "lisbon"}
+    hits = talked.recall_turns("leave days", since=since)
+    assert "leave" not in {hit.session_id for hit in hits}
+
+
+def test_the_current_session_is_left_out(talked: MemoryScope):
+    found = talked.recall("leave days", session_id="leave")
+    assert "leave" not in {snippet.session_id for snippet in found}
+
+
+def test_recent_is_newest_first(talked: MemoryScope):
+    assert [s.session_id for s in talked.recent(3)] == ["dog", "lisbon", "laptop"]
+    assert [s.session_id for s in talked.recent(1, session_id="dog")] == ["lisbon"]
+
+
+def test_the_context_holds_the_relevant_and_the_latest_oldest_first(talked: MemoryScope):
+    context = talked.context("How many leave days are left?", system="You are Aria.")
+    assert [s.session_id for s in context.snippets] == ["leave", "dog", "lisbon"]
+    text = context.text
+    assert text.index("leave days") < text.index("Lisbon") < text.index("Luna")
+    assert [m["role"] for m in context.messages] == ["system", "system", "user"]
+    assert context.messages[1]["content"] == text
+    assert context.block_tokens <= 800 < context.tokens + 800
+
+
+def test_the_budget_holds(talked: MemoryScope):
+    small = talked.context("How many leave days are left?", budget_tokens=90)
+    assert 0 < small.block_tokens <= 90
+    assert len(small.snippets) < 3
+    assert talked.context("How many leave days are left?", budget_tokens=0).text == ""
+
+
+def test_an_agent_can_want_the_words_or_nothing(memory: EpisodicMemory, scope: MemoryScope):
+    scope.store([("user", "My parrot speaks Portuguese."), ("assistant", "Does it?")])
+    words = MemoryConfig(recall=EpisodicRecallConfig(use_session_summaries=False))
+    memory.configure("hr", words)
+    assert 'Said: user: "My parrot speaks Portuguese."' in scope.context("my parrot").text
+    memory.configure("hr", MemoryConfig(recall=EpisodicRecallConfig(enabled=False)))
+    assert scope.context("my parrot").text == ""
+
+
+def test_what_is_going_on_is_no_memory_of_itself(scope: MemoryScope):
+    with scope.episode(session_id="now") as ep:
+        ep.add("user", "My parrot speaks Portuguese.")
+        assert ep.context("my parrot").text == ""
+        assert scope.context("my parrot").text == ""
+        assert scope.context("my parrot", session_id="another").text != ""
+
+
+def test_a_turn_is_found_by_its_words_before_it_is_embedded(scope: MemoryScope):
+    scope.add("s", ("user", "My parrot speaks Portuguese."))
+    [hit] = scope.recall_turns("Portuguese parrot")
+    assert hit.text == "My parrot speaks Portuguese."
+    assert scope.recall("Portuguese parrot")[0].summary == hit.text
+
+
+def test_an_archived_episode_is_found_by_its_summary(memory: EpisodicMemory, scope: MemoryScope):
+    kept = scope.store([("user", "My parrot speaks Portuguese.")], session_id="old")
+    memory.parts.store.archive(scope.scope, kept.id)
+    memory.flush()
+    [snippet] = scope.recall("Portuguese parrot")
+    assert snippet.is_archived
+    assert "parrot" in snippet.summary
+    assert snippet.turns == ()
+    assert scope.recall("Portuguese parrot", include_archived=False) == []
+    assert scope.recall_turns("Portuguese parrot") == []
+    assert scope.get(kept.id).turns == ()
+    assert "(archived)" in scope.context("Portuguese parrot").text
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [("mode", {"mode": "guess"}), ("limit", {"limit": 0}), ("min_score", {"min_score": 1.5})],
+)
+def test_bad_requests_name_the_field(scope: MemoryScope, field: str, given: dict):
+    with pytest.raises(InvalidInput, match=field):
+        scope.recall("x", **given)
