@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from octopus_memory import EpisodicMemory, OctopusError
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+from octopus_memory.adapters.stores.sql import READING
 
 # The server imports the package once, and each child starts from there in a few milliseconds.
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -99,13 +100,12 @@ ACTIONS: dict[str, Callable[[EpisodicMemory], object]] = {
 
 
 def be_killed_at(pipe: Connection, url: str, action: str, statement: int) -> None:
-    """By its own hand, before that statement of the action or before its commit."""
+    """By its own hand, before that statement of the writing, or before its commit."""
     if action == "open":
         strike_at(statement)
         open_and_add(pipe, url)
         return
     with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
-        memory.scope(user="u").add("s", TALK)
         strike_at(statement)
         ACTIONS[action](memory)
         pipe.send("done")
@@ -114,8 +114,8 @@ def be_killed_at(pipe: Connection, url: str, action: str, statement: int) -> Non
 def strike_at(statement: int) -> None:
     count = itertools.count(1)
 
-    def strike(*_: object) -> None:
-        if next(count) == statement:
+    def strike(conn: sa.Connection, *_: object) -> None:
+        if not conn.get_execution_options().get(READING) and next(count) == statement:
             os.kill(os.getpid(), signal.SIGKILL)
 
     for event in ("before_cursor_execute", "commit"):

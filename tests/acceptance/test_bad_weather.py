@@ -33,6 +33,7 @@ from octopus_memory import (
     StoreUnavailable,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+from octopus_memory.adapters.stores.sql import READING
 from octopus_memory.testing import FailingEmbedder, FixedClock
 
 QUESTION = "How many leave days do I have left?"
@@ -227,7 +228,7 @@ def test_a_call_that_is_interrupted_leaves_no_half(path: Path, name: str):
 
 
 class Interrupt:
-    """Raises at the first statement, then at the second, and so on."""
+    """Raises at the first statement of the writing, then at the second, and so on."""
 
     def __init__(self, memory: EpisodicMemory) -> None:
         self.statement, self._left = 0, -1
@@ -240,7 +241,9 @@ class Interrupt:
     def stop(self) -> None:
         self._left = -1
 
-    def _strike(self, *_: object) -> None:
+    def _strike(self, conn: sa.Connection, *_: object) -> None:
+        if conn.get_execution_options().get(READING):
+            return
         self._left -= 1
         if self._left == 0:
             raise KeyboardInterrupt

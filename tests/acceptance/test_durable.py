@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import sqlite3
 import time
@@ -116,13 +117,24 @@ def check_whole(memory: EpisodicMemory) -> list[Episode]:
     return episodes
 
 
-@pytest.mark.parametrize(
-    ("action", "step"), [("add", 2), ("close", 1), ("embed", 1), ("store", 2), ("open", 5)]
-)
-def test_killed_at_every_statement(tmp_path: Path, action: str, step: int):
+@pytest.fixture(scope="module")
+def talked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with one session that is going on."""
+    path = tmp_path_factory.mktemp("durable") / "talked.db"
+    with open_again(path) as memory:
+        memory.scope(user="u").add("s", children.TALK)
+    return path
+
+
+@pytest.mark.parametrize("action", [*children.ACTIONS, "open"])
+def test_killed_at_every_statement(talked: Path, tmp_path: Path, action: str):
+    # Making the file takes many statements, all alike: a few of them will do.
+    step = 7 if action == "open" else 1
     statement, done = 1, False
     while not done:
         path = tmp_path / f"{statement}.db"
+        if action != "open":
+            shutil.copy(talked, path)
         url = f"sqlite:///{path}"
         with children.child(children.be_killed_at, url, action, statement) as (_, pipe):
             said = children.rest(pipe)
