@@ -26,9 +26,18 @@ from octopus_memory import EpisodicMemory, OctopusError
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.adapters.stores.sql import READING
 
-# The server imports the package once, and each child starts from there in a few milliseconds.
+# The server imports all that a memory needs once, and each child starts from there.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["__main__", "octopus_memory", __name__])
+CONTEXT.set_forkserver_preload(
+    [
+        "__main__",
+        "octopus_memory.adapters.embedders.hashing",
+        "octopus_memory.adapters.stores.sqlite",
+        "octopus_memory.settings",
+        "octopus_memory.wiring",
+        "sqlalchemy.dialects.sqlite",
+    ]
+)
 
 
 @contextmanager

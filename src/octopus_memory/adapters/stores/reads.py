@@ -42,7 +42,6 @@ _in_scope = sa.and_(
 
 _session = (
     sa.select(_conversations, *(c for c in rows.EPISODE_COLUMNS if c.name != "session_id"))
-    .add_columns(_episodes.c.last_seen_at)
     .outerjoin(
         _episodes,
         sa.and_(

@@ -17,6 +17,7 @@ _bump_scope = (
     )
     .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
 )
+_insert_scope = sa.insert(schema.scopes).returning(schema.scopes.c.id)
 
 
 def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
@@ -26,7 +27,7 @@ def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0)
     if row is not None:
         return row.id, row.next_seq - count
     made = conn.execute(
-        sa.insert(schema.scopes).returning(schema.scopes.c.id),
+        _insert_scope,
         {
             "tenant": scope.tenant,
             "agent": scope.agent,

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
+from ...domain.episode import Turn
 from ...domain.errors import (
     StoreBusy,
     StoreCorrupt,
@@ -20,10 +21,17 @@ from ...domain.errors import (
     StoreUnavailable,
 )
 from ...ports.seams import Clock
+from ...ports.store import Append, Target
+from . import reads, writes
+from .driver import DriverConnection, Prepared
 from .sql import READING, SqlStore
 
 T = TypeVar("T")
 _BUSY_SECONDS = 30
+_HOT_READS = frozenset(
+    {reads.episodes, reads.recall_state, reads.session, reads.turns, reads.turns_at}
+)
+"""What recall and every message ask: their statements live as long as their module."""
 
 
 class SqliteStore(SqlStore):
@@ -37,6 +45,10 @@ class SqliteStore(SqlStore):
         self._read_only = read_only
         # Threads of one process queue here; only other processes make SQLite wait and poll.
         self._writing = threading.RLock()
+        # Connections of the hot calls, which go round SQLAlchemy; its pool has the others.
+        self._idle: list[sqlite3.Connection] = []
+        self._known: dict[Any, Prepared] = {}
+        self._closed = False
         if not (self._in_memory or read_only):
             self._make_folder()
         super().__init__(self._make_engine(), clock=clock)
@@ -52,12 +64,15 @@ class SqliteStore(SqlStore):
         return sum(file.stat().st_size for file in files if file.exists())
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
-        code = getattr(error.orig, "sqlite_errorcode", 0) or 0
-        if not code and str(error.orig).startswith("Could not decode to UTF-8"):
+        return self.translate_driver(error.orig)
+
+    def translate_driver(self, error: BaseException | None) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", 0) or 0
+        if not code and str(error).startswith("Could not decode to UTF-8"):
             # The driver's own words, which show what is stored.
             return StoreCorrupt(f"{self._path.name}: a text is damaged ({_RESTORE})")
         kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "see the error before this one"))
-        return kind(f"{self._path.name}: {error.orig} ({self._better_advice(kind) or advice})")
+        return kind(f"{self._path.name}: {error} ({self._better_advice(kind) or advice})")
 
     def _better_advice(self, kind: type[StoreError]) -> str | None:
         """What to do where more is known than SQLite says."""
@@ -71,19 +86,52 @@ class SqliteStore(SqlStore):
             return "there is no such file, and ?mode=ro makes none"
         return None
 
+    def append(self, write: Append) -> list[Turn]:
+        plain = write.target is Target.OPEN and write.turns and write.metadata is None
+        if self._in_memory or not plain or write.idempotency or write.closing:
+            return super().append(write)
+        with self._writing:
+            return self._on_driver(writes.append, write, begin="BEGIN IMMEDIATE")
+
     def _write(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
         with self._writing:
             return super()._write(do, *args, **named)
 
     def _read(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        if do in _HOT_READS and not self._in_memory:
+            return self._on_driver(do, *args, begin="BEGIN", **named)
         if not self._in_memory:
             return super()._read(do, *args, **named)
         # An in-memory database has one connection, which threads must take in turns.
         with self._writing:
             return super()._read(do, *args, **named)
 
+    def _on_driver(self, do: Callable[..., T], *args: Any, begin: str, **named: Any) -> T:
+        """Run one transaction on a driver connection, without SQLAlchemy in between."""
+        try:
+            raw = self._idle.pop() if self._idle else self._connect()
+            try:
+                raw.execute(begin)
+                done = do(DriverConnection(raw, self._engine.dialect, self._known), *args, **named)
+                raw.execute("COMMIT")
+            finally:
+                if raw.in_transaction:
+                    raw.execute("ROLLBACK")
+                self._idle.append(raw)
+                if self._closed:
+                    self._close_idle()
+        except sqlite3.Error as error:
+            raise self.translate_driver(error) from error
+        return done
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
     def close(self) -> None:
         with self._writing:
+            self._closed = True
+            self._close_idle()
             super().close()
 
     def _make_folder(self) -> None:

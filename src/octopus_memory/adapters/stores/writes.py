@@ -19,6 +19,7 @@ from ...domain.message import Role
 from ...ports.store import Append, Idempotency, Target, WorkKind
 from . import ending, reads, rows, schema, scopes
 
+_last = sa.bindparam("last", type_=schema.UtcTime())
 _grow_episode = (
     sa.update(schema.episodes)
     .where(ending.THIS_EPISODE, schema.episodes.c.ended_at.is_(None))
@@ -26,16 +27,17 @@ _grow_episode = (
         message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
         input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
         output_tokens=schema.episodes.c.output_tokens + sa.bindparam("output"),
-        last_message_at=sa.bindparam("last"),
+        last_message_at=_last,
         last_seen_at=sa.case(
-            (schema.episodes.c.last_seen_at < sa.bindparam("last"), sa.bindparam("last")),
+            (schema.episodes.c.last_seen_at < _last, _last),
             else_=schema.episodes.c.last_seen_at,
         ),
-        touched_at=sa.bindparam("now"),
+        touched_at=sa.bindparam("now", type_=schema.UtcTime()),
     )
     .returning(schema.episodes.c.message_count, schema.episodes.c.session_id)
 )
 _insert_turns = sa.insert(schema.turns)
+_episode_id = sa.select(schema.episodes.c.id).where(ending.THIS_EPISODE)
 
 
 def append(conn: sa.Connection, write: Append) -> list[Turn]:
@@ -189,7 +191,7 @@ def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
 
 def _known(conn: sa.Connection, scope_id: int, episode_id: UUID) -> None:
     found = conn.execute(
-        sa.select(schema.episodes.c.id).where(ending.THIS_EPISODE),
+        _episode_id,
         {"episode_": episode_id, "scope_": scope_id},
     ).first()
     if found is None:
