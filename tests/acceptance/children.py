@@ -19,12 +19,11 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 import numpy as np
-import sqlalchemy as sa
+import watched
 from numpy.typing import NDArray
 
 from octopus_memory import EpisodicMemory, OctopusError
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.adapters.stores.sql import READING
 
 # The server imports all that a memory needs once, and each child starts from there.
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -110,25 +109,22 @@ ACTIONS: dict[str, Callable[[EpisodicMemory], object]] = {
 
 def be_killed_at(pipe: Connection, url: str, action: str, statement: int) -> None:
     """By its own hand, before that statement of the writing, or before its commit."""
+    count = itertools.count(1)
+
+    def strike() -> None:
+        if next(count) == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    hooks = watched.Hooks()
+    sqlite3.connect = watched.connect(hooks)
     if action == "open":
-        strike_at(statement)
+        hooks.statement = strike
         open_and_add(pipe, url)
         return
     with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
-        strike_at(statement)
+        hooks.statement = strike
         ACTIONS[action](memory)
         pipe.send("done")
-
-
-def strike_at(statement: int) -> None:
-    count = itertools.count(1)
-
-    def strike(conn: sa.Connection, *_: object) -> None:
-        if not conn.get_execution_options().get(READING) and next(count) == statement:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    for event in ("before_cursor_execute", "commit"):
-        sa.event.listen(sa.Engine, event, strike)
 
 
 class Stuck(HashingEmbedder):

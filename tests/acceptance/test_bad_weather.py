@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import random
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typing import Any
 
 import children
 import pytest
-import sqlalchemy as sa
+import watched
 
 from octopus_memory import (
     EmbedderFailed,
@@ -33,7 +34,6 @@ from octopus_memory import (
     StoreUnavailable,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.adapters.stores.sql import READING
 from octopus_memory.testing import FailingEmbedder, FixedClock
 
 QUESTION = "How many leave days do I have left?"
@@ -207,69 +207,51 @@ CHANGES: dict[str, Callable[[MemoryScope], object]] = {
 }
 
 
+@pytest.fixture
+def hooks(monkeypatch: pytest.MonkeyPatch) -> watched.Hooks:
+    hooks = watched.Hooks()
+    monkeypatch.setattr(sqlite3, "connect", watched.connect(hooks))
+    return hooks
+
+
 @pytest.mark.parametrize("name", sorted(CHANGES))
-def test_a_call_that_is_interrupted_leaves_no_half(path: Path, name: str):
-    """By Ctrl-C, for example, before any of its statements."""
+def test_a_call_that_is_interrupted_leaves_no_half(path: Path, hooks: watched.Hooks, name: str):
+    """By Ctrl-C, for example, before any of its statements or before its commit."""
     with open_memory(path) as memory:
         scope = memory.scope(user="u")
         before = contents(path)
-        interrupt = Interrupt(memory)
-        while True:
-            interrupt.next()
+        for statement in itertools.count(1):
+            hooks.statement = interrupt_at(statement)
             try:
                 CHANGES[name](scope)
                 break
             except KeyboardInterrupt:
                 assert contents(path) == before
-        interrupt.stop()
-        assert interrupt.statement > 3
+        hooks.statement = None
+        assert statement > 4
         assert contents(path) != before
         assert memory.flush()
 
 
-class Interrupt:
-    """Raises at the first statement of the writing, then at the second, and so on."""
+def interrupt_at(statement: int) -> Callable[[], None]:
+    count = itertools.count(1)
 
-    def __init__(self, memory: EpisodicMemory) -> None:
-        self.statement, self._left = 0, -1
-        sa.event.listen(memory.parts.store._engine, "before_cursor_execute", self._strike)
-
-    def next(self) -> None:
-        self.statement += 1
-        self._left = self.statement
-
-    def stop(self) -> None:
-        self._left = -1
-
-    def _strike(self, conn: sa.Connection, *_: object) -> None:
-        if conn.get_execution_options().get(READING):
-            return
-        self._left -= 1
-        if self._left == 0:
+    def interrupt() -> None:
+        if next(count) == statement:
             raise KeyboardInterrupt
 
-
-class Limit:
-    """Bounds the pages of the database, on each connection as it is taken from the pool."""
-
-    def __init__(self, memory: EpisodicMemory) -> None:
-        self.pages = 2**30
-        sa.event.listen(memory.parts.store._engine, "checkout", self._set)
-
-    def _set(self, conn: sqlite3.Connection, *_: object) -> None:
-        conn.execute(f"PRAGMA max_page_count={self.pages}")
+    return interrupt
 
 
-def test_a_full_disk(path: Path):
+def test_a_full_disk(path: Path, hooks: watched.Hooks):
     pages = path.stat().st_size // 4096
     noise = random.Random(3)
     words = [("user", noise.randbytes(3_000).hex()) for _ in range(40)]
     long_fact = noise.randbytes(200_000).hex()
     with open_memory(path) as memory:
-        limit = Limit(memory)
         scope = memory.scope(user="u")
         [going_on] = scope.session("open").episodes
-        limit.pages = pages
+        hooks.pragma = f"PRAGMA max_page_count={pages}"
         before = contents(path)
         for call in (
             lambda: scope.add("open", words),
@@ -282,7 +264,7 @@ def test_a_full_disk(path: Path):
                 call()
             assert contents(path) == before
         assert scope.recall(QUESTION)
-        limit.pages = 2**30
+        hooks.pragma = "PRAGMA max_page_count=1000000"
         assert len(scope.add("new", words, idempotency_key="k")) == 40
         assert scope.close_episode(going_on.episode).summary
         assert memory.flush()

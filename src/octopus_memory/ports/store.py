@@ -200,6 +200,9 @@ class EpisodeStore(ABC):
     def append(self, write: Append) -> list[Turn]:
         """Add turns in order, with the next ordinals of the episode; starts or resumes it.
 
+        A live episode (`at` is `now`) starts after every other of its session, even where the
+        writer had to wait for them.
+
         With an idempotency key that was used before, nothing is written and the turns stored
         then are returned.
 

@@ -51,6 +51,24 @@ class AppendTests(StoreTests):
         assert ordinals == [0, 1, 2, 3, 4]
         assert texts(store, write) == ["a", "b", "c", "d", "e"]
 
+    def test_a_live_episode_starts_after_those_it_had_to_wait_for(
+        self, store: EpisodeStore
+    ) -> None:
+        first = make_append(ANA, "a", at=after(seconds=5), closing=make_closing())
+        waited = make_append(ANA, "b", at=START)
+        store.append(first)
+        store.append(waited)
+        places = [episode.id for episode in store.session_episodes(ANA, "session")]
+        assert places == [first.episode_id, waited.episode_id]
+
+    def test_an_imported_episode_starts_when_it_did(self, store: EpisodeStore) -> None:
+        first = make_append(ANA, "a", at=after(seconds=5), closing=make_closing())
+        imported = make_append(ANA, "b", at=START, now=after(hours=1))
+        store.append(first)
+        store.append(imported)
+        places = [episode.id for episode in store.session_episodes(ANA, "session")]
+        assert places == [imported.episode_id, first.episode_id]
+
     def test_turns_stay_in_the_order_given_whatever_their_times(self, store: EpisodeStore) -> None:
         write = make_append(ANA, make_turn("late", at=after(hours=2)), make_turn("early", at=START))
         store.append(write)

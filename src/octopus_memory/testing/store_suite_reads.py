@@ -47,7 +47,13 @@ class SessionReadTests(StoreTests):
 
     def test_the_episodes_of_a_session_are_read_oldest_first(self, store: EpisodeStore) -> None:
         writes = [
-            make_append(ANA, "a", at=after(days=day), closing=make_closing(after(days=day)))
+            make_append(
+                ANA,
+                "a",
+                at=after(days=day),
+                now=after(days=9),
+                closing=make_closing(after(days=day)),
+            )
             for day in (2, 0, 1)
         ]
         for write in [*writes, make_append(ANA, "b", session_id="other")]:

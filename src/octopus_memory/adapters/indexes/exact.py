@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...domain import hashing, vectors
 from ...domain.bm25 import Postings
 from ...domain.episode import Scope
+from ...domain.errors import StoreCorrupt
 from ...domain.rows import Rows
 from ...ports.index import RecallIndex, ScopeView
 from ...ports.store import EpisodeStore, RecallState, Work
@@ -104,8 +105,13 @@ class ExactIndex(RecallIndex):
         state, fresh = self._store.recall_rows(scope, after=after)
         if held is not None and state.epoch != held.state.epoch:
             return self._load(scope, model, None)
-        columns = columns.with_rows(after, fresh)
-        view = ExactView(columns)
+        try:
+            columns = columns.with_rows(after, fresh)
+            view = ExactView(columns)
+        except (IndexError, OverflowError, ValueError) as error:
+            raise StoreCorrupt(
+                "what recall searches is damaged: restore the database from a backup"
+            ) from error
         # The columns and the view each hold the vectors.
         return _Held(state=state, columns=columns, view=view, size=2 * view.size)
 

@@ -62,6 +62,11 @@ _session = (
     )
     .limit(1)
 )
+_session_episodes = (
+    sa.select(*rows.EPISODE_COLUMNS)
+    .where(_in_scope, _episodes.c.session_id == sa.bindparam("session_"))
+    .order_by(_episodes.c.started_at, _episodes.c.id)
+)
 _episodes_by_id = sa.select(*rows.EPISODE_COLUMNS).where(
     _in_scope, _episodes.c.id.in_(sa.bindparam("ids", expanding=True))
 )
@@ -121,12 +126,8 @@ def episodes(conn: sa.Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUI
 
 
 def session_episodes(conn: sa.Connection, scope: Scope, session_id: str) -> list[Episode]:
-    statement = (
-        sa.select(*rows.EPISODE_COLUMNS)
-        .where(_in_scope, _episodes.c.session_id == session_id)
-        .order_by(_episodes.c.started_at, _episodes.c.id)
-    )
-    return [rows.episode(row, scope) for row in conn.execute(statement, who(scope))]
+    parameters = who(scope) | {"session_": session_id}
+    return [rows.episode(row, scope) for row in conn.execute(_session_episodes, parameters)]
 
 
 def list_episodes(

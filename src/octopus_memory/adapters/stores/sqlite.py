@@ -22,14 +22,21 @@ from ...domain.errors import (
 )
 from ...ports.seams import Clock
 from ...ports.store import Append, Target
-from . import reads, writes
+from . import reads, schema, writes
 from .driver import DriverConnection, Prepared
 from .sql import READING, SqlStore
 
 T = TypeVar("T")
 _BUSY_SECONDS = 30
 _HOT_READS = frozenset(
-    {reads.episodes, reads.recall_state, reads.session, reads.turns, reads.turns_at}
+    {
+        reads.episodes,
+        reads.recall_state,
+        reads.session,
+        reads.session_episodes,
+        reads.turns,
+        reads.turns_at,
+    }
 )
 """What recall and every message ask: their statements live as long as their module."""
 
@@ -109,7 +116,7 @@ class SqliteStore(SqlStore):
     def _on_driver(self, do: Callable[..., T], *args: Any, begin: str, **named: Any) -> T:
         """Run one transaction on a driver connection, without SQLAlchemy in between."""
         try:
-            raw = self._idle.pop() if self._idle else self._connect()
+            raw = self._take()
             try:
                 raw.execute(begin)
                 done = do(DriverConnection(raw, self._engine.dialect, self._known), *args, **named)
@@ -122,7 +129,17 @@ class SqliteStore(SqlStore):
                     self._close_idle()
         except sqlite3.Error as error:
             raise self.translate_driver(error) from error
+        except UnicodeDecodeError as error:
+            # A damaged file can make the driver fail over its own message.
+            raise StoreCorrupt(schema.DAMAGED) from error
         return done
+
+    def _take(self) -> sqlite3.Connection:
+        # Asking first whether there is one would let another thread take it in between.
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
 
     def _close_idle(self) -> None:
         while self._idle:

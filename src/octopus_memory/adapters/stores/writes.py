@@ -84,7 +84,7 @@ def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
             tenant=write.scope.tenant,
             scope_id=scope_id,
             session_id=write.session_id,
-            started_at=write.at,
+            started_at=_start_time(conn, scope_id, write),
             last_message_at=last,
             last_seen_at=last,
             order_at=schema.OPEN_END,
@@ -97,6 +97,25 @@ def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
         )
     )
     return 0
+
+
+def _start_time(conn: sa.Connection, scope_id: int, write: Append) -> datetime:
+    """A live episode never starts before the one that its session had until now.
+
+    Its time was taken before it waited for others to write; what is imported has its own.
+    """
+    if write.at != write.now:
+        return write.at
+    episodes = schema.episodes
+    latest = conn.execute(
+        sa.select(sa.func.max(episodes.c.started_at)).where(
+            episodes.c.scope_id == scope_id, episodes.c.session_id == write.session_id
+        )
+    ).scalar()
+    if latest is None or latest <= write.at:
+        return write.at
+    following: datetime = latest + schema.MICROSECOND
+    return following
 
 
 def _check_none_open(conn: sa.Connection, scope_id: int, write: Append) -> None:
