@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -198,9 +199,24 @@ class SqliteStore(SqlStore):
         # Content that is deleted is overwritten, whatever this build of SQLite does by default.
         conn.execute("PRAGMA secure_delete=ON")
         if not self._in_memory:
-            conn.execute("PRAGMA journal_mode=WAL")
+            _use_wal(conn)
             conn.execute("PRAGMA synchronous=FULL")
             conn.execute("PRAGMA journal_size_limit=67108864")
+
+
+def _use_wal(conn: sqlite3.Connection) -> None:
+    # Two processes that do this to a new file at once would wait for each other: SQLite tells one
+    # of them at once that it is busy, whatever the timeout.
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            conn.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _begin(conn: sa.Connection) -> None:
