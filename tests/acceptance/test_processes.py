@@ -69,7 +69,7 @@ def test_mixed_calls_on_one_file(tmp_path: Path):
 
 @pytest.mark.parametrize("count", [2, 6])
 def test_processes_that_open_a_new_file_at_once(tmp_path: Path, count: int):
-    for run in range(2):
+    for run in range(5):
         url = f"sqlite:///{tmp_path / f'{run}.db'}"
         barrier = children.CONTEXT.Barrier(count)
         with ExitStack() as stack:
