@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .aio import AsyncEpisodicMemory, AsyncMemoryScope
+from .aio import AsyncEpisodeInHand, AsyncEpisodicMemory, AsyncMemoryScope
 from .domain.episode import (
     EndReason,
     Episode,
@@ -57,13 +57,16 @@ from .engine.hand import EpisodeInHand
 from .engine.orchestrator import MemoryContext, MemoryOrchestrator
 from .engine.pending import PendingReport
 from .engine.scope import MemoryScope
+from .ports.store import Backlog, StoreStats
 from .wiring import EpisodicMemory
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncEpisodeInHand",
     "AsyncEpisodicMemory",
     "AsyncMemoryScope",
+    "Backlog",
     "Conflict",
     "ContextConfig",
     "EmbedderFailed",
@@ -111,6 +114,7 @@ __all__ = [
     "StoreError",
     "StoreFull",
     "StoreReadOnly",
+    "StoreStats",
     "StoreUnavailable",
     "SummarizerFailed",
     "ToolCall",

@@ -160,12 +160,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
+    """How much work of one kind waits, and since when."""
+
     waiting: int
     oldest: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
+    """Counts over the whole database."""
+
     product: str
     schema: str
     size_bytes: int | None
@@ -202,6 +206,9 @@ class EpisodeStore(ABC):
 
         A live episode (`at` is `now`) starts after every other of its session, even where the
         writer had to wait for them.
+
+        An open episode may also be given no turns and a `closing` alone: it ends, whatever was
+        added to it meanwhile.
 
         With an idempotency key that was used before, nothing is written and the turns stored
         then are returned.

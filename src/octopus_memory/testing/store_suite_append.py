@@ -61,6 +61,16 @@ class AppendTests(StoreTests):
         places = [episode.id for episode in store.session_episodes(ANA, "session")]
         assert places == [first.episode_id, waited.episode_id]
 
+    def test_an_append_may_close_and_add_nothing(self, store: EpisodeStore) -> None:
+        write = make_append(ANA, "a", "b")
+        store.append(write)
+        assert store.append(make_next(write, closing=make_closing())) == []
+        ended = find(store, write)
+        assert not ended.is_open
+        assert ended.message_count == 2
+        with pytest.raises(EpisodeChanged):
+            store.append(make_next(write, closing=make_closing()))
+
     def test_an_imported_episode_starts_when_it_did(self, store: EpisodeStore) -> None:
         first = make_append(ANA, "a", at=after(seconds=5), closing=make_closing())
         imported = make_append(ANA, "b", at=START, now=after(hours=1))
