@@ -31,10 +31,6 @@ class TermHasher:
         digest = blake2b(term.encode("utf-8", "replace"), key=self._key, digest_size=4)
         return int.from_bytes(digest.digest(), "little")
 
-    def numbers(self, terms: Iterable[str]) -> NDArray[np.uint32]:
-        """In the order of first sight, each once."""
-        return np.array([self.number(term) for term in dict.fromkeys(terms)], dtype=np.uint32)
-
     def pack(self, terms: Iterable[str]) -> bytes:
         """Every term's number, then how often each occurs: five bytes a term."""
         counts = Counter(terms)

@@ -36,12 +36,9 @@ def claim(
     limit: int,
     now: datetime,
     until: datetime,
-    lock: Any = None,
 ) -> list[Work]:
-    """`lock` makes the dialect's locking read of the select, where a read does not lock all."""
-    statement = _waiting if lock is None else lock(_waiting)
     waiting = conn.execute(
-        statement, {"kind_": rows.KINDS[kind], "now_": now, "limit_": limit}
+        _waiting, {"kind_": rows.KINDS[kind], "now_": now, "limit_": limit}
     ).all()
     for some in chunks([row.id for row in waiting], _MOST):
         conn.execute(

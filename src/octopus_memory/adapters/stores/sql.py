@@ -43,8 +43,6 @@ _EVERY_TENANT = ""
 class SqlStore(EpisodeStore):
     """What the dialects share: every statement, and transactions around them."""
 
-    lock_claim: Callable[[Any], Any] | None = None
-
     def __init__(self, engine: sa.Engine, *, clock: Clock | None = None) -> None:
         self._engine = engine
         self._clock = clock
@@ -195,7 +193,6 @@ class SqlStore(EpisodeStore):
             limit=limit,
             now=now,
             until=until,
-            lock=self.lock_claim,
         )
 
     def finish(self, work: Sequence[Work]) -> None:
