@@ -14,16 +14,26 @@ from octopus_memory.adapters.stores.sqlite import SqliteStore
 FIRST_RELEASE = Path(__file__).parent / "data" / "first_release.sql"
 
 
-def _schema(path: Path) -> set[tuple[str, ...]]:
+def _schema(path: Path) -> set[tuple[object, ...]]:
+    """Tables column by column, since an added column is written down otherwise than a first one."""
     with sqlite3.connect(path) as conn:
-        rows = conn.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+        found: set[tuple[object, ...]] = set(
+            conn.execute(
+                "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'index'"
+                " AND sql IS NOT NULL"
+            )
+        )
+        for name, columns, without_rowid in conn.execute(
+            "SELECT name, ncol, wr FROM pragma_table_list WHERE schema = 'main'"
+        ).fetchall():
+            if name != migrate.VERSION_TABLE:
+                found.add((name, columns, without_rowid))
+                shown = conn.execute("SELECT * FROM pragma_table_xinfo(?)", (name,))
+                found |= {(name, *column) for column in shown}
+                keys = conn.execute("SELECT * FROM pragma_index_list(?)", (name,))
+                found |= {(name, *key[1:]) for key in keys}
     conn.close()
-    # Alembic names no primary key and quotes otherwise; white space is of no matter.
-    return {
-        (kind, name, table, " ".join((sql or "").split()))
-        for kind, name, table, sql in rows
-        if table != migrate.VERSION_TABLE
-    }
+    return found
 
 
 def test_migrating_ends_where_creating_does(tmp_path: Path):

@@ -93,6 +93,9 @@ class Episode:
     key_facts: tuple[str, ...] = ()
     summarized_by: str | None = None
     is_archived: bool = False
+    archived_at: datetime | None = None
+    is_cold: bool = False
+    """Whether the turns of this archived episode are kept, and `restore` can bring them back."""
 
     @property
     def is_open(self) -> bool:

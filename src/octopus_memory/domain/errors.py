@@ -12,7 +12,9 @@
     ├── Conflict
     │   ├── EpisodeClosed
     │   ├── EpisodeChanged
-    │   └── IdempotencyConflict
+    │   ├── EpisodeArchived
+    │   ├── IdempotencyConflict
+    │   └── LegalHold
     ├── StoreError
     │   ├── StoreBusy
     │   ├── StoreCorrupt
@@ -109,6 +111,23 @@ class IdempotencyConflict(Conflict):
             f"idempotency_key {key!r} was used for other messages: use a new key for each call"
         )
         self.key = key
+
+
+class EpisodeArchived(Conflict):
+    def __init__(self, episode_id: UUID) -> None:
+        super().__init__(
+            f"the turns of episode {episode_id} were removed when it was archived: its summary is "
+            "what is left (ArchiveMode.COLD keeps the turns of episodes archived from then on)"
+        )
+        self.episode_id = episode_id
+
+
+class LegalHold(Conflict):
+    """A hold stands on the user or the episode: nothing of it may be archived or erased."""
+
+    def __init__(self, hold_id: UUID) -> None:
+        super().__init__(f"legal hold {hold_id} stands against this: lift it first")
+        self.hold_id = hold_id
 
 
 class StoreError(OctopusError):

@@ -64,6 +64,67 @@ class SessionConfig:
             raise InvalidSetting("max_message_bytes", f"must be at most {LARGEST_MESSAGE:,}")
 
 
+class ArchiveMode(StrEnum):
+    """What archiving does with an episode's turns."""
+
+    SUMMARY = "summary"
+    """They go; the summary, the key facts and their vector stay."""
+    COLD = "cold"
+    """They are moved, still compressed, to where `restore` can bring them back from."""
+
+
+class PiiMode(StrEnum):
+    """What is done about personal data in a message."""
+
+    OFF = "off"
+    FLAG = "flag"
+    """Stored as it is, and the turn marked."""
+    REDACT = "redact"
+    """Replaced by typed placeholders before anything is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodicRetentionPolicy:
+    """How long episodes are kept, in days since they ended."""
+
+    active_retention_days: float = 90
+    archive_retention_days: float = 365
+    archive_on_expiry: bool = True
+    """Without it an episode is deleted when its active days are over."""
+    delete_after_archival_period: bool = True
+    """Without it archived episodes are kept for good."""
+    archive_mode: ArchiveMode = ArchiveMode.SUMMARY
+    purge_grace_days: float = 7
+    """Between the mark and the physical removal; until then `restore` undoes it."""
+
+    def __post_init__(self) -> None:
+        mode = _choice(ArchiveMode, "retention.archive_mode", self.archive_mode)
+        object.__setattr__(self, "archive_mode", mode)
+        _above_zero(self, "active_retention_days", "archive_retention_days")
+        _at_least(self, 0, "purge_grace_days")
+        longest = 365 * 1_000
+        for name in ("active_retention_days", "archive_retention_days", "purge_grace_days"):
+            if not getattr(self, name) <= longest:
+                raise InvalidSetting(f"retention.{name}", f"must be at most {longest:,}")
+        if self.archive_retention_days < self.active_retention_days:
+            raise InvalidSetting(
+                "retention.archive_retention_days",
+                "counts from an episode's end, like active_retention_days, and must not be less",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyConfig:
+    """What is done about personal data before anything is stored, indexed or summarised."""
+
+    pii: PiiMode = PiiMode.OFF
+    numbered: bool = False
+    """Whether placeholders tell people and numbers apart: `[PERSON_NAME_1]`, in each episode."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pii", _choice(PiiMode, "privacy.pii", self.pii))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingConfig:
     """Which turns get a vector. Every turn is found by its words, with one or without."""
@@ -104,6 +165,8 @@ class MemoryConfig:
     session: SessionConfig = field(default_factory=SessionConfig)
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     context: ContextConfig = field(default_factory=ContextConfig)
+    retention: EpisodicRetentionPolicy = field(default_factory=EpisodicRetentionPolicy)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
 
     def to_dict(self) -> dict[str, Json]:
         return dataclasses.asdict(self)

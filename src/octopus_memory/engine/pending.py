@@ -172,7 +172,7 @@ def _give_back(parts: Parts, claimed: Sequence[Work]) -> None:
 def close_idle(parts: Parts) -> int:
     """Close the episodes of every tenant whose time is over; returns how many."""
     now = parts.clock.now()
-    stored = [parts.defaults.to_dict(), *parts.store.configs()]
+    stored = [parts.defaults.to_dict(), *parts.store.configs().values()]
     sessions = [config.get("session", {}) for config in stored]
     defaults = parts.defaults.session
     idle = min(s.get("idle_timeout_minutes", defaults.idle_timeout_minutes) for s in sessions)

@@ -57,5 +57,9 @@ class RecallIndex(ABC):
         """Keep vectors durably and finish their work. Doing it twice changes nothing."""
 
     @abstractmethod
+    def forget(self) -> None:
+        """Drop from memory whatever holds rows that the store has removed since."""
+
+    @abstractmethod
     def close(self) -> None:
         """Release what is held. Calling it again does nothing."""

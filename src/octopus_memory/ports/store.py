@@ -13,33 +13,42 @@ from enum import StrEnum
 from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
-from ..domain.message import Json, Message
+from ..domain.message import Json
+from .forgetting import Erasure, Forgetting
+from .keeping import Aged, Findable, Hold, Keeping, Lead
+from .turns import Lexical, NewTurn, Placeholder
+from .work import Backlog, Removal, RowPart, Work, WorkKind, WorkList
+
+__all__ = [
+    "SUMMARY_ORDINAL",
+    "Aged",
+    "Append",
+    "Backlog",
+    "Closing",
+    "EpisodeStore",
+    "Erasure",
+    "Findable",
+    "Hold",
+    "Idempotency",
+    "Lead",
+    "Lexical",
+    "NewSummary",
+    "NewTurn",
+    "OpenEpisode",
+    "Placeholder",
+    "RecallRow",
+    "RecallState",
+    "Removal",
+    "RowPart",
+    "SessionState",
+    "StoreStats",
+    "Target",
+    "Work",
+    "WorkKind",
+]
 
 SUMMARY_ORDINAL = -1
 """The ordinal of the recall row that stands for an episode's summary."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lexical:
-    """What lexical search keeps of a text: numbers, and none of its words."""
-
-    terms: bytes = b""
-    """Hashed terms and how often each occurs, as `domain.hashing` packs them."""
-    speaker: bytes = b""
-    """The hashed words of the speaker's name."""
-    flags: int = 0
-    """What `domain.terms.turn_flags` saw in the text: a number, a time, a question."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTurn:
-    id: UUID
-    message: Message
-    tokens: int
-    at: datetime
-    lexical: Lexical
-    embed: bool
-    has_pii: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +105,9 @@ class Append:
     """The session's metadata: set where given, left alone where None."""
     idempotency: Idempotency | None = None
     closing: Closing | None = None
+    placeholders: Sequence[Placeholder] = ()
+    """Numbers given for the first time in these turns; a number that is taken by now is a change.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +128,13 @@ class OpenEpisode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallState:
-    """Where a scope's recall rows stand. A cache with the same `epoch` needs only newer rows."""
+    """Where a scope's recall rows stand.
 
+    A cache of the same scope number and `epoch` needs only newer rows.
+    """
+
+    scope_id: int
+    """The scope's number in this database; one that is erased and comes back has another."""
     version: int
     """Bumped by every write that adds, changes or removes rows."""
     epoch: int
@@ -140,32 +157,6 @@ class RecallRow:
     vector: bytes | None
 
 
-class WorkKind(StrEnum):
-    EMBED = "embed"
-    SUMMARIZE = "summarize"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """One thing still to be done, claimed by one worker until its lease ends."""
-
-    id: int
-    kind: WorkKind
-    scope: Scope
-    episode_id: UUID
-    ordinal: int
-    seq: int
-    attempts: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """How much work of one kind waits, and since when."""
-
-    waiting: int
-    oldest: datetime | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
     """Counts over the whole database."""
@@ -184,7 +175,7 @@ class StoreStats:
     backlog: Mapping[WorkKind, Backlog] = field(default_factory=dict)
 
 
-class EpisodeStore(ABC):
+class EpisodeStore(WorkList, Keeping, Forgetting, ABC):
     """Thread-safe. A write is durable when it returns, and happens whole or not at all.
 
     Reads and writes name their scope and see nothing outside it: an id of another scope is
@@ -234,15 +225,6 @@ class EpisodeStore(ABC):
         """Replace a closed episode's summary; nothing happens if it is gone or open again."""
 
     @abstractmethod
-    def archive(self, scope: Scope, episode_id: UUID) -> Episode:
-        """Clear a closed episode's turns, their recall rows and keys; the summary stays findable.
-
-        An archived episode cannot be resumed.
-
-        :raises EpisodeNotFound: when it is not in the scope, or is still open
-        """
-
-    @abstractmethod
     def touch(self, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime) -> Session:
         """Keep a session open.
 
@@ -290,6 +272,10 @@ class EpisodeStore(ABC):
         """The turns at these (episode, ordinal) places that exist, in any order."""
 
     @abstractmethod
+    def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
+        """Every number that the episode's text has in place of personal data, in any order."""
+
+    @abstractmethod
     def recall_state(self, scope: Scope) -> RecallState | None:
         """None for a scope that nothing was ever written in."""
 
@@ -298,52 +284,8 @@ class EpisodeStore(ABC):
         """The rows with a `seq` above `after`, in order, and the state they were read in."""
 
     @abstractmethod
-    def model(self) -> str | None:
-        """The model that new vectors are of; None before the first."""
-
-    @abstractmethod
-    def use_model(self, model: str) -> int:
-        """Make `model` the one new vectors are of; rows with another's are queued again.
-
-        Returns how many were queued. Calling it with the model in use does nothing.
-        """
-
-    @abstractmethod
-    def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
-        """Keep vectors (as `domain.vectors` packs them) and finish their work, all at once.
-
-        A row that is gone by now is passed over. Doing it twice changes nothing. Of a model that
-        is not in use any more nothing is kept, and the work stays.
-        """
-
-    @abstractmethod
-    def claim(
-        self, kind: WorkKind, *, owner: str, limit: int, now: datetime, until: datetime
-    ) -> list[Work]:
-        """Take up to `limit` pieces of waiting work, oldest first, until the lease ends.
-
-        No piece is handed to two claimants while a lease lasts.
-        """
-
-    @abstractmethod
-    def finish(self, work: Sequence[Work]) -> None:
-        """The work is done; unknown pieces are passed over."""
-
-    @abstractmethod
-    def postpone(self, work: Sequence[Work], *, until: datetime) -> None:
-        """Give claimed work back, to be taken again after `until`; counts an attempt."""
-
-    @abstractmethod
-    def owners(self) -> list[str]:
-        """Who holds leases now."""
-
-    @abstractmethod
-    def release(self, owner: str) -> None:
-        """End every lease of an owner that is gone."""
-
-    @abstractmethod
-    def backlog(self) -> dict[WorkKind, Backlog]:
-        """What is still to be done, claimed or not."""
+    def recall_rows_at(self, scope: Scope, seqs: Sequence[int]) -> list[RecallRow]:
+        """Those of these rows that exist, in the order of their `seq`."""
 
     @abstractmethod
     def open_episodes(
@@ -368,8 +310,8 @@ class EpisodeStore(ABC):
         """Store an agent's settings for one tenant, or for every tenant without its own."""
 
     @abstractmethod
-    def configs(self) -> list[Mapping[str, Json]]:
-        """Every stored setting, whosever it is."""
+    def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:
+        """Every stored setting, by tenant (None: every tenant without its own) and agent."""
 
     @abstractmethod
     def prune_idempotency(self, *, before: datetime) -> int:

@@ -63,6 +63,10 @@ class _Held:
     view: ExactView
     size: int
 
+    def goes_on_in(self, state: RecallState) -> bool:
+        """Whether its rows are still there, and only newer ones can be missing."""
+        return (self.state.scope_id, self.state.epoch) == (state.scope_id, state.epoch)
+
 
 class ExactIndex(RecallIndex):
     """An LRU of scopes, bounded in bytes; each is brought up to date by what is new in it."""
@@ -75,17 +79,17 @@ class ExactIndex(RecallIndex):
 
     def view(self, scope: Scope, model: str) -> ExactView:
         state = self._store.recall_state(scope)
-        if state is None:
-            return ExactView(Columns(model=model))
         key = scope, model
+        if state is None:
+            with self._lock:
+                self._held.pop(key, None)
+            return ExactView(Columns(model=model))
         with self._lock:
             held = self._held.get(key)
             if held is not None:
                 self._held.move_to_end(key)
         if held is None or held.state != state:
-            held = self._load(
-                scope, model, held if held and held.state.epoch == state.epoch else None
-            )
+            held = self._load(scope, model, held if held and held.goes_on_in(state) else None)
             self._hold(key, held)
         return held.view
 
@@ -95,6 +99,16 @@ class ExactIndex(RecallIndex):
             model, [(work, vector) for (work, _), vector in zip(done, packed, strict=True)]
         )
 
+    def forget(self) -> None:
+        with self._lock:
+            held = list(self._held.items())
+        for key, known in held:
+            state = self._store.recall_state(key[0])
+            if state is None or not known.goes_on_in(state):
+                with self._lock:
+                    if self._held.get(key) is known:
+                        del self._held[key]
+
     def close(self) -> None:
         with self._lock:
             self._held.clear()
@@ -103,7 +117,7 @@ class ExactIndex(RecallIndex):
         columns = held.columns if held else Columns(model=model)
         after = columns.settled
         state, fresh = self._store.recall_rows(scope, after=after)
-        if held is not None and state.epoch != held.state.epoch:
+        if held is not None and not held.goes_on_in(state):
             return self._load(scope, model, None)
         try:
             columns = columns.with_rows(after, fresh)

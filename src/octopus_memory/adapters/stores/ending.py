@@ -1,4 +1,4 @@
-"""How an episode ends: its closing, its summary, its archival."""
+"""How an episode ends: its closing, its summary, and what recall finds it by."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from ...domain.episode import Episode, Scope, SessionStatus
 from ...domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
-from ...ports.store import SUMMARY_ORDINAL, Closing, NewSummary, WorkKind
-from . import reads, rows, schema, scopes
+from ...ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
+from . import mirror, reads, rows, schema, scopes
 
 THIS_EPISODE = sa.and_(
     schema.episodes.c.id == sa.bindparam("episode_"),
@@ -30,6 +30,7 @@ def close_episode(
     expect_messages: int,
     now: datetime,
 ) -> Episode:
+    scopes.lock(conn, scope)
     before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
     if before is None:
         raise EpisodeNotFound(episode_id)
@@ -47,6 +48,7 @@ def end(
     values: dict[str, Any] = {
         "ended_at": closing.ended_at,
         "order_at": closing.ended_at,
+        "aged_from": closing.ended_at,
         "end_reason": closing.reason.value,
     }
     if closing.input_tokens is not None:
@@ -75,11 +77,11 @@ def end(
 def put_summary(
     conn: sa.Connection, scope: Scope, episode_id: UUID, summary: NewSummary, *, now: datetime
 ) -> None:
+    held = scopes.lock(conn, scope)
     before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
-    if before is None or before.ended_at is None:
+    if held is None or before is None or before.ended_at is None:
         return
-    scope_id, _ = scopes.take_rows(conn, scope, 0)
-    drop_summary_rows(conn, scope, scope_id, episode_id)
+    drop_summary_rows(conn, scope, held[0], episode_id, now=now)
     _write_summary(conn, scope, episode_id, summary, at=before.ended_at, now=now)
 
 
@@ -118,41 +120,35 @@ def _write_summary(
     conn.execute(INSERT_WORK, work)
 
 
-def drop_summary_rows(conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID) -> None:
-    scopes.take_rows(conn, scope, 0, epochs=1)
-    for table in (schema.recall, schema.work):
-        conn.execute(
-            sa.delete(table).where(
-                table.c.scope_id == scope_id,
-                table.c.episode_id == episode_id,
-                table.c.ordinal == SUMMARY_ORDINAL,
-            )
-        )
+def drop_summary_rows(
+    conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
+) -> None:
+    drop_rows(conn, scope, scope_id, episode_id, part=RowPart.SUMMARY, now=now)
 
 
-def archive(conn: sa.Connection, scope: Scope, episode_id: UUID) -> Episode:
-    before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
-    if before is None or before.is_open:
-        raise EpisodeNotFound(episode_id)
-    if before.is_archived:
-        return before
-    scope_id, _ = scopes.take_rows(conn, scope, 0, epochs=1)
-    conn.execute(sa.delete(schema.turns).where(schema.turns.c.episode_id == episode_id))
-    for table in (schema.recall, schema.work):
-        conn.execute(
-            sa.delete(table).where(
-                table.c.scope_id == scope_id,
-                table.c.episode_id == episode_id,
-                table.c.ordinal != SUMMARY_ORDINAL,
-            )
-        )
-    # A key whose turns are gone has nothing left to give back.
-    keys = schema.idempotency
-    conn.execute(
-        sa.delete(keys).where(keys.c.scope_id == scope_id, keys.c.episode_id == episode_id)
+def drop_rows(
+    conn: sa.Connection,
+    scope: Scope,
+    scope_id: int,
+    episode_id: UUID,
+    *,
+    part: RowPart,
+    now: datetime,
+) -> int:
+    """Take an episode's rows out of what recall searches; returns how many."""
+    _, next_seq = scopes.take_rows(conn, scope, 0, epochs=1)
+    removed = 0
+    for table in (schema.work, schema.recall):
+        wanted = [table.c.scope_id == scope_id, table.c.episode_id == episode_id]
+        if table is schema.work:
+            # What a remote index must still be told of is not this episode's own work.
+            wanted.append(table.c.kind != rows.KINDS[WorkKind.UNINDEX])
+        if part is RowPart.SUMMARY:
+            wanted.append(table.c.ordinal == SUMMARY_ORDINAL)
+        elif part is RowPart.TURNS:
+            wanted.append(table.c.ordinal != SUMMARY_ORDINAL)
+        removed = conn.execute(sa.delete(table).where(*wanted)).rowcount
+    mirror.unfollow(
+        conn, scope.tenant, scope_id, episode_id, part=part, before_seq=next_seq, now=now
     )
-    conn.execute(
-        sa.update(schema.episodes).where(THIS_EPISODE).values(is_archived=True),
-        {"episode_": episode_id, "scope_": scope_id},
-    )
-    return reads.episodes(conn, scope, [episode_id])[episode_id]
+    return removed

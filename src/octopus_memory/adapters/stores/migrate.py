@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from ...domain.errors import SchemaTooNew, StoreUnavailable
 from . import schema
 
-HEAD = "0001"
-_KNOWN = frozenset({HEAD})
+HEAD = "0002"
+_KNOWN = frozenset({"0001", HEAD})
 VERSION_TABLE = "octopus_schema"
 
 

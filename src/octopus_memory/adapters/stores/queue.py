@@ -10,20 +10,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from ...domain.episode import Scope
-from ...ports.store import SUMMARY_ORDINAL, Backlog, Work, WorkKind
-from . import rows, schema
+from ...ports.store import SUMMARY_ORDINAL, Backlog, Removal, Work, WorkKind
+from . import rows, schema, types
 from .reads import chunks
 
 _scopes, _work, _recall = schema.scopes, schema.work, schema.recall
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
 _MOST = 400
 
-_waiting = (
-    sa.select(_work, _scopes.c.agent, _scopes.c.user)
-    .join(_scopes, _scopes.c.id == _work.c.scope_id)
-    .where(_work.c.kind == sa.bindparam("kind_"), _work.c.ready_at <= sa.bindparam("now_"))
-    .order_by(_work.c.ready_at, _work.c.id)
-    .limit(sa.bindparam("limit_"))
+_of_scopes = sa.select(_work, _scopes.c.agent, _scopes.c.user).join(
+    _scopes, _scopes.c.id == _work.c.scope_id
 )
 _ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 
@@ -37,15 +33,33 @@ def claim(
     now: datetime,
     until: datetime,
 ) -> list[Work]:
+    waiting = take(conn, _of_scopes, kind, owner=owner, limit=limit, now=now, until=until)
+    return [_claimed(row) for row in waiting]
+
+
+def take(
+    conn: sa.Connection,
+    work: sa.Select[Any],
+    kind: WorkKind,
+    *,
+    owner: str,
+    limit: int,
+    now: datetime,
+    until: datetime,
+) -> Sequence[sa.Row[Any]]:
+    """Lease what waits, passing over what another claimant is taking right now."""
     waiting = conn.execute(
-        _waiting, {"kind_": rows.KINDS[kind], "now_": now, "limit_": limit}
+        work.where(_work.c.kind == rows.KINDS[kind], _work.c.ready_at <= now)
+        .order_by(_work.c.ready_at, _work.c.id)
+        .limit(limit)
+        .with_for_update(of=_work, skip_locked=True)
     ).all()
     for some in chunks([row.id for row in waiting], _MOST):
         conn.execute(
             sa.update(_work).where(_work.c.id.in_(_ids)).values(owner=owner, ready_at=until),
             {"ids": some},
         )
-    return [_claimed(row) for row in waiting]
+    return waiting
 
 
 def _claimed(row: sa.Row[Any]) -> Work:
@@ -53,6 +67,7 @@ def _claimed(row: sa.Row[Any]) -> Work:
         id=row.id,
         kind=_KIND_OF[row.kind],
         scope=Scope(tenant=row.tenant, agent=row.agent, user=row.user),
+        scope_id=row.scope_id,
         episode_id=row.episode_id,
         ordinal=row.ordinal,
         seq=row.seq,
@@ -60,16 +75,23 @@ def _claimed(row: sa.Row[Any]) -> Work:
     )
 
 
-def finish(conn: sa.Connection, work: Sequence[Work]) -> None:
+def finish(conn: sa.Connection, work: Sequence[Work | Removal]) -> None:
     for some in chunks([piece.id for piece in work], _MOST):
         conn.execute(sa.delete(_work).where(_work.c.id.in_(_ids)), {"ids": some})
 
 
-def postpone(conn: sa.Connection, work: Sequence[Work], *, until: datetime) -> None:
+def postpone(
+    conn: sa.Connection,
+    work: Sequence[Work | Removal],
+    *,
+    until: datetime,
+    owner: str | None,
+) -> None:
+    mine = sa.true() if owner is None else _work.c.owner == owner
     for some in chunks([piece.id for piece in work], _MOST):
         conn.execute(
             sa.update(_work)
-            .where(_work.c.id.in_(_ids))
+            .where(_work.c.id.in_(_ids), mine)
             .values(owner=None, ready_at=until, attempts=_work.c.attempts + 1),
             {"ids": some},
         )
@@ -178,36 +200,34 @@ def model_id(conn: sa.Connection, model: str) -> int:
 def use_model(conn: sa.Connection, model: str, *, now: datetime) -> int:
     """Queue every row whose vector is another model's, unless it is queued already."""
     key = model_id(conn, model)
+    outdated = _recall.c.model_id.not_in([key, schema.NO_MODEL])
+    return queue_rows(conn, WorkKind.EMBED, [outdated], now=now)
+
+
+def queue_rows(
+    conn: sa.Connection,
+    kind: WorkKind,
+    wanted: Sequence[sa.ColumnElement[bool]],
+    *,
+    now: datetime,
+) -> int:
+    """Queue these recall rows, but for those that wait already; returns how many."""
     queued = sa.select(sa.literal(1)).where(
-        _work.c.kind == rows.KINDS[WorkKind.EMBED],
+        _work.c.kind == rows.KINDS[kind],
         _work.c.scope_id == _recall.c.scope_id,
         _work.c.seq == _recall.c.seq,
     )
-    outdated = sa.select(
-        sa.literal(rows.KINDS[WorkKind.EMBED]),
-        _recall.c.tenant,
-        _recall.c.scope_id,
-        _recall.c.episode_id,
-        _recall.c.ordinal,
-        _recall.c.seq,
-        sa.literal(0),
-        sa.literal(now, schema.UtcTime()),
-        sa.literal(now, schema.UtcTime()),
-    ).where(_recall.c.model_id.not_in([key, schema.NO_MODEL]), ~queued.exists())
-    done = conn.execute(
-        sa.insert(_work).from_select(
-            [
-                "kind",
-                "tenant",
-                "scope_id",
-                "episode_id",
-                "ordinal",
-                "seq",
-                "attempts",
-                "created_at",
-                "ready_at",
-            ],
-            outdated,
-        )
-    )
+    values = {
+        "kind": sa.literal(rows.KINDS[kind]),
+        "tenant": _recall.c.tenant,
+        "scope_id": _recall.c.scope_id,
+        "episode_id": _recall.c.episode_id,
+        "ordinal": _recall.c.ordinal,
+        "seq": _recall.c.seq,
+        "attempts": sa.literal(0),
+        "created_at": sa.literal(now, types.UtcTime()),
+        "ready_at": sa.literal(now, types.UtcTime()),
+    }
+    found = sa.select(*values.values()).where(*wanted, ~queued.exists())
+    done = conn.execute(sa.insert(_work).from_select(list(values), found))
     return done.rowcount

@@ -10,8 +10,15 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from ...domain.episode import Episode, Scope, Turn
-from ...ports.store import Lexical, OpenEpisode, RecallRow, RecallState, SessionState
-from . import rows, schema
+from ...ports.store import (
+    Lexical,
+    OpenEpisode,
+    Placeholder,
+    RecallRow,
+    RecallState,
+    SessionState,
+)
+from . import rows, schema, types
 
 T = TypeVar("T")
 
@@ -36,9 +43,8 @@ def who(scope: Scope) -> dict[str, Any]:
 
 
 _scope_id = sa.select(_scopes.c.id).where(WHO).scalar_subquery()
-_in_scope = sa.and_(
-    _episodes.c.scope_id == _scope_id, _episodes.c.tenant == sa.bindparam("tenant_")
-)
+IN_SCOPE = sa.and_(_episodes.c.scope_id == _scope_id, _episodes.c.tenant == sa.bindparam("tenant_"))
+_in_scope = sa.and_(IN_SCOPE, _episodes.c.deleted_at.is_(None))
 
 _session = (
     sa.select(_conversations, *(c for c in rows.EPISODE_COLUMNS if c.name != "session_id"))
@@ -47,6 +53,7 @@ _session = (
         sa.and_(
             _episodes.c.scope_id == _conversations.c.scope_id,
             _episodes.c.session_id == _conversations.c.session_id,
+            _episodes.c.deleted_at.is_(None),
         ),
     )
     .where(
@@ -84,27 +91,23 @@ _turns_between = _turns_in_scope.where(
     _turns.c.ordinal >= sa.bindparam("start_"),
     _turns.c.ordinal < sa.bindparam("stop_"),
 ).order_by(_turns.c.ordinal)
-_recall_after = (
-    sa.select(
-        _recall.c.seq,
-        _recall.c.episode_id,
-        _recall.c.ordinal,
-        _recall.c.role,
-        _recall.c.at,
-        _recall.c.flags,
-        _recall.c.speaker,
-        _recall.c.terms,
-        _recall.c.model_id,
-        _recall.c.vector,
-    )
-    .where(
-        _recall.c.scope_id == _scope_id,
-        _recall.c.tenant == sa.bindparam("tenant_"),
-        _recall.c.seq > sa.bindparam("after_"),
-    )
-    .order_by(_recall.c.seq)
+_recall_rows = sa.select(
+    _recall.c.seq,
+    _recall.c.episode_id,
+    _recall.c.ordinal,
+    _recall.c.role,
+    _recall.c.at,
+    _recall.c.flags,
+    _recall.c.speaker,
+    _recall.c.terms,
+    _recall.c.model_id,
+    _recall.c.vector,
+).where(_recall.c.scope_id == _scope_id, _recall.c.tenant == sa.bindparam("tenant_"))
+_recall_after = _recall_rows.where(_recall.c.seq > sa.bindparam("after_")).order_by(_recall.c.seq)
+_recall_at = _recall_rows.where(_recall.c.seq.in_(sa.bindparam("seqs", expanding=True))).order_by(
+    _recall.c.seq
 )
-_state = sa.select(_scopes.c.version, _scopes.c.epoch).where(WHO)
+_state = sa.select(_scopes.c.id, _scopes.c.version, _scopes.c.epoch).where(WHO)
 
 
 def session(conn: sa.Connection, scope: Scope, session_id: str) -> SessionState | None:
@@ -195,28 +198,43 @@ def turns_at(conn: sa.Connection, scope: Scope, places: Sequence[tuple[UUID, int
 
 def recall_state(conn: sa.Connection, scope: Scope) -> RecallState | None:
     row = conn.execute(_state, who(scope)).one_or_none()
-    return None if row is None else RecallState(version=row.version, epoch=row.epoch)
+    if row is None:
+        return None
+    return RecallState(scope_id=row.id, version=row.version, epoch=row.epoch)
 
 
 def recall_rows(
     conn: sa.Connection, scope: Scope, after: int
 ) -> tuple[RecallState, list[RecallRow]]:
-    state = recall_state(conn, scope) or RecallState(version=0, epoch=0)
+    state = recall_state(conn, scope) or RecallState(scope_id=0, version=0, epoch=0)
+    read = conn.execute(_recall_after, who(scope) | {"after_": after})
+    return state, _recall_values(conn, read)
+
+
+def recall_rows_at(conn: sa.Connection, scope: Scope, seqs: Sequence[int]) -> list[RecallRow]:
+    found: list[RecallRow] = []
+    for some in chunks(sorted(set(seqs)), _MOST_IDS):
+        read = conn.execute(_recall_at, who(scope) | {"seqs": some})
+        found += _recall_values(conn, read)
+    return found
+
+
+def _recall_values(conn: sa.Connection, read: Any) -> list[RecallRow]:
+    raw = read.all()
     models = {row.id: row.name for row in conn.execute(sa.select(schema.models))}
     models[schema.NO_MODEL] = ""
-    read = conn.execute(_recall_after, who(scope) | {"after_": after})
-    return state, [
+    return [
         RecallRow(
             seq=row.seq,
             episode_id=row.episode_id,
             ordinal=row.ordinal,
             role=row.role,
-            at=schema.micros(row.at),
+            at=types.micros(row.at),
             lexical=Lexical(terms=row.terms, speaker=row.speaker, flags=row.flags),
             model=models.get(row.model_id),
             vector=row.vector,
         )
-        for row in read
+        for row in raw
     ]
 
 
@@ -240,6 +258,7 @@ def open_episodes(
         .join(_scopes, _scopes.c.id == _episodes.c.scope_id)
         .where(
             _episodes.c.ended_at.is_(None),
+            _episodes.c.deleted_at.is_(None),
             sa.or_(_episodes.c.touched_at < touched_before, _episodes.c.opened_at < opened_before),
         )
         .order_by(_episodes.c.id)
@@ -255,6 +274,17 @@ def open_episodes(
         )
         for row in conn.execute(statement)
     ]
+
+
+def placeholders(conn: sa.Connection, scope: Scope, episode_id: UUID) -> list[Placeholder]:
+    table = schema.placeholders
+    found = conn.execute(
+        sa.select(table.c.kind, table.c.digest, table.c.number)
+        .join(_episodes, _episodes.c.id == table.c.episode_id)
+        .where(_in_scope, table.c.episode_id == episode_id),
+        who(scope),
+    )
+    return [Placeholder(kind=row.kind, digest=row.digest, number=row.number) for row in found]
 
 
 def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

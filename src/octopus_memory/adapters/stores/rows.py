@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, TypeVar
 from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus, Summary, Turn
 from ...domain.errors import StoreCorrupt
 from ...domain.message import Json, Message, Role
-from ...ports.store import Lexical, NewTurn, WorkKind
-from . import codec, schema
+from ...ports.store import SUMMARY_ORDINAL, Lexical, NewTurn, RowPart, WorkKind
+from . import codec, schema, types
 
 E = TypeVar("E", bound=StrEnum)
 Row: TypeAlias = Any
@@ -20,7 +20,9 @@ Row: TypeAlias = Any
 
 ROLES = {Role.USER: 0, Role.ASSISTANT: 1, Role.SYSTEM: 2, Role.TOOL: 3}
 SUMMARY_ROLE = 4
-KINDS = {WorkKind.EMBED: 0, WorkKind.SUMMARIZE: 1}
+KINDS = {WorkKind.EMBED: 0, WorkKind.SUMMARIZE: 1, WorkKind.INDEX: 2, WorkKind.UNINDEX: 3}
+PARTS = {RowPart.SUMMARY: SUMMARY_ORDINAL, RowPart.TURNS: -2, RowPart.ALL: -3}
+"""Which rows a removal is about, in the column of ordinals."""
 
 # On a tool turn these make up the record of the call; on an assistant's, the requests. They are
 # compressed apart from the message, so that either can be read or cleared alone.
@@ -31,7 +33,8 @@ _TOOL_KEYS = frozenset(
 EPISODE_COLUMNS = [
     column
     for column in schema.episodes.c
-    if column.name not in ("tenant", "scope_id", "order_at", "opened_at", "touched_at")
+    if column.name
+    not in ("tenant", "scope_id", "order_at", "opened_at", "touched_at", "aged_from", "deleted_at")
 ]
 TURN_COLUMNS = [
     column
@@ -57,6 +60,8 @@ def episode(row: Row, scope: Scope) -> Episode:
         key_facts=summary.key_facts if summary else (),
         summarized_by=row.summarized_by,
         is_archived=bool(row.is_archived),
+        archived_at=row.archived_at,
+        is_cold=bool(row.is_cold),
     )
 
 
@@ -75,7 +80,7 @@ def _one_of(kind: type[E], word: str) -> E:
     try:
         return kind(word)
     except ValueError as error:
-        raise StoreCorrupt(schema.DAMAGED) from error
+        raise StoreCorrupt(types.DAMAGED) from error
 
 
 def turn(row: Row, session_id: str) -> Turn:
@@ -136,7 +141,7 @@ def load_json(text: str) -> dict[str, Json]:
     try:
         loaded: dict[str, Json] = json.loads(text)
     except (TypeError, ValueError) as error:
-        raise StoreCorrupt(schema.DAMAGED) from error
+        raise StoreCorrupt(types.DAMAGED) from error
     return loaded
 
 
@@ -154,7 +159,7 @@ def turn_row(new: NewTurn, ordinal: int) -> dict[str, Any]:
 
 def _as_name(agent: str | None) -> str | None:
     """As much of it as a column of names holds; the message keeps it as it was given."""
-    return agent and agent.encode("utf-8", "replace").decode()[: schema.LONGEST_NAME]
+    return agent and agent.encode("utf-8", "replace").decode()[: types.LONGEST_NAME]
 
 
 def recall_row(new: NewTurn, ordinal: int, seq: int) -> dict[str, Any]:

@@ -2,88 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
-from sqlalchemy.types import TypeDecorator
 
-from ...domain.errors import StoreCorrupt
+from .types import Name, UtcTime, Uuid
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-OPEN_END = datetime(9999, 12, 31, tzinfo=UTC)
-"""`order_at` of an open episode: it sorts before every closed one, newest first."""
-DAMAGED = "a row of the database is damaged: restore the database from a backup"
 NO_MODEL = 0
 """`model_id` of a recall row that wants no vector."""
-LONGEST_NAME = 256
-
-
-def micros(moment: datetime) -> int:
-    return (moment - EPOCH) // MICROSECOND
-
-
-def moment(count: int) -> datetime:
-    return EPOCH + count * MICROSECOND
-
-
-class UtcTime(TypeDecorator[datetime]):
-    """An aware UTC time: microseconds since 1970 on SQLite, native elsewhere."""
-
-    impl = sa.DateTime(timezone=True)
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
-        return sa.BigInteger() if dialect.name == "sqlite" else sa.DateTime(timezone=True)
-
-    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
-        if value is None or dialect.name != "sqlite":
-            return value
-        return micros(value)
-
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if dialect.name != "sqlite":
-            native: datetime = value.astimezone(UTC)
-            return native
-        try:
-            return moment(value)
-        except (TypeError, OverflowError) as error:
-            raise StoreCorrupt(DAMAGED) from error
-
-
-class Uuid(TypeDecorator[UUID]):
-    """An id: sixteen bytes on SQLite, native elsewhere."""
-
-    impl = sa.Uuid()
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
-        return sa.LargeBinary(16) if dialect.name == "sqlite" else sa.Uuid()
-
-    def process_bind_param(self, value: UUID | None, dialect: sa.Dialect) -> Any:
-        return value.bytes if value is not None and dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> UUID | None:
-        if value is None or dialect.name != "sqlite":
-            native: UUID | None = value
-            return native
-        try:
-            return UUID(bytes=value)
-        except (TypeError, ValueError) as error:
-            raise StoreCorrupt(DAMAGED) from error
-
 
 metadata = sa.MetaData()
 
 # An autoincremented key is never used twice, so that an erased scope's number cannot come to
 # mean another's in a cache that has not heard of the erasure.
 _KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-_Tenant = sa.String(100)
-_Name = sa.String(LONGEST_NAME)
+_Tenant = Name(100)
+_Name = Name()
 
 
 def _table(name: str, *columns: Any, clustered: bool = False) -> sa.Table:
@@ -156,6 +90,11 @@ episodes = _table(
     sa.Column("summary", sa.LargeBinary),
     sa.Column("summarized_by", _Name),
     sa.Column("is_archived", sa.Boolean, nullable=False),
+    sa.Column("archived_at", UtcTime),
+    sa.Column("is_cold", sa.Boolean, nullable=False, server_default=sa.false()),
+    # What retention counts from: the end, or when the episode was restored.
+    sa.Column("aged_from", UtcTime),
+    sa.Column("deleted_at", UtcTime),
     sa.Index("octopus_episodes_newest", "scope_id", "order_at", "id"),
     sa.Index("octopus_episodes_session", "scope_id", "session_id", "id"),
 )
@@ -168,27 +107,52 @@ sa.Index(
     mssql_where=episodes.c.ended_at.is_(None),
 )
 
+sa.Index("octopus_episodes_age", episodes.c.is_archived, episodes.c.aged_from, episodes.c.id)
+sa.Index(
+    "octopus_episodes_deleted",
+    episodes.c.deleted_at,
+    episodes.c.id,
+    sqlite_where=episodes.c.deleted_at.is_not(None),
+    postgresql_where=episodes.c.deleted_at.is_not(None),
+    mssql_where=episodes.c.deleted_at.is_not(None),
+)
+
 # The turns of an episode are read together and in order, so the place is the key; a turn's own id
 # is looked up by its place and needs no index of its own.
+
+
+def _turn_columns() -> list[Any]:
+    return [
+        sa.Column("episode_id", Uuid, nullable=False),
+        sa.Column("ordinal", sa.Integer, nullable=False),
+        sa.Column("id", Uuid, nullable=False),
+        sa.Column("tenant", _Tenant, nullable=False),
+        sa.Column("scope_id", sa.BigInteger, nullable=False),
+        sa.Column("role", sa.SmallInteger, nullable=False),
+        sa.Column("at", UtcTime, nullable=False),
+        sa.Column("tokens", sa.Integer, nullable=False),
+        sa.Column("agent", _Name),
+        sa.Column("has_pii", sa.Boolean, nullable=False),
+        sa.Column("embedding_ref", _Name),
+        sa.Column("codec", sa.SmallInteger, nullable=False),
+        sa.Column("message", sa.LargeBinary, nullable=False),
+        sa.Column("tool_codec", sa.SmallInteger),
+        sa.Column("tool_calls", sa.LargeBinary),
+    ]
+
+
 turns = _table(
     "turns",
     sa.Column("row", _KEY, primary_key=True, autoincrement=True),
-    sa.Column("episode_id", Uuid, nullable=False),
-    sa.Column("ordinal", sa.Integer, nullable=False),
-    sa.Column("id", Uuid, nullable=False),
-    sa.Column("tenant", _Tenant, nullable=False),
-    sa.Column("scope_id", sa.BigInteger, nullable=False),
-    sa.Column("role", sa.SmallInteger, nullable=False),
-    sa.Column("at", UtcTime, nullable=False),
-    sa.Column("tokens", sa.Integer, nullable=False),
-    sa.Column("agent", _Name),
-    sa.Column("has_pii", sa.Boolean, nullable=False),
-    sa.Column("embedding_ref", _Name),
-    sa.Column("codec", sa.SmallInteger, nullable=False),
-    sa.Column("message", sa.LargeBinary, nullable=False),
-    sa.Column("tool_codec", sa.SmallInteger),
-    sa.Column("tool_calls", sa.LargeBinary),
+    *_turn_columns(),
     sa.UniqueConstraint("episode_id", "ordinal", name="octopus_turns_place"),
+)
+
+turns_archive = _table(
+    "turns_archive",
+    sa.Column("row", _KEY, primary_key=True, autoincrement=True),
+    *_turn_columns(),
+    sa.UniqueConstraint("episode_id", "ordinal", name="octopus_turns_archive_place"),
 )
 
 # Clustered by scope: everything that recall needs of one scope is one range scan.
@@ -242,4 +206,62 @@ work = sa.Table(
     sa.Index("octopus_work_ready", "kind", "ready_at", "id"),
     sa.Index("octopus_work_subject", "scope_id", "seq"),
     sqlite_autoincrement=True,
+)
+
+placeholders = _table(
+    "placeholders",
+    sa.Column("episode_id", Uuid, primary_key=True),
+    sa.Column("kind", sa.String(32), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("scope_id", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    clustered=True,
+)
+
+holds = _table(
+    "holds",
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("user", _Name),
+    sa.Column("episode_id", Uuid),
+    sa.Column("reason", Name(2_000), nullable=False),
+    sa.Column("placed_at", UtcTime, nullable=False),
+    sa.Column("placed_by", _Name, nullable=False),
+    sa.Index("octopus_holds_tenant", "tenant", "user"),
+)
+
+audit = _table(
+    "audit",
+    sa.Column("tenant", _Tenant, primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("actor", _Name, nullable=False),
+    sa.Column("action", sa.String(64), nullable=False),
+    sa.Column("subject", sa.String(64)),
+    sa.Column("outcome", sa.String(64), nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("previous", sa.LargeBinary, nullable=False),
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+    clustered=True,
+)
+
+erasures = _table(
+    "erasures",
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("subject", sa.String(64), nullable=False),
+    sa.Column("facts", sa.Text, nullable=False),
+    sa.Column("receipt", sa.Text),
+    sa.Column("is_finished", sa.Boolean, nullable=False),
+    sa.Index("octopus_erasures_unfinished", "is_finished", "at"),
+)
+
+jobs = _table(
+    "jobs",
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("owner", _Name),
+    sa.Column("leads_until", UtcTime),
+    sa.Column("last_run", UtcTime),
 )

@@ -17,6 +17,9 @@ _bump_scope = (
     )
     .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
 )
+_lock_scope = (
+    sa.select(schema.scopes.c.id, schema.scopes.c.next_seq).where(reads.WHO).with_for_update()
+)
 _insert_scope = sa.insert(schema.scopes).returning(schema.scopes.c.id)
 
 
@@ -38,3 +41,12 @@ def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0)
         },
     )
     return made.scalar_one(), 1
+
+
+def lock(conn: sa.Connection, scope: Scope) -> tuple[int, int] | None:
+    """The scope's key and next `seq`, and no other writer in it until this transaction ends.
+
+    None where the scope is not known.
+    """
+    row = conn.execute(_lock_scope, reads.who(scope)).one_or_none()
+    return None if row is None else (row.id, row.next_seq)

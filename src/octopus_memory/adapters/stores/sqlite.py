@@ -23,12 +23,16 @@ from ...domain.errors import (
 )
 from ...ports.seams import Clock
 from ...ports.store import Append, Target
-from . import reads, schema, writes
+from . import reads, types, writes
 from .driver import DriverConnection, Prepared
-from .sql import READING, SqlStore
+from .sql import SqlStore
+from .transactions import READING, Reach
 
 T = TypeVar("T")
 _BUSY_SECONDS = 30
+_LARGE = 256 * 1024 * 1024
+"""From here on the copy that a rewrite makes is too large to be held in memory."""
+_CHECKPOINTS = 3
 _HOT_READS = frozenset(
     {
         reads.episodes,
@@ -96,23 +100,23 @@ class SqliteStore(SqlStore):
 
     def append(self, write: Append) -> list[Turn]:
         plain = write.target is Target.OPEN and write.turns and write.metadata is None
-        if self._in_memory or not plain or write.idempotency or write.closing:
+        if self._in_memory or not plain or write.idempotency or write.closing or write.placeholders:
             return super().append(write)
         with self._writing:
             return self._on_driver(writes.append, write, begin="BEGIN IMMEDIATE")
 
-    def _write(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         with self._writing:
-            return super()._write(do, *args, **named)
+            return super()._write(reach, do, *args, **named)
 
-    def _read(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         if do in _HOT_READS and not self._in_memory:
             return self._on_driver(do, *args, begin="BEGIN", **named)
         if not self._in_memory:
-            return super()._read(do, *args, **named)
+            return super()._read(reach, do, *args, **named)
         # An in-memory database has one connection, which threads must take in turns.
         with self._writing:
-            return super()._read(do, *args, **named)
+            return super()._read(reach, do, *args, **named)
 
     def _on_driver(self, do: Callable[..., T], *args: Any, begin: str, **named: Any) -> T:
         """Run one transaction on a driver connection, without SQLAlchemy in between."""
@@ -132,7 +136,7 @@ class SqliteStore(SqlStore):
             raise self.translate_driver(error) from error
         except UnicodeDecodeError as error:
             # A damaged file can make the driver fail over its own message.
-            raise StoreCorrupt(schema.DAMAGED) from error
+            raise StoreCorrupt(types.DAMAGED) from error
         return done
 
     def _take(self) -> sqlite3.Connection:
@@ -151,6 +155,23 @@ class SqliteStore(SqlStore):
             self._closed = True
             self._close_idle()
             super().close()
+
+    def _rewrite(self) -> bool:
+        if self._in_memory:
+            return True
+        with self._writing:
+            conn = self._connect()
+            try:
+                return _rewrite(conn, large=(self.size_bytes() or 0) > _LARGE)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF not in (
+                    sqlite3.SQLITE_BUSY,
+                    sqlite3.SQLITE_LOCKED,
+                ):
+                    raise self.translate_driver(error) from error
+                return False
+            finally:
+                conn.close()
 
     def _make_folder(self) -> None:
         try:
@@ -202,6 +223,21 @@ class SqliteStore(SqlStore):
             _use_wal(conn)
             conn.execute("PRAGMA synchronous=FULL")
             conn.execute("PRAGMA journal_size_limit=67108864")
+
+
+def _rewrite(conn: sqlite3.Connection, *, large: bool) -> bool:
+    """Build the file anew from what is in it, and empty the log.
+
+    `secure_delete` is not enough: when pages are split, bytes of rows stay behind in their gaps.
+    """
+    if large:
+        conn.execute("PRAGMA temp_store=FILE")
+    conn.execute("VACUUM")
+    for _ in range(_CHECKPOINTS):
+        busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not busy:
+            return True
+    return False
 
 
 def _use_wal(conn: sqlite3.Connection) -> None:

@@ -17,9 +17,9 @@ from ...domain.errors import (
 )
 from ...domain.message import Role
 from ...ports.store import Append, Idempotency, Target, WorkKind
-from . import ending, reads, rows, schema, scopes
+from . import ending, reads, rows, schema, scopes, types
 
-_last = sa.bindparam("last", type_=schema.UtcTime())
+_last = sa.bindparam("last", type_=types.UtcTime())
 _grow_episode = (
     sa.update(schema.episodes)
     .where(ending.THIS_EPISODE, schema.episodes.c.ended_at.is_(None))
@@ -32,12 +32,14 @@ _grow_episode = (
             (schema.episodes.c.last_seen_at < _last, _last),
             else_=schema.episodes.c.last_seen_at,
         ),
-        touched_at=sa.bindparam("now", type_=schema.UtcTime()),
+        touched_at=sa.bindparam("now", type_=types.UtcTime()),
     )
     .returning(schema.episodes.c.message_count, schema.episodes.c.session_id)
 )
 _insert_turns = sa.insert(schema.turns)
-_episode_id = sa.select(schema.episodes.c.id).where(ending.THIS_EPISODE)
+_episode_id = sa.select(schema.episodes.c.id).where(
+    ending.THIS_EPISODE, schema.episodes.c.deleted_at.is_(None)
+)
 
 
 def append(conn: sa.Connection, write: Append) -> list[Turn]:
@@ -55,6 +57,8 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
         case Target.OPEN:
             first = _grow(conn, scope_id, write)
     turns = _insert(conn, scope_id, write, first, first_seq)
+    if write.placeholders:
+        _insert_placeholders(conn, scope_id, write)
     if write.idempotency is not None:
         _remember_key(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
@@ -87,13 +91,14 @@ def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
             started_at=_start_time(conn, scope_id, write),
             last_message_at=last,
             last_seen_at=last,
-            order_at=schema.OPEN_END,
+            order_at=types.OPEN_END,
             opened_at=write.now,
             touched_at=write.now,
             message_count=len(write.turns),
             input_tokens=spent,
             output_tokens=made,
             is_archived=False,
+            is_cold=False,
         )
     )
     return 0
@@ -114,7 +119,7 @@ def _start_time(conn: sa.Connection, scope_id: int, write: Append) -> datetime:
     ).scalar()
     if latest is None or latest <= write.at:
         return write.at
-    following: datetime = latest + schema.MICROSECOND
+    following: datetime = latest + types.MICROSECOND
     return following
 
 
@@ -192,10 +197,12 @@ def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
             episodes.c.scope_id == scope_id,
             episodes.c.ended_at.is_not(None),
             episodes.c.is_archived.is_(False),
+            episodes.c.deleted_at.is_(None),
         )
         .values(
             ended_at=None,
-            order_at=schema.OPEN_END,
+            aged_from=None,
+            order_at=types.OPEN_END,
             end_reason=None,
             opened_at=write.now,
             summarized_by=None,
@@ -205,7 +212,7 @@ def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
     if not done.rowcount:
         raise EpisodeChanged(write.session_id)
     _set_session(conn, scope_id, write)
-    ending.drop_summary_rows(conn, write.scope, scope_id, write.episode_id)
+    ending.drop_summary_rows(conn, write.scope, scope_id, write.episode_id, now=write.now)
 
 
 def _known(conn: sa.Connection, scope_id: int, episode_id: UUID) -> None:
@@ -258,6 +265,29 @@ def _insert(
     return turns
 
 
+def _insert_placeholders(conn: sa.Connection, scope_id: int, write: Append) -> None:
+    table = schema.placeholders
+    taken = conn.execute(
+        sa.select(table.c.kind, table.c.number).where(table.c.episode_id == write.episode_id)
+    )
+    if {tuple(row) for row in taken} & {(new.kind, new.number) for new in write.placeholders}:
+        raise EpisodeChanged(write.session_id)
+    conn.execute(
+        sa.insert(table),
+        [
+            {
+                "episode_id": write.episode_id,
+                "kind": new.kind,
+                "number": new.number,
+                "tenant": write.scope.tenant,
+                "scope_id": scope_id,
+                "digest": new.digest,
+            }
+            for new in write.placeholders
+        ],
+    )
+
+
 def _stored_before(
     conn: sa.Connection, scope: Scope, idempotency: Idempotency
 ) -> list[Turn] | None:
@@ -295,6 +325,7 @@ def _remember_key(
 def touch(
     conn: sa.Connection, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime
 ) -> None:
+    scopes.lock(conn, scope)
     state = reads.session(conn, scope, session_id)
     if state is None:
         raise SessionNotFound(session_id)

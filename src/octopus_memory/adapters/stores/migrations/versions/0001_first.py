@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from octopus_memory.adapters.stores.schema import UtcTime, Uuid
+from octopus_memory.adapters.stores.types import UtcTime, Uuid
 
 revision = "0001"
 down_revision = None

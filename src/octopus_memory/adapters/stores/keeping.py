@@ -1,0 +1,135 @@
+"""Retention in a SQL store: stages, holds, and who may run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ...domain.episode import Episode, Scope, Turn
+from ...domain.retention import Stage
+from ...ports.keeping import Aged, Findable, Hold, Keeping, Lead
+from . import holding, schema, stages
+from .transactions import Every, Transactions
+
+_LEASE = timedelta(minutes=5)
+
+
+class SqlKeeping(Transactions, Keeping):
+    def aged(
+        self,
+        stage: Stage,
+        *,
+        before: datetime,
+        after: tuple[datetime, UUID] | None = None,
+        limit: int,
+    ) -> list[Aged]:
+        return self._read(Every.TENANT, stages.aged, stage, before=before, after=after, limit=limit)
+
+    def archive(
+        self, scope: Scope, episode_id: UUID, *, cold: bool = False, at: datetime | None = None
+    ) -> Episode:
+        at = at or self._now()
+        return self._write(scope.tenant, stages.archive, scope, episode_id, cold=cold, at=at)
+
+    def cold_turns(self, scope: Scope, episode_id: UUID) -> list[Turn]:
+        return self._read(scope.tenant, stages.cold_turns, scope, episode_id)
+
+    def delete(self, scope: Scope, episode_id: UUID, *, at: datetime) -> None:
+        self._write(scope.tenant, stages.delete, scope, episode_id, at=at)
+
+    def deleted(self, scope: Scope) -> list[Episode]:
+        return self._read(scope.tenant, stages.deleted, scope)
+
+    def marked_turns(self, scope: Scope, episode_id: UUID) -> list[Turn]:
+        return self._read(scope.tenant, stages.marked_turns, scope, episode_id)
+
+    def restore(
+        self, scope: Scope, episode_id: UUID, findable: list[Findable], *, at: datetime
+    ) -> Episode:
+        return self._write(scope.tenant, stages.restore, scope, episode_id, findable, at=at)
+
+    def purge(self, scope: Scope, episode_id: UUID) -> dict[str, int]:
+        return self._write(scope.tenant, stages.purge, scope, episode_id, now=self._now())
+
+    def place_hold(self, hold: Hold) -> None:
+        self._write(hold.tenant, holding.place, hold)
+
+    def lift_hold(self, tenant: str, hold_id: UUID) -> bool:
+        return self._write(tenant, holding.lift, tenant, hold_id)
+
+    def holds(self, tenant: str) -> list[Hold]:
+        return self._read(tenant, holding.listed, tenant)
+
+    @contextmanager
+    def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:
+        lead = _LeasedLead(self, job, owner)
+        if not lead.renew():
+            yield None
+            return
+        try:
+            yield lead
+        finally:
+            self._write(Every.TENANT, _give_up, job, owner)
+
+    def take_lead(self, job: str, owner: str) -> bool:
+        now = self._now()
+        return self._write(Every.TENANT, _take_lead, job, owner, now=now, until=now + _LEASE)
+
+    def last_run(self, job: str) -> datetime | None:
+        return self._read(Every.TENANT, _last_run, job)
+
+    def set_last_run(self, job: str, at: datetime) -> None:
+        self._write(Every.TENANT, _set_last_run, job, at)
+
+
+class _LeasedLead(Lead):
+    """A row says who leads, and until when."""
+
+    def __init__(self, store: SqlKeeping, job: str, owner: str) -> None:
+        self._store, self._job, self._owner = store, job, owner
+
+    def renew(self) -> bool:
+        return self._store.take_lead(self._job, self._owner)
+
+
+_jobs = schema.jobs
+
+
+def _take_lead(
+    conn: sa.Connection, job: str, owner: str, *, now: datetime, until: datetime
+) -> bool:
+    row = conn.execute(
+        sa.select(_jobs.c.owner, _jobs.c.leads_until).where(_jobs.c.name == job).with_for_update()
+    ).one_or_none()
+    if row is None:
+        conn.execute(sa.insert(_jobs).values(name=job, owner=owner, leads_until=until))
+        return True
+    if row.owner not in (None, owner) and row.leads_until > now:
+        return False
+    conn.execute(sa.update(_jobs).where(_jobs.c.name == job).values(owner=owner, leads_until=until))
+    return True
+
+
+def _give_up(conn: sa.Connection, job: str, owner: str) -> None:
+    conn.execute(
+        sa.update(_jobs)
+        .where(_jobs.c.name == job, _jobs.c.owner == owner)
+        .values(owner=None, leads_until=None)
+    )
+
+
+def _last_run(conn: sa.Connection, job: str) -> datetime | None:
+    found: datetime | None = conn.execute(
+        sa.select(_jobs.c.last_run).where(_jobs.c.name == job)
+    ).scalar()
+    return found
+
+
+def _set_last_run(conn: sa.Connection, job: str, at: datetime) -> None:
+    done = conn.execute(sa.update(_jobs).where(_jobs.c.name == job).values(last_run=at))
+    if not done.rowcount:
+        conn.execute(sa.insert(_jobs).values(name=job, last_run=at))

@@ -1,0 +1,94 @@
+"""What every part of a SQL store stands on: connections, transactions, errors."""
+
+from __future__ import annotations
+
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
+
+import sqlalchemy as sa
+
+from ...domain.errors import StoreCorrupt, StoreError
+from ...ports.seams import Clock
+from . import types
+
+T = TypeVar("T")
+READING = "octopus_reading"
+"""The execution option of connections that only read."""
+REACH = "octopus_reach"
+"""The execution option that says whose rows a transaction may touch."""
+_RETRIES = 8
+
+
+class Every(Enum):
+    """The reach of the operator's own transactions: the worker's, retention's, statistics."""
+
+    TENANT = "every tenant"
+
+
+Reach: TypeAlias = str | Every
+"""Whose rows a transaction may touch: one tenant's, or everybody's. None is nobody's."""
+
+
+class Transactions:
+    """Runs the functions that hold statements, each in a transaction of its own."""
+
+    def __init__(self, engine: sa.Engine, *, clock: Clock | None = None) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._reader = engine.execution_options(**{READING: True})
+
+    @property
+    def read_only(self) -> bool:
+        return False
+
+    @abstractmethod
+    def translate(self, error: sa.exc.DBAPIError) -> StoreError:
+        """The vendor's error as one of ours."""
+
+    def lost_race(self, error: sa.exc.DBAPIError) -> bool:  # noqa: ARG002 - for dialects to say
+        """Whether the transaction failed, whole, because of another one's: it is run again."""
+        return False
+
+    def _now(self) -> datetime:
+        """By the clock that work is claimed by, else it could wait for a time that never comes."""
+        return datetime.now(UTC) if self._clock is None else self._clock.now()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            raise self.translate(error) from error
+        except UnicodeDecodeError as error:
+            # A damaged file can make the driver fail over its own message.
+            raise StoreCorrupt(types.DAMAGED) from error
+
+    def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        with self._translated():
+            for attempt in range(_RETRIES):
+                try:
+                    with _within(self._engine, reach) as conn, conn.begin():
+                        return do(conn, *args, **named)
+                except sa.exc.DBAPIError as error:
+                    if attempt == _RETRIES - 1 or not self.lost_race(error):
+                        raise
+                time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - only spreads
+        raise AssertionError
+
+    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        with self._translated(), _within(self._reader, reach) as conn:
+            return do(conn, *args, **named)
+
+
+@contextmanager
+def _within(engine: sa.Engine, reach: Reach) -> Iterator[sa.Connection]:
+    if not isinstance(reach, str | Every):
+        raise TypeError("every transaction names a tenant")
+    with engine.connect() as conn:
+        yield conn.execution_options(**{REACH: reach})

@@ -1,0 +1,114 @@
+"""Column types that mean the same on every dialect."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.types import TypeDecorator
+
+from ...domain.errors import StoreCorrupt
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+OPEN_END = datetime(9999, 12, 31, tzinfo=UTC)
+"""`order_at` of an open episode: it sorts before every closed one, newest first."""
+DAMAGED = "a row of the database is damaged: restore the database from a backup"
+LONGEST_NAME = 256
+
+
+def micros(moment: datetime) -> int:
+    return (moment - EPOCH) // MICROSECOND
+
+
+def moment(count: int) -> datetime:
+    return EPOCH + count * MICROSECOND
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware UTC time: microseconds since 1970 on SQLite, native elsewhere."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
+        return sa.BigInteger() if dialect.name == "sqlite" else sa.DateTime(timezone=True)
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
+        if value is None or dialect.name != "sqlite":
+            return value
+        return micros(value)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if dialect.name != "sqlite":
+            native: datetime = value.astimezone(UTC)
+            return native
+        try:
+            return moment(value)
+        except (TypeError, OverflowError) as error:
+            raise StoreCorrupt(DAMAGED) from error
+
+
+class Uuid(TypeDecorator[UUID]):
+    """An id: sixteen bytes on SQLite, native elsewhere."""
+
+    impl = sa.Uuid()
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
+        return sa.LargeBinary(16) if dialect.name == "sqlite" else sa.Uuid()
+
+    def process_bind_param(self, value: UUID | None, dialect: sa.Dialect) -> Any:
+        return value.bytes if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> UUID | None:
+        if value is None or dialect.name != "sqlite":
+            native: UUID | None = value
+            return native
+        try:
+            return UUID(bytes=value)
+        except (TypeError, ValueError) as error:
+            raise StoreCorrupt(DAMAGED) from error
+
+
+class Name(TypeDecorator[str]):
+    """Opaque text that is compared character by character, whatever the database's habits."""
+
+    impl = sa.String()
+    cache_ok = True
+
+    def __init__(self, length: int = LONGEST_NAME) -> None:
+        super().__init__(length)
+        self.length = length
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
+        if dialect.name == "postgresql":
+            # Escapes make it longer, and PostgreSQL stores any length alike.
+            return sa.Text(collation="C")
+        return sa.String(self.length)
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> Any:
+        return _without_nul(value) if value and dialect.name == "postgresql" else value
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> str | None:
+        return _with_nul(value) if value and dialect.name == "postgresql" else value
+
+
+_ESCAPE = "\x1a"
+
+
+def _without_nul(text: str) -> str:
+    """PostgreSQL's text cannot hold NUL, which a name may."""
+    if "\0" not in text and _ESCAPE not in text:
+        return text
+    return text.replace(_ESCAPE, _ESCAPE + "1").replace("\0", _ESCAPE + "0")
+
+
+def _with_nul(text: str) -> str:
+    if _ESCAPE not in text:
+        return text
+    return text.replace(_ESCAPE + "0", "\0").replace(_ESCAPE + "1", _ESCAPE)

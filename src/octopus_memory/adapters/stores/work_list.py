@@ -1,0 +1,82 @@
+"""The queue of a SQL store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from ...ports.work import Backlog, Removal, Work, WorkKind, WorkList
+from . import meta, mirror, queue
+from .transactions import Every, Transactions
+
+
+class SqlWork(Transactions, WorkList):
+    def model(self) -> str | None:
+        name = self._read(Every.TENANT, meta.get, meta.MODEL)
+        return None if name is None else name.decode()
+
+    def use_model(self, model: str) -> int:
+        if self.read_only or self.model() == model:
+            return 0
+        return self._write(Every.TENANT, _switch_model, model, now=self._now())
+
+    def mirror(self) -> str | None:
+        return self._read(Every.TENANT, mirror.name)
+
+    def use_mirror(self, name: str | None) -> None:
+        if not self.read_only and self.mirror() != name:
+            self._write(Every.TENANT, mirror.use, name, now=self._now())
+
+    def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
+        if done:
+            self._write(Every.TENANT, _put_vectors, model, done, now=self._now())
+
+    def claim(
+        self, kind: WorkKind, *, owner: str, limit: int, now: datetime, until: datetime
+    ) -> list[Work]:
+        return self._write(
+            Every.TENANT, queue.claim, kind, owner=owner, limit=limit, now=now, until=until
+        )
+
+    def claim_removals(
+        self, *, owner: str, limit: int, now: datetime, until: datetime
+    ) -> list[Removal]:
+        return self._write(
+            Every.TENANT, mirror.claim_removals, owner=owner, limit=limit, now=now, until=until
+        )
+
+    def queue_index(self, scope_id: int | None = None) -> int:
+        return self._write(Every.TENANT, mirror.queue_all, scope_id, now=self._now())
+
+    def finish(self, work: Sequence[Work | Removal]) -> None:
+        self._write(Every.TENANT, queue.finish, work)
+
+    def postpone(
+        self, work: Sequence[Work | Removal], *, until: datetime, owner: str | None = None
+    ) -> None:
+        self._write(Every.TENANT, queue.postpone, work, until=until, owner=owner)
+
+    def owners(self) -> list[str]:
+        return self._read(Every.TENANT, queue.owners)
+
+    def release(self, owner: str) -> None:
+        self._write(Every.TENANT, queue.release, owner)
+
+    def backlog(self) -> dict[WorkKind, Backlog]:
+        return self._read(Every.TENANT, queue.backlog)
+
+
+def _switch_model(conn: sa.Connection, model: str, *, now: datetime) -> int:
+    meta.put(conn, meta.MODEL, model.encode())
+    return queue.use_model(conn, model, now=now)
+
+
+def _put_vectors(
+    conn: sa.Connection, model: str, done: Sequence[tuple[Work, bytes]], *, now: datetime
+) -> None:
+    # A worker that began before the model changed ends after it: its work stays, for the new one.
+    if meta.get(conn, meta.MODEL, keep=True) in (None, model.encode()):
+        queue.put_vectors(conn, model, done)
+        mirror.follow(conn, [work for work, _ in done], now=now)

@@ -1,0 +1,71 @@
+"""Erasure: whose data goes, and the receipt that says what went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from .message import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Whose data: a user with one agent or with all, or one episode of a scope."""
+
+    tenant: str
+    user: str
+    agent: str | None = None
+    episode_id: UUID | None = None
+    """Given, the subject is this one episode, and `agent` is given too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseReceipt:
+    """What an erasure removed, from where, and what a search for the rest found."""
+
+    id: UUID
+    at: datetime
+    tenant: str
+    subject: str
+    """A keyed hash: it names nobody, and can be made again by who knows the name."""
+    removed: Mapping[str, int]
+    """How many rows, by place."""
+    left: Mapping[str, int] = field(default_factory=dict)
+    """What the search afterwards found, by place: all zero, or the erasure is not complete."""
+    physical: bool = False
+    """Whether the files were rewritten, so that no erased byte can be read from them."""
+    pending: tuple[str, ...] = ()
+    """What could not be reached and is still to be done, such as a remote index."""
+
+    @property
+    def is_complete(self) -> bool:
+        return self.physical and not self.pending and not any(self.left.values())
+
+    def to_dict(self) -> dict[str, Json]:
+        """The receipt as JSON, with the SHA-256 of everything else in it."""
+        body: dict[str, Any] = asdict(self) | {
+            "id": str(self.id),
+            "at": self.at.isoformat(),
+            "pending": list(self.pending),
+            "complete": self.is_complete,
+        }
+        return body | {"sha256": _digest(body)}
+
+    @property
+    def sha256(self) -> str:
+        return str(self.to_dict()["sha256"])
+
+
+def is_genuine(receipt: Mapping[str, Any]) -> bool:
+    """Whether a receipt's SHA-256 is that of its other fields."""
+    body = {name: value for name, value in receipt.items() if name != "sha256"}
+    return _digest(body) == receipt.get("sha256")
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,42 @@
+"""A turn, and whatever else is searched, on its way into a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from ..domain.message import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lexical:
+    """What lexical search keeps of a text: numbers, and none of its words."""
+
+    terms: bytes = b""
+    """Hashed terms and how often each occurs, as `domain.hashing` packs them."""
+    speaker: bytes = b""
+    """The hashed words of the speaker's name."""
+    flags: int = 0
+    """What `domain.terms.turn_flags` saw in the text: a number, a time, a question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTurn:
+    id: UUID
+    message: Message
+    tokens: int
+    at: datetime
+    lexical: Lexical
+    embed: bool
+    has_pii: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placeholder:
+    """A number that stands for one value of personal data in an episode's text."""
+
+    kind: str
+    digest: bytes
+    """A keyed hash of the value, so that the next occurrence gets the same number."""
+    number: int
