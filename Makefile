@@ -42,7 +42,7 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[dev,bench,openai,tiktoken]'
+	$(BIN)/pip install --quiet --editable '.[dev,bench,openai,postgres,qdrant,sqlserver,tiktoken]'
 	@touch $@ $(VENV)/installed
 
 clean:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .aio import AsyncEpisodeInHand, AsyncEpisodicMemory, AsyncMemoryScope
+from .aio import AsyncEpisodeInHand, AsyncEpisodicMemory, AsyncMemoryScope, AsyncMemoryTenant
+from .domain.audit import AuditEntry
 from .domain.episode import (
     EndReason,
     Episode,
@@ -14,9 +15,11 @@ from .domain.episode import (
     Turn,
     TurnHit,
 )
+from .domain.erasure import EraseReceipt
 from .domain.errors import (
     Conflict,
     EmbedderFailed,
+    EpisodeArchived,
     EpisodeChanged,
     EpisodeClosed,
     EpisodeNotFound,
@@ -24,6 +27,7 @@ from .domain.errors import (
     InvalidInput,
     InvalidMessage,
     InvalidSetting,
+    LegalHold,
     MemoryClosed,
     MessageTooLarge,
     MissingExtra,
@@ -44,11 +48,15 @@ from .domain.errors import (
 from .domain.message import Message, Role, ToolCall
 from .domain.page import Page
 from .domain.policy import (
+    ArchiveMode,
     ContextConfig,
     EmbeddingConfig,
     EpisodicRecallConfig,
+    EpisodicRetentionPolicy,
     Layout,
     MemoryConfig,
+    PiiMode,
+    PrivacyConfig,
     PruneStrategy,
     SessionConfig,
 )
@@ -57,15 +65,19 @@ from .engine.hand import EpisodeInHand
 from .engine.orchestrator import MemoryContext, MemoryOrchestrator
 from .engine.pending import PendingReport
 from .engine.scope import MemoryScope
-from .ports.store import Backlog, StoreStats
+from .engine.tenant import MemoryTenant
+from .ports.store import Backlog, Hold, StoreStats
 from .wiring import EpisodicMemory
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArchiveMode",
     "AsyncEpisodeInHand",
     "AsyncEpisodicMemory",
     "AsyncMemoryScope",
+    "AsyncMemoryTenant",
+    "AuditEntry",
     "Backlog",
     "Conflict",
     "ContextConfig",
@@ -73,6 +85,7 @@ __all__ = [
     "EmbeddingConfig",
     "EndReason",
     "Episode",
+    "EpisodeArchived",
     "EpisodeChanged",
     "EpisodeClosed",
     "EpisodeInHand",
@@ -81,16 +94,21 @@ __all__ = [
     "EpisodeSnippet",
     "EpisodicMemory",
     "EpisodicRecallConfig",
+    "EpisodicRetentionPolicy",
+    "EraseReceipt",
+    "Hold",
     "IdempotencyConflict",
     "InvalidInput",
     "InvalidMessage",
     "InvalidSetting",
     "Layout",
+    "LegalHold",
     "MemoryClosed",
     "MemoryConfig",
     "MemoryContext",
     "MemoryOrchestrator",
     "MemoryScope",
+    "MemoryTenant",
     "Message",
     "MessageTooLarge",
     "MissingExtra",
@@ -99,6 +117,8 @@ __all__ = [
     "OctopusError",
     "Page",
     "PendingReport",
+    "PiiMode",
+    "PrivacyConfig",
     "PruneStrategy",
     "Role",
     "SchemaTooNew",
