@@ -16,6 +16,8 @@ from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
 from .forgetting import Erasure, Forgetting
 from .keeping import Aged, Findable, Hold, Keeping, Lead
+from .keys import Keys
+from .tenant import TenantReads
 from .turns import Lexical, NewTurn, Placeholder
 from .work import Backlog, Removal, RowPart, Work, WorkKind, WorkList
 
@@ -175,7 +177,7 @@ class StoreStats:
     backlog: Mapping[WorkKind, Backlog] = field(default_factory=dict)
 
 
-class EpisodeStore(WorkList, Keeping, Forgetting, ABC):
+class EpisodeStore(WorkList, Keeping, Forgetting, TenantReads, Keys, ABC):
     """Thread-safe. A write is durable when it returns, and happens whole or not at all.
 
     Reads and writes name their scope and see nothing outside it: an id of another scope is

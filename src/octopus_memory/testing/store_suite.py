@@ -27,6 +27,7 @@ from .store_suite_reads import (
     TurnReadTests,
 )
 from .store_suite_recall import ModelTests, RecallRowTests, RecallStateTests, VectorTests
+from .store_suite_tenant import KeyTests, TenantReadTests
 from .store_suite_whole import ConfigTests, LifeTests, StatsTests
 from .store_suite_work import BacklogTests, ClaimTests, LeaseTests
 
@@ -60,5 +61,7 @@ class StoreSuite(
     TimeTests,
     IsolationTests,
     LookAlikeTests,
+    TenantReadTests,
+    KeyTests,
 ):
     """The contract of `EpisodeStore`, sentence by sentence."""

@@ -265,3 +265,18 @@ jobs = _table(
     sa.Column("leads_until", UtcTime),
     sa.Column("last_run", UtcTime),
 )
+
+keys = _table(
+    "keys",
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("name", Name(100), nullable=False),
+    sa.Column("agents", sa.Text),
+    sa.Column("user", _Name),
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime),
+    sa.Column("revoked_at", UtcTime),
+    sa.Column("last_used_at", UtcTime),
+)

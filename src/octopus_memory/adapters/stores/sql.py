@@ -29,6 +29,8 @@ from ...ports.store import (
 from . import ending, meta, migrate, queue, reads, rows, schema, writes
 from .forgetting import SqlForgetting
 from .keeping import SqlKeeping
+from .keys import SqlKeys
+from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork
 
@@ -36,7 +38,7 @@ _FOR_ALL = ""
 """The tenant of settings that hold for every tenant without its own; no real one is empty."""
 
 
-class SqlStore(SqlWork, SqlKeeping, SqlForgetting, EpisodeStore):
+class SqlStore(SqlWork, SqlKeeping, SqlForgetting, SqlTenantReads, SqlKeys, EpisodeStore):
     """What the dialects share: every statement, and transactions around them."""
 
     def __init__(self, engine: sa.Engine, *, clock: Clock | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Stages of retention, holds, erasure and its proof, numbered placeholders."""
+"""Stages of retention, holds, erasure and its proof, numbered placeholders, API keys."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def upgrade() -> None:
     _archive()
     _placeholders_and_holds()
     _proof()
+    _keys()
     op.create_table(
         "octopus_jobs",
         sa.Column("name", sa.String(64), nullable=False),
@@ -133,3 +134,22 @@ def _proof() -> None:
         sqlite_with_rowid=True,
     )
     op.create_index("octopus_erasures_unfinished", "octopus_erasures", ["is_finished", "at"])
+
+
+def _keys() -> None:
+    op.create_table(
+        "octopus_keys",
+        sa.Column("id", sa.String(32), nullable=False),
+        sa.Column("tenant", Name(100), nullable=False),
+        sa.Column("role", sa.String(16), nullable=False),
+        sa.Column("name", Name(100), nullable=False),
+        sa.Column("agents", sa.Text()),
+        sa.Column("user", Name()),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", UtcTime(), nullable=False),
+        sa.Column("expires_at", UtcTime()),
+        sa.Column("revoked_at", UtcTime()),
+        sa.Column("last_used_at", UtcTime()),
+        sa.PrimaryKeyConstraint("id"),
+        sqlite_with_rowid=True,
+    )

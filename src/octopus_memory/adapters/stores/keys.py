@@ -1,0 +1,97 @@
+"""API keys in a SQL store."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from ...domain.identity import AccessRole, ApiKey
+from ...ports.keys import Keys
+from . import rows, schema
+from .transactions import Every, Transactions
+
+_keys = schema.keys
+
+
+class SqlKeys(Transactions, Keys):
+    def put_key(self, key: ApiKey, secret_hash: bytes) -> None:
+        self._write(key.tenant, _put, key, secret_hash)
+
+    def find_key(self, key_id: str) -> tuple[ApiKey, bytes] | None:
+        return self._read(Every.TENANT, _find, key_id)
+
+    def listed_keys(self, tenant: str | None = None) -> list[ApiKey]:
+        return self._read(Every.TENANT if tenant is None else tenant, _listed, tenant)
+
+    def end_key(self, key_id: str, *, revoked_at: datetime | None, expires_at: datetime) -> bool:
+        return self._write(Every.TENANT, _end, key_id, revoked_at, expires_at)
+
+    def key_used(self, key_id: str, at: datetime) -> None:
+        self._write(Every.TENANT, _used, key_id, at)
+
+
+def _put(conn: sa.Connection, key: ApiKey, secret_hash: bytes) -> None:
+    conn.execute(
+        sa.insert(_keys).values(
+            id=key.id,
+            tenant=key.tenant,
+            role=key.role.value,
+            name=key.name,
+            agents=None if key.agents is None else json.dumps(key.agents),
+            user=key.user,
+            hash=secret_hash,
+            created_at=key.created_at,
+            expires_at=key.expires_at,
+            revoked_at=key.revoked_at,
+            last_used_at=key.last_used_at,
+        )
+    )
+
+
+def _find(conn: sa.Connection, key_id: str) -> tuple[ApiKey, bytes] | None:
+    row = conn.execute(sa.select(_keys).where(_keys.c.id == key_id)).one_or_none()
+    return None if row is None else (_key(row), row.hash)
+
+
+def _listed(conn: sa.Connection, tenant: str | None) -> list[ApiKey]:
+    whose = sa.true() if tenant is None else _keys.c.tenant == tenant
+    found = conn.execute(sa.select(_keys).where(whose).order_by(_keys.c.created_at, _keys.c.id))
+    return [_key(row) for row in found]
+
+
+def _end(
+    conn: sa.Connection, key_id: str, revoked_at: datetime | None, expires_at: datetime
+) -> bool:
+    row = conn.execute(sa.select(_keys).where(_keys.c.id == key_id).with_for_update()).one_or_none()
+    if row is None:
+        return False
+    soonest = expires_at if row.expires_at is None else min(row.expires_at, expires_at)
+    conn.execute(
+        sa.update(_keys)
+        .where(_keys.c.id == key_id)
+        .values(revoked_at=row.revoked_at or revoked_at, expires_at=soonest)
+    )
+    return True
+
+
+def _used(conn: sa.Connection, key_id: str, at: datetime) -> None:
+    conn.execute(sa.update(_keys).where(_keys.c.id == key_id).values(last_used_at=at))
+
+
+def _key(row: sa.Row[Any]) -> ApiKey:
+    agents: Any = None if row.agents is None else rows.load_json(row.agents)
+    return ApiKey(
+        id=row.id,
+        tenant=row.tenant,
+        role=AccessRole(row.role),
+        name=row.name,
+        agents=None if agents is None else tuple(agents),
+        user=row.user,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+    )

@@ -1,0 +1,117 @@
+"""Who may do what through the service: roles, principals, API keys."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+
+from .episode import check_name
+from .errors import InvalidInput
+
+PREFIX = "oct"
+
+
+class AccessRole(StrEnum):
+    AGENT = "agent"
+    """Writes and recalls in its agents, for every user."""
+    USER = "user"
+    """Sees, exports and erases one user's own data."""
+    ADMIN = "admin"
+    """Everything in the tenant."""
+    AUDITOR = "auditor"
+    """Metadata and the audit log, and nothing that was said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Whoever a credential stands for."""
+
+    tenant: str
+    role: AccessRole
+    actor: str
+    """What the audit log calls them."""
+    agents: frozenset[str] | None = None
+    """The agents it may use; None for all of the tenant's."""
+    user: str | None = None
+    """The user whose data it may see; None for all."""
+
+    def __post_init__(self) -> None:
+        check_name("tenant", self.tenant, longest=100)
+        check_name("actor", self.actor)
+        if self.role is AccessRole.USER and self.user is None:
+            raise InvalidInput("user", "a credential with the role user names its user")
+        if self.user is not None:
+            check_name("user", self.user)
+        for agent in self.agents or ():
+            check_name("agent", agent)
+
+    def reaches(self, *, agent: str | None = None, user: str | None = None) -> bool:
+        """Whether data of this agent and this user is theirs to ask for."""
+        if agent is not None and self.agents is not None and agent not in self.agents:
+            return False
+        return user is None or self.user is None or user == self.user
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key as it is kept: without its secret."""
+
+    id: str
+    tenant: str
+    role: AccessRole
+    name: str
+    agents: tuple[str, ...] | None = None
+    user: str | None = None
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name, longest=100)
+        # A key that stands for nobody must not be made.
+        self.principal()
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def principal(self) -> Principal:
+        return Principal(
+            tenant=self.tenant,
+            role=self.role,
+            actor=f"key:{self.id}",
+            agents=None if self.agents is None else frozenset(self.agents),
+            user=self.user,
+        )
+
+
+def new_key_id() -> str:
+    return secrets.token_hex(8)
+
+
+def new_secret() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def as_token(key_id: str, secret: str) -> str:
+    return f"{PREFIX}_{key_id}_{secret}"
+
+
+def split_token(token: str) -> tuple[str, str] | None:
+    """The id and the secret of a token of ours; None for any other text."""
+    prefix, _, rest = token.partition("_")
+    key_id, _, secret = rest.partition("_")
+    return (key_id, secret) if prefix == PREFIX and key_id and secret else None
+
+
+def secret_hash(secret: str) -> bytes:
+    """A secret has 256 random bits, so a plain hash is as good as a slow one."""
+    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def same(one: bytes, other: bytes) -> bool:
+    return hmac.compare_digest(one, other)
