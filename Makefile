@@ -5,10 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo serve test lint format bench clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
+	@echo "make serve   install into .venv and run the REST service, on this machine alone"
 	@echo "make test    install what the tests need and run them all"
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
@@ -16,6 +17,9 @@ help:
 
 demo: $(VENV)/installed
 	@$(BIN)/octopus demo
+
+serve: $(VENV)/installed-server
+	@$(BIN)/octopus serve --dev
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q
@@ -41,9 +45,13 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[dev,bench,openai,postgres,qdrant,sqlserver,tiktoken]'
+$(VENV)/installed-server: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[server]'
 	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[dev,bench,client,openai,postgres,qdrant,server,sqlserver,tiktoken]'
+	@touch $@ $(VENV)/installed $(VENV)/installed-server
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

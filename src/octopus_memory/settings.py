@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import platformdirs
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -18,6 +26,42 @@ from .domain.errors import InvalidSetting
 from .domain.policy import MemoryConfig
 
 FILE = Path("octopus.toml")
+
+
+class JwtSettings(BaseModel):
+    """Which JWTs the service takes as credentials, and what their claims mean."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    jwks_url: str | None = None
+    """Where the issuer publishes its keys; without it no JWT is taken."""
+    issuer: str | None = None
+    audience: str | None = None
+    tenant_claim: str = "tenant"
+    role_claim: str = "role"
+    user_claim: str = "sub"
+    agents_claim: str = "agents"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.jwks_url is not None and not (self.issuer and self.audience):
+            raise ValueError("jwks_url needs issuer and audience beside it")
+        return self
+
+
+class ServerSettings(BaseModel):
+    """The service's own settings."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8765, ge=0, le=65_535)
+    threads: int = Field(default=40, ge=1)
+    """How many requests are worked on at once."""
+    max_body_bytes: int = Field(default=16 * 1024 * 1024, ge=1_024)
+    requests_per_minute: int = Field(default=60_000, ge=1)
+    """For each credential."""
+    jwt: JwtSettings = Field(default_factory=JwtSettings)
 
 
 class Settings(BaseSettings):
@@ -51,8 +95,15 @@ class Settings(BaseSettings):
     """How much memory hot scopes may take."""
     close_timeout_seconds: float = Field(default=8.0, gt=0)
     """How long closing waits for a model's summary."""
+    audit_reads: bool = False
+    """Whether the audit log records reads too."""
     background: bool = True
     """Whether this process does pending work in a thread of its own."""
+    retention_schedule: str = "0 2 * * *"
+    """When retention runs in the background: a cron expression in UTC; empty for never."""
+    retention_compact: bool = True
+    """Whether files are rewritten after a retention run that removed something."""
+    server: ServerSettings = Field(default_factory=ServerSettings)
     memory: dict[str, Any] = Field(default_factory=dict)
     """Default settings of every agent: the tables of `MemoryConfig`."""
 

@@ -16,7 +16,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from octopus_memory import EpisodicMemory, ToolCall, __version__
-from octopus_memory.faces.cli import app
+from octopus_memory.command import app
 from octopus_memory.faces.cli.options import parse_since, parse_until
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
@@ -74,7 +74,7 @@ def test_help_lists_every_command():
 def test_help_loads_no_model_library():
     heavy = ["onnxruntime", "tokenizers", "openai", "tiktoken", "alembic"]
     script = (
-        "import sys; from octopus_memory.faces.cli import app; "
+        "import sys; from octopus_memory.command import app; "
         "app(['--help'], standalone_mode=False); "
         f"sys.exit(' '.join(m for m in {heavy} if m in sys.modules) or 0)"
     )
@@ -348,7 +348,7 @@ def test_nothing_stored_reaches_the_terminal_as_a_command():
 
 def test_the_output_takes_what_its_encoding_has(tea):
     run("add", "tea", "草 Tee mit Öl")
-    main = "from octopus_memory.faces.cli import main; main()"
+    main = "from octopus_memory.command import main; main()"
     for extra in ([], ["--json"]):
         done = subprocess.run(
             [sys.executable, "-c", main, "recent", "--limit", "1", *extra],

@@ -14,11 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.cli import app
+from octopus_memory.command import app
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no pty on Windows")
-PROGRAM = [sys.executable, "-c", "from octopus_memory.faces.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from octopus_memory.command import main; main()"]
 
 
 @pytest.fixture(autouse=True)

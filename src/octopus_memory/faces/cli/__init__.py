@@ -1,5 +1,1 @@
 """The command line `octopus`."""
-
-from .app import app, main
-
-__all__ = ["app", "main"]

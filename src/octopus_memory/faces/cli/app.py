@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from ...domain.errors import OctopusError, SessionNotFound
-from . import bench, chat, demo, doctor, show, work
+from . import bench, chat, demo, doctor, keys, show, work, worker
 from .options import JSON_WANTED
 from .plain import print_json
 from .screen import clean
@@ -83,9 +83,11 @@ for _panel, _commands in {
     "Start": (demo.demo, chat.chat, doctor.doctor),
     "Look": (show.recall, show.recent, show.replay, show.stats),
     "Work": (work.add, work.run_pending),
+    "Run": (worker.worker,),
 }.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.add_typer(keys.keys, name="keys", rich_help_panel="Run")
 app.add_typer(bench.bench, name="bench", rich_help_panel="Measure")
 
 

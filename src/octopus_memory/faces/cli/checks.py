@@ -19,7 +19,8 @@ from ...domain.episode import Turn
 from ...domain.errors import MissingExtra, OctopusError
 from ...domain.ids import new_id
 from ...domain.message import Message
-from .opening import shown_url, sqlite_file
+from ..urls import shown_url
+from .opening import sqlite_file
 from .screen import counted
 
 if TYPE_CHECKING:

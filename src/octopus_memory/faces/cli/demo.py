@@ -19,7 +19,7 @@ from ...domain.episode import Episode, EpisodeSnippet, Scope
 from ...domain.errors import InvalidInput, SessionNotFound
 from ...domain.message import Json, Message
 from ...domain.policy import MemoryConfig
-from .opening import as_url
+from ..urls import as_url
 from .options import AsJson
 from .plain import print_json
 

@@ -6,8 +6,8 @@ import contextlib
 
 import typer
 
+from ..urls import as_url
 from .checks import Check, Status, run_checks
-from .opening import as_url
 from .options import AsJson, Db
 from .plain import print_json
 from .screen import Screen

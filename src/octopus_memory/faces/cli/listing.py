@@ -83,7 +83,9 @@ def _show_episode(screen: Screen, part: EpisodeReplay) -> None:
         show_turn(screen, turn)
     episode = part.episode
     if episode.is_archived:
-        screen.write(("archived: only the summary is kept", "dim"))
+        kept = "octopus restore brings the messages back"
+        words = kept if episode.is_cold else "only the summary is kept"
+        screen.write((f"archived: {words}", "dim"))
     if episode.summary:
         screen.gap()
         show_summary(screen, episode)

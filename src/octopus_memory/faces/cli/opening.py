@@ -7,19 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ...domain.errors import StoreReadOnly, StoreUnavailable
+from ..urls import as_url
 
 if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
-
-
-def as_url(db: str | None) -> str | None:
-    """What `--db` gives, as a URL: a bare path is an SQLite file's."""
-    if db is None or "://" in db:
-        return db
-    return f"sqlite:///{quote(str(Path(db).expanduser()))}"
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -29,15 +23,6 @@ def sqlite_file(url: str) -> Path | None:
     if split.scheme != "sqlite" or path in {"", ":memory:"}:
         return None
     return Path(path)
-
-
-def shown_url(url: str) -> str:
-    """A database's URL without its password."""
-    split = urlsplit(url)
-    if split.password is None:
-        return url
-    host = split.netloc.rpartition("@")[2]
-    return split._replace(netloc=f"{split.username or ''}:***@{host}").geturl()
 
 
 def flags(db: str | None, tenant: str, agent: str, user: str) -> str:

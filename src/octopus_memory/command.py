@@ -1,0 +1,13 @@
+"""The program `octopus`: the command line, and the service that it can start.
+
+No face imports another, so that they are put together here.
+"""
+
+from __future__ import annotations
+
+from .faces.cli.app import app, main
+from .faces.rest.command import serve
+
+__all__ = ["app", "main"]
+
+app.command(rich_help_panel="Run")(serve)

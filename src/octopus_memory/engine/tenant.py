@@ -1,0 +1,171 @@
+"""What is done for one tenant: across its users and agents, by whoever answers for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ..domain.audit import AuditCheck, AuditEntry
+from ..domain.episode import Episode, check_name
+from ..domain.erasure import EraseReceipt, Subject
+from ..domain.page import Page
+from ..ports.keeping import Hold
+from . import audit, forget, holds, recall, restoring
+from .parts import Parts
+from .scope import MemoryScope
+
+if TYPE_CHECKING:
+    from .memory import Memory
+
+
+class MemoryTenant:
+    """One tenant's memory, across its agents and users: for its operator, not for an agent."""
+
+    def __init__(self, memory: Memory, tenant: str) -> None:
+        self._memory = memory
+        self.tenant = check_name("tenant", tenant, longest=100)
+
+    def __repr__(self) -> str:
+        return f"MemoryTenant({self.tenant!r})"
+
+    @property
+    def _parts(self) -> Parts:
+        return self._memory.parts
+
+    def locate(self, episode_id: UUID) -> MemoryScope | None:
+        """The scope that an episode is in; None where this tenant has no such episode."""
+        found = self._parts.store.locate(self.tenant, episode_id)
+        return None if found is None else MemoryScope(self._memory, found)
+
+    def episodes(
+        self,
+        page: int = 1,
+        page_size: int = 20,
+        *,
+        agents: Collection[str] | None = None,
+        user: str | None = None,
+        include_archived: bool = True,
+    ) -> Page[Episode]:
+        """A page of episodes across scopes, newest first."""
+        recall.check_limit(page, "page")
+        recall.check_limit(page_size, "page_size")
+        items, total = self._parts.store.tenant_episodes(
+            self.tenant,
+            agents=agents,
+            user=user,
+            include_archived=include_archived,
+            offset=(page - 1) * page_size,
+            limit=page_size,
+        )
+        return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
+
+    def hold(
+        self,
+        *,
+        user: str | None = None,
+        episode_id: Episode | UUID | str | None = None,
+        reason: str,
+        actor: str = "library",
+    ) -> Hold:
+        """Stop retention and erasure of a user, or of one episode, until `lift`; recall goes on.
+
+        :raises EpisodeNotFound: for an episode that is not this tenant's
+        """
+        key = None if episode_id is None else restoring.as_id(episode_id)
+        return holds.place(
+            self._parts, self.tenant, user=user, episode_id=key, reason=reason, actor=actor
+        )
+
+    def holds(self) -> list[Hold]:
+        """The holds that stand, oldest first."""
+        return self._parts.store.holds(self.tenant)
+
+    def lift(self, hold_id: Hold | UUID | str, *, actor: str = "library") -> Hold:
+        """End a hold; what is due by now goes with the next retention run.
+
+        :raises NotFound: when this tenant has no such hold
+        """
+        return holds.lift(self._parts, self.tenant, hold_id, actor=actor)
+
+    def erase_user(
+        self,
+        user: str,
+        *,
+        agent: str | None = None,
+        physical: bool = True,
+        actor: str = "library",
+    ) -> EraseReceipt:
+        """Remove everything of one user, with one agent or with all, from rows, caches and files.
+
+        A user nobody knows gives a receipt of zeros. Without `physical` the files are left to a
+        later `Memory.compact`, and the receipt says so.
+
+        :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+        """
+        subject = Subject(
+            tenant=self.tenant,
+            user=check_name("user", user),
+            agent=None if agent is None else check_name("agent", agent),
+        )
+        return forget.erase(self._parts, subject, actor=actor, physical=physical)
+
+    def receipt(self, erasure_id: UUID) -> EraseReceipt:
+        """The receipt of an erasure as it is by now.
+
+        :raises NotFound: when this tenant has none of that id
+        """
+        return forget.receipt(self._parts, self.tenant, erasure_id)
+
+    def receipts(self, *, before: UUID | None = None, limit: int = 100) -> list[EraseReceipt]:
+        """The receipts of this tenant's erasures, newest first, those before `before`."""
+        return forget.receipts(
+            self._parts, self.tenant, before=before, limit=recall.check_limit(limit)
+        )
+
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:
+        """The audit log's entries with a `seq` above `after`, in order."""
+        return self._parts.store.audit(self.tenant, after=after, limit=recall.check_limit(limit))
+
+    def verify_audit(self, *, head: str | None = None) -> AuditCheck:
+        """Read the whole log against its hashes; `head` is one that was noted at some time."""
+        return audit.verify(self._parts, self.tenant, head=head)
+
+    def subject(self, user: str) -> str:
+        """What stands for a user in the audit log and on receipts."""
+        return audit.subject_of(self._parts, self.tenant, check_name("user", user))
+
+    def export_user(
+        self, user: str, *, agent: str | None = None, actor: str = "library"
+    ) -> Iterator[str]:
+        """Everything of one user, with one agent or with all, as JSON Lines.
+
+        Each line ends in a line break, so that `file.writelines` takes them. They are made as they
+        are asked for, and few are ever held. What was deleted is not among them.
+
+        :raises EpisodeChanged: when an episode is archived or erased while it is read
+        """
+        return portable.export(self._parts, self.tenant, user, agent=agent, actor=actor)
+
+    def import_user(
+        self,
+        lines: Iterable[str],
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        source: str | None = None,
+        actor: str = "library",
+    ) -> ImportReport:
+        """Store what `export_user` gave, here or elsewhere, or other programs' transcripts.
+
+        `user` and `agent` take the place of those that an export names; transcripts name no user.
+        `source` is `octopus`, `openai` or `chatgpt`, else it is told from the first line. What is
+        there already is passed over, so that an import can be run again.
+
+        :raises InvalidInput: naming the line and the field; the episodes before it are stored
+        """
+        report = importing.bring_in(
+            self._parts, self.tenant, lines, user=user, agent=agent, source=source, actor=actor
+        )
+        self._memory.wake()
+        return report

@@ -1,0 +1,36 @@
+"""The command that does the background work."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+
+import typer
+
+from ..urls import as_url, shown_url
+from .options import Db
+
+
+def worker(*, db: Db = None) -> None:
+    """Do the background work until told to stop: vectors, summaries, time-outs, retention.
+
+    Any number of workers may run beside each other. SIGTERM ends it after the batch at hand.
+    """
+    from ...settings import load
+    from ...wiring import EpisodicMemory
+
+    settings = load(database_url=as_url(db))
+    _log_lines()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with EpisodicMemory.open(settings.url, background=True) as memory:
+        memory.wake()
+        typer.echo(f"Octopus works on {shown_url(settings.url)}; SIGTERM or Ctrl-C ends it")
+        stop.wait()
+        typer.echo("finishing the batch at hand")
+
+
+def _log_lines() -> None:
+    logging.getLogger("octopus_memory").setLevel(logging.INFO)

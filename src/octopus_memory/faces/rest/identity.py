@@ -1,0 +1,148 @@
+"""Who is asking: API keys or JWTs, limits on how often, and a lock on guessing."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Annotated, Protocol
+
+from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
+
+from ...domain.identity import AccessRole, Principal
+from ...engine.access import KeyRing
+from .problems import Refused
+
+DEVELOPER = Principal(tenant="default", role=AccessRole.ADMIN, actor="development mode")
+_MOST_TRACKED = 50_000
+
+
+class TokenReader(Protocol):
+    """Another kind of credential than our own keys."""
+
+    def who(self, token: str) -> Principal | None: ...
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+class Limiter:
+    """So many requests a minute for each caller, in an even flow with room for bursts."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._rate = per_minute / 60
+        self._most = max(1.0, per_minute / 6)
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    def wait(self, caller: str) -> float:
+        """Zero where the caller may go on; else how many seconds are left."""
+        now = time.monotonic()
+        bucket = self._buckets.get(caller)
+        if bucket is None:
+            bucket = self._buckets[caller] = _Bucket(self._most, now)
+            if len(self._buckets) > _MOST_TRACKED:
+                self._buckets.popitem(last=False)
+        bucket.left = min(self._most, bucket.left + (now - bucket.at) * self._rate)
+        bucket.at = now
+        if bucket.left < 1:
+            return (1 - bucket.left) / self._rate
+        bucket.left -= 1
+        return 0.0
+
+
+class Lockout:
+    """An address that keeps guessing credentials is not listened to for a while."""
+
+    def __init__(self, tries: int = 20, seconds: float = 60.0) -> None:
+        self._tries = tries
+        self._seconds = seconds
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def left(self, address: str) -> float:
+        count, until = self._failures.get(address, (0, 0.0))
+        remaining = until - time.monotonic()
+        return remaining if count >= self._tries and remaining > 0 else 0.0
+
+    def failed(self, address: str) -> None:
+        now = time.monotonic()
+        count, until = self._failures.pop(address, (0, 0.0))
+        self._failures[address] = (count + 1 if until > now else 1, now + self._seconds)
+        if len(self._failures) > _MOST_TRACKED:
+            self._failures.popitem(last=False)
+
+
+class Gate:
+    """Every request with data behind it passes here first."""
+
+    def __init__(
+        self,
+        ring: KeyRing,
+        *,
+        tokens: TokenReader | None,
+        limiter: Limiter,
+        development: bool,
+    ) -> None:
+        self._ring = ring
+        self._tokens = tokens
+        self._limiter = limiter
+        self._lockout = Lockout()
+        self._development = development
+
+    async def admit(self, request: Request) -> Principal:
+        principal = await self._who(request)
+        wait = self._limiter.wait(principal.actor)
+        if wait:
+            raise _too_many("too many requests with this credential", wait)
+        request.state.actor = principal.actor
+        return principal
+
+    async def _who(self, request: Request) -> Principal:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if not token and self._development:
+            return DEVELOPER
+        address = request.client.host if request.client else "unknown"
+        locked = self._lockout.left(address)
+        if locked:
+            raise _too_many("too many wrong credentials from this address", locked)
+        if scheme.lower() != "bearer" or not token:
+            raise _unauthorized("send a credential: Authorization: Bearer <key>")
+        principal = self._ring.remembered(token.strip())
+        if principal is None:
+            principal = await run_in_threadpool(self._ask, token.strip())
+        if principal is None:
+            self._lockout.failed(address)
+            raise _unauthorized("the credential is not valid, or has ended")
+        return principal
+
+    def _ask(self, token: str) -> Principal | None:
+        found = self._ring.who(token)
+        if found is None and self._tokens is not None:
+            found = self._tokens.who(token)
+        return found
+
+
+async def admit(request: Request) -> Principal:
+    gate: Gate = request.app.state.gate
+    return await gate.admit(request)
+
+
+Caller = Annotated[Principal, Depends(admit)]
+
+
+def need(principal: Principal, *roles: AccessRole) -> None:
+    """:raises Refused: for a role that may not do this"""
+    if principal.role not in roles:
+        raise Refused(403, "forbidden", f"the role {principal.role} may not do this")
+
+
+def _unauthorized(detail: str) -> Refused:
+    return Refused(401, "unauthorized", detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _too_many(detail: str, wait: float) -> Refused:
+    seconds = str(max(1, round(wait + 0.5)))
+    return Refused(429, "too-many-requests", detail, headers={"Retry-After": seconds})

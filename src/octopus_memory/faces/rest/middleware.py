@@ -1,0 +1,126 @@
+"""What happens to every request: its id, its size, its line in the log, its numbers.
+
+Plain ASGI: a wrapper that reads whole bodies or makes a task for each request would cost more
+than storing a message does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+import uuid
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .metrics import Metrics
+from .problems import respond
+
+log = logging.getLogger("octopus_memory.access")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+UNKNOWN_ROUTE = "unknown"
+
+
+class Watch:
+    """Outermost: gives the request an id, and tells the log and the metrics how it went."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        request_id = state["request_id"] = _request_id(scope)
+        status, began = 500, time.perf_counter()
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message["headers"],
+                    (b"x-request-id", request_id.encode()),
+                ]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            self._note(scope, state, status, time.perf_counter() - began)
+
+    def _note(self, scope: Scope, state: Any, status: int, seconds: float) -> None:
+        # The route's pattern, never the path: a path holds ids of people.
+        route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
+        self._metrics.request(scope["method"], route, status, seconds)
+        if log.isEnabledFor(logging.INFO):
+            line = {
+                "method": scope["method"],
+                "route": route,
+                "status": status,
+                "ms": round(seconds * 1000, 2),
+                "request_id": state["request_id"],
+                "actor": state.get("actor"),
+            }
+            log.info("%s", json.dumps(line))
+
+
+class TooLarge(Exception):
+    """The body went over the limit while it was read."""
+
+
+class BodyLimit:
+    """Refuses a body over the limit, by its header or while it comes in."""
+
+    def __init__(self, app: ASGIApp, *, limit: int, unlimited: str) -> None:
+        self._app = app
+        self._limit = limit
+        self._unlimited = re.compile(unlimited)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._unlimited.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        sizes = [value for name, value in scope["headers"] if name == b"content-length"]
+        if sizes and sizes[0].isdigit() and int(sizes[0]) > self._limit:
+            await self._refuse(scope, receive, send)
+            return
+        taken, answering = 0, False
+
+        async def counted() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > self._limit:
+                raise TooLarge
+            return message
+
+        async def noticed(message: Message) -> None:
+            nonlocal answering
+            answering = True
+            await send(message)
+
+        try:
+            await self._app(scope, counted, noticed)
+        except TooLarge:
+            if not answering:
+                await self._refuse(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = f"body: has more than {self._limit:,} bytes; split it, or raise the limit"
+        response = respond(None, 413, "body-too-large", detail, headers={"Connection": "close"})
+        await response(scope, receive, send)
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's own, where it is short and plain; else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            given: str = value.decode("latin-1")
+            if _REQUEST_ID.fullmatch(given):
+                return given
+    return uuid.uuid4().hex[:16]

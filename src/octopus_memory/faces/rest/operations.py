@@ -1,0 +1,64 @@
+"""The routes of operations: is it alive, is it ready, what are its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel
+
+from ...domain.errors import OctopusError
+from ...ports.store import WorkKind
+from .metrics import Metrics
+from .reach import memory_of
+
+router = APIRouter(tags=["Operations"])
+
+
+class Alive(BaseModel):
+    status: str
+
+
+class Ready(BaseModel):
+    ready: bool
+    checks: dict[str, str]
+
+
+@router.get("/healthz", response_model=Alive)
+def healthz() -> Alive:
+    """Whether the process answers."""
+    return Alive(status="ok")
+
+
+@router.get(
+    "/readyz",
+    response_model=Ready,
+    responses={503: {"model": Ready, "description": "It cannot do its work now."}},
+)
+def readyz(request: Request) -> JSONResponse:
+    """Whether the database answers, and how far the worker is behind."""
+    checks: dict[str, str] = {}
+    ready = True
+    try:
+        parts = memory_of(request).parts
+        backlog = parts.store.backlog()
+    except OctopusError as error:
+        ready = False
+        checks["database"] = type(error).__name__
+    else:
+        checks["database"] = "ok"
+        oldest = backlog[WorkKind.EMBED].oldest
+        lag = (parts.clock.now() - oldest).total_seconds() if oldest else 0.0
+        checks["worker"] = f"{backlog[WorkKind.EMBED].waiting} waiting, oldest {lag:.0f} s"
+    return JSONResponse({"ready": ready, "checks": checks}, 200 if ready else 503)
+
+
+_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=_TEXT)
+def metrics(request: Request) -> Response:
+    """Numbers for Prometheus."""
+    numbers: Metrics = request.app.state.metrics
+    return Response(numbers.page(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,180 @@
+"""Errors as problem details (RFC 9457): a stable type, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
+
+from ...domain import errors
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE = "urn:octopus:problem:"
+
+_STATUS: dict[type[Exception], int] = {
+    errors.MessageTooLarge: 413,
+    errors.InvalidInput: 422,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.StoreFull: 507,
+    errors.StoreError: 503,
+    errors.ModelError: 503,
+    errors.MemoryClosed: 503,
+}
+_RETRY_SECONDS = 1
+
+
+class FieldProblem(BaseModel):
+    """One value that cannot be used."""
+
+    field: str
+    problem: str
+
+
+class Problem(BaseModel):
+    """What went wrong, as RFC 9457 lays it out."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "urn:octopus:problem:episode-closed",
+                "title": "Episode closed",
+                "status": 409,
+                "detail": "episode 0195… is closed: add to its session id to start a new one",
+                "requestId": "8c1f0d2e",
+            }
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    requestId: str | None = None
+    errors: list[FieldProblem] | None = None
+
+
+class Refused(Exception):
+    """An answer that is a problem of the service's own making."""
+
+    def __init__(
+        self,
+        status: int,
+        name: str,
+        detail: str,
+        *,
+        headers: dict[str, str] | None = None,
+        fields: Sequence[FieldProblem] = (),
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.name = name
+        self.detail = detail
+        self.headers = headers or {}
+        self.fields = list(fields)
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(errors.OctopusError, _ours)
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def respond(
+    request: Request | None,
+    status: int,
+    name: str,
+    detail: str,
+    *,
+    headers: dict[str, str] | None = None,
+    fields: Sequence[FieldProblem] = (),
+) -> JSONResponse:
+    request_id = getattr(request.state, "request_id", None) if request is not None else None
+    problem = Problem(
+        type=_TYPE + name,
+        title=name.replace("-", " ").capitalize(),
+        status=status,
+        detail=detail,
+        requestId=request_id,
+        errors=list(fields) or None,
+    )
+    return JSONResponse(
+        problem.model_dump(exclude_none=True),
+        status_code=status,
+        headers=headers,
+        media_type=MEDIA_TYPE,
+    )
+
+
+async def _ours(request: Request, error: Exception) -> JSONResponse:
+    status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
+    fields = []
+    if isinstance(error, errors.InvalidInput):
+        fields = [FieldProblem(field=_camel(error.field), problem=error.problem)]
+    headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else None
+    return respond(
+        request, status, _kebab(type(error).__name__), str(error), headers=headers, fields=fields
+    )
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)
+    return respond(
+        request, error.status, error.name, error.detail, headers=error.headers, fields=error.fields
+    )
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    fields = [FieldProblem(field=_place(e["loc"]), problem=_words(e)) for e in error.errors()]
+    detail = "; ".join(f"{field.field}: {field.problem}" for field in fields[:3])
+    return respond(request, 422, "invalid-input", detail, fields=fields)
+
+
+def _place(location: Sequence[Any]) -> str:
+    """`body.messages.0.role`, without the words of the framework."""
+    return ".".join(str(part) for part in location) or "body"
+
+
+def _words(found: Any) -> str:
+    if found["type"] == "json_invalid":
+        return "is not valid JSON"
+    if found["type"] == "extra_forbidden":
+        return "is not known here"
+    message: str = found["msg"]
+    return message[:1].lower() + message[1:]
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 400:
+        # The framework's word for a body that cannot be read at all.
+        field = FieldProblem(field="body", problem="is not valid JSON in UTF-8")
+        return respond(request, 400, "invalid-input", f"body: {field.problem}", fields=[field])
+    names = {404: "not-found", 405: "method-not-allowed"}
+    name = names.get(error.status_code, "http-error")
+    headers = dict(error.headers) if error.headers else None
+    return respond(request, error.status_code, name, str(error.detail), headers=headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001 - theirs
+    return respond(
+        request, 500, "internal-error", "something failed here; the log knows it by the request id"
+    )
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+def _camel(field: str) -> str:
+    head, *rest = field.split("_")
+    return head + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,49 @@
+"""From a credential and the ids in a request to the scope they may work in."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fastapi import Request
+
+from ...domain.errors import EpisodeNotFound
+from ...domain.identity import Principal
+from ...engine.memory import Memory
+from ...engine.scope import MemoryScope
+from .problems import FieldProblem, Refused
+
+
+def memory_of(request: Request) -> Memory:
+    memory: Memory = request.app.state.memory
+    return memory
+
+
+def scope_of(
+    request: Request, caller: Principal, agent_id: str | None, user_id: str | None
+) -> MemoryScope:
+    """The scope that is meant; what is not given is what the credential leaves no choice about."""
+    agent, user = agent_id, user_id or caller.user
+    if agent is None and caller.agents is not None and len(caller.agents) == 1:
+        [agent] = caller.agents
+    missing = [
+        FieldProblem(field=field, problem="is needed with this credential")
+        for field, value in (("agentId", agent), ("userId", user))
+        if value is None
+    ]
+    if agent is None or user is None:
+        raise Refused(422, "invalid-input", f"{missing[0].field}: is needed", fields=missing)
+    if not caller.reaches(agent=agent, user=user):
+        raise Refused(403, "forbidden", "this credential is for another agent or user")
+    return memory_of(request).scope(tenant=caller.tenant, agent=agent, user=user)
+
+
+def scope_with(request: Request, caller: Principal, episode_id: UUID) -> MemoryScope:
+    """The scope that an episode is in.
+
+    :raises EpisodeNotFound: for one that is not there, and in the same words for one that is there
+        for others
+    """
+    found = memory_of(request).tenant(caller.tenant).locate(episode_id)
+    if found is None or not caller.reaches(agent=found.scope.agent, user=found.scope.user):
+        raise EpisodeNotFound(episode_id)
+    return found

@@ -1,0 +1,98 @@
+"""The routes of sessions and of the context block."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from .answers import answer, problems, tagged
+from .episodes import SEES, WRITES, IdempotencyKey
+from .identity import Caller, need
+from .reach import scope_of
+from .wire import (
+    AddedOut,
+    ContextBody,
+    ContextOut,
+    HeartbeatBody,
+    NameText,
+    SessionAddBody,
+    SessionCloseBody,
+    SessionDetail,
+    SessionOut,
+)
+
+router = APIRouter(tags=["Sessions"])
+
+
+@router.get("/sessions/{session_id}", response_model=SessionDetail, responses=problems(404))
+def get_session(
+    request: Request,
+    caller: Caller,
+    session_id: NameText,
+    agentId: NameText | None = None,
+    userId: NameText | None = None,
+) -> Response:
+    """One session, whole and in order."""
+    need(caller, *SEES)
+    scope = scope_of(request, caller, agentId, userId)
+    return tagged(request, SessionDetail.of_replay(scope.session(session_id)))
+
+
+@router.post(
+    "/sessions/{session_id}/messages",
+    status_code=201,
+    response_model=AddedOut,
+    responses=problems(404, 409),
+)
+def add_to_session(
+    request: Request,
+    caller: Caller,
+    session_id: NameText,
+    body: SessionAddBody,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Add to a session; one that is new or has ended gets a new episode."""
+    need(caller, *WRITES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    stored = scope.add(
+        session_id,
+        body.messages,
+        at=body.at,
+        tokens=body.tokens,
+        idempotency_key=idempotency_key,
+    )
+    return answer(AddedOut.of(stored), 201)
+
+
+@router.post("/sessions/{session_id}/close", response_model=SessionOut, responses=problems(404))
+def close_session(
+    request: Request, caller: Caller, session_id: NameText, body: SessionCloseBody
+) -> Response:
+    """End the session's open episode, if it has one."""
+    need(caller, *WRITES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    return answer(SessionOut.of(scope.close_session(session_id, body.reason)))
+
+
+@router.post("/sessions/{session_id}/heartbeat", response_model=SessionOut, responses=problems(404))
+def heartbeat(
+    request: Request, caller: Caller, session_id: NameText, body: HeartbeatBody
+) -> Response:
+    """Keep an idle session open; `status` says whether it still is."""
+    need(caller, *WRITES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    return answer(SessionOut.of(scope.heartbeat(session_id, at=body.at)))
+
+
+@router.post("/context", response_model=ContextOut, responses=problems(), tags=["Context"])
+def context(request: Request, caller: Caller, body: ContextBody) -> Response:
+    """What the model should see for the current message: the block, and the message list."""
+    need(caller, *SEES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    made = scope.context(
+        body.message,
+        history=body.history,
+        system=body.system,
+        budget_tokens=body.budget_tokens,
+        session_id=body.session_id,
+    )
+    return answer(ContextOut.of(made))
