@@ -22,9 +22,11 @@
     │   ├── StoreReadOnly
     │   ├── StoreUnavailable
     │   └── SchemaTooNew
+    ├── IndexUnavailable
     ├── ModelError
     │   ├── EmbedderFailed
     │   └── SummarizerFailed
+    ├── AccessDenied
     ├── MemoryClosed
     └── MissingExtra                 (also an ImportError)
 
@@ -158,6 +160,10 @@ class SchemaTooNew(StoreError):
     """The database was made by a newer Octopus; upgrade the package."""
 
 
+class IndexUnavailable(OctopusError):
+    """The remote index cannot be reached; the store has everything, and recall goes on."""
+
+
 class ModelError(OctopusError):
     """A model did not do its part; nothing stored is lost, and the work stays to be done."""
 
@@ -168,6 +174,10 @@ class EmbedderFailed(ModelError):
 
 class SummarizerFailed(ModelError):
     """The summarizer's model timed out, refused or answered nonsense."""
+
+
+class AccessDenied(OctopusError):
+    """The service does not take this credential, or not for this call."""
 
 
 class MemoryClosed(OctopusError):

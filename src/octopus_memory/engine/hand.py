@@ -5,22 +5,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Turn
 from ..domain.message import Json, Message, MessageLike, ToolCall
+from ..domain.replay import EpisodeReplay
 from .intake import Times
 from .orchestrator import MemoryContext
 
-if TYPE_CHECKING:
-    from .scope import MemoryScope
+
+class _Scope(Protocol):
+    """As much of a scope as an episode in hand needs, embedded or remote."""
+
+    def add(
+        self,
+        episode_or_session_id: Episode | UUID | str,
+        messages: MessageLike | Sequence[MessageLike],
+        *,
+        idempotency_key: str | None = None,
+        at: Times = None,
+        tokens: Sequence[int] | None = None,
+    ) -> list[Turn]: ...
+
+    def close_episode(
+        self,
+        episode_id: Episode | UUID | str,
+        reason: EndReason | str = EndReason.USER_CLOSED,
+        summary: str | None = None,
+        key_facts: Sequence[str] | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> Episode: ...
+
+    def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay: ...
+
+    def context(
+        self,
+        message: str | MessageLike,
+        *,
+        history: Sequence[MessageLike] = (),
+        system: str | None = None,
+        budget_tokens: int | None = None,
+        session_id: str | None = None,
+    ) -> MemoryContext: ...
 
 
 class EpisodeInHand:
     """An open episode of one session; after a time-out it goes on in the session's next one."""
 
-    def __init__(self, scope: MemoryScope, episode: Episode) -> None:
+    def __init__(self, scope: _Scope, episode: Episode) -> None:
         self._scope = scope
         self._episode = episode
 

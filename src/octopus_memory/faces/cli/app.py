@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from ...domain.errors import OctopusError, SessionNotFound
-from . import bench, chat, demo, doctor, keys, show, work, worker
+from . import bench, chat, demo, doctor, keys, migrate, portable, retention, show, work, worker
 from .options import JSON_WANTED
 from .plain import print_json
 from .screen import clean
@@ -83,11 +83,17 @@ for _panel, _commands in {
     "Start": (demo.demo, chat.chat, doctor.doctor),
     "Look": (show.recall, show.recent, show.replay, show.stats),
     "Work": (work.add, work.run_pending),
+    "Keep": (retention.restore,),
     "Run": (worker.worker,),
 }.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.add_typer(retention.retention, name="retention", rich_help_panel="Keep")
+app.add_typer(retention.holds, name="holds", rich_help_panel="Keep")
 app.add_typer(keys.keys, name="keys", rich_help_panel="Run")
+app.command("export", rich_help_panel="Carry")(portable.export)
+app.command("import", rich_help_panel="Carry")(portable.import_)
+app.command("migrate", rich_help_panel="Carry")(migrate.migrate)
 app.add_typer(bench.bench, name="bench", rich_help_panel="Measure")
 
 

@@ -13,7 +13,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from ...engine.access import KeyRing
 from ...engine.memory import Memory
 from ...settings import ServerSettings
-from . import episodes, operations, problems, sessions
+from . import episodes, operations, pages, problems, sessions
 from .identity import Gate, Limiter
 from .metrics import Metrics
 from .middleware import BodyLimit, Watch
@@ -56,7 +56,8 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     problems.install(app)
     for router in (episodes.router, sessions.router):
         app.include_router(router, prefix=PREFIX)
-    app.include_router(operations.router)
+    for router in (operations.router, pages.router):
+        app.include_router(router)
     # The last one added is the first to see a request.
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM, compresslevel=5)
     app.add_middleware(

@@ -27,6 +27,7 @@ from .wire import (
     SearchOut,
     SnippetOut,
     TurnSearchOut,
+    WhoBody,
 )
 
 router = APIRouter(tags=["Episodes"])
@@ -175,9 +176,15 @@ def recent_episodes(
 
 
 @router.get("/episodes/{episode_id}", response_model=EpisodeDetail, responses=problems(404))
-def get_episode(request: Request, caller: Caller, episode_id: UUID) -> Response:
+def get_episode(
+    request: Request,
+    caller: Caller,
+    episode_id: UUID,
+    agentId: NameText | None = None,
+    userId: NameText | None = None,
+) -> Response:
     """One episode, with its messages while it is active."""
-    replay = scope_with(request, caller, episode_id).get(episode_id)
+    replay = scope_with(request, caller, episode_id, agentId, userId).get(episode_id)
     content = caller.role is not AccessRole.AUDITOR
     return tagged(request, EpisodeDetail.of_replay(replay, content=content))
 
@@ -196,7 +203,7 @@ def add_messages(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Add one message or many; durable when this answers."""
-    scope = _writable(request, caller, episode_id)
+    scope = _writable(request, caller, episode_id, body)
     stored = scope.add(
         episode_id,
         body.messages,
@@ -204,7 +211,7 @@ def add_messages(
         tokens=body.tokens,
         idempotency_key=idempotency_key,
     )
-    return answer(AddedOut.of(stored), 201)
+    return answer(AddedOut.of(stored, body.messages), 201)
 
 
 @router.post(
@@ -214,12 +221,12 @@ def close_episode(
     request: Request, caller: Caller, episode_id: UUID, body: ClosingBody | None = None
 ) -> Response:
     """End an episode: its summary and key facts are made, unless they are given."""
-    scope = _writable(request, caller, episode_id)
     body = body or ClosingBody()
+    scope = _writable(request, caller, episode_id, body)
     closed = scope.close_episode(episode_id, body.reason, body.summary, body.key_facts, at=body.at)
     return answer(EpisodeOut.of(closed))
 
 
-def _writable(request: Request, caller: Principal, episode_id: UUID) -> MemoryScope:
+def _writable(request: Request, caller: Principal, episode_id: UUID, who: WhoBody) -> MemoryScope:
     need(caller, *WRITES)
-    return scope_with(request, caller, episode_id)
+    return scope_with(request, caller, episode_id, who.agent_id, who.user_id)

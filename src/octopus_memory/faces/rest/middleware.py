@@ -13,10 +13,12 @@ import time
 import uuid
 from typing import Any
 
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .metrics import Metrics
-from .problems import respond
+from .problems import BODY_TOO_LARGE, respond
 
 log = logging.getLogger("octopus_memory.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -69,10 +71,6 @@ class Watch:
             log.info("%s", json.dumps(line))
 
 
-class TooLarge(Exception):
-    """The body went over the limit while it was read."""
-
-
 class BodyLimit:
     """Refuses a body over the limit, by its header or while it comes in."""
 
@@ -89,31 +87,27 @@ class BodyLimit:
         if sizes and sizes[0].isdigit() and int(sizes[0]) > self._limit:
             await self._refuse(scope, receive, send)
             return
-        taken, answering = 0, False
+        taken = 0
 
         async def counted() -> Message:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > self._limit:
-                raise TooLarge
+                # The one kind of error that the framework lets through while it reads a body.
+                raise HTTPException(413, self._words())
             return message
 
-        async def noticed(message: Message) -> None:
-            nonlocal answering
-            answering = True
-            await send(message)
-
-        try:
-            await self._app(scope, counted, noticed)
-        except TooLarge:
-            if not answering:
-                await self._refuse(scope, receive, send)
+        await self._app(scope, counted, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        detail = f"body: has more than {self._limit:,} bytes; split it, or raise the limit"
-        response = respond(None, 413, "body-too-large", detail, headers={"Connection": "close"})
+        response = respond(
+            Request(scope), 413, BODY_TOO_LARGE, self._words(), headers={"Connection": "close"}
+        )
         await response(scope, receive, send)
+
+    def _words(self) -> str:
+        return f"body: has more than {self._limit:,} bytes; split it, or raise the limit"
 
 
 def _request_id(scope: Scope) -> str:

@@ -16,6 +16,7 @@ from ...domain import errors
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:octopus:problem:"
+BODY_TOO_LARGE = "body-too-large"
 
 _STATUS: dict[type[Exception], int] = {
     errors.MessageTooLarge: 413,
@@ -58,6 +59,10 @@ class Problem(BaseModel):
     detail: str
     requestId: str | None = None
     errors: list[FieldProblem] | None = None
+    episodeId: str | None = None
+    sessionId: str | None = None
+    key: str | None = None
+    holdId: str | None = None
 
 
 class Refused(Exception):
@@ -96,6 +101,7 @@ def respond(
     *,
     headers: dict[str, str] | None = None,
     fields: Sequence[FieldProblem] = (),
+    about: dict[str, str] | None = None,
 ) -> JSONResponse:
     request_id = getattr(request.state, "request_id", None) if request is not None else None
     problem = Problem(
@@ -105,6 +111,7 @@ def respond(
         detail=detail,
         requestId=request_id,
         errors=list(fields) or None,
+        **(about or {}),
     )
     return JSONResponse(
         problem.model_dump(exclude_none=True),
@@ -120,8 +127,19 @@ async def _ours(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, errors.InvalidInput):
         fields = [FieldProblem(field=_camel(error.field), problem=error.problem)]
     headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else None
+    about = {
+        _camel(name): str(getattr(error, name))
+        for name in ("episode_id", "session_id", "key", "hold_id")
+        if hasattr(error, name)
+    }
     return respond(
-        request, status, _kebab(type(error).__name__), str(error), headers=headers, fields=fields
+        request,
+        status,
+        _kebab(type(error).__name__),
+        str(error),
+        headers=headers,
+        fields=fields,
+        about=about,
     )
 
 
@@ -159,7 +177,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
         # The framework's word for a body that cannot be read at all.
         field = FieldProblem(field="body", problem="is not valid JSON in UTF-8")
         return respond(request, 400, "invalid-input", f"body: {field.problem}", fields=[field])
-    names = {404: "not-found", 405: "method-not-allowed"}
+    names = {404: "not-found", 405: "method-not-allowed", 413: BODY_TOO_LARGE}
     name = names.get(error.status_code, "http-error")
     headers = dict(error.headers) if error.headers else None
     return respond(request, error.status_code, name, str(error.detail), headers=headers)

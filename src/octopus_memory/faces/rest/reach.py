@@ -37,13 +37,23 @@ def scope_of(
     return memory_of(request).scope(tenant=caller.tenant, agent=agent, user=user)
 
 
-def scope_with(request: Request, caller: Principal, episode_id: UUID) -> MemoryScope:
-    """The scope that an episode is in.
+def scope_with(
+    request: Request,
+    caller: Principal,
+    episode_id: UUID,
+    agent_id: str | None = None,
+    user_id: str | None = None,
+) -> MemoryScope:
+    """The scope that an episode is in, which must be of this agent and user where they are given.
 
     :raises EpisodeNotFound: for one that is not there, and in the same words for one that is there
         for others
     """
     found = memory_of(request).tenant(caller.tenant).locate(episode_id)
-    if found is None or not caller.reaches(agent=found.scope.agent, user=found.scope.user):
+    if found is None:
+        raise EpisodeNotFound(episode_id)
+    agent, user = found.scope.agent, found.scope.user
+    meant = agent_id in (None, agent) and user_id in (None, user)
+    if not meant or not caller.reaches(agent=agent, user=user):
         raise EpisodeNotFound(episode_id)
     return found

@@ -60,7 +60,7 @@ def add_to_session(
         tokens=body.tokens,
         idempotency_key=idempotency_key,
     )
-    return answer(AddedOut.of(stored), 201)
+    return answer(AddedOut.of(stored, body.messages), 201)
 
 
 @router.post("/sessions/{session_id}/close", response_model=SessionOut, responses=problems(404))

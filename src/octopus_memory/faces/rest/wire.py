@@ -34,11 +34,15 @@ class WhoBody(Wire):
     user_id: NameText | None = None
 
 
-class ClosingBody(Wire):
+class HowItEnds(Wire):
     reason: EndReason = EndReason.USER_CLOSED
     summary: Annotated[str, StringConstraints(max_length=2_000)] | None = None
     key_facts: list[str] | None = None
     at: AwareDatetime | None = None
+
+
+class ClosingBody(HowItEnds, WhoBody):
+    """How an episode ends; `agentId` and `userId`, where given, must be the episode's own."""
 
 
 class OpenBody(WhoBody):
@@ -52,19 +56,21 @@ class OpenBody(WhoBody):
     metadata: dict[str, Any] | None = None
     messages: list[dict[str, Any]] | None = Field(default=None, min_length=1, max_length=10_000)
     times: list[AwareDatetime] | None = None
-    close: ClosingBody | None = None
+    close: HowItEnds | None = None
     input_tokens: int | None = Field(default=None, ge=0, le=2**31 - 1)
     output_tokens: int | None = Field(default=None, ge=0, le=2**31 - 1)
 
 
-class AddBody(Wire):
+class AddBody(WhoBody):
+    """Messages to add; `agentId` and `userId`, where given, must be the episode's own."""
+
     model_config = ConfigDict(json_schema_extra={"example": {"messages": [_MESSAGE]}})
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=10_000)
     at: AwareDatetime | list[AwareDatetime] | None = None
     tokens: list[int] | None = None
 
 
-class SessionAddBody(AddBody, WhoBody):
+class SessionAddBody(AddBody):
     model_config = ConfigDict(
         json_schema_extra={
             "example": {"agentId": "hr", "userId": "user-17", "messages": [_MESSAGE]}
@@ -199,13 +205,15 @@ class StoredOut(Wire):
     tokens: int
     at: datetime
     has_pii: bool
+    message: dict[str, Any] | None = None
+    """As it is stored, where that is not as it was sent."""
 
 
 class AddedOut(Wire):
     turns: list[StoredOut]
 
     @classmethod
-    def of(cls, turns: list[Turn]) -> AddedOut:
+    def of(cls, turns: list[Turn], sent: list[dict[str, Any]]) -> AddedOut:
         return cls(
             turns=[
                 StoredOut(
@@ -216,8 +224,9 @@ class AddedOut(Wire):
                     tokens=turn.tokens,
                     at=turn.at,
                     has_pii=turn.has_pii,
+                    message=None if turn.message.body == body else dict(turn.message.body),
                 )
-                for turn in turns
+                for turn, body in zip(turns, sent, strict=True)
             ]
         )
 

@@ -1,0 +1,63 @@
+"""The command that moves a whole database: migrate."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..urls import as_url, shown_url
+from .options import AsJson
+from .plain import print_json
+from .progress import bar
+from .screen import Screen, counted
+
+
+def migrate(
+    *,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="URL",
+            help="The database to move, or its file's path. It is only read.",
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option("--to", metavar="URL", help="An empty database to move it to."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Move a whole database into an empty one, and compare the two.
+
+    octopus migrate --from sqlite:///memory.db --to postgresql://octopus@localhost/octopus
+    """
+    from ...wiring import move
+
+    source, target = as_url(source) or "", as_url(target) or ""
+    with bar("moving", 100) as show:
+        moved = move(source, target, lambda done, total: show(100 * done // max(1, total)))
+    if as_json:
+        print_json(
+            {
+                "rows": moved.rows,
+                "copied": moved.copied,
+                "resumed": moved.resumed,
+                "tables": moved.tables,
+            }
+        )
+        return
+    screen = Screen()
+    screen.write(
+        f"Moved {counted(moved.rows, 'row')} from {shown_url(source)} to {shown_url(target)}; "
+        "every row was compared."
+    )
+    for table in moved.tables:
+        if table.rows:
+            line = f"{table.name:<24}{table.rows:>12,}  {table.checksum[:16]}"
+            screen.write((line, "dim"))
+    if moved.resumed:
+        screen.write(
+            f"An earlier run had brought over {counted(moved.rows - moved.copied, 'row')} of them."
+        )

@@ -1,0 +1,249 @@
+"""The commands that carry a user's memory out and in: export, import."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...domain.errors import InvalidInput
+from ...domain.portable import ImportReport, is_header
+from ...domain.transcripts import Source
+from .actor import actor as current_actor
+from .opening import open_to_read, open_to_write
+from .options import AsJson, Db, Tenant, User
+from .plain import print_json
+from .progress import bar
+from .screen import Screen, counted
+
+if TYPE_CHECKING:
+    from ...wiring import EpisodicMemory
+
+_CHUNK = 64 * 1024
+_END = '{"kind":"episode_end"'
+
+
+def export(
+    *,
+    user: User = "me",
+    tenant: Tenant = "default",
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent",
+            help="Only with this agent; without it, with all.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write it; without it, to standard output.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write everything of one user as JSON Lines.
+
+    octopus export --user ana --out ana.jsonl
+    """
+    with open_to_read(db) as memory:
+        lines = memory.tenant(tenant).export_user(user, agent=agent, actor=current_actor())
+        episodes = memory.tenant(tenant).episodes(page_size=1, user=user).total_count
+        with bar("exporting", episodes) as done, _sink(out) as write:
+            trailer = _write(lines, write, done)
+    if out is None:
+        # Standard output has the lines themselves.
+        return
+    if as_json:
+        print_json({name: trailer[name] for name in ("episodes", "turns", "sha256")})
+        return
+    Screen().write(
+        f"Exported {counted(trailer['episodes'], 'episode')} with "
+        f"{counted(trailer['turns'], 'message')} of user {user} to {out}."
+    )
+
+
+def _write(
+    lines: Iterable[str], write: Callable[[str], Any], done: Callable[[int], None]
+) -> dict[str, Any]:
+    """Returns the last line, which has the counts."""
+    ended, line = 0, "{}"
+    for line in lines:
+        write(line)
+        if line.startswith(_END):
+            ended += 1
+            done(ended)
+    trailer: dict[str, Any] = json.loads(line)
+    return trailer
+
+
+@contextmanager
+def _sink(out: Path | None) -> Iterator[Callable[[str], Any]]:
+    if out is None:
+        with _standard_output() as write:
+            yield write
+        return
+    # Under its own name only when it is whole, and only for its owner to read.
+    part = out.with_name(f"{out.name}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+            yield stream.write
+        part.replace(out)
+    except OSError as error:
+        raise InvalidInput("out", f"{out} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _standard_output() -> Iterator[Callable[[str], Any]]:
+    """The lines are UTF-8 with plain line ends, whatever the habits of this terminal."""
+    sys.stdout.flush()
+    stream = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+    try:
+        yield stream.write
+        stream.flush()
+    finally:
+        stream.detach()
+
+
+def import_(
+    file: Annotated[
+        str, typer.Argument(help="The file to import; - reads standard input.", metavar="FILE")
+    ],
+    *,
+    source: Annotated[
+        Source | None,
+        typer.Option(
+            "--format",
+            help="What wrote it; without it, that is told from how it begins.",
+            show_default=False,
+        ),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            help="Whose it becomes; without it, the one that an export names.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent",
+            help="Which agent remembers it; without it, those that an export names, or default.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            "--tenant",
+            help="Whose data it becomes; without it, the one that an export names, or default.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store an export, or conversations that other programs wrote.
+
+    octopus import ana.jsonl
+
+    octopus import conversations.json --user ana
+    """
+    with _source(file) as stream, open_to_write(db) as memory:
+        report = _import(memory, stream, source, tenant, user, agent)
+    for warning in report.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        _say_imported(Screen(), report)
+
+
+def _import(
+    memory: EpisodicMemory,
+    stream: IO[str],
+    source: Source | None,
+    tenant: str | None,
+    user: str | None,
+    agent: str | None,
+) -> ImportReport:
+    try:
+        first = stream.readline(_CHUNK)
+        header = _header(first)
+        if header:
+            pieces: Iterator[str] = chain([first], stream)
+        else:
+            # Such a file may be one line of any length.
+            pieces = chain([first], iter(partial(stream.read, _CHUNK), ""))
+        chosen = tenant or header.get("tenant") or "default"
+        return memory.tenant(chosen).import_user(
+            pieces, user=user, agent=agent, source=source, actor=current_actor()
+        )
+    except UnicodeDecodeError as error:
+        raise InvalidInput("file", "is not UTF-8: save it in that encoding") from error
+
+
+def _header(first: str) -> dict[str, Any]:
+    """An export's first line, or nothing."""
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return {}
+    return value if is_header(value) else {}
+
+
+@contextmanager
+def _source(file: str) -> Iterator[IO[str]]:
+    try:
+        raw = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115 - see below
+    except OSError as error:
+        raise InvalidInput("file", f"{file} cannot be read: {error.strerror}") from error
+    with io.TextIOWrapper(raw, encoding="utf-8-sig", newline="\n") as stream:
+        yield stream
+
+
+def _say_imported(screen: Screen, report: ImportReport) -> None:
+    screen.write(
+        f"Imported {counted(report.episodes, 'episode')} with {counted(report.turns, 'message')}."
+    )
+    if report.passed_over:
+        screen.write(
+            f"Passed over {counted(report.passed_over, 'episode')}: they are here already."
+        )
+    if report.given_new_ids:
+        screen.write(
+            f"Gave new ids to {counted(report.given_new_ids, 'episode')}: theirs are somebody "
+            "else's in this database."
+        )
+    if report.left_out:
+        screen.write(
+            f"Left out {counted(report.left_out, 'message')} that nobody said: hidden "
+            "instructions, a model's thoughts, empty ones."
+        )
+    if report.episodes:
+        screen.write(
+            "octopus run-pending makes their vectors; until then their words are searched."
+        )

@@ -1,0 +1,5 @@
+"""The Python client of the service: the same calls as the embedded memory, over HTTP."""
+
+from .memory import RemoteMemory, RemoteScope
+
+__all__ = ["RemoteMemory", "RemoteScope"]

@@ -1,0 +1,150 @@
+"""What the service answers, as the values that the embedded memory returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ..domain.episode import (
+    EndReason,
+    Episode,
+    EpisodeSnippet,
+    Scope,
+    Session,
+    SessionStatus,
+    SignalShare,
+    Turn,
+    TurnHit,
+)
+from ..domain.erasure import EraseReceipt
+from ..domain.message import Message, Role
+from ..domain.replay import EpisodeReplay, SessionReplay
+from ..engine.orchestrator import MemoryContext
+
+Body = Mapping[str, Any]
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _maybe(text: str | None) -> datetime | None:
+    return None if text is None else moment(text)
+
+
+def episode(body: Body, tenant: str) -> Episode:
+    return Episode(
+        id=UUID(body["id"]),
+        scope=Scope(tenant=tenant, agent=body["agentId"], user=body["userId"]),
+        session_id=body["sessionId"],
+        started_at=moment(body["startedAt"]),
+        last_message_at=moment(body["lastMessageAt"]),
+        ended_at=_maybe(body["endedAt"]),
+        end_reason=EndReason(body["endReason"]) if body["endReason"] else None,
+        message_count=body["messageCount"],
+        input_tokens=body["inputTokens"],
+        output_tokens=body["outputTokens"],
+        summary=body["summary"],
+        key_facts=tuple(body["keyFacts"]),
+        summarized_by=body["summarizedBy"],
+        is_archived=body["isArchived"],
+        archived_at=_maybe(body["archivedAt"]),
+        is_cold=body["canRestore"],
+    )
+
+
+def turn(body: Body, message: Message) -> Turn:
+    return Turn(
+        id=UUID(body["id"]),
+        episode_id=UUID(body["episodeId"]),
+        session_id=body["sessionId"],
+        ordinal=body["ordinal"],
+        message=Message(body["message"]) if body.get("message") is not None else message,
+        tokens=body["tokens"],
+        at=moment(body["at"]),
+        has_pii=body["hasPii"],
+        embedding_ref=body.get("embeddingRef"),
+    )
+
+
+def replay(body: Body, tenant: str) -> EpisodeReplay:
+    empty = Message({})
+    turns = tuple(turn(each, empty) for each in body["messages"] or ())
+    return EpisodeReplay(episode=episode(body, tenant), turns=turns)
+
+
+def session(body: Body, tenant: str) -> Session:
+    return Session(
+        id=body["id"],
+        scope=Scope(tenant=tenant, agent=body["agentId"], user=body["userId"]),
+        status=SessionStatus(body["status"]),
+        metadata=body["metadata"],
+        created_at=moment(body["createdAt"]),
+        last_seen_at=moment(body["lastSeenAt"]),
+    )
+
+
+def session_replay(body: Body, tenant: str) -> SessionReplay:
+    return SessionReplay(
+        session=session(body, tenant),
+        episodes=tuple(replay(each, tenant) for each in body["episodes"]),
+    )
+
+
+def snippet(body: Body) -> EpisodeSnippet:
+    return EpisodeSnippet(
+        episode_id=UUID(body["episodeId"]),
+        session_id=body["sessionId"],
+        date=moment(body["date"]),
+        summary=body["summary"],
+        key_facts=tuple(body["keyFacts"]),
+        relevance=body["relevanceScore"],
+        is_archived=body["isArchived"],
+        turns=tuple(hit(each) for each in body["turns"]),
+        signals=_signals(body["signals"]),
+    )
+
+
+def hit(body: Body) -> TurnHit:
+    return TurnHit(
+        id=UUID(body["id"]),
+        episode_id=UUID(body["episodeId"]),
+        session_id=body["sessionId"],
+        ordinal=body["ordinal"],
+        role=Role(body["role"]),
+        text=body["text"],
+        at=moment(body["at"]),
+        score=body["score"],
+        name=body["name"],
+        signals=_signals(body["signals"]),
+    )
+
+
+def _signals(bodies: Sequence[Body]) -> tuple[SignalShare, ...]:
+    return tuple(SignalShare(**each) for each in bodies)
+
+
+def context(body: Body) -> MemoryContext:
+    return MemoryContext(
+        text=body["text"],
+        messages=body["messages"],
+        snippets=tuple(snippet(each) for each in body["snippets"]),
+        tokens=body["tokens"],
+        block_tokens=body["blockTokens"],
+        dropped=body["dropped"],
+    )
+
+
+def receipt(body: Body) -> EraseReceipt:
+    return EraseReceipt(
+        id=UUID(body["id"]),
+        at=moment(body["at"]),
+        tenant=body["tenant"],
+        subject=body["subject"],
+        removed=body["removed"],
+        left=body["left"],
+        physical=body["physical"],
+        pending=tuple(body["pending"]),
+    )

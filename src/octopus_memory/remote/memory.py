@@ -1,0 +1,371 @@
+"""The memory behind a service: scopes with the calls of the embedded one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID, uuid4
+
+from ..domain.episode import (
+    EndReason,
+    Episode,
+    EpisodeSnippet,
+    Scope,
+    Session,
+    Turn,
+    TurnHit,
+    check_name,
+    check_time,
+)
+from ..domain.errors import EpisodeNotFound, InvalidInput
+from ..domain.message import Json, MessageLike
+from ..domain.page import Page
+from ..domain.policy import LARGEST_MESSAGE, MemoryConfig
+from ..domain.replay import EpisodeReplay, SessionReplay
+from ..engine import intake
+from ..engine.hand import EpisodeInHand
+from ..engine.intake import Times
+from ..engine.orchestrator import MemoryContext
+from . import decode
+from .transport import Transport, segment
+
+if TYPE_CHECKING:
+    import httpx
+
+_TENANT = "default"
+
+
+class RemoteMemory:
+    """A memory that a service keeps. Thread-safe; `close` it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        retries: int = 3,
+        client: httpx.Client | None = None,
+    ) -> None:
+        self._transport = Transport(url, api_key, timeout=timeout, retries=retries, client=client)
+
+    def scope(self, *, tenant: str = _TENANT, agent: str = "default", user: str) -> RemoteScope:
+        """One user's memory with one agent; the tenant is the credential's."""
+        if tenant != _TENANT:
+            raise InvalidInput("tenant", "comes from the API key: leave it out")
+        names = {"tenant": tenant, "agent": agent, "user": user}
+        texts = {k: str(v) if isinstance(v, UUID) else v for k, v in names.items()}
+        return RemoteScope(self._transport, Scope(**texts))
+
+    def config(self, agent: str) -> MemoryConfig:
+        """The settings an agent runs with."""
+        check_name("agent", agent)
+        return MemoryConfig.from_dict(
+            self._transport.get(f"/agents/{segment(agent)}/memory-config")
+        )
+
+    def configure(self, agent: str, config: MemoryConfig) -> None:
+        """Store an agent's settings, for the credential's tenant."""
+        check_name("agent", agent)
+        self._transport.send(
+            "PUT", f"/agents/{segment(agent)}/memory-config", body=config.to_dict(), safe=True
+        )
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RemoteScope:
+    """`MemoryScope`, over HTTP."""
+
+    def __init__(self, transport: Transport, scope: Scope) -> None:
+        self._transport = transport
+        self.scope = scope
+
+    def __repr__(self) -> str:
+        return f"RemoteScope({self.scope})"
+
+    @property
+    def _who(self) -> dict[str, Json]:
+        return {"agentId": self.scope.agent, "userId": self.scope.user}
+
+    def episode(
+        self,
+        session_id: str | None = None,
+        *,
+        at: datetime | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> EpisodeInHand:
+        return EpisodeInHand(self, self.open_episode(session_id, at=at, metadata=metadata))
+
+    def open_episode(
+        self,
+        session_id: str | None = None,
+        *,
+        at: datetime | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> Episode:
+        intake.check_metadata(metadata)
+        # The session's name is made here, so that the call can be tried again.
+        body = self._who | {
+            "sessionId": intake.session_id(session_id),
+            "at": _text("at", at),
+            "metadata": None if metadata is None else dict(metadata),
+        }
+        made = self._transport.post("/episodes", body, safe=True)
+        return decode.episode(made, self.scope.tenant)
+
+    def add(
+        self,
+        episode_or_session_id: Episode | UUID | str,
+        messages: MessageLike | Sequence[MessageLike],
+        *,
+        idempotency_key: str | None = None,
+        at: Times = None,
+        tokens: Sequence[int] | None = None,
+    ) -> list[Turn]:
+        parsed = intake.parse(messages, _ANY_SIZE)
+        body = self._who | {
+            "messages": [dict(message.body) for message in parsed],
+            "at": _times(at, len(parsed)),
+            "tokens": None if tokens is None else list(tokens),
+        }
+        if isinstance(episode_or_session_id, str):
+            path = f"/sessions/{segment(check_name('session_id', episode_or_session_id))}/messages"
+        else:
+            path = f"/episodes/{_episode_id(episode_or_session_id)}/messages"
+        stored = self._stored(path, body, idempotency_key)["turns"]
+        return [decode.turn(each, message) for each, message in zip(stored, parsed, strict=True)]
+
+    def close_episode(
+        self,
+        episode_id: Episode | UUID | str,
+        reason: EndReason | str = EndReason.USER_CLOSED,
+        summary: str | None = None,
+        key_facts: Sequence[str] | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> Episode:
+        body = self._who | {
+            "reason": reason,
+            "summary": summary,
+            "keyFacts": None if key_facts is None else _list("key_facts", key_facts),
+            "at": _text("at", at),
+        }
+        path = f"/episodes/{_episode_id(episode_id)}/close"
+        return decode.episode(self._transport.post(path, body, safe=True), self.scope.tenant)
+
+    def close_session(
+        self, session_id: str, reason: EndReason | str = EndReason.USER_CLOSED
+    ) -> Session:
+        path = f"/sessions/{segment(check_name('session_id', session_id))}/close"
+        closed = self._transport.post(path, self._who | {"reason": reason}, safe=True)
+        return decode.session(closed, self.scope.tenant)
+
+    def store(
+        self,
+        messages: Sequence[MessageLike],
+        *,
+        session_id: str | None = None,
+        at: Times = None,
+        ended_at: datetime | None = None,
+        reason: EndReason | str = EndReason.USER_CLOSED,
+        summary: str | None = None,
+        key_facts: Sequence[str] | None = None,
+        metadata: Mapping[str, Json] | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Episode:
+        parsed = intake.parse(messages, _ANY_SIZE)
+        times = _times(at, len(parsed))
+        body = self._who | {
+            "sessionId": session_id,
+            "messages": [dict(message.body) for message in parsed],
+            "at": None if isinstance(times, list) else times,
+            "times": times if isinstance(times, list) else None,
+            "metadata": None if metadata is None else dict(metadata),
+            "inputTokens": input_tokens,
+            "outputTokens": output_tokens,
+            "close": {
+                "reason": reason,
+                "summary": summary,
+                "keyFacts": None if key_facts is None else _list("key_facts", key_facts),
+                "at": _text("ended_at", ended_at),
+            },
+        }
+        return decode.episode(self._stored("/episodes", body, idempotency_key), self.scope.tenant)
+
+    def _stored(self, path: str, body: Json, key: str | None) -> Any:
+        """A call that stores: with a key of its own, so that it can be tried again."""
+        given = str(uuid4()) if key is None else check_name("idempotency_key", key)
+        # A header holds no more than Latin letters.
+        header = given if given.isascii() and given.isprintable() else segment(given)
+        return self._transport.post(path, body, safe=True, headers={"Idempotency-Key": header})
+
+    def heartbeat(self, session_id: str, *, at: datetime | None = None) -> Session:
+        path = f"/sessions/{segment(check_name('session_id', session_id))}/heartbeat"
+        answer = self._transport.post(path, self._who | {"at": _text("at", at)}, safe=True)
+        return decode.session(answer, self.scope.tenant)
+
+    def recall(
+        self,
+        query: str,
+        *,
+        mode: str = "hybrid",
+        limit: int = 5,
+        min_score: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        include_archived: bool = True,
+        session_id: str | None = None,
+    ) -> list[EpisodeSnippet]:
+        body = self._ask(query, mode, limit, min_score, since, until, session_id)
+        body["includeArchived"] = include_archived
+        if not body["query"]:
+            return []
+        found = self._transport.post("/episodes/search", body, safe=True)
+        return [decode.snippet(each) for each in found["results"]]
+
+    def recall_turns(
+        self,
+        query: str,
+        *,
+        mode: str = "hybrid",
+        limit: int = 10,
+        min_score: float | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        session_id: str | None = None,
+    ) -> list[TurnHit]:
+        body = self._ask(query, mode, limit, min_score, since, until, session_id)
+        if not body["query"]:
+            return []
+        found = self._transport.post("/turns/search", body, safe=True)
+        return [decode.hit(each) for each in found["results"]]
+
+    def _ask(
+        self,
+        query: str,
+        mode: str,
+        limit: int,
+        min_score: float | None,
+        since: datetime | None,
+        until: datetime | None,
+        session_id: str | None,
+    ) -> dict[str, Json]:
+        if not isinstance(query, str):
+            raise InvalidInput("query", f"must be text, not {type(query).__name__}")
+        return self._who | {
+            "query": query.replace("\0", " ")[:_LONGEST_QUERY],
+            "mode": mode,
+            "topK": limit,
+            "minScore": min_score,
+            "since": _text("since", since),
+            "until": _text("until", until),
+            "sessionId": session_id,
+        }
+
+    def recent(
+        self, limit: int = 5, *, include_archived: bool = True, session_id: str | None = None
+    ) -> list[EpisodeSnippet]:
+        query = self._who | {
+            "limit": limit,
+            "includeArchived": include_archived,
+            "sessionId": session_id,
+        }
+        found = self._transport.get("/episodes/recent", query)
+        return [decode.snippet(each) for each in found["results"]]
+
+    def session(self, session_id: str) -> SessionReplay:
+        path = f"/sessions/{segment(check_name('session_id', session_id))}"
+        return decode.session_replay(self._transport.get(path, self._who), self.scope.tenant)
+
+    def episodes(
+        self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
+    ) -> Page[Episode]:
+        query = self._who | {
+            "page": page,
+            "pageSize": page_size,
+            "includeArchived": include_archived,
+        }
+        found = self._transport.get("/episodes", query)
+        return Page(
+            items=tuple(decode.episode(each, self.scope.tenant) for each in found["items"]),
+            total_count=found["totalCount"],
+            page=found["page"],
+            page_size=found["pageSize"],
+        )
+
+    def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay:
+        path = f"/episodes/{_episode_id(episode_id)}"
+        return decode.replay(self._transport.get(path, self._who), self.scope.tenant)
+
+    def context(
+        self,
+        message: str | MessageLike,
+        *,
+        history: Sequence[MessageLike] = (),
+        system: str | None = None,
+        budget_tokens: int | None = None,
+        session_id: str | None = None,
+    ) -> MemoryContext:
+        past = [dict(each.body) for each in intake.parse(history, _ANY_SIZE)] if history else []
+        said = message if isinstance(message, str) else intake.parse(message, _ANY_SIZE)[0].body
+        body = self._who | {
+            "message": said if isinstance(said, str) else dict(said),
+            "history": past,
+            "system": system,
+            "budgetTokens": budget_tokens,
+            "sessionId": session_id,
+        }
+        return decode.context(self._transport.post("/context", body, safe=True))
+
+
+_LONGEST_QUERY = 10_000
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_ANY_SIZE = MemoryConfig.from_dict({"session": {"max_message_bytes": LARGEST_MESSAGE}})
+"""Only the form of a message is checked here: how large it may be, the service knows."""
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except (ValueError, AttributeError, TypeError):
+        return False
+    return True
+
+
+def _episode_id(given: Episode | UUID | str) -> str:
+    if isinstance(given, Episode):
+        return str(given.id)
+    if isinstance(given, UUID):
+        return str(given)
+    if not isinstance(given, str):
+        raise InvalidInput("episode_id", f"must be a UUID or text, not {type(given).__name__}")
+    if not _is_uuid(given):
+        raise EpisodeNotFound(given)
+    return str(UUID(given))
+
+
+def _text(field: str, at: datetime | None) -> str | None:
+    return None if at is None else check_time(field, at).isoformat()
+
+
+def _times(at: Times, count: int) -> str | list[str] | None:
+    if at is None or isinstance(at, datetime):
+        return _text("at", at)
+    return [moment.isoformat() for moment in intake.times(at, count, _NEVER)]
+
+
+def _list(field: str, values: Sequence[str]) -> list[str]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise InvalidInput(field, "must be a list of short texts")
+    return list(values)

@@ -1,0 +1,81 @@
+"""Problems of the service (RFC 9457) as the errors that the embedded memory raises."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ..domain import errors
+from ..domain.errors import AccessDenied, InvalidInput, OctopusError, StoreUnavailable
+
+if TYPE_CHECKING:
+    import httpx
+
+_TYPE = "urn:octopus:problem:"
+
+
+def as_error(response: httpx.Response) -> OctopusError:
+    try:
+        problem: dict[str, Any] = response.json()
+        name = str(problem["type"]).removeprefix(_TYPE)
+        detail = str(problem["detail"])
+    except (ValueError, KeyError, TypeError):
+        # Not our service's word: a proxy's, or another server's.
+        return StoreUnavailable(
+            f"the service answered {response.status_code} without saying why: check its address"
+        )
+    if response.status_code in (401, 403):
+        return AccessDenied(detail)
+    kind = _KINDS.get(name)
+    if kind is None:
+        return StoreUnavailable(f"the service answered {response.status_code}: {detail}")
+    return _made(kind, problem, detail)
+
+
+def _made(kind: type[OctopusError], problem: dict[str, Any], detail: str) -> OctopusError:
+    if issubclass(kind, InvalidInput):
+        first = (problem.get("errors") or [{"field": "request", "problem": detail}])[0]
+        return kind(_snake(first["field"]), first["problem"])
+    about = {
+        errors.EpisodeNotFound: "episodeId",
+        errors.EpisodeClosed: "episodeId",
+        errors.EpisodeArchived: "episodeId",
+        errors.EpisodeChanged: "sessionId",
+        errors.SessionNotFound: "sessionId",
+        errors.IdempotencyConflict: "key",
+        errors.LegalHold: "holdId",
+    }.get(kind)
+    if about is None:
+        return kind(detail)
+    value: Any = problem.get(about, "")
+    if about in ("episodeId", "holdId"):
+        value = _uuid(value)
+    return kind(value)
+
+
+def _uuid(text: str) -> UUID | str:
+    try:
+        return UUID(text)
+    except ValueError:
+        return text
+
+
+def _snake(field: str) -> str:
+    """`body.keyFacts` as `key_facts`, the name that the Python call gives it."""
+    bare = field.removeprefix("body.").removeprefix("query.").removeprefix("path.")
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", bare).lower()
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
+
+
+def _all_kinds(root: type[OctopusError]) -> dict[str, type[OctopusError]]:
+    found = {_kebab(root.__name__): root}
+    for kind in root.__subclasses__():
+        found |= _all_kinds(kind)
+    return found
+
+
+_KINDS = _all_kinds(OctopusError)

@@ -1,0 +1,248 @@
+"""The service over real HTTP: what it answers, and how it refuses."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+import rest_server
+from octopus_memory import EpisodicMemory
+from octopus_memory.engine import access
+from octopus_memory.faces.rest.app import PREFIX
+from octopus_memory.settings import ServerSettings
+from octopus_memory.testing import FixedClock
+
+WHO = {"agentId": "hr", "userId": "ana"}
+HELLO = {"role": "user", "content": "How many leave days do I have left?"}
+
+
+@pytest.fixture
+def memory(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
+    path = tmp_path / "memory.db"
+    with EpisodicMemory.open(path, embedder="hashing", clock=clock, background=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(memory: EpisodicMemory) -> Iterator[httpx.Client]:
+    token = rest_server.token(memory, "admin")
+    with (
+        rest_server.serving(memory) as url,
+        httpx.Client(base_url=url + PREFIX, headers={"Authorization": f"Bearer {token}"}) as opened,
+    ):
+        yield opened
+
+
+def test_a_conversation_from_open_to_recall(memory: EpisodicMemory, client: httpx.Client):
+    opened = client.post("/episodes", json=WHO | {"sessionId": "monday"})
+    assert opened.status_code == 201
+    episode = opened.json()
+    assert opened.headers["location"] == f"{PREFIX}/episodes/{episode['id']}"
+    added = client.post(f"/episodes/{episode['id']}/messages", json={"messages": [HELLO]})
+    assert added.status_code == 201
+    assert [turn["ordinal"] for turn in added.json()["turns"]] == [0]
+    closed = client.post(f"/episodes/{episode['id']}/close", json={"summary": "Leave days."})
+    assert (closed.json()["summary"], closed.json()["endReason"]) == ("Leave days.", "user_closed")
+    memory.flush()
+    found = client.post("/episodes/search", json=WHO | {"query": "leave", "topK": 1})
+    [result] = found.json()["results"]
+    assert set(result) >= {"episodeId", "summary", "date", "relevanceScore", "isArchived"}
+    assert result["episodeId"] == episode["id"]
+    detail = client.get(f"/episodes/{episode['id']}").json()
+    assert [turn["message"] for turn in detail["messages"]] == [HELLO]
+    listed = client.get("/episodes", params=WHO).json()
+    assert (listed["totalCount"], listed["page"], listed["pageSize"]) == (1, 1, 20)
+    replay = client.get("/sessions/monday", params=WHO).json()
+    assert replay["status"] == "ended"
+    context = client.post("/context", json=WHO | {"message": "And next year?"}).json()
+    assert "Leave days." in context["text"]
+
+
+def test_a_call_that_is_tried_again_stores_nothing_twice(client: httpx.Client):
+    headers = {"Idempotency-Key": "once"}
+    body = WHO | {"messages": [HELLO]}
+    first, second = (
+        client.post("/sessions/s/messages", json=body, headers=headers).json() for _ in range(2)
+    )
+    assert first == second
+    other = client.post(
+        "/sessions/s/messages",
+        json=WHO | {"messages": [HELLO | {"content": "another"}]},
+        headers=headers,
+    )
+    assert (other.status_code, other.json()["key"]) == (409, "once")
+
+
+def test_what_has_not_changed_is_not_sent_again(client: httpx.Client):
+    client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
+    first = client.get("/sessions/s", params=WHO)
+    tag = first.headers["etag"]
+    again = client.get("/sessions/s", params=WHO, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
+    changed = client.get("/sessions/s", params=WHO, headers={"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["etag"] != tag
+
+
+def test_long_answers_are_compressed(client: httpx.Client):
+    body = WHO | {"messages": [HELLO | {"content": "word " * 2_000}]}
+    client.post("/sessions/s/messages", json=body)
+    with client.stream("GET", "/sessions/s", params=WHO) as answer:
+        raw = b"".join(answer.iter_raw())
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(raw) < 1_000
+    assert "word word" in gzip.decompress(raw).decode()
+
+
+def test_every_answer_has_a_request_id(client: httpx.Client):
+    given = client.get("/episodes", headers={"X-Request-ID": "mine-1"})
+    assert given.headers["x-request-id"] == "mine-1"
+    odd = client.get("/episodes", headers={"X-Request-ID": "a b\tc" * 50})
+    assert odd.headers["x-request-id"].isalnum()
+    missing = client.get("/nothing-here")
+    assert missing.status_code == 404
+    assert missing.json()["requestId"] == missing.headers["x-request-id"]
+
+
+BAD_BODIES = {
+    "a megabyte": (json.dumps({"query": "x" * 1_000_000}).encode(), "query"),
+    "invalid UTF-8": (b'{"query": "\xff\xfe"}', "body"),
+    "deep nesting": (b'{"query": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "body"),
+    "a NUL": (json.dumps({"query": "a\0b"}).encode(), "query"),
+    "a wrong type": (b'{"query": 3}', "query"),
+    "an unknown field": (b'{"query": "x", "querry": "x"}', "querry"),
+    "no JSON": (b"query=x", "body"),
+    "a list": (b"[1, 2]", "body"),
+    "nothing": (b"", "body"),
+}
+
+
+@pytest.mark.parametrize(("body", "field"), BAD_BODIES.values(), ids=BAD_BODIES)
+def test_a_bad_body_is_a_problem_that_names_the_field(
+    client: httpx.Client, body: bytes, field: str
+):
+    headers = {"Content-Type": "application/json"}
+    answer = client.post("/episodes/search", content=body, headers=headers)
+    assert 400 <= answer.status_code < 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["type"].startswith("urn:octopus:problem:")
+    assert field in str([each["field"] for each in problem["errors"]])
+
+
+def test_a_message_that_cannot_be_stored_is_named(client: httpx.Client):
+    body = WHO | {"messages": [HELLO, {"role": "nobody", "content": "x"}]}
+    answer = client.post("/sessions/s/messages", json=body)
+    assert answer.status_code == 422
+    assert "messages[1]" in answer.json()["errors"][0]["field"]
+    assert client.get("/sessions/s", params=WHO).status_code == 404
+
+
+def test_a_body_over_the_limit_is_refused(memory: EpisodicMemory):
+    settings = ServerSettings(max_body_bytes=2_000)
+    token = rest_server.token(memory)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    body = json.dumps(WHO | {"messages": [HELLO | {"content": "x" * 5_000}]}).encode()
+    with rest_server.serving(memory, settings) as url:
+        where = f"{url}{PREFIX}/sessions/s/messages"
+        for content in (body, iter([body[:1_500], body[1_500:]])):
+            answer = httpx.post(where, content=content, headers=headers)
+            assert answer.status_code == 413
+            assert "2,000" in answer.json()["detail"]
+
+
+def test_too_many_requests_wait(memory: EpisodicMemory):
+    token = rest_server.token(memory)
+    headers = {"Authorization": f"Bearer {token}"}
+    with rest_server.serving(memory, ServerSettings(requests_per_minute=12)) as url:
+        codes = [
+            httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code for _ in range(4)
+        ]
+        last = httpx.get(f"{url}{PREFIX}/episodes", headers=headers)
+    assert codes[0] == 200
+    assert last.status_code == 429
+    assert 1 <= int(last.headers["retry-after"]) <= 60
+
+
+def test_guessing_is_locked_out(memory: EpisodicMemory):
+    with rest_server.serving(memory) as url:
+        codes = [
+            httpx.get(
+                f"{url}{PREFIX}/episodes", headers={"Authorization": f"Bearer oct_{n:016x}_guess"}
+            ).status_code
+            for n in range(25)
+        ]
+        right = {"Authorization": f"Bearer {rest_server.token(memory)}"}
+        assert httpx.get(f"{url}{PREFIX}/episodes", headers=right).status_code == 429
+    assert set(codes[:20]) == {401}
+    assert codes[-1] == 429
+
+
+def test_a_key_ends(memory: EpisodicMemory, client: httpx.Client, clock: FixedClock):
+    made = access.make_key(memory.parts, tenant="default", role="admin", name="short", actor="test")
+    base = str(client.base_url).rstrip("/")
+
+    def status(token: str) -> int:
+        return httpx.get(
+            f"{base}/episodes", headers={"Authorization": f"Bearer {token}"}
+        ).status_code
+
+    assert status(made.token) == 200
+    new = access.rotate_key(memory.parts, made.key.id, grace=timedelta(hours=1), actor="test")
+    assert (status(made.token), status(new.token)) == (200, 200)
+    clock.advance(hours=2)
+    with rest_server.serving(memory) as url:
+        headers = {"Authorization": f"Bearer {made.token}"}
+        assert httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code == 401
+        access.revoke_key(memory.parts, new.key.id, actor="test")
+        headers = {"Authorization": f"Bearer {new.token}"}
+        assert httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code == 401
+
+
+def test_a_token_is_not_in_the_database(memory: EpisodicMemory, tmp_path: Path):
+    token = rest_server.token(memory)
+    secret = token.split("_", 2)[2]
+    memory.close()
+    for file in tmp_path.iterdir():
+        if file.is_file():
+            assert secret.encode() not in file.read_bytes()
+
+
+def test_without_a_credential_only_development_mode_answers(memory: EpisodicMemory):
+    with rest_server.serving(memory) as url:
+        refused = httpx.get(f"{url}{PREFIX}/episodes")
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+    with rest_server.serving(memory, development=True) as url:
+        assert httpx.get(f"{url}{PREFIX}/episodes").status_code == 200
+
+
+def test_operations_need_no_credential(memory: EpisodicMemory):
+    with rest_server.serving(memory) as url:
+        assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+        ready = httpx.get(f"{url}/readyz")
+        assert (ready.status_code, ready.json()["checks"]["database"]) == (200, "ok")
+        httpx.get(f"{url}{PREFIX}/episodes/not-an-id")
+        numbers = httpx.get(f"{url}/metrics").text
+    assert 'octopus_work_waiting{kind="embed"} 0.0' in numbers
+    assert "not-an-id" not in numbers
+
+
+def test_nothing_that_was_said_is_logged(
+    memory: EpisodicMemory, client: httpx.Client, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", logger="octopus_memory")
+    who = {"agentId": "hr", "userId": "a-private-name"}
+    body = who | {"messages": [HELLO | {"content": "a private word"}]}
+    client.post("/sessions/a-private-session/messages", json=body)
+    client.get("/sessions/a-private-session", params=who)
+    client.post("/episodes/search", json=who | {"query": "a private word", "topK": 0})
+    assert "/sessions/{session_id}/messages" in caplog.text
+    assert "private" not in caplog.text

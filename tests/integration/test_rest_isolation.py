@@ -1,0 +1,159 @@
+"""No credential reaches what is not its own, on any route."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import httpx
+import pytest
+
+import rest_server
+from octopus_memory import EpisodicMemory, MemoryConfig
+from octopus_memory.faces.rest.app import PREFIX, make_app
+from octopus_memory.settings import ServerSettings
+
+MARK = "a-secret-that-nobody-else-may-read"
+OPERATIONS = {"/healthz", "/readyz", "/metrics", "/"}
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EpisodicMemory]:
+    path = tmp_path_factory.mktemp("rest") / "memory.db"
+    with EpisodicMemory.open(path, embedder="hashing", background=False) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def base(memory: EpisodicMemory) -> Iterator[str]:
+    with rest_server.serving(memory) as url:
+        yield url + PREFIX
+
+
+@pytest.fixture
+def episode(memory: EpisodicMemory) -> str:
+    scope = memory.scope(tenant="acme", agent="hr", user="ana")
+    scope.add("monday", ("user", f"My word is {MARK}."))
+    scope.close_session("monday", "user_closed")
+    stored = scope.store(
+        [("user", f"My word is {MARK}.")], session_id=str(uuid4()), summary=f"About {MARK}."
+    )
+    return str(stored.id)
+
+
+def _strangers(memory: EpisodicMemory) -> dict[str, str]:
+    def key(role: str, **named: object) -> str:
+        return rest_server.token(memory, role, **named)
+
+    return {
+        "another tenant's admin": key("admin", tenant="other"),
+        "another tenant's agent": key("agent", tenant="other", agents=["hr"]),
+        "another tenant's user of the same name": key("user", tenant="other", user="ana"),
+        "another agent": key("agent", tenant="acme", agents=["sales"]),
+        "another user": key("user", tenant="acme", user="ben"),
+        "a forged key": "oct_0123456789abcdef_" + "x" * 43,
+        "nobody": "",
+    }
+
+
+def _routes() -> list[tuple[str, str]]:
+    """Every route with data behind it."""
+    with EpisodicMemory.open("sqlite:///:memory:", embedder="hashing", background=False) as empty:
+        app = make_app(empty, ServerSettings())
+        spec = app.openapi()
+    return [
+        (method.upper(), path)
+        for path, methods in spec["paths"].items()
+        for method in methods
+        if path not in OPERATIONS
+    ]
+
+
+def _call(
+    base: str, method: str, path: str, token: str, episode: str, user: str = "ana"
+) -> httpx.Response:
+    filled = path.replace("{episode_id}", episode).replace("{session_id}", "monday")
+    filled = filled.replace("{user_id}", user).replace("{agent_id}", "hr")
+    filled = filled.replace("{hold_id}", str(uuid4())).replace("{receipt_id}", str(uuid4()))
+    who = {"agentId": "hr", "userId": user}
+    body: dict[str, object] | None = None
+    if method in {"POST", "PUT"}:
+        body = _body(path, who)
+    return httpx.request(
+        method,
+        base.removesuffix(PREFIX) + filled,
+        params=who if method in {"GET", "DELETE"} else None,
+        json=body,
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+    )
+
+
+def _body(path: str, who: dict[str, str]) -> dict[str, object]:
+    bodies: dict[str, dict[str, object]] = {
+        "messages": {**who, "messages": [{"role": "user", "content": "hello"}]},
+        "search": {**who, "query": MARK},
+        "context": {**who, "message": "What is my word?"},
+        "memory-config": dict(MemoryConfig().to_dict()),
+        "holds": {"userId": who["userId"], "reason": "a case"},
+        "close": {**who},
+        "heartbeat": {**who},
+        "episodes": {**who},
+    }
+    return bodies.get(path.rsplit("/", 1)[1], {})
+
+
+@pytest.mark.parametrize(("method", "path"), _routes(), ids=lambda value: str(value))
+def test_a_stranger_gets_nothing(
+    memory: EpisodicMemory, base: str, episode: str, method: str, path: str
+):
+    before = memory.scope(tenant="acme", agent="hr", user="ana").get(episode)
+    for who, token in _strangers(memory).items():
+        answer = _call(base, method, path, token, episode)
+        assert MARK not in answer.text, who
+        assert episode not in answer.text or answer.status_code == 404, who
+        about_one = "{" in path
+        if who in {"a forged key", "nobody"}:
+            assert answer.status_code == 401, (who, answer.text)
+        elif (about_one and "tenant" not in who) or (about_one and "{episode_id}" in path):
+            assert answer.status_code in {403, 404}, (who, answer.text)
+    assert memory.scope(tenant="acme", agent="hr", user="ana").get(episode) == before
+
+
+def test_an_id_that_is_others_answers_as_one_that_is_not(
+    memory: EpisodicMemory, base: str, episode: str
+):
+    token = rest_server.token(memory, "agent", tenant="acme", agents=["sales"])
+    forged = str(uuid4())
+    path = f"{PREFIX}/episodes/{{episode_id}}"
+    for method in ("GET", "DELETE"):
+        theirs, none = (_call(base, method, path, token, each) for each in (episode, forged))
+        assert theirs.status_code == none.status_code
+        told = [
+            {k: v for k, v in answer.json().items() if k != "requestId"}
+            for answer in (theirs, none)
+        ]
+        assert str(told[0]).replace(episode, "") == str(told[1]).replace(forged, "")
+
+
+def test_its_own_credentials_do_reach_it(memory: EpisodicMemory, base: str, episode: str):
+    for token in (
+        rest_server.token(memory, "admin", tenant="acme"),
+        rest_server.token(memory, "agent", tenant="acme", agents=["hr"]),
+        rest_server.token(memory, "user", tenant="acme", user="ana"),
+    ):
+        answer = _call(base, "GET", f"{PREFIX}/episodes/{{episode_id}}", token, episode)
+        assert answer.status_code == 200
+        assert MARK in answer.text
+
+
+def test_an_auditor_sees_that_and_not_what(memory: EpisodicMemory, base: str, episode: str):
+    token = rest_server.token(memory, "auditor", tenant="acme")
+    one = _call(base, "GET", f"{PREFIX}/episodes/{{episode_id}}", token, episode)
+    every = _call(base, "GET", f"{PREFIX}/episodes", token, episode)
+    for answer in (one, every):
+        assert answer.status_code == 200
+        assert MARK not in answer.text
+        assert episode in answer.text
+    assert one.json()["messageCount"] == 1
+    search = _call(base, "POST", f"{PREFIX}/episodes/search", token, episode)
+    assert search.status_code == 403

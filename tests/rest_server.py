@@ -1,0 +1,52 @@
+"""The service on a free port of this machine, in a thread of the test's own process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from octopus_memory import EpisodicMemory
+from octopus_memory.engine import access
+from octopus_memory.faces.rest.app import make_app
+from octopus_memory.settings import ServerSettings
+
+
+@contextmanager
+def serving(
+    memory: EpisodicMemory, settings: ServerSettings | None = None, *, development: bool = False
+) -> Iterator[str]:
+    """The base URL of a service over this memory."""
+    app = make_app(memory, settings or ServerSettings(), development=development)
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", access_log=False)
+    )
+    thread = threading.Thread(target=server.run, name="test-service", daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the service did not start"
+        time.sleep(0.005)
+    [sockets] = server.servers
+    port = sockets.sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+def token(
+    memory: EpisodicMemory,
+    role: str = "admin",
+    *,
+    tenant: str = "default",
+    agents: list[str] | None = None,
+    user: str | None = None,
+) -> str:
+    made = access.make_key(
+        memory.parts, tenant=tenant, role=role, name="test", agents=agents, user=user, actor="test"
+    )
+    return made.token
