@@ -26,7 +26,8 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EpisodicMemory]
 
 @pytest.fixture(scope="module")
 def base(memory: EpisodicMemory) -> Iterator[str]:
-    with rest_server.serving(memory) as url:
+    settings = ServerSettings(wrong_credentials_allowed=10_000)
+    with rest_server.serving(memory, settings) as url:
         yield url + PREFIX
 
 

@@ -13,8 +13,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from ...engine.access import KeyRing
 from ...engine.memory import Memory
 from ...settings import ServerSettings
-from . import episodes, operations, pages, problems, sessions
-from .identity import Gate, Limiter
+from . import admin, episodes, operations, pages, problems, sessions, users
+from .identity import Gate, Limiter, Lockout
 from .metrics import Metrics
 from .middleware import BodyLimit, Watch
 
@@ -51,10 +51,11 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
         KeyRing(memory.parts),
         tokens=_token_reader(settings),
         limiter=Limiter(settings.requests_per_minute),
+        lockout=Lockout(settings.wrong_credentials_allowed),
         development=development,
     )
     problems.install(app)
-    for router in (episodes.router, sessions.router):
+    for router in (episodes.router, sessions.router, users.router, admin.router):
         app.include_router(router, prefix=PREFIX)
     for router in (operations.router, pages.router):
         app.include_router(router)

@@ -57,7 +57,7 @@ class Limiter:
 class Lockout:
     """An address that keeps guessing credentials is not listened to for a while."""
 
-    def __init__(self, tries: int = 20, seconds: float = 60.0) -> None:
+    def __init__(self, tries: int, seconds: float = 60.0) -> None:
         self._tries = tries
         self._seconds = seconds
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
@@ -84,12 +84,13 @@ class Gate:
         *,
         tokens: TokenReader | None,
         limiter: Limiter,
+        lockout: Lockout,
         development: bool,
     ) -> None:
         self._ring = ring
         self._tokens = tokens
         self._limiter = limiter
-        self._lockout = Lockout()
+        self._lockout = lockout
         self._development = development
 
     async def admit(self, request: Request) -> Principal:
@@ -104,15 +105,18 @@ class Gate:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if not token and self._development:
             return DEVELOPER
-        address = request.client.host if request.client else "unknown"
-        locked = self._lockout.left(address)
-        if locked:
-            raise _too_many("too many wrong credentials from this address", locked)
+        token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise _unauthorized("send a credential: Authorization: Bearer <key>")
-        principal = self._ring.remembered(token.strip())
-        if principal is None:
-            principal = await run_in_threadpool(self._ask, token.strip())
+        principal = self._ring.remembered(token)
+        if principal is not None:
+            return principal
+        address = request.client.host if request.client else "unknown"
+        locked = self._lockout.left(address)
+        # Whoever guesses from behind the same address must not shut out those who came in before.
+        if locked and not self._ring.was_right(token):
+            raise _too_many("too many wrong credentials from this address", locked)
+        principal = await run_in_threadpool(self._ask, token)
         if principal is None:
             self._lockout.failed(address)
             raise _unauthorized("the credential is not valid, or has ended")

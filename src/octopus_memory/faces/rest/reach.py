@@ -34,7 +34,9 @@ def scope_of(
         raise Refused(422, "invalid-input", f"{missing[0].field}: is needed", fields=missing)
     if not caller.reaches(agent=agent, user=user):
         raise Refused(403, "forbidden", "this credential is for another agent or user")
-    return memory_of(request).scope(tenant=caller.tenant, agent=agent, user=user)
+    return memory_of(request).scope(
+        tenant=caller.tenant, agent=agent, user=user, actor=caller.actor
+    )
 
 
 def scope_with(

@@ -1,0 +1,117 @@
+"""The routes for whoever answers for a tenant: agents' settings, holds, receipts, the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query, Request, Response
+
+from ...domain.identity import AccessRole
+from ...domain.policy import MemoryConfig
+from .answers import answer, problems, tagged
+from .identity import Caller, need
+from .problems import Refused
+from .reach import memory_of
+from .wire import NameText
+from .wire_admin import (
+    AuditList,
+    AuditOut,
+    ConfigOut,
+    HoldBody,
+    HoldList,
+    HoldOut,
+    ReceiptList,
+    ReceiptOut,
+)
+
+router = APIRouter(tags=["Administration"])
+_WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
+
+
+@router.get("/agents/{agent_id}/memory-config", response_model=ConfigOut, responses=problems())
+def get_config(request: Request, caller: Caller, agent_id: NameText) -> Response:
+    """The settings an agent runs with."""
+    need(caller, AccessRole.AGENT, *_WATCHES)
+    if not caller.reaches(agent=agent_id):
+        raise Refused(403, "forbidden", "this credential is for another agent")
+    return tagged(request, ConfigOut.of(memory_of(request).config(agent_id, tenant=caller.tenant)))
+
+
+@router.put("/agents/{agent_id}/memory-config", response_model=ConfigOut, responses=problems())
+def put_config(
+    request: Request,
+    caller: Caller,
+    agent_id: NameText,
+    body: Annotated[
+        dict[str, dict[str, Any]],
+        Body(examples=[{"retention": {"active_retention_days": 30}, "privacy": {"pii": "redact"}}]),
+    ],
+) -> Response:
+    """Store an agent's settings; parts and fields left out have their defaults."""
+    need(caller, AccessRole.ADMIN)
+    config = MemoryConfig.from_dict(body)
+    memory_of(request).configure(agent_id, config, tenant=caller.tenant, actor=caller.actor)
+    return answer(ConfigOut.of(config))
+
+
+@router.get("/holds", response_model=HoldList, responses=problems())
+def list_holds(request: Request, caller: Caller) -> Response:
+    """The legal holds that stand."""
+    need(caller, *_WATCHES)
+    found = memory_of(request).tenant(caller.tenant).holds()
+    return answer(HoldList(items=[HoldOut.of(hold) for hold in found]))
+
+
+@router.post("/holds", status_code=201, response_model=HoldOut, responses=problems(404))
+def place_hold(request: Request, caller: Caller, body: HoldBody) -> Response:
+    """Stop retention and erasure of a user, or of one episode, until the hold is lifted."""
+    need(caller, AccessRole.ADMIN)
+    placed = (
+        memory_of(request)
+        .tenant(caller.tenant)
+        .hold(user=body.user_id, episode_id=body.episode_id, reason=body.reason, actor=caller.actor)
+    )
+    return answer(HoldOut.of(placed), 201)
+
+
+@router.delete("/holds/{hold_id}", response_model=HoldOut, responses=problems(404))
+def lift_hold(request: Request, caller: Caller, hold_id: UUID) -> Response:
+    """End a hold."""
+    need(caller, AccessRole.ADMIN)
+    return answer(
+        HoldOut.of(memory_of(request).tenant(caller.tenant).lift(hold_id, actor=caller.actor))
+    )
+
+
+@router.get("/receipts", response_model=ReceiptList, responses=problems())
+def list_receipts(
+    request: Request,
+    caller: Caller,
+    before: UUID | None = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Response:
+    """The receipts of this tenant's erasures, newest first."""
+    need(caller, *_WATCHES)
+    found = memory_of(request).tenant(caller.tenant).receipts(before=before, limit=limit)
+    return answer(ReceiptList(items=[ReceiptOut.of(receipt) for receipt in found]))
+
+
+@router.get("/receipts/{receipt_id}", response_model=ReceiptOut, responses=problems(404))
+def get_receipt(request: Request, caller: Caller, receipt_id: UUID) -> Response:
+    """The receipt of an erasure as it is by now."""
+    need(caller, *_WATCHES)
+    return answer(ReceiptOut.of(memory_of(request).tenant(caller.tenant).receipt(receipt_id)))
+
+
+@router.get("/audit", response_model=AuditList, responses=problems())
+def read_audit(
+    request: Request,
+    caller: Caller,
+    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Response:
+    """The audit log's entries with a `seq` above `after`, in order."""
+    need(caller, *_WATCHES)
+    found = memory_of(request).tenant(caller.tenant).audit(after=after, limit=limit)
+    return answer(AuditList(items=[AuditOut.of(entry) for entry in found]))

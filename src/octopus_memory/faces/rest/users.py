@@ -1,0 +1,134 @@
+"""The routes about a person's data: erase, export, import."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+from uuid import UUID
+
+import anyio.from_thread
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from ...domain.identity import AccessRole, Principal
+from .answers import answer, problems
+from .episodes import WRITES
+from .identity import Caller, need
+from .problems import Refused
+from .reach import memory_of, scope_with
+from .wire import EpisodeOut, NameText
+from .wire_admin import ImportOut, ReceiptOut
+
+router = APIRouter(tags=["Users"])
+OWNS = (AccessRole.USER, AccessRole.ADMIN)
+_LINES = "application/x-ndjson"
+_EXPORT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "JSON Lines, as docs/reference/export-format.md lays them out.",
+        "content": {_LINES: {"schema": {"type": "string"}}},
+    },
+    **problems(),
+}
+_IMPORT = {
+    "requestBody": {
+        "required": True,
+        "content": {_LINES: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@router.delete("/episodes/{episode_id}", response_model=ReceiptOut, responses=problems(404, 409))
+def erase_episode(request: Request, caller: Caller, episode_id: UUID) -> Response:
+    """Erase one episode from rows, indexes and files; the receipt says what went."""
+    need(caller, *OWNS)
+    scope = scope_with(request, caller, episode_id)
+    return answer(ReceiptOut.of(scope.erase_episode(episode_id, actor=caller.actor)))
+
+
+@router.post(
+    "/episodes/{episode_id}/restore", response_model=EpisodeOut, responses=problems(404, 409)
+)
+def restore_episode(request: Request, caller: Caller, episode_id: UUID) -> Response:
+    """Bring a cold-archived episode back."""
+    need(caller, *WRITES)
+    scope = scope_with(request, caller, episode_id)
+    return answer(EpisodeOut.of(scope.restore(episode_id, actor=caller.actor)))
+
+
+@router.delete("/users/{user_id}/episodes", response_model=ReceiptOut, responses=problems(409))
+def erase_user(
+    request: Request,
+    caller: Caller,
+    user_id: NameText,
+    agentId: Annotated[
+        NameText | None, Query(description="With this agent only; without it, with all.")
+    ] = None,
+) -> Response:
+    """Erase everything of a user; the receipt says what went, from where, and what was searched."""
+    _own(caller, user_id, agentId)
+    tenant = memory_of(request).tenant(caller.tenant)
+    return answer(ReceiptOut.of(tenant.erase_user(user_id, agent=agentId, actor=caller.actor)))
+
+
+@router.get("/users/{user_id}/export", response_class=StreamingResponse, responses=_EXPORT)
+def export_user(
+    request: Request, caller: Caller, user_id: NameText, agentId: NameText | None = None
+) -> Response:
+    """Everything of a user as JSON Lines. Its last line tells whether it came whole."""
+    _own(caller, user_id, agentId)
+    tenant = memory_of(request).tenant(caller.tenant)
+    lines = tenant.export_user(user_id, agent=agentId, actor=caller.actor)
+    return StreamingResponse(lines, media_type=_LINES)
+
+
+@router.post(
+    "/users/{user_id}/import",
+    response_model=ImportOut,
+    responses=problems(409),
+    openapi_extra=_IMPORT,
+)
+async def import_user(
+    request: Request, caller: Caller, user_id: NameText, agentId: NameText | None = None
+) -> Response:
+    """Store what an export gave, or another program's transcript, for this user."""
+    need(caller, AccessRole.ADMIN)
+    _own(caller, user_id, agentId)
+    chunks = request.stream()
+
+    def bring_in() -> Response:
+        report = (
+            memory_of(request)
+            .tenant(caller.tenant)
+            .import_user(_lines(chunks), user=user_id, agent=agentId, actor=caller.actor)
+        )
+        return answer(ImportOut.of(report))
+
+    return await run_in_threadpool(bring_in)
+
+
+def _own(caller: Principal, user: str, agent: str | None) -> None:
+    need(caller, *OWNS)
+    if not caller.reaches(agent=agent, user=user) or (agent is None and caller.agents is not None):
+        raise Refused(403, "forbidden", "this credential is for another agent or user")
+
+
+def _lines(chunks: AsyncIterator[bytes]) -> Iterator[str]:
+    """The body's lines, taken from the event loop as they come, on a worker's thread."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    rest = ""
+    while True:
+        chunk = anyio.from_thread.run(_next, chunks)
+        rest += decoder.decode(chunk or b"", final=chunk is None)
+        *whole, rest = rest.split("\n")
+        for line in whole:
+            yield line + "\n"
+        if chunk is None:
+            break
+    if rest:
+        yield rest
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(chunks, None)
