@@ -10,8 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-
 import rest_server
+
 from octopus_memory import EpisodicMemory
 from octopus_memory.engine import access
 from octopus_memory.faces.rest.app import PREFIX

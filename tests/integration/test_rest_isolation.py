@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import httpx
 import pytest
-
 import rest_server
+
 from octopus_memory import EpisodicMemory, MemoryConfig
 from octopus_memory.faces.rest.app import PREFIX, make_app
 from octopus_memory.settings import ServerSettings

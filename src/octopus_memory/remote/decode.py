@@ -18,7 +18,6 @@ from ..domain.episode import (
     Turn,
     TurnHit,
 )
-from ..domain.erasure import EraseReceipt
 from ..domain.message import Message, Role
 from ..domain.replay import EpisodeReplay, SessionReplay
 from ..engine.orchestrator import MemoryContext
@@ -134,17 +133,4 @@ def context(body: Body) -> MemoryContext:
         tokens=body["tokens"],
         block_tokens=body["blockTokens"],
         dropped=body["dropped"],
-    )
-
-
-def receipt(body: Body) -> EraseReceipt:
-    return EraseReceipt(
-        id=UUID(body["id"]),
-        at=moment(body["at"]),
-        tenant=body["tenant"],
-        subject=body["subject"],
-        removed=body["removed"],
-        left=body["left"],
-        physical=body["physical"],
-        pending=tuple(body["pending"]),
     )

@@ -18,6 +18,7 @@ from ..domain.episode import (
     check_name,
     check_time,
 )
+from ..domain.erasure import EraseReceipt
 from ..domain.errors import EpisodeNotFound, InvalidInput
 from ..domain.message import Json, MessageLike
 from ..domain.page import Page
@@ -327,6 +328,32 @@ class RemoteScope:
             "sessionId": session_id,
         }
         return decode.context(self._transport.post("/context", body, safe=True))
+
+    def delete(self, episode_id: Episode | UUID | str) -> None:
+        path = f"/episodes/{_episode_id(episode_id)}/delete"
+        self._transport.post(path, self._who, safe=True)
+
+    def deleted(self) -> list[Episode]:
+        path = f"/users/{segment(self.scope.user)}/deleted"
+        found = self._transport.get(path, {"agentId": self.scope.agent})
+        return [decode.episode(each, self.scope.tenant) for each in found["items"]]
+
+    def restore(self, episode_id: Episode | UUID | str) -> Episode:
+        path = f"/episodes/{_episode_id(episode_id)}/restore"
+        return decode.episode(self._transport.post(path, self._who, safe=True), self.scope.tenant)
+
+    def erase(self, *, physical: bool = True) -> EraseReceipt:
+        query = {"agentId": self.scope.agent, "physical": physical}
+        path = f"/users/{segment(self.scope.user)}/episodes"
+        return EraseReceipt.from_dict(self._transport.delete(path, query))
+
+    def erase_episode(
+        self, episode_id: Episode | UUID | str, *, physical: bool = True
+    ) -> EraseReceipt:
+        path = f"/episodes/{_episode_id(episode_id)}"
+        return EraseReceipt.from_dict(
+            self._transport.delete(path, self._who | {"physical": physical})
+        )
 
 
 _LONGEST_QUERY = 10_000

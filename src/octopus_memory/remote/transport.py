@@ -95,7 +95,9 @@ class Transport:
 
 def segment(text: object) -> str:
     """Text as one part of a path, whatever it holds."""
-    return quote(str(text), safe="")
+    quoted = quote(str(text), safe="")
+    # On the way these two would be taken for steps up the path.
+    return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
 
 
 def _may_repeat(response: httpx.Response, safe: bool) -> bool:

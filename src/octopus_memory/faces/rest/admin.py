@@ -29,7 +29,7 @@ router = APIRouter(tags=["Administration"])
 _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
 
 
-@router.get("/agents/{agent_id}/memory-config", response_model=ConfigOut, responses=problems())
+@router.get("/agents/{agent_id:path}/memory-config", response_model=ConfigOut, responses=problems())
 def get_config(request: Request, caller: Caller, agent_id: NameText) -> Response:
     """The settings an agent runs with."""
     need(caller, AccessRole.AGENT, *_WATCHES)
@@ -38,7 +38,7 @@ def get_config(request: Request, caller: Caller, agent_id: NameText) -> Response
     return tagged(request, ConfigOut.of(memory_of(request).config(agent_id, tenant=caller.tenant)))
 
 
-@router.put("/agents/{agent_id}/memory-config", response_model=ConfigOut, responses=problems())
+@router.put("/agents/{agent_id:path}/memory-config", response_model=ConfigOut, responses=problems())
 def put_config(
     request: Request,
     caller: Caller,

@@ -62,7 +62,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     # The last one added is the first to see a request.
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM, compresslevel=5)
     app.add_middleware(
-        BodyLimit, limit=settings.max_body_bytes, unlimited=rf"{PREFIX}/users/[^/]+/import"
+        BodyLimit, limit=settings.max_body_bytes, unlimited=rf"{PREFIX}/users/.+/import"
     )
     app.add_middleware(Watch, metrics=metrics)
     return app

@@ -57,7 +57,7 @@ class Watch:
 
     def _note(self, scope: Scope, state: Any, status: int, seconds: float) -> None:
         # The route's pattern, never the path: a path holds ids of people.
-        route = getattr(scope.get("route"), "path", UNKNOWN_ROUTE)
+        route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
         self._metrics.request(scope["method"], route, status, seconds)
         if log.isEnabledFor(logging.INFO):
             line = {

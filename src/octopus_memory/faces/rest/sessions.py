@@ -23,7 +23,7 @@ from .wire import (
 router = APIRouter(tags=["Sessions"])
 
 
-@router.get("/sessions/{session_id}", response_model=SessionDetail, responses=problems(404))
+@router.get("/sessions/{session_id:path}", response_model=SessionDetail, responses=problems(404))
 def get_session(
     request: Request,
     caller: Caller,
@@ -38,7 +38,7 @@ def get_session(
 
 
 @router.post(
-    "/sessions/{session_id}/messages",
+    "/sessions/{session_id:path}/messages",
     status_code=201,
     response_model=AddedOut,
     responses=problems(404, 409),
@@ -63,7 +63,7 @@ def add_to_session(
     return answer(AddedOut.of(stored, body.messages), 201)
 
 
-@router.post("/sessions/{session_id}/close", response_model=SessionOut, responses=problems(404))
+@router.post("/sessions/{session_id:path}/close", response_model=SessionOut, responses=problems(404))
 def close_session(
     request: Request, caller: Caller, session_id: NameText, body: SessionCloseBody
 ) -> Response:
@@ -73,7 +73,7 @@ def close_session(
     return answer(SessionOut.of(scope.close_session(session_id, body.reason)))
 
 
-@router.post("/sessions/{session_id}/heartbeat", response_model=SessionOut, responses=problems(404))
+@router.post("/sessions/{session_id:path}/heartbeat", response_model=SessionOut, responses=problems(404))
 def heartbeat(
     request: Request, caller: Caller, session_id: NameText, body: HeartbeatBody
 ) -> Response:

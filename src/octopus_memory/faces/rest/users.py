@@ -17,11 +17,14 @@ from .answers import answer, problems
 from .episodes import WRITES
 from .identity import Caller, need
 from .problems import Refused
-from .reach import memory_of, scope_with
-from .wire import EpisodeOut, NameText
+from .reach import memory_of, scope_of, scope_with
+from .wire import EpisodeItems, EpisodeOut, NameText, WhoBody
 from .wire_admin import ImportOut, ReceiptOut
 
 router = APIRouter(tags=["Users"])
+Physical = Annotated[
+    bool, Query(description="Whether the files are rewritten now, or left to a later clean-up.")
+]
 OWNS = (AccessRole.USER, AccessRole.ADMIN)
 _LINES = "application/x-ndjson"
 _EXPORT: dict[int | str, dict[str, Any]] = {
@@ -40,24 +43,60 @@ _IMPORT = {
 
 
 @router.delete("/episodes/{episode_id}", response_model=ReceiptOut, responses=problems(404, 409))
-def erase_episode(request: Request, caller: Caller, episode_id: UUID) -> Response:
+def erase_episode(
+    request: Request,
+    caller: Caller,
+    episode_id: UUID,
+    agentId: NameText | None = None,
+    userId: NameText | None = None,
+    physical: Physical = True,
+) -> Response:
     """Erase one episode from rows, indexes and files; the receipt says what went."""
     need(caller, *OWNS)
-    scope = scope_with(request, caller, episode_id)
-    return answer(ReceiptOut.of(scope.erase_episode(episode_id, actor=caller.actor)))
+    scope = scope_with(request, caller, episode_id, agentId, userId)
+    receipt = scope.erase_episode(episode_id, physical=physical, actor=caller.actor)
+    return answer(ReceiptOut.of(receipt))
+
+
+@router.post("/episodes/{episode_id}/delete", status_code=204, responses=problems(404, 409))
+def delete_episode(
+    request: Request, caller: Caller, episode_id: UUID, body: WhoBody | None = None
+) -> Response:
+    """Mark an episode: gone from every read, and restorable until its grace days are over."""
+    need(caller, *WRITES)
+    body = body or WhoBody()
+    scope = scope_with(request, caller, episode_id, body.agent_id, body.user_id)
+    scope.delete(episode_id, actor=caller.actor)
+    return Response(status_code=204)
+
+
+@router.get("/users/{user_id:path}/deleted", response_model=EpisodeItems, responses=problems())
+def deleted_episodes(
+    request: Request, caller: Caller, user_id: NameText, agentId: NameText | None = None
+) -> Response:
+    """The episodes of a user that are marked, and can still be restored."""
+    need(caller, AccessRole.AGENT, *OWNS)
+    found = scope_of(request, caller, agentId, user_id).deleted()
+    return answer(EpisodeItems(items=[EpisodeOut.of(episode) for episode in found]))
 
 
 @router.post(
     "/episodes/{episode_id}/restore", response_model=EpisodeOut, responses=problems(404, 409)
 )
-def restore_episode(request: Request, caller: Caller, episode_id: UUID) -> Response:
-    """Bring a cold-archived episode back."""
+def restore_episode(
+    request: Request, caller: Caller, episode_id: UUID, body: WhoBody | None = None
+) -> Response:
+    """Bring a deleted or a cold-archived episode back; one that is deleted needs its user named."""
     need(caller, *WRITES)
-    scope = scope_with(request, caller, episode_id)
+    body = body or WhoBody()
+    if body.user_id is not None:
+        scope = scope_of(request, caller, body.agent_id, body.user_id)
+    else:
+        scope = scope_with(request, caller, episode_id, body.agent_id)
     return answer(EpisodeOut.of(scope.restore(episode_id, actor=caller.actor)))
 
 
-@router.delete("/users/{user_id}/episodes", response_model=ReceiptOut, responses=problems(409))
+@router.delete("/users/{user_id:path}/episodes", response_model=ReceiptOut, responses=problems(409))
 def erase_user(
     request: Request,
     caller: Caller,
@@ -65,14 +104,16 @@ def erase_user(
     agentId: Annotated[
         NameText | None, Query(description="With this agent only; without it, with all.")
     ] = None,
+    physical: Physical = True,
 ) -> Response:
     """Erase everything of a user; the receipt says what went, from where, and what was searched."""
     _own(caller, user_id, agentId)
     tenant = memory_of(request).tenant(caller.tenant)
-    return answer(ReceiptOut.of(tenant.erase_user(user_id, agent=agentId, actor=caller.actor)))
+    receipt = tenant.erase_user(user_id, agent=agentId, physical=physical, actor=caller.actor)
+    return answer(ReceiptOut.of(receipt))
 
 
-@router.get("/users/{user_id}/export", response_class=StreamingResponse, responses=_EXPORT)
+@router.get("/users/{user_id:path}/export", response_class=StreamingResponse, responses=_EXPORT)
 def export_user(
     request: Request, caller: Caller, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
@@ -84,7 +125,7 @@ def export_user(
 
 
 @router.post(
-    "/users/{user_id}/import",
+    "/users/{user_id:path}/import",
     response_model=ImportOut,
     responses=problems(409),
     openapi_extra=_IMPORT,

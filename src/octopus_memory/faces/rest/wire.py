@@ -243,6 +243,10 @@ class EpisodeDetail(EpisodeOut):
         return cls(**shown, messages=None if hidden else turns)
 
 
+class EpisodeItems(Wire):
+    items: list[EpisodeOut]
+
+
 class EpisodeList(Wire):
     items: list[EpisodeOut]
     total_count: int
