@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from .episode import SAYS, SUMMARY_LIMIT, check_time
+from .message import Role
 from .neutral import LINE_BREAK, neutralise, shorten
 from .policy import Layout
 
@@ -33,7 +34,9 @@ _READABLE = 120
 # Fewer characters than this tell nothing.
 _LEAST = 24
 _LONGEST_NAME = 64
-_NOT_IN_A_NAME = re.compile(r"[^\w .'-]")
+_IN_NAMES = " _.'-\u2019\u200c\u200d"
+# The words stand between straight quotes, so none may end them early.
+_QUOTES = str.maketrans({'"': "\u201d", "\uff02": "\u201d"})
 
 
 class Said(NamedTuple):
@@ -151,9 +154,20 @@ def _has_text(said: Said) -> bool:
 
 
 def _quoted(speaker: str, text: str) -> Said:
-    name = _NOT_IN_A_NAME.sub("", neutralise(speaker, _LONGEST_NAME)).strip()
-    # The words stand between straight quotes, so none may end them early.
-    return Said(name or "unknown", neutralise(text, SUMMARY_LIMIT).replace('"', "\u201d"))
+    return Said(_name(speaker), neutralise(text, SUMMARY_LIMIT).translate(_QUOTES))
+
+
+def _name(speaker: str) -> str:
+    if speaker in set(Role):
+        return speaker
+    letters = "".join(filter(_is_of_a_name, neutralise(speaker, _LONGEST_NAME)))
+    # With the colon that it gets: nobody is called "System:".
+    return neutralise(f"{letters.strip()}:").removesuffix(":") or "unknown"
+
+
+def _is_of_a_name(char: str) -> bool:
+    # Marks are the vowels of many scripts.
+    return char.isalnum() or char in _IN_NAMES or unicodedata.category(char)[0] == "M"
 
 
 def _shortened(full: _Shown, fits: Callable[[_Shown], bool]) -> _Shown | None:

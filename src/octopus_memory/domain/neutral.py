@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
+
+from .lookalikes import plain
 
 DOT = "\u00b7"
 LINE_BREAK = " / "
@@ -20,102 +21,109 @@ ELLIPSIS = "\u2026"
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _SENTENCE_END = re.compile("[.!?][\"')\\]\u201d]*(?=\\s)|[\u3002\uff01\uff1f\u061f\u0964]")
 
-# Controls, Unicode's default-ignorable characters, and the three flags that are spelt with such.
+# A terminal's escape sequences, controls, Unicode's default-ignorable characters, and the three
+# flags that are spelt with such.
 _HIDDEN = re.compile(
     "(?P<flag>\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|"
     "\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f)|"
     "(?P<joiner>[\u200c\u200d])|"
-    "(?P<selector>[\ufe00-\ufe0f\U000e0100-\U000e01ef])|"
+    "(?P<selector>[\ufe0e\ufe0f])|"
+    "(?:\x1b\\[[0-?]{0,32}|\x9b[0-?]{1,32})[ -/]{0,4}[@-~]|"
+    "(?:\x1b\\]|\x9d)[^\x07\x1b\x9c]{0,200}(?:\x07|\x1b\\\\|\x9c)|"
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U00013440"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_SYMBOLS = ("So", "Sm", "Lo", "Po")
-_CUT_OFF = re.compile("[\u200c\u200d\U000e0000-\U000e007f\\s]+$")
+# Arabic, Syriac, N'Ko and the scripts of India and its neighbours, which joiners shape.
+_SHAPED = re.compile(
+    "[\u0600-\u109f\u1780-\u18af\u1900-\u1c4f\ua840-\uabff\U00010d00-\U00011fff\U0001e900-\U0001e95f]"
+)
+_VIRAMA = 9
+_CUT_OFF = re.compile("[\u200c\u200d\ufe0e\ufe0f\U000e0000-\U000e007f\\s]+$")
 
-_LOOKALIKES = {
-    "a": "\u0430\u03b1\u0251\u1d00",
-    "b": "\u0432\u03b2\u0299",
-    "c": "\u0441\u1d04",
-    "d": "\u0501\u1d05",
-    "e": "\u0435\u03b5\u1d07",
-    "f": "\ua730",
-    "g": "\u0261\u0262",
-    "h": "\u04bb\u043d\u03b7\u029c",
-    "i": "\u0456\u03b9\u0131\u026a",
-    "j": "\u0458\u1d0a",
-    "k": "\u043a\u03ba\u1d0b",
-    "l": "\u04cf\u029f",
-    "m": "\u043c\u03bc\u1d0d",
-    "n": "\u0578\u03bd\u0274",
-    "o": "\u043e\u03bf\u0585\u1d0f",
-    "p": "\u0440\u03c1\u1d18",
-    "q": "\u051b",
-    "r": "\u0433\u0280",
-    "s": "\u0455\ua731",
-    "t": "\u0442\u03c4\u1d1b",
-    "u": "\u057d\u1d1c",
-    "v": "\u0475\u1d20",
-    "w": "\u051d\u1d21",
-    "x": "\u0445\u03c7",
-    "y": "\u0443\u03c5\u028f",
-    "z": "\u03b6\u1d22",
-    "[": "\u3010\u3014\u3016\u301a\u27e6\u2045",
-    "]": "\u3011\u3015\u3017\u301b\u27e7\u2046",
-    "<": "\u2039\u3008\u27e8\u2329\u276e\u02c2",
-    ">": "\u203a\u3009\u27e9\u232a\u276f\u02c3",
-    "|": "\u2223\u2502\u01c0\u4e28\u23d0",
-    ":": "\u2236\ua789\u02d0\u0589\u05c3",
-    "-": "\u2010\u2012\u2013\u2014\u2015\u2212\u2500\u2501",
-    "#": "\u266f",
-    "/": "\u2044\u2215\u29f8",
-    "_": "\u2581",
-}
-_PLAIN = str.maketrans({odd: plain for plain, odds in _LOOKALIKES.items() for odd in odds})
-
-_ROLES = "system|assistant|user|human|developer|tool|ai"
+_ROLES = "system|assistant|user|human|developer|tool|ai|model|(?:chat)?bot|(?:chat)?gpt"
+_ROLE = (
+    rf"(?:gpt4\scorrect\s|new\s|updated\s)?(?:{_ROLES})"
+    r"(?:[\s_-](?:prompt|messages?|instructions?|note|override|update))?"
+)
 _TAGS = (
-    f"{_ROLES}|s|bos|eos|pad|unk|im_start|im_end|im_sep|start_of_turn|end_of_turn|begin_of_text|"
-    "endoftext|system[-_ ]?(?:prompt|message|reminder|instructions?)|instructions?|think|"
-    "tool_(?:calls?|response|results?)|function_(?:calls?|results?)|invoke"
+    f"{_ROLES}|im_(?:start|end|sep)|(?:start|end)_of_(?:turn|image|utterance)|(?:begin|end)_?of_?text|"
+    r"system[-_\s]?(?:prompt|message|reminder|instructions?|info)|instructions?|think(?:ing)?|"
+    "tools|tool_(?:calls?|use|response|results?|code)|function(?:_(?:calls?|results?|response))?|invoke|"
+    r"antml:\w+|parameter|contexts?|memor(?:y|ies)|prompt|messages?|(?:chat_)?history|documents?|"
+    r"(?:end[-_\s]of[-_\s])?past[-_\s]?conversations?(?:[-_\s]?context)?|conversation|episode"
+)
+_TOKENS = (
+    "s|(?:bos|eos|pad|unk|cls|sep|mask)(?:_token)?|sop|eop|eoh|eoa|eod|image(?:_soft_token)?|"
+    r"fim_(?:prefix|middle|suffix|pad)|(?:unused|extra_id_|reserved_(?:token_)?|control_)\d{1,4}|"
+    "0x[0-9a-f]{2}|_(?:user|assistant|system|bot)"
 )
 _BRACKETED = (
-    "inst|sys|system[-_ ]?prompt|available_tools|tool_(?:calls?|results|content)|"
-    r"(?:end\s+of\s+)?past[\s_-]*conversations?(?:[\s_-]*context)?|"
-    r"(?:end\s+of\s+)?earlier\s+in\s+this\s+conversation"
+    r"inst|sys|system[-_\s]?prompt|(?:available_)?tools|tool_(?:calls?|results?|content)|"
+    "think|args|call_id|model_settings|img(?:_break|_end)?|audio|prefix|suffix|middle|"
+    r"bos|eos|pad|unk|cls|sep|[gs]?mask|control_\d{1,4}"
 )
-_FIELDS = r"date|summary|key[\s_-]*facts?|said"
-_DECOR = r"[\s>*_~`\"'\u2022+=|#(\[-]{0,16}"
-_CLOSE = r"[\s*_~`\"')\]]{0,8}"
-_ROLE_HEADER = (
-    rf"{_DECOR}(?:{_ROLES})(?:\s(?:prompt|message|instructions?|note|override|update))?{_CLOSE}():"
+_FIELDS = r"date|summary|key[\s_-]{0,4}facts?|said"
+# Never the dot itself: what it has broken must not be found again.
+_GAP = f"(?:[^\\w{DOT}]|_)"
+
+
+def _spaced(words: str) -> str:
+    """A pattern for words whose letters may stand apart."""
+    return f"{_GAP}{{0,4}}".join(f"{_GAP}?".join(word) for word in words.split())
+
+
+_END_OF = _spaced("end of")
+_CONVERSATIONS = f"{_spaced('conversation')}{_GAP}?s?(?:{_GAP}{{0,4}}{_spaced('context')})?"
+_TITLES = (
+    f"(?:{_spaced('past')}|{_spaced('archived')}|{_spaced('earlier in this')}){_GAP}{{0,4}}"
+    f"{_CONVERSATIONS}"
 )
+_HEADINGS = f"{_ROLE}|instructions?|response|input"
+_DECOR = r"(?:[^\w{$@]|[\d_]){0,80}+"
+_CLOSE = r"[\s*_~`\"')\]}\\]{0,8}"
+# No full stop: a longer line that was cut short must not become one of these.
+_TO_THE_END = rf"(?:[^\w{DOT}.]{{0,16}}(?=\Z|/ )|[\s:]{{0,4}}(?:#|==|\*\*|__|~~))"
+_APART = "|".join(map(_spaced, ("system", "assistant", "human")))
+_ROLE_HEADER = rf"{_DECOR}(?:{_ROLE}|{_APART}){_CLOSE}():"
 
 # All on folded text; the empty group is where the dot goes.
+_OPENING = re.compile(r"[<\[{(#\"']")
 _ANYWHERE = re.compile(
     "|".join(
         (
-            r"<()\s*\|\s*[^<>|]{1,64}\|\s*>",
-            r"<()<\s*/?\s*sys\s*>\s*>",
-            rf"<()\s*/?\s*(?:[a-z]{{1,8}}:)?(?:{_TAGS})(?:\s[^<>]{{0,80}})?/?\s*>",
-            rf"\[()\s*/?\s*(?:{_BRACKETED})\s*\]",
+            r"<()\s{0,8}\|\s{0,8}[^<>|\s][^<>|]{0,63}\|\s{0,8}>",
+            r"<()<\s{0,8}/?\s{0,8}sys\s{0,8}>\s{0,8}>",
+            rf"<()/?(?:[a-z]{{1,8}}:)?(?:{_TAGS})(?=[\s=:|/>]|\Z)",
+            rf"<()\s{{0,8}}/?\s{{0,8}}(?:{_TAGS}|{_TOKENS})\s{{0,8}}/?\s{{0,8}}>",
+            rf"\[()\s{{0,8}}/?\s{{0,8}}(?:{_BRACKETED})\s{{0,8}}\]",
+            rf"[\[{{<]()/?{_GAP}{{0,6}}(?:{_END_OF}{_GAP}{{0,4}})?(?:{_TITLES})",
+            rf"\(()(?:{_END_OF}{_GAP}{{0,4}})?(?:{_TITLES})\)",
+            rf"##\s{{0,4}}(?:{_HEADINGS})\s{{0,4}}():",
+            rf"[\"']role\\?[\"']\s{{0,8}}():\s{{0,8}}\\?[\"'](?:{_ROLES})\\?[\"']",
+            r"[\"'](?:tool_calls?|function_call)\\?[\"']\s{0,8}():",
         )
     )
 )
-_BREAK = re.compile(r"/ (?<= / )|\\n|[.!?] ")
-_AFTER_SENTENCE = re.compile(_ROLE_HEADER)
+# Where someone's words begin, or a line may be thought to: a summary has made sentences of lines.
+_BREAK = re.compile(r"/ (?<= / )|\\[nr]|<br\s?/?>|\s{3,}|- (?<= - )|[.!?][\"')\]*_]{0,3} |\u3002 ?")
 _AT_LINE_START = re.compile(
     "|".join(
         (
-            rf"[\s>*]{{0,8}}\[()\s*/?\s*(?:{_ROLES})\s*\]",
-            r"[\s>*]{0,8}-()\s?-\s?-",
-            rf"[\s>*]{{0,8}}#()#{{0,5}}\s*(?:{_ROLES})\s*(?=\Z|/ )",
-            rf"{_DECOR}#\s*(?:instructions?|response|input){_CLOSE}():",
+            rf"[\s>*/]{{0,8}}\[()\s{{0,8}}/?\s{{0,8}}{_ROLE}\s{{0,8}}\]",
+            r"[\s>*/]{0,8}-()\s{0,3}-\s{0,3}-",
+            r"[\s>*/]{0,8}-\s{0,3}\d{4}-\d\d-\d\d\s{0,3}():",
+            rf"[\s>*/]{{0,8}}(?:#|==|\*\*|__|~~)(){_GAP}{{0,16}}(?:{_HEADINGS}){_TO_THE_END}",
+            rf"{_DECOR}{_END_OF}(){_GAP}{{1,4}}(?:{_TITLES})",
+            rf"{_DECOR}{_spaced('past')}(){_GAP}{{1,4}}{_CONVERSATIONS}{_TO_THE_END}",
+            rf"[\s>*/]{{0,8}}#{{1,6}}\s{{0,4}}(?:instructions?|response|input){_CLOSE}():",
             rf"{_DECOR}(?:{_FIELDS}){_CLOSE}():",
             _ROLE_HEADER,
         )
     )
 )
+# Where a template puts both sides on one line, it shouts: "USER: hello ASSISTANT:".
+_SHOUTED = re.compile(r"\b(?:USER|ASSISTANT|SYSTEM|HUMAN)\s{0,2}():")
 
 
 def neutralise(text: str, limit: int | None = None) -> str:
@@ -164,58 +172,64 @@ def _kept(found: re.Match[str]) -> str:
         case "flag":
             return char
         case "joiner":
-            return char if _joins(before) and _joins(after) else ""
+            return char if _joins(char, before, after) else ""
         case "selector":
-            return char if _takes(char, before) else ""
+            return char if _takes_selector(before, after) else ""
         case _:
             return " " if char == "\t" else ""
 
 
-def _joins(char: str) -> bool:
-    """Emoji, and the letters of Arabic, Persian and the Indic scripts."""
-    if not char or char < "\u0600" or "\uff00" <= char <= "\uffef":
-        return False
-    return unicodedata.category(char) in ("So", "Sk", "Lo", "Mn", "Mc")
+def _joins(joiner: str, before: str, after: str) -> bool:
+    """Between two letters of a script that it shapes, after a virama, or between two emoji."""
+    if _is_shaped(before):
+        return _is_shaped(after) or unicodedata.combining(before) == _VIRAMA
+    return joiner == "\u200d" and _is_emoji(before) and _is_emoji(after)
 
 
-def _takes(selector: str, char: str) -> bool:
+def _is_shaped(char: str) -> bool:
+    return bool(_SHAPED.match(char)) and unicodedata.category(char)[0] in "LM"
+
+
+def _is_emoji(char: str) -> bool:
+    # The arrow is part of a shaking head. A circled letter would be read as the letter.
+    return char in ("\ufe0f", "\u2194") or (
+        char > "\u2000"
+        and unicodedata.category(char) in ("So", "Sk")
+        and unicodedata.is_normalized("NFKC", char)
+    )
+
+
+def _takes_selector(char: str, after: str) -> bool:
     if not char:
         return False
-    kind = unicodedata.category(char)
-    if selector > "\ufe0f":
-        return kind == "Lo"
-    return char in "0123456789#*\u2139\u3030" or (not char.isascii() and kind in _SYMBOLS)
+    if char in "0123456789#*":
+        return after == "\u20e3"
+    return char in "\u203c\u2049\u2139\u3030" or (
+        not char.isascii() and unicodedata.category(char) in ("So", "Sm")
+    )
 
 
 def _defused(line: str) -> str:
-    plain = line.lower() if line.isascii() else [_plain(char) for char in line]
-    points = set(_weak_points("".join(plain)))
-    if not points:
+    letters = line.lower() if line.isascii() else [plain(char) for char in line]
+    points = set(_weak_points("".join(letters)))
+    shouted = {found.start(1) for found in _SHOUTED.finditer(line)}
+    if not points and not shouted:
         return line
     parts: list[str] = []
     at = 0
-    for char, letters in zip(line, plain, strict=True):
-        if not points.isdisjoint(range(at, at + len(letters))):
+    for place, (char, folded) in enumerate(zip(line, letters, strict=True)):
+        if place in shouted or not points.isdisjoint(range(at, at + len(folded))):
             parts.append(DOT)
         parts.append(char)
-        at += len(letters)
+        at += len(folded)
     return "".join(parts)
 
 
 def _weak_points(folded: str) -> Iterator[int]:
     """Where a dot breaks a marker."""
-    found = [*_ANYWHERE.finditer(folded), _AT_LINE_START.match(folded)]
-    for brk in _BREAK.finditer(folded):
-        marker = _AFTER_SENTENCE if brk.group()[0] in ".!?" else _AT_LINE_START
-        found.append(marker.match(folded, brk.end()))
+    found = [_AT_LINE_START.match(folded)]
+    found += [_ANYWHERE.match(folded, sign.start()) for sign in _OPENING.finditer(folded)]
+    found += [_AT_LINE_START.match(folded, start.end()) for start in _BREAK.finditer(folded)]
     for match in found:
         if match and match.lastindex:
             yield match.start(match.lastindex)
-
-
-@lru_cache(maxsize=4096)
-def _plain(char: str) -> str:
-    """The small ASCII letters and signs that a reader takes it for, where there are such."""
-    letters = unicodedata.normalize("NFKD", char).casefold().translate(_PLAIN)
-    kept = (c for c in letters if unicodedata.category(c) not in ("Mn", "Me", "Cf"))
-    return "".join(" " if c.isspace() else c for c in kept)
