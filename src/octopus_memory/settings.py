@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +19,7 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -61,6 +64,8 @@ class ServerSettings(BaseModel):
     max_body_bytes: int = Field(default=16 * 1024 * 1024, ge=1_024)
     requests_per_minute: int = Field(default=60_000, ge=1)
     """For each credential."""
+    wrong_credentials_allowed: int = Field(default=20, ge=1)
+    """From one address; then it is not listened to for a minute."""
     jwt: JwtSettings = Field(default_factory=JwtSettings)
 
 
@@ -79,6 +84,16 @@ class Settings(BaseSettings):
     """`extractive`, `openai`, or the name of an installed adapter."""
     tokenizer: str = "approximate"
     """`approximate`, `tiktoken:NAME`, or the path of a `tokenizer.json`."""
+    index: str = "exact"
+    """`exact`, `pgvector`, `qdrant`, or the name of an installed adapter."""
+    qdrant_url: str = "http://localhost:6333"
+    qdrant_api_key: SecretStr | None = None
+    qdrant_timeout_seconds: int = Field(default=5, ge=1)
+    """How long one request to Qdrant may take."""
+    redactor: str = "patterns"
+    """`patterns`, `presidio`, or the name of an installed adapter; used where an agent asks."""
+    phone_region: str = "US"
+    """Where phone numbers without a country code are from."""
     openai_base_url: str | None = Field(
         default=None, validation_alias=AliasChoices("OCTOPUS_OPENAI_BASE_URL", "openai_base_url")
     )
@@ -118,6 +133,18 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
+    @classmethod
+    def given_by(cls, kind: type[EnvSettingsSource | TomlConfigSettingsSource]) -> dict[str, Any]:
+        """What one source says, by the names of the fields."""
+        given = kind(cls)()
+        for name, field in cls.model_fields.items():
+            alias = field.validation_alias
+            if isinstance(alias, AliasChoices):
+                for choice in alias.choices:
+                    if isinstance(choice, str) and choice in given:
+                        given[name] = given[choice]
+        return given
+
     @property
     def url(self) -> str:
         return self.database_url or default_url()
@@ -145,3 +172,48 @@ def load(**given: Any) -> Settings:
     except ValueError as error:
         # A file that is no TOML: the parser's own message says where.
         raise InvalidSetting(str(FILE), str(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sourced:
+    """A setting, and where its value came from."""
+
+    name: str
+    value: Any
+    source: str
+
+
+def sources() -> list[Sourced]:
+    """Every setting that is in force: from the environment, the file, or the default."""
+    settings = load()
+    environment = Settings.given_by(EnvSettingsSource)
+    file = Settings.given_by(TomlConfigSettingsSource)
+    found = []
+    for name, value in _flat("", settings):
+        path = name.split(".")
+        if _has(environment, path):
+            source = "environment"
+        elif _has(file, path):
+            source = str(FILE)
+        else:
+            source = "default"
+        shown = settings.url if name == "database_url" else value
+        found.append(Sourced(name=name, value=shown, source=source))
+    return found
+
+
+def _flat(prefix: str, model: BaseModel) -> Iterator[tuple[str, Any]]:
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from _flat(f"{prefix}{name}.", value)
+        else:
+            yield prefix + name, value
+
+
+def _has(given: Mapping[str, Any], path: Sequence[str]) -> bool:
+    for part in path:
+        if not isinstance(given, Mapping) or part not in given:
+            return False
+        given = given[part]
+    return True

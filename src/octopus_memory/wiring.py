@@ -1,13 +1,16 @@
 """Settings to a memory: the only place that knows the adapters.
 
 Adapters of others are found by entry points, in the groups `octopus_memory.stores` (by the URL's
-scheme), `octopus_memory.embedders` and `octopus_memory.summarizers` (by name). Each is a callable
-that takes the `Settings`.
+scheme), `octopus_memory.embedders`, `octopus_memory.summarizers` and `octopus_memory.indexes` (by
+name). Each is a callable that takes the `Settings`; an index takes the store as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,14 +20,18 @@ from .adapters.analyzers.snowball import SnowballAnalyzer
 from .adapters.indexes.exact import ExactIndex
 from .adapters.summarizers.extractive import ExtractiveSummarizer
 from .domain.calibration import Calibration
-from .domain.errors import InvalidSetting
+from .domain.errors import InvalidInput, InvalidSetting, StoreUnavailable
 from .domain.policy import MemoryConfig
 from .engine.memory import Memory
 from .engine.parts import Parts, Timeouts
-from .ports.seams import Clock, Embedder, Summarizer, TokenCounter
+from .ports.index import RecallIndex
+from .ports.keeping import Schedule
+from .ports.portable import MoveReport
+from .ports.seams import Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .ports.store import EpisodeStore
 
 if TYPE_CHECKING:
+    from .remote import RemoteMemory
     from .settings import Settings
 
 
@@ -35,6 +42,19 @@ class SystemClock:
 
 class EpisodicMemory(Memory):
     """Remembers what each user said, recalls what matters, and forgets when asked."""
+
+    @classmethod
+    def connect(
+        cls, url: str, *, api_key: str | None = None, timeout: float = 30.0, retries: int = 3
+    ) -> RemoteMemory:
+        """A memory that a service keeps: its scopes have the calls of an embedded one.
+
+        Calls that fail on the way are tried again, `retries` times, where that is safe: reads
+        are, and so is storing, since each call has an idempotency key.
+        """
+        from .remote import RemoteMemory
+
+        return RemoteMemory(url, api_key, timeout=timeout, retries=retries)
 
     @classmethod
     def open(
@@ -97,9 +117,15 @@ def build(
     defaults = config or settings.defaults()
     clock = clock or SystemClock()
     store = open_store(settings, clock)
+    try:
+        check_whole(store)
+        index = make_index(settings, store)
+    except BaseException:
+        store.close()
+        raise
     return Parts(
         store=store,
-        index=ExactIndex(store, cache_bytes=settings.cache_mb * 1024 * 1024),
+        index=index,
         embedder=embedder,
         analyzer=SnowballAnalyzer(),
         counter=counter,
@@ -109,7 +135,81 @@ def build(
         calibration=getattr(embedder, "calibration", None) or Calibration.default(),
         defaults=defaults,
         timeouts=Timeouts(at_close=settings.close_timeout_seconds),
+        make_redactor=cache(lambda: make_redactor(settings)),
+        schedule=make_schedule(settings),
+        compact_after_retention=settings.retention_compact,
+        audit_reads=settings.audit_reads,
     )
+
+
+def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
+    """What recall searches; an installed adapter is given the settings and the store."""
+    cache_bytes = settings.cache_mb * 1024 * 1024
+    match settings.index:
+        case "exact":
+            return ExactIndex(store, cache_bytes=cache_bytes)
+        case "pgvector":
+            from .adapters.indexes.pgvector import PgVectorIndex
+
+            return PgVectorIndex(store, cache_bytes=cache_bytes)
+        case "qdrant":
+            from .adapters.indexes.qdrant import QdrantIndex, connect
+
+            key = settings.qdrant_api_key
+            client = connect(
+                settings.qdrant_url,
+                api_key=None if key is None else key.get_secret_value(),
+                timeout=settings.qdrant_timeout_seconds,
+            )
+            return QdrantIndex(store, client, cache_bytes=cache_bytes)
+        case name:
+            known = ("exact", "pgvector", "qdrant")
+            made: RecallIndex = _installed("indexes", name, "index", known)(settings, store)
+            return made
+
+
+def make_schedule(settings: Settings) -> Schedule | None:
+    """When retention runs by itself; None for never."""
+    if not settings.retention_schedule.strip():
+        return None
+    from .adapters.schedules.cron import CronSchedule
+
+    return CronSchedule(settings.retention_schedule)
+
+
+def check_whole(store: EpisodeStore) -> None:
+    """:raises StoreUnavailable: for the target of a move that is not finished"""
+    if store.is_being_filled():
+        raise StoreUnavailable(
+            "a move into this database is not finished: run octopus migrate again, with the same "
+            "--from and --to"
+        )
+
+
+def move(
+    source: str, target: str, progress: Callable[[int, int], None] | None = None
+) -> MoveReport:
+    """Copy a whole database into an empty one, and compare the two.
+
+    :raises InvalidInput: when the target holds something else
+    :raises StoreError: when either cannot be used, or they differ in the end
+    """
+    from .adapters.stores import moving
+    from .settings import load
+
+    with ExitStack() as stack:
+        ends = []
+        for field, url in (("from", _only_to_read(source)), ("to", target)):
+            store = stack.enter_context(closing(open_store(load(database_url=url))))
+            if not isinstance(store, moving.SqlMoving):
+                raise InvalidInput(field, "is no SQL database: export and import its users instead")
+            ends.append(store)
+        return moving.move(ends[0], ends[1], progress)
+
+
+def _only_to_read(url: str) -> str:
+    """A source is left as it is; of a server, the move only reads."""
+    return f"{url}?mode=ro" if url.startswith("sqlite:") and "?" not in url else url
 
 
 def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
@@ -181,6 +281,22 @@ def make_summarizer(settings: Settings) -> Summarizer | None:
         case name:
             known = ("extractive", "openai")
             made: Summarizer = _installed("summarizers", name, "summarizer", known)(settings)
+            return made
+
+
+def make_redactor(settings: Settings) -> Redactor:
+    match settings.redactor:
+        case "patterns":
+            from .adapters.redactors.patterns import PatternRedactor
+
+            return PatternRedactor(settings.phone_region)
+        case "presidio":
+            from .adapters.redactors.presidio import PresidioRedactor
+
+            return PresidioRedactor()
+        case name:
+            known = ("patterns", "presidio")
+            made: Redactor = _installed("redactors", name, "redactor", known)(settings)
             return made
 
 

@@ -18,8 +18,9 @@ from ..domain.episode import (
     check_time,
 )
 from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
-from ..ports.store import Append, Closing, NewSummary, Target
+from ..ports.store import Append, Closing, Lexical, NewSummary, Target
 from . import intake
+from .guard import Guard
 from .parts import Parts
 
 log = logging.getLogger(__name__)
@@ -143,9 +144,15 @@ def closing_for(
     summary: str | None,
     key_facts: Sequence[str] | None,
     wait: bool,
+    guard: Guard | None = None,
     input_tokens: int | None = None,
     output_tokens: int | None = None,
 ) -> Closing:
+    _check_summary(summary, key_facts)
+    if summary is not None or key_facts is not None:
+        guard = guard or _guard_for(parts, scope, turns)
+        summary = None if summary is None else guard.text(summary)
+        key_facts = None if key_facts is None else [guard.text(fact) for fact in key_facts]
     return Closing(
         ended_at=ended_at,
         reason=reason,
@@ -153,6 +160,14 @@ def closing_for(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
     )
+
+
+def _guard_for(parts: Parts, scope: Scope, turns: Sequence[Turn]) -> Guard:
+    """For a summary that is given: by the names and numbers of the episode's own turns."""
+    if not turns:
+        return parts.guard(scope)
+    known = parts.store.placeholders(scope, turns[0].episode_id)
+    return parts.guard(scope, session_id=turns[0].session_id, known=known)
 
 
 def _summary(
@@ -164,7 +179,6 @@ def _summary(
     *,
     wait: bool,
 ) -> NewSummary | None:
-    _check_summary(given, facts)
     if given is not None:
         made = Summary(text=given, key_facts=tuple(facts or ()))
         return new_summary(parts, scope, made, BY_CALLER)
@@ -198,10 +212,27 @@ def limited(summary: Summary) -> Summary:
 def new_summary(
     parts: Parts, scope: Scope, summary: Summary, by: str, *, improve: bool = False
 ) -> NewSummary:
-    text = "\n".join((summary.text, *summary.key_facts))
-    return NewSummary(
-        summary=summary, by=by, lexical=intake.summary_lexical(parts, scope, text), improve=improve
-    )
+    lexical = summary_lexical(parts, scope, summary.text, summary.key_facts)
+    return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve)
+
+
+def summary_lexical(parts: Parts, scope: Scope, text: str, key_facts: Sequence[str]) -> Lexical:
+    """What a summary and its key facts are found by."""
+    return intake.summary_lexical(parts, scope, "\n".join((text, *key_facts)))
+
+
+def ensure_summary(parts: Parts, episode: Episode) -> None:
+    """Sum up an ended episode that nobody has: without its turns nothing else would find it."""
+    if episode.summary:
+        return
+    turns = parts.store.turns(episode.scope, episode.id)
+    if not turns:
+        return
+    made = limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+    if made.text:
+        made = Summary(text=made.text, key_facts=episode.key_facts or made.key_facts)
+        new = new_summary(parts, episode.scope, made, parts.extractive.name)
+        parts.store.put_summary(episode.scope, episode.id, new)
 
 
 def _check_summary(summary: str | None, facts: Sequence[str] | None) -> None:

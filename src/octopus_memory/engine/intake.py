@@ -15,6 +15,7 @@ from ..domain.message import Json, Message, MessageLike, Role, message_tokens, p
 from ..domain.policy import MemoryConfig
 from ..domain.terms import SUMMARY_CAP, turn_flags
 from ..ports.store import Idempotency, Lexical, NewTurn
+from .guard import Guard
 from .parts import Parts
 
 Times = datetime | Sequence[datetime] | None
@@ -65,19 +66,23 @@ def new_turns(
     times: Sequence[datetime],
     config: MemoryConfig,
     tokens: Sequence[int] | None,
+    guard: Guard | None = None,
 ) -> list[NewTurn]:
+    """Turns as they may be stored: without the personal data that the agent's settings keep out."""
     if tokens is not None:
         _check_counts(tokens, len(messages))
+    checked = (guard or parts.guard(scope)).messages(messages)
     return [
         NewTurn(
             id=new_id(),
-            message=message,
-            tokens=tokens[place] if tokens else message_tokens(message, parts.counter.count),
+            message=each.message,
+            tokens=tokens[place] if tokens else message_tokens(each.message, parts.counter.count),
             at=times[place],
-            lexical=lexical(parts, scope, message.text, message.name),
-            embed=_wants_vector(message, config),
+            lexical=lexical(parts, scope, each.message.text, each.message.name),
+            embed=wants_vector(each.message, config),
+            has_pii=each.has_pii,
         )
-        for place, message in enumerate(messages)
+        for place, each in enumerate(checked)
     ]
 
 
@@ -109,7 +114,8 @@ def summary_lexical(parts: Parts, scope: Scope, text: str) -> Lexical:
     return Lexical(terms=parts.hasher(scope).pack(parts.analyzer.terms(text, cap=SUMMARY_CAP)))
 
 
-def _wants_vector(message: Message, config: MemoryConfig) -> bool:
+def wants_vector(message: Message, config: MemoryConfig) -> bool:
+    """Whether a turn is embedded; every turn is found by its words."""
     wanted = config.embedding
     if message.role is Role.SYSTEM and not wanted.system_turns:
         return False
@@ -148,12 +154,14 @@ def check_metadata(metadata: Mapping[str, Json] | None) -> None:
         raise InvalidInput("metadata", f"must be a dict of plain JSON, at most {_DEEPEST} deep")
 
 
-def idempotency(key: str | None, messages: Sequence[Message]) -> Idempotency | None:
+def idempotency(parts: Parts, key: str | None, messages: Sequence[Message]) -> Idempotency | None:
+    """The fingerprint is keyed: it is kept for a while, and the words must not be guessed by it."""
     if key is None:
         return None
     check_name("idempotency_key", key)
     bodies = json.dumps([dict(message.body) for message in messages], sort_keys=True)
-    fingerprint = blake2b(bodies.encode(), digest_size=16).digest()
+    salt = parts.store.salt[:64]
+    fingerprint = blake2b(bodies.encode(), key=salt, digest_size=16).digest()
     return Idempotency(key=key, fingerprint=fingerprint)
 
 
@@ -166,4 +174,5 @@ def as_turn(new: NewTurn, ordinal: int, episode_id: UUID, session_id: str) -> Tu
         message=new.message,
         tokens=new.tokens,
         at=new.at,
+        has_pii=new.has_pii,
     )

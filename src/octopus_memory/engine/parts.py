@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from ..domain.calibration import Calibration
 from ..domain.episode import Scope
 from ..domain.hashing import TermHasher
-from ..domain.policy import MemoryConfig
+from ..domain.policy import MemoryConfig, PiiMode
 from ..ports.index import RecallIndex
-from ..ports.seams import Analyzer, Clock, Embedder, Summarizer, TokenCounter
-from ..ports.store import EpisodeStore
+from ..ports.keeping import Schedule
+from ..ports.seams import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
+from ..ports.store import EpisodeStore, Placeholder
+from .guard import Guard, NamesHeard
 from .topics import TopicWatch
 
 _CONFIG_SECONDS = 2.0
@@ -49,22 +51,34 @@ class Parts:
     calibration: Calibration = field(default_factory=Calibration.default)
     defaults: MemoryConfig = field(default_factory=MemoryConfig)
     timeouts: Timeouts = field(default_factory=Timeouts)
+    audit_reads: bool = False
+    """Whether reading is recorded too, besides what changes or takes out data."""
+    schedule: Schedule | None = None
+    """When retention runs by itself; None for only when it is asked to."""
+    compact_after_retention: bool = True
+    make_redactor: Callable[[], Redactor] | None = None
+    """Called when an agent first wants personal data found: its patterns take a while to load."""
 
     def __post_init__(self) -> None:
         hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
         object.__setattr__(self, "_hasher", hasher)
         object.__setattr__(self, "_configs", {})
         object.__setattr__(self, "_queries", _QueryVectors(self.embedder))
+        object.__setattr__(self, "_removals", _Removals(self))
+        object.__setattr__(self, "heard", NamesHeard())
         watch = TopicWatch(self.store, self.embedder, self.analyzer, self.clock)
         object.__setattr__(self, "topics", watch)
 
-    _hasher: Callable[[Scope], TermHasher] = field(init=False, repr=False)
+    _hasher: Any = field(init=False, repr=False)
     _configs: dict[tuple[str, str], tuple[float, MemoryConfig]] = field(init=False, repr=False)
     _queries: _QueryVectors = field(init=False, repr=False)
+    _removals: _Removals = field(init=False, repr=False)
     topics: TopicWatch = field(init=False, repr=False)
+    heard: NamesHeard = field(init=False, repr=False)
 
     def hasher(self, scope: Scope) -> TermHasher:
-        return self._hasher(scope)
+        known: TermHasher = self._hasher(scope)
+        return known
 
     def config(self, tenant: str, agent: str) -> MemoryConfig:
         """The agent's settings: as stored, else this memory's defaults."""
@@ -77,8 +91,43 @@ class Parts:
         self._configs[key] = (now, config)
         return config
 
+    def guard(
+        self,
+        scope: Scope,
+        *,
+        session_id: str | None = None,
+        known: Sequence[Placeholder] = (),
+    ) -> Guard:
+        """What the agent's settings make of personal data, for one call."""
+        privacy = self.config(scope.tenant, scope.agent).privacy
+        if privacy.pii is PiiMode.OFF or self.make_redactor is None:
+            return Guard(privacy, None, salt=self.store.salt, scope=scope)
+        return Guard(
+            privacy,
+            self.make_redactor(),
+            salt=self.store.salt,
+            scope=scope,
+            known=known,
+            names=self.heard.of(scope, session_id),
+        )
+
     def forget_configs(self) -> None:
         self._configs.clear()
+
+    def forget(self) -> None:
+        """Drop from memory whatever may hold something that was removed from the store."""
+        self.topics.forget()
+        self.heard.forget()
+        self._queries.forget()
+        self._hasher.cache_clear()
+        for part in (self.index, self.analyzer, self.embedder, self.summarizer):
+            forget: Any = getattr(part, "forget", None)
+            if forget is not None:
+                forget()
+
+    def look_for_removals(self, *, every: float = 0.0) -> None:
+        """Forget what another process removed; at most once in so many seconds."""
+        self._removals.look(every)
 
     def query_vector(self, text: str) -> NDArray[np.float32]:
         return self._queries.get(text)
@@ -90,6 +139,25 @@ class Parts:
                 close()
 
 
+class _Removals:
+    """Looks whether rows were removed since it last did. The first look is only a look."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._seen: int | None = None
+        self._next = 0.0
+
+    def look(self, every: float) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + every
+        made = self._parts.store.removals_made()
+        known, self._seen = self._seen, made
+        if known not in (None, made):
+            self._parts.forget()
+
+
 class _QueryVectors:
     """The last queries' vectors: an agent often asks twice, for the block and for a search."""
 
@@ -98,6 +166,10 @@ class _QueryVectors:
         self._size = size
         self._known: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
         self._lock = threading.Lock()
+
+    def forget(self) -> None:
+        with self._lock:
+            self._known.clear()
 
     def get(self, text: str) -> NDArray[np.float32]:
         with self._lock:

@@ -40,6 +40,7 @@ def open_episode(
     at = now if at is None else check_time("at", at)
     session_id = intake.session_id(session_id)
     intake.check_metadata(metadata)
+    metadata = parts.guard(scope, session_id=session_id).json(metadata)
     config = parts.config(scope.tenant, scope.agent)
     for _ in range(_RETRIES):
         state = parts.store.session(scope, session_id)
@@ -83,14 +84,19 @@ def add(
     now = parts.clock.now()
     config = parts.config(scope.tenant, scope.agent)
     parsed = intake.parse(messages, config)
-    turns = intake.new_turns(
-        parts, scope, parsed, intake.times(at, len(parsed), now), config, tokens
-    )
-    idempotency = intake.idempotency(idempotency_key, parsed)
+    times = intake.times(at, len(parsed), now)
+    guard = parts.guard(scope, session_id=_session_named(where))
+    turns = intake.new_turns(parts, scope, parsed, times, config, tokens, guard)
+    idempotency = intake.idempotency(parts, idempotency_key, parsed)
     for _ in range(_RETRIES):
         plan = planning.plan_for(
             parts, scope, where, config, turns, retried=idempotency is not None
         )
+        if guard.used() and plan.target is not Target.NEW:
+            # The episode's text has numbers already, which these turns must go on with.
+            known = parts.store.placeholders(scope, plan.episode_id)
+            guard = parts.guard(scope, session_id=plan.session_id, known=known)
+            turns = intake.new_turns(parts, scope, parsed, times, config, tokens, guard)
         write = Append(
             scope=scope,
             session_id=plan.session_id,
@@ -100,14 +106,29 @@ def add(
             now=now,
             turns=turns,
             idempotency=idempotency,
+            placeholders=guard.new(),
         )
         left = _left(parts, scope, plan, config, turns)
         try:
-            return _append_apart(parts, left, write) if left else parts.store.append(write)
+            if left:
+                stored = _append_apart(parts, left, replace(write, placeholders=guard.used()))
+            else:
+                stored = parts.store.append(write)
         except EpisodeChanged:
             if planning.is_closed_for_good(parts, scope, where, config):
                 raise EpisodeClosed(plan.episode_id) from None
+            continue
+        if guard.names:
+            parts.heard.add(scope, plan.session_id, guard.names)
+        return stored
     raise EpisodeChanged(plan.session_id)
+
+
+def _session_named(where: Episode | UUID | str) -> str | None:
+    """The session, as far as it can be told before the store is asked."""
+    if isinstance(where, Episode):
+        return where.session_id
+    return where if isinstance(where, str) else None
 
 
 def store(
@@ -131,7 +152,8 @@ def store(
     config = parts.config(scope.tenant, scope.agent)
     parsed = intake.parse(messages, config)
     times = intake.times(at, len(parsed), now)
-    turns = intake.new_turns(parts, scope, parsed, times, config, None)
+    guard = parts.guard(scope)
+    turns = intake.new_turns(parts, scope, parsed, times, config, None, guard)
     calls.check_results(parsed, lambda _: False)
     intake.check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
@@ -149,6 +171,7 @@ def store(
         summary=summary,
         key_facts=key_facts,
         wait=True,
+        guard=guard,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
     )
@@ -160,9 +183,10 @@ def store(
         at=times[0],
         now=now,
         turns=turns,
-        metadata=metadata,
-        idempotency=intake.idempotency(idempotency_key, parsed),
+        metadata=guard.json(metadata),
+        idempotency=intake.idempotency(parts, idempotency_key, parsed),
         closing=closing,
+        placeholders=guard.used(),
     )
     for _ in range(_RETRIES):
         try:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.episode import Summary, Turn
+from ..domain.pii import PiiSpan
 
 
 class Embedder(Protocol):
@@ -59,6 +60,18 @@ class Analyzer(Protocol):
 
     def related(self, term: str) -> Sequence[tuple[str, float]]:
         """Terms that may stand for one, with how near each comes, 0 to 1; none is a fine answer."""
+
+
+class Redactor(Protocol):
+    """Finds personal data in a text. Thread-safe; the same call always gives the same spans."""
+
+    def find(self, text: str, *, names: Sequence[str] = ()) -> list[PiiSpan]:
+        """Where personal data stands in `text`, in order and without overlap; any text is taken.
+
+        `names` are people already known in the conversation: they are found wherever they occur.
+        A placeholder such as `[EMAIL]` or `[EMAIL_1]` is never part of a span, nor is U+001E, which
+        parts texts that were joined.
+        """
 
 
 class Clock(Protocol):

@@ -1,0 +1,1 @@
+"""What finds personal data."""

@@ -1,0 +1,292 @@
+"""People's names: after the words that announce one, and common given names with a capital."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from .folding import lowered
+from .words import PARTICLES, also_words, given_names, never_names, rare_names
+
+Place = tuple[int, int]
+
+TOKEN = re.compile(r"[^\W\d_]{1,30}(?:['-][^\W\d_]{1,30}){0,3}")
+_MOST_WORDS = 4
+
+_STRONG = (
+    r"(?:my[ ](?:full[ ])?|full[ ]|nick|the[ ])?name(?:[ ]is|'s)|(?:i'm|i[ ]am)[ ]called|"
+    r"me[ ]llamo|mi[ ]nombre[ ]es|je[ ]m'appelle|mon[ ]nom[ ]est|ich[ ]heiße|"
+    r"mein[ ]name[ ]ist|mi[ ]chiamo|"
+    r"il[ ]mio[ ]nome[ ]è|me[ ]chamo|meu[ ]nome[ ]é|full[ ]name"
+)
+_SELF = r"i'm|i[ ]am|im|call[ ]me|calls[ ]me|je[ ]suis|soy|sono|eu[ ]sou"
+# In German every noun has a capital.
+_THIS = r"this[ ]is|it's|it[ ]is|ich[ ]bin"
+_TITLE = (
+    r"(?:mr|mrs|ms|mx|miss|dr|prof|professor|doctor|sir|herr|frau|señora?|sra?|mme|monsieur|"
+    r"madame)\.?"
+)
+_GREETING = (
+    r"hi|hello|hey|dear|good[ ](?:morning|afternoon|evening)|thanks|thank[ ]you|hola|bonjour|hallo|"
+    r"guten[ ]tag|ciao|welcome(?:[ ]back)?|congrats|sorry|cheers|liebe[r]?|chère?|estimad[oa]"
+)
+_KIN = (
+    r"wife|husband|partner|son|daughter|sister|brother|mother|mom|mum|dad|father|uncle|aunt|cousin|"
+    r"niece|nephew|grandma|grandmother|grandpa|grandfather|boyfriend|girlfriend|fiancée?|ex|friend|"
+    r"best[ ]friend|boss|manager|supervisor|colleague|coworker|co-worker|neighbou?r|landlord|"
+    r"landlady|roommate|flatmate|doctor|therapist|lawyer|teacher|assistant|secretary|child|kid|baby|"
+    r"tenant|patient|customer|client|driver|owner|beneficiary|passenger|employee|nurse|agent|"
+    r"account[ ]holder|cardholder|applicant|guest"
+)
+_RELATION = (
+    rf"(?:my|our|his|her|your|their|the)[ ](?:\w{{1,12}}[ ])?(?:{_KIN})"
+    r"(?:[ ](?:is|was|named|called))?(?:,|:|[ ]\()?"
+)
+_ROLE = r"(?:patient|customer|client|beneficiary|tenant|passenger|attn|guest|employee|contact):?"
+_TOWARDS = (
+    r"ask(?:ed)?(?:[ ]for)?|contact|tell|told|remind|invite|cc|"
+    r"(?:spoke|speak|spoken|talk|talked|talking|chatted|"
+    r"met|meeting)[ ](?:to|with)|belongs[ ]to|(?:made|signed|written|booked|reported|sent|approved|"
+    r"paid|opened|requested)[ ]by|(?:parcel|package|delivery|ticket|booking|reservation|"
+    r"forward[ ]\w+|sent?[ ]it|give[ ]it|pass[ ]\w+)[ ](?:for|to)|signed,?|(?<=[,;][ ])name"
+)
+_LABEL = (
+    r"(?:(?:full|first|last|given|family|middle|maiden|sur|legal|real|display|customer|client|patient|"
+    r"contact|guest|passenger|cardholder|account[ ]holder|user|employee|tenant|recipient|sender|"
+    r"beneficiary|applicant|emergency[ ]contact|nombre|nom)(?:'s)?[ ]?)?(?:name|surname|vorname|"
+    r"nachname|nombre|nom|cognome)(?:[ ]on[ ](?:the[ ])?card)?[ ]?[:=]"
+)
+_PEOPLE_LABEL = (
+    r"(?:patient|customer|beneficiary|tenant|cardholder|emergency[ ]contact|contact|recipient|from|"
+    r"to|attn|sender|owner|author|driver|employee)[ ]?[:=]"
+)
+_CUE = re.compile(
+    rf"(?<![\w'-])(?:(?P<strong>{_STRONG})|(?P<self>{_SELF})|(?P<this>{_THIS})|(?P<title>{_TITLE})|"
+    rf"(?P<greeting>{_GREETING}),?|(?P<relation>{_RELATION})|(?P<label>{_LABEL})|"
+    rf"(?P<towards>{_PEOPLE_LABEL}|{_ROLE}|{_TOWARDS}))"
+    r"(?:(?<=\()|[ \t]{1,2}|(?<=[:=]))(?=[^\W\d_])",
+)
+_STOPS = re.compile(
+    r"[,.!;:?)\n\r]|$|[ ]-|[ ](?:and|from|here|again|calling|speaking|with|y|und|et)\b"
+)
+_AFTER_THIS = re.compile(r",|[ ](?:from|here|again|calling|speaking|with|and[ ]I)\b")
+_AFTER_GREETING = re.compile(r"[ ]?[,!.:;)?\n\r-]|[ ]?$")
+_BEFORE_LABEL = re.compile(r"(?:^|[\n\r;,|({\x1e\"'.:])[ \t]{0,4}$")
+
+_HERE = re.compile(r"[ ]here(?=[ ,.!;:\n]|$)")
+_HERE_BEFORE = re.compile(
+    r"(?:^|[\n.!?,;:][ ]?)(?:(?:hi|hey|hello)[ ,!]{1,2})?(?P<name>[^\W\d_][\w' -]{0,60})$",
+    re.IGNORECASE,
+)
+_SIGN_OFF = re.compile(
+    r"(?:^|[\n.!?,][ ]?)[ ]{0,4}(?:(?:best|kind|warm|warmest|many|with[ ]kind)[ ])?(?:regards|"
+    r"wishes|cheers|sincerely|yours(?:[ ](?:truly|sincerely|faithfully))?|thanks|"
+    r"thank[ ]you|best|love|"
+    r"take[ ]care|saludos|cordialement|grüße|mit[ ]freundlichen[ ]grüßen|viele[ ]grüße|saluti|"
+    r"abraços?)(?:[ ](?:again|in[ ]advance|truly|sincerely|so[ ]much))?[,.!]{0,2}[ ]{0,2}\r?\n"
+    r"(?:[ ]{0,4}\r?\n)?[ ]{0,4}[-–]?[ ]?(?=[^\W\d_])",
+    re.IGNORECASE,
+)
+_LINE_END = re.compile(r"[.,!]?[ ]{0,4}(?=[\r\n]|$)")
+_DISPLAY = re.compile(r"\"?[ ][<(]\x1e")
+_SAID = re.compile(
+    r"[ ](?:said|says|told|tells|asked|asks|thinks|promised|forgot|mentioned|texted|emailed|"
+    r"replied|"
+    r"apologi[sz]ed|complained|insisted)\b"
+)
+_WORDS_BEFORE = re.compile(r"(?<![\w'@/\\.#-])[^\W\d_a-z][\w'.-]*(?:[ ][\w'.-]+){0,4}$")
+_IN_SENTENCE = re.compile(
+    r"(?:[^\W\d_A-Z]|,)[ ]$(?<!\bthe[ ])(?<!\ba[ ])(?<!\ban[ ])(?<!\bin[ ])(?<!\bat[ ])(?<!\bof[ ])"
+)
+_CAPITAL = re.compile(r"(?<![\w'@/\\.#-])[^\W\d_a-z][^\W\d_]{1,29}")
+
+_BEFORE_PLACE = re.compile(
+    r"\b(?:San|Santa|Santo|São|Saint|St\.?|Ste\.?|Port|Fort|Mount|Mt\.?|Lake|Los|"
+    r"Las|El|Hotel|Café|Trader|Uncle)[ ]$"
+)
+_AFTER_PLACE = re.compile(
+    r"[ ](?:Street|St|Avenue|Ave|Road|Rd|Lane|Square|Park|Station|Airport|Hotel|Hospital|"
+    r"University|School|College|Court|Place|Drive|Island|Inc|Ltd|LLC|GmbH|Bank|County|City|Corp|Award|Prize)\b|"
+    r"[ ]?&|'s[ ][A-Z]"
+)
+
+
+def announced_names(text: str) -> Iterator[Place]:
+    """Names that the words around them announce: introductions, titles, greetings, forms."""
+    for cue in _CUE.finditer(lowered(text)):
+        end = _ACCEPT[cue.lastgroup or ""](text, cue)
+        if end:
+            yield (cue.start() if cue.lastgroup == "title" else cue.end()), end
+    yield from _named_here(text)
+    for cue in _SIGN_OFF.finditer(text):
+        end, _ = _read(text, cue.end())
+        if end and _LINE_END.match(text, end):
+            yield cue.end(), end
+    yield from spoken_names(text)
+
+
+def common_names(text: str) -> Iterator[Place]:
+    """Given names with a capital, with the surnames after them."""
+    for found in _CAPITAL.finditer(text):
+        word = plain(found.group())
+        rare = word in rare_names()
+        if found.group().isupper() or not (rare or word in given_names()):
+            continue
+        end, words = _read(text, found.start())
+        if not end or _is_place(text, found.start(), end):
+            continue
+        if len(words) > 1 or (word not in also_words() and not (rare and _may_be_word(found))):
+            yield found.start(), end
+
+
+def spoken_names(text: str) -> Iterator[Place]:
+    """Whoever said, asked or promised something, and whoever has an address after the name."""
+    for said in _SAID.finditer(text):
+        yield from _name_before(text, said.start(), 1)
+    if "<\x1e" in text or "(\x1e" in text:
+        for mark in _DISPLAY.finditer(text):
+            yield from _name_before(text, mark.start(), 1 if "<" in mark.group() else 2)
+
+
+def plain(word: str) -> str:
+    """In small letters, without accents."""
+    if word.isascii():
+        return word.lower()
+    parts = unicodedata.normalize("NFKD", word.lower())
+    return "".join(char for char in parts if not unicodedata.combining(char))
+
+
+def _read(text: str, at: int) -> tuple[int, list[str]]:
+    """Where the name that begins at `at` ends, and its words; 0 and none where there is none."""
+    end, words = 0, list[str]()
+    while len(words) < _MOST_WORDS and (token := TOKEN.match(text, at)):
+        word = token.group()
+        owned = word.endswith("'s")
+        word = word.removesuffix("'s")
+        last = token.start() + len(word)
+        if word in PARTICLES or (words and word.lower() in PARTICLES):
+            at = token.end()
+        elif word[0].isupper() and not _is_ordinary(word):
+            words.append(word)
+            end = last
+            at = last + 1 if len(word) == 1 and text.startswith(".", last) else token.end()
+        else:
+            break
+        if owned or not text.startswith(" ", at):
+            break
+        at += 1
+    return end, words
+
+
+def _is_ordinary(word: str) -> bool:
+    """A word, or a contraction of one such as "I'm"."""
+    return not never_names().isdisjoint((plain(word), plain(word.partition("'")[0])))
+
+
+def _after_strong(text: str, cue: re.Match[str]) -> int:
+    end, _ = _read(text, cue.end())
+    return end or _small_given(text, cue.end())
+
+
+def _after_self(text: str, cue: re.Match[str]) -> int:
+    end, words = _read(text, cue.end())
+    alone = not _shouted(words) and _STOPS.match(text, end)
+    return (end if _is_person(words) or alone else 0) or _small_given(text, cue.end())
+
+
+def _after_this(text: str, cue: re.Match[str]) -> int:
+    end, words = _read(text, cue.end())
+    alone = not _shouted(words) and _AFTER_THIS.match(text, end)
+    return end if _is_person(words) or alone else 0
+
+
+def _after_title(text: str, cue: re.Match[str]) -> int:
+    end, _ = _read(text, cue.end())
+    return end if text[cue.start()].isupper() else 0
+
+
+def _after_greeting(text: str, cue: re.Match[str]) -> int:
+    end = _read(text, cue.end())[0] or _small_given(text, cue.end())
+    return end if end and _AFTER_GREETING.match(text, end) else 0
+
+
+def _after_relation(text: str, cue: re.Match[str]) -> int:
+    end, words = _read(text, cue.end())
+    return end if _is_person(words) or not cue.group().startswith("the ") else 0
+
+
+def _after_towards(text: str, cue: re.Match[str]) -> int:
+    end, words = _read(text, cue.end())
+    return end if _is_person(words) else 0
+
+
+def _after_label(text: str, cue: re.Match[str]) -> int:
+    """A form's field is the first thing on its line; a file's name is not a person's."""
+    if not _BEFORE_LABEL.search(text[max(0, cue.start() - 6) : cue.start()]):
+        return 0
+    end, words = _read(text, cue.end())
+    bare = re.match(r"name[ ]?[:=]", cue.group())
+    return end if _is_person(words) or not bare else 0
+
+
+_ACCEPT = {
+    "strong": _after_strong,
+    "self": _after_self,
+    "this": _after_this,
+    "title": _after_title,
+    "greeting": _after_greeting,
+    "relation": _after_relation,
+    "towards": _after_towards,
+    "label": _after_label,
+}
+
+
+def _small_given(text: str, at: int) -> int:
+    """Where a given name in small letters ends, as people write in a chat; 0 for none."""
+    token = TOKEN.match(text, at)
+    word = plain(token.group()) if token else ""
+    return token.end() if token and word in given_names() and word not in also_words() else 0
+
+
+def _is_person(words: list[str]) -> bool:
+    if len(words) == 1:
+        return plain(words[0]) in given_names() or plain(words[0]) in rare_names()
+    return len(words) > 1
+
+
+def _shouted(words: list[str]) -> bool:
+    """One word in capitals: TRUE, OK, USA."""
+    return len(words) == 1 and len(words[0]) > 1 and words[0].isupper()
+
+
+def _named_here(text: str) -> Iterator[Place]:
+    for here in _HERE.finditer(text):
+        start = max(0, here.start() - 80)
+        before = _HERE_BEFORE.search(text[start : here.start()])
+        if before:
+            end, words = _read(text, start + before.start("name"))
+            if words and end == here.start():
+                yield start + before.start("name"), end
+
+
+def _name_before(text: str, end: int, fewest: int) -> Iterator[Place]:
+    """The name that ends at `end`, if it has so many words and nothing but capitals."""
+    start = max(0, end - 80)
+    before = _WORDS_BEFORE.search(text, start, end)
+    while before:
+        last, words = _read(text, before.start())
+        if last == end and len(words) >= fewest and not _shouted(words):
+            yield before.start(), end
+            return
+        before = _WORDS_BEFORE.search(text, before.start() + 1, end)
+
+
+def _may_be_word(found: re.Match[str]) -> bool:
+    """At the start of a sentence, or after an article."""
+    return not _IN_SENTENCE.search(found.string, max(0, found.start() - 12), found.start())
+
+
+def _is_place(text: str, start: int, end: int) -> bool:
+    before = _BEFORE_PLACE.search(text[max(0, start - 10) : start])
+    return bool(before or _AFTER_PLACE.match(text, end))

@@ -1,0 +1,127 @@
+"""Personal data is kept out of everything that is stored, indexed and summarised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octopus_memory import EpisodicMemory, MemoryConfig, MemoryScope, PrivacyConfig, SessionConfig
+from octopus_memory.testing import FixedClock
+
+SECRETS = ["Ana López", "López", "ana.lopez@example.com", "415-555-0134", "4111 1111 1111 1111"]
+TALK = [
+    {"role": "user", "content": "Hi, my name is Ana López and my card is 4111 1111 1111 1111."},
+    {"role": "assistant", "content": "Thanks, Ana López. Shall I write to ana.lopez@example.com?"},
+    {"role": "user", "content": [{"type": "text", "text": "Yes, or call 415-555-0134."}]},
+]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with EpisodicMemory.open(url, embedder="hashing", clock=clock, background=False) as opened:
+        yield opened
+
+
+def _scope(memory: EpisodicMemory, mode: str, **more: Any) -> MemoryScope:
+    memory.configure("hr", MemoryConfig(privacy=PrivacyConfig(pii=mode, **more)))
+    return memory.scope(agent="hr", user="u-17")
+
+
+def _everything(scope: MemoryScope, session: str) -> str:
+    replay = scope.session(session)
+    shown: list[object] = [replay, scope.recent(), scope.recall("card mail call", limit=9)]
+    return repr(shown)
+
+
+def test_off_stores_as_it_is(memory: EpisodicMemory):
+    scope = _scope(memory, "off")
+    turns = scope.add("s", TALK)
+    assert [turn.message.body for turn in turns] == TALK
+    assert {turn.has_pii for turn in turns} == {False}
+
+
+def test_flag_stores_as_it_is_and_marks(memory: EpisodicMemory):
+    scope = _scope(memory, "flag")
+    scope.add("s", [*TALK, ("user", "Nothing here.")])
+    turns = scope.session("s").turns
+    assert [turn.message.body for turn in turns][:3] == TALK
+    assert [turn.has_pii for turn in turns] == [True, True, True, False]
+
+
+def test_redact_keeps_it_out_of_everything(memory: EpisodicMemory, tmp_path: Path):
+    scope = _scope(memory, "redact")
+    with scope.episode("s", metadata={"mail": "ana.lopez@example.com", "channel": "web"}) as talk:
+        for message in TALK:
+            talk.add([message])
+        talk.add_tool_call(
+            "crm", '{"email": "ana.lopez@example.com"}', {"phone": "415-555-0134"}, tool_call_id="c"
+        )
+        talk.add([{"role": "user", "name": "Ana López", "content": "Bye!"}])
+    scope.store(
+        TALK,
+        session_id="whole",
+        summary="Ana López gave her card 4111 1111 1111 1111.",
+        key_facts=["Her mail is ana.lopez@example.com"],
+        metadata={"who": ["ana.lopez@example.com"]},
+    )
+    scope.add("given", ("user", "My name is Ana López."))
+    scope.close_episode(
+        scope.session("given").episodes[0].episode, summary="Ana López came by.", key_facts=[]
+    )
+    memory.flush()
+    for session in ("s", "whole", "given"):
+        shown = _everything(scope, session)
+        assert not [secret for secret in SECRETS if secret in shown]
+    assert scope.session("s").session.metadata == {"mail": "[EMAIL]", "channel": "web"}
+    assert all(turn.has_pii for turn in scope.session("s").turns)
+    assert scope.session("whole").episodes[0].episode.key_facts == ("Her mail is [EMAIL]",)
+    memory.close()
+    for file in tmp_path.glob("memory.db*"):
+        raw = file.read_bytes()
+        assert not [secret for secret in SECRETS if secret.encode() in raw]
+
+
+def test_numbers_are_the_same_through_an_episode(memory: EpisodicMemory):
+    scope = _scope(memory, "redact", numbered=True)
+    scope.add("s", ("user", "I am Ana López, my mail is ana.lopez@example.com."))
+    scope.add("s", ("user", "Write to ANA.LOPEZ@example.com or to ben@example.com."))
+    memory.parts.forget()
+    scope.add("s", ("user", "I said ben@example.com, and not cy@example.com."))
+    said = [turn.text for turn in scope.session("s").turns]
+    assert said[0] == "I am [PERSON_NAME_1], my mail is [EMAIL_1]."
+    assert said[1] == "Write to [EMAIL_1] or to [EMAIL_2]."
+    assert said[2] == "I said [EMAIL_2], and not [EMAIL_3]."
+    scope.close_session("s")
+    scope.add("s", ("user", "Again: cy@example.com"))
+    assert scope.session("s").turns[-1].text == "Again: [EMAIL_1]"
+
+
+def test_a_name_said_once_is_known_in_later_calls(memory: EpisodicMemory):
+    scope = _scope(memory, "redact")
+    scope.add("s", ("user", "My name is Ana López."))
+    scope.add("s", ("assistant", "Good morning, Ana López!"))
+    assert "López" not in repr(scope.session("s"))
+
+
+def test_numbers_go_on_in_an_episode_that_is_resumed(memory: EpisodicMemory):
+    config = MemoryConfig(
+        session=SessionConfig(allow_resume=True),
+        privacy=PrivacyConfig(pii="redact", numbered=True),
+    )
+    memory.configure("hr", config)
+    scope = memory.scope(agent="hr", user="u")
+    scope.add("s", ("user", "Mail me: a@example.com"))
+    scope.close_session("s")
+    scope.add("s", ("user", "Or b@example.com, or a@example.com"))
+    assert scope.session("s").turns[-1].text == "Or [EMAIL_2], or [EMAIL_1]"
+
+
+def test_a_retried_call_is_known_again(memory: EpisodicMemory):
+    scope = _scope(memory, "redact", numbered=True)
+    first = scope.add("s", ("user", "a@example.com"), idempotency_key="k")
+    assert scope.add("s", ("user", "a@example.com"), idempotency_key="k") == first
+    assert [turn.text for turn in scope.session("s").turns] == ["[EMAIL_1]"]
