@@ -12,13 +12,14 @@ import httpx
 import pytest
 import rest_server
 
-from octopus_memory import EpisodicMemory
+from octopus_memory import EpisodicMemory, StoreUnavailable
 from octopus_memory.engine import access
 from octopus_memory.faces.rest.app import PREFIX
 from octopus_memory.settings import ServerSettings
 from octopus_memory.testing import FixedClock
 
 WHO = {"agentId": "hr", "userId": "ana"}
+PRIVATE = "what somebody said in private"
 HELLO = {"role": "user", "content": "How many leave days do I have left?"}
 
 
@@ -246,3 +247,34 @@ def test_nothing_that_was_said_is_logged(
     client.post("/episodes/search", json=who | {"query": "a private word", "topK": 0})
     assert "/sessions/{session_id}/messages" in caplog.text
     assert "private" not in caplog.text
+
+
+def test_a_failure_of_ours_says_nothing_of_theirs(
+    memory: EpisodicMemory,
+    client: httpx.Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(PRIVATE)
+
+    monkeypatch.setattr("octopus_memory.engine.remember.add", fail)
+    answer = client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
+    assert answer.status_code == 500
+    assert answer.json()["requestId"] in caplog.text
+    assert "RuntimeError" in caplog.text
+    assert PRIVATE not in caplog.text + answer.text
+
+
+def test_the_database_away_is_a_problem_that_says_so(
+    memory: EpisodicMemory, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+):
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailable("memory.db: unable to open (check the folder)")
+
+    monkeypatch.setattr(type(memory.parts.store), "append", away)
+    answer = client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    monkeypatch.setattr(type(memory.parts.store), "backlog", away)
+    ready = client.get(f"{str(client.base_url).removesuffix(PREFIX + '/')}/readyz")
+    assert (ready.status_code, ready.json()["ready"]) == (503, False)

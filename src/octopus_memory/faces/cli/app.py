@@ -11,7 +11,24 @@ import typer
 from typer.core import TyperGroup
 
 from ...domain.errors import OctopusError, SessionNotFound
-from . import bench, chat, demo, doctor, keys, migrate, portable, retention, show, work, worker
+from . import (
+    audit,
+    bench,
+    chat,
+    config,
+    demo,
+    doctor,
+    erase,
+    index,
+    keys,
+    migrate,
+    portable,
+    reembed,
+    retention,
+    show,
+    work,
+    worker,
+)
 from .options import JSON_WANTED
 from .plain import print_json
 from .screen import clean
@@ -83,17 +100,21 @@ for _panel, _commands in {
     "Start": (demo.demo, chat.chat, doctor.doctor),
     "Look": (show.recall, show.recent, show.replay, show.stats),
     "Work": (work.add, work.run_pending),
-    "Keep": (retention.restore,),
-    "Run": (worker.worker,),
+    "Keep": (retention.restore, erase.erase, erase.compact),
+    "Run": (worker.worker, reembed.reembed),
 }.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
 app.add_typer(retention.retention, name="retention", rich_help_panel="Keep")
 app.add_typer(retention.holds, name="holds", rich_help_panel="Keep")
+app.add_typer(config.config, name="config", rich_help_panel="Run")
+app.add_typer(erase.receipts, name="receipts", rich_help_panel="Keep")
+app.add_typer(audit.audit, name="audit", rich_help_panel="Keep")
 app.add_typer(keys.keys, name="keys", rich_help_panel="Run")
 app.command("export", rich_help_panel="Carry")(portable.export)
 app.command("import", rich_help_panel="Carry")(portable.import_)
 app.command("migrate", rich_help_panel="Carry")(migrate.migrate)
+app.add_typer(index.index, name="index", rich_help_panel="Run")
 app.add_typer(bench.bench, name="bench", rich_help_panel="Measure")
 
 

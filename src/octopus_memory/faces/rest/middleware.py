@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import time
+import traceback
 import uuid
 from typing import Any
 
@@ -18,7 +19,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .metrics import Metrics
-from .problems import BODY_TOO_LARGE, respond
+from .problems import BODY_TOO_LARGE, respond, unexpected
 
 log = logging.getLogger("octopus_memory.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -38,12 +39,12 @@ class Watch:
             return
         state = scope.setdefault("state", {})
         request_id = state["request_id"] = _request_id(scope)
-        status, began = 500, time.perf_counter()
+        status, answering, began = 500, False, time.perf_counter()
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answering
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, answering = message["status"], True
                 message["headers"] = [
                     *message["headers"],
                     (b"x-request-id", request_id.encode()),
@@ -52,6 +53,10 @@ class Watch:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except Exception as error:  # noqa: BLE001 - the last who can answer
+            _log_failure(error, request_id)
+            if not answering:
+                await unexpected(Request(scope))(scope, receive, send_with_id)
         finally:
             self._note(scope, state, status, time.perf_counter() - began)
 
@@ -69,6 +74,12 @@ class Watch:
                 "actor": state.get("actor"),
             }
             log.info("%s", json.dumps(line))
+
+
+def _log_failure(error: Exception, request_id: str) -> None:
+    """Where it failed and by what kind of error; its words may be somebody's."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    log.error("request %s failed: %s\n%s", request_id, type(error).__name__, where)
 
 
 class BodyLimit:

@@ -90,7 +90,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unexpected)
 
 
 def respond(
@@ -183,7 +182,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     return respond(request, error.status_code, name, str(error.detail), headers=headers)
 
 
-async def _unexpected(request: Request, error: Exception) -> JSONResponse:  # noqa: ARG001 - theirs
+def unexpected(request: Request) -> JSONResponse:
     return respond(
         request, 500, "internal-error", "something failed here; the log knows it by the request id"
     )

@@ -63,7 +63,9 @@ def add_to_session(
     return answer(AddedOut.of(stored, body.messages), 201)
 
 
-@router.post("/sessions/{session_id:path}/close", response_model=SessionOut, responses=problems(404))
+@router.post(
+    "/sessions/{session_id:path}/close", response_model=SessionOut, responses=problems(404)
+)
 def close_session(
     request: Request, caller: Caller, session_id: NameText, body: SessionCloseBody
 ) -> Response:
@@ -73,7 +75,9 @@ def close_session(
     return answer(SessionOut.of(scope.close_session(session_id, body.reason)))
 
 
-@router.post("/sessions/{session_id:path}/heartbeat", response_model=SessionOut, responses=problems(404))
+@router.post(
+    "/sessions/{session_id:path}/heartbeat", response_model=SessionOut, responses=problems(404)
+)
 def heartbeat(
     request: Request, caller: Caller, session_id: NameText, body: HeartbeatBody
 ) -> Response:

@@ -1,0 +1,150 @@
+"""The audit log: list, verify, export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...domain.audit import AuditEntry
+from ...domain.message import Json
+from .opening import open_to_read
+from .options import AsJson, Db, Tenant
+from .plain import print_json
+from .screen import Screen, counted
+
+if TYPE_CHECKING:
+    from ...wiring import EpisodicMemory
+
+audit = typer.Typer(
+    help="Who erased, exported, changed or read what, and whether the log is whole.",
+    no_args_is_help=True,
+)
+_BROKEN = 1
+_PAGE = 1_000
+Installation = Annotated[
+    bool,
+    typer.Option(
+        "--installation", help="The log of what concerns every tenant.", rich_help_panel="Scope"
+    ),
+]
+
+
+@audit.command("list")
+def list_(
+    *,
+    user: Annotated[
+        str | None, typer.Option("--user", help="Only what concerns this user.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the last.")] = 20,
+    tenant: Tenant = "default",
+    installation: Installation = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last entries, oldest first.
+
+    octopus audit list --user ana
+    """
+    with open_to_read(db) as memory:
+        subject = None if user is None else memory.tenant(tenant).subject(user)
+        log = _entries(memory, "" if installation else tenant)
+        found = [entry for entry in log if subject in (None, entry.subject)][-limit:]
+    if as_json:
+        print_json([_plain(entry) for entry in found])
+        return
+    screen = Screen()
+    if not found:
+        screen.write("Nothing is recorded.")
+    for entry in found:
+        screen.write(
+            (f"{entry.seq:>5}  ", "dim"),
+            (f"{entry.at:%Y-%m-%d %H:%M:%S}", "bold"),
+            f"  {entry.action}  {entry.outcome}",
+            (f"  by {entry.actor}", ""),
+            (f"  on {entry.subject[:12]}" if entry.subject else "", "dim"),
+        )
+
+
+@audit.command()
+def verify(
+    *,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            "--head", metavar="HASH", help="A head that was noted earlier: is it still part of it?"
+        ),
+    ] = None,
+    tenant: Tenant = "default",
+    installation: Installation = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read the whole log against its hashes. Note the head elsewhere, and ask with it next time.
+
+    octopus audit verify
+    """
+    from ...engine import audit as log
+
+    with open_to_read(db) as memory:
+        found = log.verify(memory.parts, "" if installation else tenant, head=head)
+    if as_json:
+        print_json(
+            {
+                "whole": found.is_whole,
+                "entries": found.entries,
+                "head": found.head,
+                "broken_at": found.broken_at,
+                "knows_head": found.knows_head,
+            }
+        )
+    else:
+        screen = Screen()
+        if found.broken_at is not None:
+            screen.write((f"Broken at entry {found.broken_at:,}: ", "red"), _BREAK)
+        elif found.knows_head is False:
+            screen.write(("The head that was noted is not in this log: ", "red"), _BREAK)
+        else:
+            screen.write(f"Whole: {counted(found.entries, 'entry', 'entries')}.")
+        screen.write(("head  ", "dim"), found.head)
+    if not found.is_whole:
+        raise typer.Exit(_BROKEN)
+
+
+_BREAK = "entries were changed, removed or added by other means than Octopus."
+
+
+@audit.command()
+def export(
+    *, tenant: Tenant = "default", installation: Installation = False, db: Db = None
+) -> None:
+    """Write the whole log to standard output, a JSON object on each line.
+
+    octopus audit export
+    """
+    with open_to_read(db) as memory:
+        for entry in _entries(memory, "" if installation else tenant):
+            print_json(_plain(entry), indent=None)
+
+
+def _entries(memory: EpisodicMemory, tenant: str) -> Iterator[AuditEntry]:
+    after = 0
+    while page := memory.parts.store.audit(tenant, after=after, limit=_PAGE):
+        yield from page
+        after = page[-1].seq
+
+
+def _plain(entry: AuditEntry) -> dict[str, Json]:
+    return {
+        "tenant": entry.tenant,
+        "seq": entry.seq,
+        "at": entry.at.isoformat(),
+        "actor": entry.actor,
+        "action": entry.action,
+        "subject": entry.subject,
+        "outcome": entry.outcome,
+        "detail": dict(entry.detail),
+        "previous": entry.previous.hex(),
+        "hash": entry.hash.hex(),
+    }

@@ -1,0 +1,224 @@
+"""The commands that forget: erase, receipts, compact."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from ...domain.erasure import EraseReceipt, Subject
+from ...domain.errors import InvalidInput, NotFound
+from ...ports.forgetting import FileSearch
+from .actor import actor
+from .opening import open_to_read
+from .options import AsJson, Db, Tenant
+from .plain import print_json
+from .screen import Screen, counted
+
+if TYPE_CHECKING:
+    from ...wiring import EpisodicMemory
+
+receipts = typer.Typer(help="What was erased, and whether all of it is gone.", no_args_is_help=True)
+_NOT_COMPLETE = 1
+
+
+def erase(
+    *,
+    user: Annotated[str, typer.Option("--user", help="Whose memory.", rich_help_panel="Scope")],
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", help="Only what this agent remembers.", rich_help_panel="Scope"),
+    ] = None,
+    tenant: Tenant = "default",
+    episode: Annotated[
+        str | None,
+        typer.Option("--episode", metavar="ID", help="Only this episode; needs --agent."),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Read every byte of the files afterwards, looking for what was erased."
+        ),
+    ] = False,
+    no_compact: Annotated[
+        bool,
+        typer.Option("--no-compact", help="Leave the rewriting of the files to octopus compact."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove everything of a user, for good: rows, vectors, caches and the bytes in the files.
+
+    octopus erase --user ana --verify
+    """
+    subject = _subject(tenant, user, agent, episode)
+    with open_to_read(db) as memory:
+        if not yes:
+            _ask(memory, subject)
+        trace = memory.parts.store.trace(subject) if verify else None
+        receipt = _erase(memory, subject, physical=not no_compact)
+        search = None if trace is None else trace.look()
+    if as_json:
+        print_json({"receipt": receipt.to_dict(), "files": search})
+    else:
+        screen = Screen()
+        _show(screen, receipt)
+        if verify:
+            _show_search(screen, search)
+    done = receipt.is_complete or (no_compact and not _is_wrong(receipt))
+    if not done or (search is not None and search.found):
+        raise typer.Exit(_NOT_COMPLETE)
+
+
+def _is_wrong(receipt: EraseReceipt) -> bool:
+    """Whether more is missing than the rewrite."""
+    return bool(receipt.pending) or any(receipt.left.values())
+
+
+def _subject(tenant: str, user: str, agent: str | None, episode: str | None) -> Subject:
+    if episode is None:
+        return Subject(tenant=tenant, user=user, agent=agent)
+    if agent is None:
+        raise typer.BadParameter("--episode needs --agent, whose episode it is")
+    try:
+        return Subject(tenant=tenant, user=user, agent=agent, episode_id=UUID(episode))
+    except ValueError as error:
+        raise typer.BadParameter(f"{episode!r} is no episode's id") from error
+
+
+def _ask(memory: EpisodicMemory, subject: Subject) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("nobody can be asked here: say --yes")
+    store = memory.parts.store
+    scopes = store.user_scopes(subject.tenant, subject.user)
+    scopes = [scope for scope in scopes if subject.agent in (None, scope.agent)]
+    episodes = sum(store.list_episodes(scope, offset=0, limit=1)[1] for scope in scopes)
+    what = "one episode" if subject.episode_id else counted(episodes, "episode")
+    Screen(stderr=True).write(
+        f"This removes {what} of user {subject.user} in tenant {subject.tenant}, with "
+        f"{'every agent' if subject.agent is None else f'agent {subject.agent}'}, for good."
+    )
+    typer.confirm("Erase?", abort=True, err=True)
+
+
+def _erase(memory: EpisodicMemory, subject: Subject, *, physical: bool) -> EraseReceipt:
+    if subject.episode_id is None:
+        return memory.tenant(subject.tenant).erase_user(
+            subject.user, agent=subject.agent, physical=physical, actor=actor()
+        )
+    scope = memory.scope(tenant=subject.tenant, agent=subject.agent or "default", user=subject.user)
+    return scope.erase_episode(subject.episode_id, physical=physical, actor=actor())
+
+
+def compact(*, db: Db = None, as_json: AsJson = False) -> None:
+    """Rewrite the database's files, so that nothing removed before can be read from them.
+
+    octopus compact
+    """
+    with open_to_read(db) as memory:
+        before = memory.stats().size_bytes
+        done = memory.compact(actor=actor())
+        after = memory.stats().size_bytes
+    if as_json:
+        print_json({"compacted": done, "bytes_before": before, "bytes_after": after})
+    elif done:
+        sizes = "" if before is None or after is None else f": {before:,} bytes are now {after:,}"
+        Screen().write(f"Rewritten{sizes}.")
+    else:
+        Screen().write("Others use the database right now. Run octopus compact again.")
+    if not done:
+        raise typer.Exit(_NOT_COMPLETE)
+
+
+@receipts.command("list")
+def list_(
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
+    tenant: Tenant = "default",
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the receipts of a tenant's erasures, newest first.
+
+    octopus receipts list
+    """
+    with open_to_read(db) as memory:
+        found = memory.tenant(tenant).receipts(limit=limit)
+    if as_json:
+        print_json([receipt.to_dict() for receipt in found])
+        return
+    screen = Screen()
+    if not found:
+        screen.write(f"Nothing was erased in tenant {tenant}.")
+    for receipt in found:
+        turns = counted(receipt.removed.get("turns", 0), "turn")
+        screen.write(
+            (f"{receipt.at:%Y-%m-%d %H:%M}", "bold"),
+            f"  {receipt.id}  {turns}, {_state(receipt)}",
+        )
+
+
+@receipts.command()
+def show(
+    receipt_id: Annotated[str, typer.Argument(metavar="ID", help="The receipt's id.")],
+    *,
+    tenant: Tenant = "default",
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one receipt; --json is the form that its SHA-256 is of.
+
+    octopus receipts show 01997f3e-6c0b-7cc3-98a5-3f0a4d1e2b3c
+    """
+    try:
+        wanted = UUID(receipt_id)
+    except ValueError as error:
+        raise InvalidInput("ID", f"{receipt_id!r} is no receipt's id") from error
+    with open_to_read(db) as memory:
+        try:
+            receipt = memory.tenant(tenant).receipt(wanted)
+        except NotFound as error:
+            raise NotFound(
+                f"no receipt {wanted} in tenant {tenant}: octopus receipts list shows them"
+            ) from error
+    if as_json:
+        print_json(receipt.to_dict())
+    else:
+        _show(Screen(), receipt)
+
+
+def _state(receipt: EraseReceipt) -> str:
+    if receipt.is_complete:
+        return "complete"
+    if receipt.pending:
+        return f"not complete: {', '.join(receipt.pending)} is still to be done"
+    if any(receipt.left.values()):
+        return "not complete: something is left"
+    return "not complete: the files are still to be rewritten (octopus compact)"
+
+
+def _show(screen: Screen, receipt: EraseReceipt) -> None:
+    screen.write(("receipt  ", "dim"), f"{receipt.id}, {receipt.at:%Y-%m-%d %H:%M:%S} UTC")
+    screen.write(("subject  ", "dim"), receipt.subject)
+    gone = [f"{place} {number:,}" for place, number in receipt.removed.items() if number]
+    screen.write(("removed  ", "dim"), ", ".join(gone) or "nothing: there was nothing")
+    left = [f"{place} {number:,}" for place, number in receipt.left.items() if number]
+    screen.write(("left     ", "dim"), ", ".join(left) or "nothing")
+    screen.write(("files    ", "dim"), "rewritten" if receipt.physical else "not rewritten yet")
+    screen.write(("state    ", "dim"), _state(receipt))
+    screen.write(("SHA-256  ", "dim"), receipt.sha256)
+
+
+def _show_search(screen: Screen, search: FileSearch | None) -> None:
+    if search is None:
+        screen.write(
+            ("search   ", "dim"), "not from here: the files are the server's; see its guide"
+        )
+        return
+    read = ", ".join(f"{name} ({size:,} bytes)" for name, size in search.files.items())
+    screen.write(("search   ", "dim"), f"{counted(search.sought, 'byte string')} sought in {read}")
+    found = ", ".join(f"{number:,} of {kind}" for kind, number in search.found.items())
+    screen.write(("found    ", "dim"), found or "none")

@@ -1,0 +1,128 @@
+"""The commands about the index: verify, rebuild, drop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .opening import open_to_write
+from .options import AsJson, Db
+from .plain import print_json, to_plain
+from .progress import bar, watch_backlog
+from .screen import Screen, counted
+
+if TYPE_CHECKING:
+    from ...engine.comparing import IndexReport
+
+index = typer.Typer(
+    help="The copy that pgvector or Qdrant keeps of the vectors.", no_args_is_help=True
+)
+_DIFFERS = 1
+_MOST_LINES = 20
+
+
+@index.command()
+def verify(
+    *,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Give what is missing, and remove what should not be there."),
+    ] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the index with the store, both ways; exit code 1 where they differ.
+
+    octopus index verify --repair
+    """
+    from ...engine import background, comparing
+
+    with open_to_write(db) as memory, watch_backlog("feeding", memory.parts.store):
+        report = comparing.verify(memory.parts, background.new_owner(), repair=repair)
+    _show(report, as_json=as_json)
+
+
+@index.command()
+def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
+    """Make the index anew from the store; recall goes on meanwhile.
+
+    octopus index rebuild --db postgresql://owner@localhost/octopus
+    """
+    from ...engine import background, comparing
+
+    with open_to_write(db) as memory:
+        store, model = memory.parts.store, memory.parts.embedder.model
+        with (
+            bar("rebuilding", store.stats().vectors.get(model, 0)) as done,
+            watch_backlog("rebuilding", store),
+        ):
+            report = comparing.rebuild(memory.parts, background.new_owner(), done)
+    _show(report, as_json=as_json)
+
+
+@index.command()
+def drop(
+    *,
+    abandon: Annotated[
+        bool,
+        typer.Option("--abandon", help="Leave the copy where it is: its server is gone for good."),
+    ] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the index's copy and stop feeding it; the store keeps every vector.
+
+    Afterwards set index to exact.
+
+    octopus index drop
+    """
+    from ...engine import indexing
+
+    with open_to_write(db) as memory:
+        gone = indexing.detach(memory.parts, abandon=abandon)
+    if as_json:
+        print_json({"removed": gone, "abandoned": abandon})
+    elif abandon:
+        Screen().write("The index is fed no more. What it holds was not removed.")
+    else:
+        Screen().write(f"Removed {', '.join(gone) or 'nothing'}; the index is fed no more.")
+
+
+def _show(report: IndexReport, *, as_json: bool) -> None:
+    if as_json:
+        plain = to_plain(report)
+        print_json((plain if isinstance(plain, dict) else {}) | {"is_true": report.is_true})
+    else:
+        _say(Screen(), report)
+    if not report.is_true and not report.repaired:
+        raise typer.Exit(_DIFFERS)
+
+
+def _say(screen: Screen, report: IndexReport) -> None:
+    if report.index == "exact":
+        screen.write("The index is the store itself: there is no copy to compare.")
+        return
+    screen.write(
+        f"{report.index}: compared {counted(report.rows, 'row')} of "
+        f"{counted(report.scopes, 'scope')}, model {report.model}."
+    )
+    if report.waiting:
+        screen.write(f"{counted(report.waiting, 'change')} still on the way, by another process.")
+    if report.is_true:
+        screen.write("The index holds what the store holds.")
+        return
+    screen.write(
+        f"{report.missing:,} missing, {report.extra:,} too many, {report.changed:,} with another "
+        "vector:"
+    )
+    for scope in report.drifted[:_MOST_LINES]:
+        screen.write(
+            f"scope {scope.scope_id}: {scope.missing} missing, {scope.extra} too many, "
+            f"{scope.changed} changed",
+            indent=2,
+        )
+    if report.repaired:
+        screen.write("Repaired: verify again to see it.")
+    else:
+        screen.write("octopus index verify --repair mends this; octopus index rebuild starts anew.")

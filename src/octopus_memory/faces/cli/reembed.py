@@ -1,0 +1,57 @@
+"""The command that gives every stored text a vector of another model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..urls import as_url
+from .options import AsJson, Db
+from .plain import print_json
+from .progress import waiting, watch_backlog
+from .screen import Screen, counted
+
+
+def reembed(
+    *,
+    embedder: Annotated[
+        str | None,
+        typer.Option(help="The embedder; without it, the one of the settings.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The embedder's model.", show_default=False)
+    ] = None,
+    dimension: Annotated[
+        int | None, typer.Option(help="How long its vectors are.", min=1, show_default=False)
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Embed everything anew with another model, while recall goes on.
+
+    Each text is found by its words, and by its old vector in processes that still use the old
+    model, until its new one is there. Change the settings of every process to the new model too.
+
+    octopus reembed --embedder openai --model text-embedding-3-small
+    """
+    from ...settings import load
+    from ...wiring import EpisodicMemory, make_embedder
+
+    settings = load(
+        database_url=as_url(db),
+        embedder=embedder,
+        embedding_model=model,
+        embedding_dimension=dimension,
+    )
+    made = make_embedder(settings)
+    with EpisodicMemory.open(settings.url, embedder=made, background=False) as memory:
+        store = memory.parts.store
+        before = waiting(store)
+        with watch_backlog("embedding", store):
+            memory.flush()
+        left = waiting(store)
+    if as_json:
+        print_json({"model": made.model, "embedded": before - left, "waiting": left})
+    else:
+        Screen().write(f"Embedded {counted(before - left, 'text')} with {made.model}.")
