@@ -35,6 +35,7 @@ def redacted(text: str, *names: str, redactor: PatternRedactor = REDACTOR) -> st
         ("my ssn is 078051120", "my ssn is [US_SSN]"),
         ("4242 4242 4242 4242 04/29 123", "[CREDIT_CARD] 04/29 123"),
         ("amex 3782-822463-10005", "amex [CREDIT_CARD]"),
+        ("my 3622 7206 2716 67 works", "my [CREDIT_CARD] works"),
         ("visa card 4222222222222", "visa card [CREDIT_CARD]"),
         ("IBAN gb82 west 1234 5698 7654 32 please", "IBAN [IBAN] please"),
         ("http://192.0.2.7:8080/x", "http://[IP_ADDRESS]:8080/x"),

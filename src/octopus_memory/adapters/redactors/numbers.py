@@ -17,7 +17,7 @@ _CARD = re.compile(
     r")(?!\w)"
 )
 # However it is grouped, where the whole run of digits has a card's length.
-_CARD_LOOSE = re.compile(r"(?<!\w)(?<!\w[ .-])\d(?:[ -]?\d){12,18}(?![ -]?\w)")
+_CARD_LOOSE = re.compile(r"(?<!\w)(?<!\d[ .-])\d(?:[ -]?\d){12,18}(?!\w)(?![ -]\d)")
 _CARD_CUE = re.compile(
     r"(?:card|visa|credit|debit)[^\w\x1e]{0,3}(?:\w{1,8}[^\w\x1e]{1,3}){0,2}$", re.IGNORECASE
 )
