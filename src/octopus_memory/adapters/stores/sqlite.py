@@ -13,6 +13,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from ...domain.episode import Turn
+from ...domain.erasure import Subject
 from ...domain.errors import (
     StoreBusy,
     StoreCorrupt,
@@ -21,18 +22,21 @@ from ...domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from ...ports.forgetting import Trace
 from ...ports.seams import Clock
 from ...ports.store import Append, Target
-from . import reads, types, writes
+from . import reads, traces, types, writes
 from .driver import DriverConnection, Prepared
 from .sql import SqlStore
-from .transactions import READING, Reach
+from .together import Together
+from .transactions import READING, Every, Reach
 
 T = TypeVar("T")
 _BUSY_SECONDS = 30
 _LARGE = 256 * 1024 * 1024
 """From here on the copy that a rewrite makes is too large to be held in memory."""
-_CHECKPOINTS = 3
+_CHECKPOINTS = 10
+_CHECKPOINT_MS = 500
 _HOT_READS = frozenset(
     {
         reads.episodes,
@@ -61,6 +65,7 @@ class SqliteStore(SqlStore):
         self._idle: list[sqlite3.Connection] = []
         self._known: dict[Any, Prepared] = {}
         self._closed = False
+        self._together = Together(self._connect, self._writing)
         if not (self._in_memory or read_only):
             self._make_folder()
         super().__init__(self._make_engine(), clock=clock)
@@ -102,12 +107,20 @@ class SqliteStore(SqlStore):
         plain = write.target is Target.OPEN and write.turns and write.metadata is None
         if self._in_memory or not plain or write.idempotency or write.closing or write.placeholders:
             return super().append(write)
-        with self._writing:
-            return self._on_driver(writes.append, write, begin="BEGIN IMMEDIATE")
+        return self._commit(lambda conn: writes.append(conn, write), hot=True)
 
     def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        if not self._in_memory:
+            return self._commit(lambda conn: do(conn, *args, **named))
         with self._writing:
             return super()._write(reach, do, *args, **named)
+
+    def _commit(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
+        try:
+            with self._translated():
+                return self._together.write(do, hot=hot)
+        except sqlite3.Error as error:
+            raise self.translate_driver(error) from error
 
     def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         if do in _HOT_READS and not self._in_memory:
@@ -154,24 +167,55 @@ class SqliteStore(SqlStore):
         with self._writing:
             self._closed = True
             self._close_idle()
+            self._together.close()
             super().close()
 
+    def trace(self, subject: Subject) -> Trace | None:
+        if self._in_memory:
+            return None
+        prints = self._read(subject.tenant, traces.take, subject)
+        return traces.FileTrace(prints, self._files, self._is_live)
+
+    def _is_live(self, piece: bytes) -> bool:
+        return self._read(Every.TENANT, traces.is_live, piece)
+
+    def _files(self) -> list[Path]:
+        """The database, and whatever SQLite keeps beside it."""
+        named = [Path(f"{self._path}{end}") for end in ("", "-wal", "-shm", "-journal")]
+        return [file for file in named if file.exists()]
+
     def _rewrite(self) -> bool:
+        """Build the file anew from what is in it, and empty the log.
+
+        `secure_delete` is not enough: when pages are split, bytes of rows stay behind in their
+        gaps, and the log keeps whole pages as they were.
+        """
         if self._in_memory:
             return True
-        with self._writing:
-            conn = self._connect()
-            try:
-                return _rewrite(conn, large=(self.size_bytes() or 0) > _LARGE)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF not in (
-                    sqlite3.SQLITE_BUSY,
-                    sqlite3.SQLITE_LOCKED,
-                ):
-                    raise self.translate_driver(error) from error
-                return False
-            finally:
-                conn.close()
+        conn = self._connect()
+        try:
+            with self._writing:
+                if (self.size_bytes() or 0) > _LARGE:
+                    conn.execute("PRAGMA temp_store=FILE")
+                conn.execute("VACUUM")
+            return self._empty_log(conn)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise self.translate_driver(error) from error
+            return False
+        finally:
+            conn.close()
+
+    def _empty_log(self, conn: sqlite3.Connection) -> bool:
+        """Whoever still reads what was before stands in the way; writers wait only a little."""
+        conn.execute(f"PRAGMA busy_timeout={_CHECKPOINT_MS}")
+        for attempt in range(_CHECKPOINTS):
+            time.sleep(0.02 * attempt)
+            with self._writing:
+                busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                return True
+        return False
 
     def _make_folder(self) -> None:
         try:
@@ -223,21 +267,6 @@ class SqliteStore(SqlStore):
             _use_wal(conn)
             conn.execute("PRAGMA synchronous=FULL")
             conn.execute("PRAGMA journal_size_limit=67108864")
-
-
-def _rewrite(conn: sqlite3.Connection, *, large: bool) -> bool:
-    """Build the file anew from what is in it, and empty the log.
-
-    `secure_delete` is not enough: when pages are split, bytes of rows stay behind in their gaps.
-    """
-    if large:
-        conn.execute("PRAGMA temp_store=FILE")
-    conn.execute("VACUUM")
-    for _ in range(_CHECKPOINTS):
-        busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        if not busy:
-            return True
-    return False
 
 
 def _use_wal(conn: sqlite3.Connection) -> None:

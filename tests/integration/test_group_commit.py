@@ -1,0 +1,119 @@
+"""Writers that come at once share a commit, and nothing else."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.domain.errors import EpisodeNotFound, StoreFull
+from octopus_memory.testing import make_append, make_closing, make_next, make_scope
+
+WRITERS = 12
+
+
+class Counting(sqlite3.Connection):
+    commits = 0
+    before_commit: Callable[[], None] | None = None
+
+    def execute(self, sql: str, *given: object) -> sqlite3.Cursor:
+        if sql == "COMMIT":
+            Counting.commits += 1
+            if Counting.before_commit is not None:
+                Counting.before_commit()
+        return super().execute(sql, *given)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteStore]:
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "factory": Counting})
+    )
+    Counting.before_commit = None
+    opened = SqliteStore(tmp_path / "memory.db")
+    yield opened
+    opened.close()
+
+
+def _at_once(store: SqliteStore, writes: list[Callable[[], object]]) -> list[Future[object]]:
+    """Every write queued before the first can run."""
+    with ThreadPoolExecutor(len(writes)) as pool:
+        with store._writing:
+            futures = [pool.submit(write) for write in writes]
+            while len(store._together._queue) < len(writes):
+                time.sleep(0.001)
+        return futures
+
+
+def test_writers_that_wait_share_one_commit(store: SqliteStore):
+    opened = [make_append(make_scope(f"u{n}"), "first") for n in range(WRITERS)]
+    for write in opened:
+        store.append(write)
+    Counting.commits = 0
+    hot = [lambda w=w: store.append(make_next(w, "more")) for w in opened[:-1]]
+    cold = [lambda: store.append(make_append(make_scope("new"), "a", closing=make_closing()))]
+    for future in _at_once(store, hot + cold):
+        future.result()
+    assert Counting.commits == 1
+    assert [t.text for t in store.turns(opened[0].scope, opened[0].episode_id)] == ["first", "more"]
+    assert len(store.list_episodes(make_scope("new"), offset=0, limit=5)[0]) == 1
+
+
+def test_who_fails_fails_alone(store: SqliteStore):
+    good = [make_append(make_scope(f"u{n}"), "a") for n in range(3)]
+    stray = make_next(make_append(make_scope("x"), "a"), "b")
+    first, bad, second, third = _at_once(
+        store,
+        [
+            lambda: store.append(good[0]),
+            lambda: store.append(stray),
+            lambda: store.append(good[1]),
+            lambda: store.append(good[2]),
+        ],
+    )
+    assert isinstance(bad.exception(), EpisodeNotFound)
+    for write, future in zip(good, (first, second, third), strict=True):
+        assert len(future.result()) == 1
+        assert len(store.turns(write.scope, write.episode_id)) == 1
+    assert store.list_episodes(stray.scope, offset=0, limit=5) == ([], 0)
+
+
+def test_a_commit_that_fails_stores_nothing_of_anybody(store: SqliteStore):
+    def full() -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    writes = [make_append(make_scope(f"u{n}"), "a") for n in range(3)]
+    Counting.before_commit = full
+    futures = _at_once(store, [lambda w=w: store.append(w) for w in writes])
+    assert {type(future.exception()) for future in futures} == {StoreFull}
+    Counting.before_commit = None
+    for write in writes:
+        assert store.list_episodes(write.scope, offset=0, limit=5) == ([], 0)
+        store.append(write)
+
+
+def test_a_thread_that_is_stopped_loses_nobody_elses_write(store: SqliteStore):
+    writes = [make_append(make_scope(f"u{n}"), "a") for n in range(4)]
+    leader: list[int] = []
+
+    def stop() -> None:
+        Counting.before_commit = None
+        leader.append(threading.get_ident())
+        raise KeyboardInterrupt
+
+    Counting.before_commit = stop
+    futures = _at_once(store, [lambda w=w: store.append(w) for w in writes])
+    stopped = [isinstance(future.exception(), KeyboardInterrupt) for future in futures]
+    assert stopped.count(True) == 1
+    for write, was_stopped in zip(writes, stopped, strict=True):
+        found, _ = store.list_episodes(write.scope, offset=0, limit=5)
+        assert len(found) == (0 if was_stopped else 1)
