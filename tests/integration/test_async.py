@@ -12,25 +12,32 @@ import pytest
 from octopus_memory import (
     AsyncEpisodicMemory,
     AsyncMemoryScope,
+    AsyncMemoryTenant,
     EndReason,
     EpisodeClosed,
     EpisodeInHand,
     EpisodicMemory,
     MemoryConfig,
     MemoryScope,
+    MemoryTenant,
     SessionConfig,
 )
-from octopus_memory.aio import AsyncEpisodeInHand
+from octopus_memory.aio import AsyncEpisodeInHand, AsyncRemoteMemory
+from octopus_memory.remote import RemoteMemory
 
 TWINS = [
     (EpisodicMemory, AsyncEpisodicMemory),
     (MemoryScope, AsyncMemoryScope),
+    (MemoryTenant, AsyncMemoryTenant),
+    (RemoteMemory, AsyncRemoteMemory),
     (EpisodeInHand, AsyncEpisodeInHand),
 ]
-INSIDE = {"parts", "wake"}
+INSIDE = {"parts", "attend", "wake"}
 """What the engine's own classes say to each other."""
-AT_ONCE = {"scope", "episode"}
+AT_ONCE = {"scope", "tenant", "episode", "connect", "export_user"}
 """These only make an object, and wait for nothing."""
+OWN = {"scope", "tenant"}
+"""What a scope and a tenant say they are."""
 AWAITED_PROPERTIES = {(EpisodeInHand, "episode")}
 """A property that reads the store: its twin is a call, which can be awaited."""
 
@@ -51,8 +58,8 @@ def parameters(method: Any) -> list[tuple[str, Any, Any]]:
 
 @pytest.mark.parametrize(("sync", "twin"), TWINS)
 def test_the_twins_have_the_same_public_names(sync: type, twin: type):
-    # `scope.scope` and `.sync` are set where the object is made, so no class has them.
-    assert set(public(twin)) - {"sync", "scope"} == set(public(sync)) - {"scope"}
+    # These are set where the object is made, so not every class has them.
+    assert set(public(twin)) - {"sync", *OWN} == set(public(sync)) - OWN
     assert hasattr(twin, "__aenter__") == hasattr(sync, "__enter__")
     assert hasattr(twin, "__aexit__") == hasattr(sync, "__exit__")
 
@@ -131,6 +138,14 @@ def test_every_call_answers(tmp_path: Path):
         await said(memory, "run_pending")
         assert await said(memory, "flush", timeout=30)
         assert (await said(memory, "stats")).turns == 2
+        await said(scope, "delete", stored.id)
+        assert [episode.id for episode in await said(scope, "deleted")] == [stored.id]
+        assert (await said(scope, "restore", stored.id)).id == stored.id
+        assert (await said(memory, "run_retention")).complete
+        await said(memory, "next_retention")
+        assert (await said(scope, "erase_episode", stored.id)).is_complete
+        assert (await said(scope, "erase")).removed["turns"] == 1
+        assert await said(memory, "compact")
         await said(memory, "close")
         return used
 

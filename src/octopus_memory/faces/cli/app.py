@@ -25,6 +25,7 @@ from . import (
     portable,
     reembed,
     retention,
+    scrub,
     show,
     work,
     worker,
@@ -100,7 +101,7 @@ for _panel, _commands in {
     "Start": (demo.demo, chat.chat, doctor.doctor),
     "Look": (show.recall, show.recent, show.replay, show.stats),
     "Work": (work.add, work.run_pending),
-    "Keep": (retention.restore, erase.erase, erase.compact),
+    "Keep": (retention.restore, erase.erase, scrub.scrub, erase.compact),
     "Run": (worker.worker, reembed.reembed),
 }.items():
     for _command in _commands:

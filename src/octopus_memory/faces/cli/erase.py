@@ -89,8 +89,12 @@ def _subject(tenant: str, user: str, agent: str | None, episode: str | None) -> 
         raise typer.BadParameter(f"{episode!r} is no episode's id") from error
 
 
+def _can_ask() -> bool:
+    return sys.stdin.isatty()
+
+
 def _ask(memory: EpisodicMemory, subject: Subject) -> None:
-    if not sys.stdin.isatty():
+    if not _can_ask():
         raise typer.BadParameter("nobody can be asked here: say --yes")
     store = memory.parts.store
     scopes = store.user_scopes(subject.tenant, subject.user)

@@ -1,0 +1,70 @@
+"""The numbers that a database gives to new rows: read in one, and gone on with in another.
+
+A number must never be given twice, not even when its row is gone: caches and remote indexes may
+still know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sqlalchemy as sa
+
+_SQLITE = sa.table("sqlite_sequence", sa.column("name"), sa.column("seq"))
+_GIVEN = {
+    "postgresql": "SELECT pg_sequence_last_value("
+    "CAST(pg_get_serial_sequence(:table, :column) AS regclass))",
+    "mssql": "SELECT CAST(IDENT_CURRENT(:table) AS BIGINT)",
+}
+
+
+def given(conn: sa.Connection, tables: Sequence[sa.Table]) -> dict[str, int]:
+    """The last number that each table with numbers of its own gave out."""
+    return {table.name: _given(conn, table, column) for table, column in _numbered(tables)}
+
+
+def go_on_after(
+    conn: sa.Connection, tables: Sequence[sa.Table], numbers: Mapping[str, int]
+) -> None:
+    """The next number of each table is above those given there, and above every one that it has."""
+    for table, column in _numbered(tables):
+        highest = conn.execute(sa.select(sa.func.max(column))).scalar() or 0
+        number = max(highest, numbers.get(table.name, 0))
+        if number:
+            _go_on_after(conn, table, column, number)
+
+
+def _numbered(tables: Sequence[sa.Table]) -> list[tuple[sa.Table, sa.Column[int]]]:
+    found = []
+    for table in tables:
+        column = table.autoincrement_column
+        if column is not None:
+            found.append((table, column))
+    return found
+
+
+def _given(conn: sa.Connection, table: sa.Table, column: sa.Column[int]) -> int:
+    if conn.dialect.name == "sqlite":
+        kept = conn.execute(sa.select(_SQLITE.c.seq).where(_SQLITE.c.name == table.name))
+        return int(kept.scalar() or 0)
+    statement = sa.text(_GIVEN[conn.dialect.name])
+    names = {"table": table.name, "column": column.name}
+    used = {name: names[name] for name in statement.compile().params}
+    return int(conn.execute(statement, used).scalar() or 0)
+
+
+def _go_on_after(conn: sa.Connection, table: sa.Table, column: sa.Column[int], number: int) -> None:
+    match conn.dialect.name:
+        case "sqlite":
+            if not table.dialect_options["sqlite"]["autoincrement"]:
+                # It numbers by the highest that is there.
+                return
+            this = _SQLITE.c.name == table.name
+            if not conn.execute(sa.update(_SQLITE).where(this).values(seq=number)).rowcount:
+                conn.execute(sa.insert(_SQLITE).values(name=table.name, seq=number))
+        case "postgresql":
+            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+            conn.execute(sa.select(sa.func.setval(sequence, number)))
+        case "mssql":
+            # One more: where nothing was ever inserted, the next number is this very one.
+            conn.exec_driver_sql(f"DBCC CHECKIDENT ('{table.name}', RESEED, {number + 1})")

@@ -1,0 +1,279 @@
+"""Export and import in a SQL store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ...domain.episode import Scope, Session, SessionStatus, Turn
+from ...domain.errors import EpisodeChanged
+from ...domain.portable import KeptEpisode
+from ...ports.portable import Brought, Portable
+from ...ports.turns import NewTurn
+from ...ports.work import WorkKind
+from . import ending, reads, rows, schema, scopes, types
+from .transactions import Every, Transactions
+
+_scopes, _episodes = schema.scopes, schema.episodes
+_conversations = schema.conversations
+_MOST_BYTES = 4 * 1024 * 1024
+"""Of compressed turns in one page, so that a few large ones do not fill the memory."""
+_FETCH = 16
+_BATCH = 250
+_MOST_IDS = 400
+_NOT_DELETED = sa.and_(reads.IN_SCOPE, _episodes.c.deleted_at.is_(None))
+_kept = sa.select(*rows.EPISODE_COLUMNS, _episodes.c.aged_from).where(_NOT_DELETED)
+_scope_id = (
+    sa.select(_scopes.c.id)
+    .where(
+        _scopes.c.tenant == sa.bindparam("tenant_"),
+        _scopes.c.agent == sa.bindparam("agent_"),
+        _scopes.c.user == sa.bindparam("user_"),
+    )
+    .scalar_subquery()
+)
+
+
+class SqlPortable(Transactions, Portable):
+    def kept_sessions(self, scope: Scope, *, after: str | None = None, limit: int) -> list[Session]:
+        return self._read(scope.tenant, _sessions, scope, after=after, limit=limit)
+
+    def kept_episodes(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        after: tuple[datetime, UUID] | None = None,
+        limit: int,
+    ) -> list[KeptEpisode]:
+        return self._read(scope.tenant, _kept_episodes, scope, session_id, after=after, limit=limit)
+
+    def kept_turns(
+        self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
+    ) -> tuple[KeptEpisode | None, list[Turn]]:
+        return self._read(scope.tenant, _kept_turns, scope, episode_id, start=start, limit=limit)
+
+    def holders(self, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
+        return self._read(Every.TENANT, _holders, episode_ids)
+
+    def bring(self, brought: Brought) -> bool:
+        return self._write(brought.kept.episode.scope.tenant, _bring, brought)
+
+
+def _sessions(conn: sa.Connection, scope: Scope, *, after: str | None, limit: int) -> list[Session]:
+    theirs = sa.and_(
+        _episodes.c.scope_id == _conversations.c.scope_id,
+        _episodes.c.session_id == _conversations.c.session_id,
+        _episodes.c.deleted_at.is_(None),
+    )
+    last_seen = sa.select(sa.func.max(_episodes.c.last_seen_at)).where(theirs).scalar_subquery()
+    statement = (
+        sa.select(_conversations, last_seen.label("last_seen_at"))
+        .where(
+            _conversations.c.scope_id == _scope_id,
+            _conversations.c.tenant == sa.bindparam("tenant_"),
+            sa.exists().where(theirs),
+        )
+        .order_by(_conversations.c.session_id)
+        .limit(limit)
+    )
+    if after is not None:
+        statement = statement.where(_conversations.c.session_id > after)
+    found = conn.execute(statement, reads.who(scope))
+    return [rows.session(row, scope) for row in found]
+
+
+def _kept_episodes(
+    conn: sa.Connection,
+    scope: Scope,
+    session_id: str,
+    *,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[KeptEpisode]:
+    started, key = _episodes.c.started_at, _episodes.c.id
+    statement = (
+        _kept.where(_episodes.c.session_id == session_id).order_by(started, key).limit(limit)
+    )
+    if after is not None:
+        moment, last = after
+        statement = statement.where(
+            sa.or_(started > moment, sa.and_(started == moment, key > last))
+        )
+    found = conn.execute(statement, reads.who(scope))
+    return [_kept_episode(row, scope) for row in found]
+
+
+def _kept_episode(row: rows.Row, scope: Scope) -> KeptEpisode:
+    return KeptEpisode(
+        episode=rows.episode(row, scope), last_seen_at=row.last_seen_at, aged_from=row.aged_from
+    )
+
+
+def _kept_turns(
+    conn: sa.Connection, scope: Scope, episode_id: UUID, *, start: int, limit: int
+) -> tuple[KeptEpisode | None, list[Turn]]:
+    this = conn.execute(_kept.where(_episodes.c.id == episode_id), reads.who(scope)).one_or_none()
+    if this is None:
+        return None, []
+    table = schema.turns_archive if this.is_cold else schema.turns
+    statement = (
+        sa.select(*(table.c[column.name] for column in rows.TURN_COLUMNS))
+        .where(
+            table.c.episode_id == episode_id,
+            table.c.tenant == scope.tenant,
+            table.c.ordinal >= start,
+        )
+        .order_by(table.c.ordinal)
+        .limit(limit)
+        .execution_options(yield_per=_FETCH)
+    )
+    taken, size = [], 0
+    with conn.execute(statement) as found:
+        for row in found:
+            taken.append(rows.turn(row, this.session_id))
+            size += len(row.message) + len(row.tool_calls or b"")
+            if size >= _MOST_BYTES:
+                break
+    return _kept_episode(this, scope), taken
+
+
+def _holders(conn: sa.Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
+    known: dict[UUID, Scope] = {}
+    for some in reads.chunks(episode_ids, _MOST_IDS):
+        found = conn.execute(
+            sa.select(_episodes.c.id, _scopes.c.tenant, _scopes.c.agent, _scopes.c.user)
+            .join(_scopes, _scopes.c.id == _episodes.c.scope_id)
+            .where(_episodes.c.id.in_(some))
+        )
+        known |= {row.id: Scope(tenant=row.tenant, agent=row.agent, user=row.user) for row in found}
+    return known
+
+
+def _bring(conn: sa.Connection, brought: Brought) -> bool:
+    episode = brought.kept.episode
+    scope = episode.scope
+    if scopes.lock(conn, scope) is not None and _is_there(conn, scope, episode.id):
+        return False
+    scope_id, _ = scopes.take_rows(conn, scope, 0)
+    _bring_session(conn, scope_id, brought)
+    conn.execute(sa.insert(_episodes).values(_episode_row(scope_id, brought)))
+    for some in _batches(brought.turns):
+        _bring_turns(conn, scope_id, brought, *some)
+    if brought.placeholders:
+        _bring_placeholders(conn, scope_id, brought)
+    if brought.summary is not None:
+        ending.put_summary(conn, scope, episode.id, brought.summary, now=brought.now)
+    return True
+
+
+def _is_there(conn: sa.Connection, scope: Scope, episode_id: UUID) -> bool:
+    known = sa.select(_episodes.c.id).where(reads.IN_SCOPE, _episodes.c.id == episode_id)
+    return conn.execute(known, reads.who(scope)).first() is not None
+
+
+def _bring_session(conn: sa.Connection, scope_id: int, brought: Brought) -> None:
+    session, is_open = brought.session, brought.kept.episode.is_open
+    this = sa.and_(_conversations.c.scope_id == scope_id, _conversations.c.session_id == session.id)
+    if conn.execute(sa.select(_conversations.c.session_id).where(this)).first() is None:
+        conn.execute(
+            sa.insert(_conversations).values(
+                scope_id=scope_id,
+                session_id=session.id,
+                tenant=session.scope.tenant,
+                status=session.status.value,
+                metadata=rows.dump_json(session.metadata),
+                created_at=session.created_at,
+            )
+        )
+        return
+    if not is_open:
+        return
+    opened = sa.select(_episodes.c.id).where(
+        _episodes.c.scope_id == scope_id,
+        _episodes.c.session_id == session.id,
+        _episodes.c.ended_at.is_(None),
+    )
+    if conn.execute(opened).first() is not None:
+        raise EpisodeChanged(session.id)
+    status = SessionStatus.ACTIVE.value
+    conn.execute(sa.update(_conversations).where(this).values(status=status))
+
+
+def _episode_row(scope_id: int, brought: Brought) -> dict[str, Any]:
+    kept, episode = brought.kept, brought.kept.episode
+    return {
+        "id": episode.id,
+        "tenant": episode.scope.tenant,
+        "scope_id": scope_id,
+        "session_id": episode.session_id,
+        "started_at": episode.started_at,
+        "last_message_at": episode.last_message_at,
+        "last_seen_at": kept.last_seen_at,
+        "ended_at": episode.ended_at,
+        "order_at": episode.ended_at or types.OPEN_END,
+        "opened_at": brought.now,
+        "touched_at": brought.now,
+        "end_reason": None if episode.end_reason is None else episode.end_reason.value,
+        "message_count": episode.message_count,
+        "input_tokens": episode.input_tokens,
+        "output_tokens": episode.output_tokens,
+        "is_archived": episode.is_archived,
+        "archived_at": episode.archived_at,
+        "is_cold": episode.is_cold,
+        "aged_from": kept.aged_from,
+    }
+
+
+def _batches(turns: Iterable[NewTurn]) -> Iterator[tuple[int, list[NewTurn]]]:
+    """Some turns at a time, with the ordinal of the first."""
+    source, first = iter(turns), 0
+    while some := list(islice(source, _BATCH)):
+        yield first, some
+        first += len(some)
+
+
+def _bring_turns(
+    conn: sa.Connection, scope_id: int, brought: Brought, first: int, turns: list[NewTurn]
+) -> None:
+    kept = brought.kept.episode
+    episode = {"tenant": kept.scope.tenant, "scope_id": scope_id, "episode_id": kept.id}
+    table = schema.turns_archive if kept.is_archived else schema.turns
+    log = [episode | rows.turn_row(new, first + place) for place, new in enumerate(turns)]
+    conn.execute(sa.insert(table), log)
+    if kept.is_archived:
+        return
+    _, seq = scopes.take_rows(conn, kept.scope, len(turns))
+    recall, work = [], []
+    for place, new in enumerate(turns):
+        ordinal = first + place
+        recall.append(episode | rows.recall_row(new, ordinal, seq + place))
+        if new.embed:
+            row = rows.work_row(WorkKind.EMBED, episode, ordinal, seq + place, brought.now)
+            work.append(row)
+    conn.execute(ending.INSERT_RECALL, recall)
+    if work:
+        conn.execute(ending.INSERT_WORK, work)
+
+
+def _bring_placeholders(conn: sa.Connection, scope_id: int, brought: Brought) -> None:
+    episode = brought.kept.episode
+    conn.execute(
+        sa.insert(schema.placeholders),
+        [
+            {
+                "episode_id": episode.id,
+                "kind": new.kind,
+                "number": new.number,
+                "tenant": episode.scope.tenant,
+                "scope_id": scope_id,
+                "digest": new.digest,
+            }
+            for new in brought.placeholders
+        ],
+    )

@@ -1,0 +1,130 @@
+"""The command that takes personal data out of what is stored already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...ports.store import WorkKind
+from .actor import actor
+from .opening import open_to_read
+from .options import AsJson, Db, Tenant
+from .plain import print_json
+from .progress import bar
+from .screen import Screen, counted
+
+if TYPE_CHECKING:
+    from ...engine.scrub import ScrubReport
+    from ...wiring import EpisodicMemory
+
+_NOT_COMPLETE = 1
+
+
+def scrub(
+    *,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            help="Only what is remembered of this user.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent",
+            help="Only what this agent remembers.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    tenant: Tenant = "default",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    numbered: Annotated[
+        bool | None,
+        typer.Option(
+            "--numbered/--plain",
+            help="[EMAIL_1] or [EMAIL]; without it, as the agent's settings say.",
+            show_default=False,
+        ),
+    ] = None,
+    no_compact: Annotated[
+        bool,
+        typer.Option("--no-compact", help="Leave the rewriting of the files to octopus compact."),
+    ] = False,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace personal data in what is stored already, for good: [EMAIL], [PERSON_NAME]…
+
+    octopus scrub --dry-run
+    """
+    with open_to_read(db) as memory:
+        with bar("scrub", _episodes(memory, tenant, user, agent)) as done:
+            report = memory.tenant(tenant).scrub(
+                user=user,
+                agent=agent,
+                dry_run=dry_run,
+                numbered=numbered,
+                compact=not no_compact,
+                progress=lambda sofar: done(sofar.episodes),
+                actor=actor(),
+            )
+        waiting = memory.parts.store.backlog()[WorkKind.EMBED].waiting
+    if as_json:
+        print_json(report)
+    else:
+        _show(Screen(), report, waiting)
+    if not report.is_complete or report.compacted is False:
+        raise typer.Exit(_NOT_COMPLETE)
+
+
+def _episodes(memory: EpisodicMemory, tenant: str, user: str | None, agent: str | None) -> int:
+    agents = None if agent is None else [agent]
+    return memory.tenant(tenant).episodes(page_size=1, agents=agents, user=user).total_count
+
+
+def _show(screen: Screen, report: ScrubReport, waiting: int) -> None:
+    looked = f"{counted(report.turns, 'message')} in {counted(report.episodes, 'episode')}"
+    screen.write(("looked at     ", "dim"), looked)
+    changed = {
+        "message": report.changed_turns,
+        "summary": report.changed_summaries,
+        "session's metadata": report.changed_metadata,
+    }
+    words = ", ".join(f"{what} {number:,}" for what, number in changed.items() if number)
+    label = "would change" if report.dry_run else "changed"
+    screen.write((f"{label:<14}", "dim"), words or "nothing")
+    kinds = ", ".join(f"{kind} {number:,}" for kind, number in report.kinds.items())
+    if kinds:
+        screen.write(("found         ", "dim"), kinds)
+    if report.held:
+        screen.write(
+            ("held          ", "dim"),
+            f"{counted(report.held, 'episode')} left as they are: octopus holds list says why",
+        )
+    if report.failed:
+        screen.write(
+            ("failed        ", "dim"),
+            f"{counted(report.failed, 'session')} not finished: run octopus scrub again",
+        )
+    _show_rest(screen, report, waiting)
+
+
+def _show_rest(screen: Screen, report: ScrubReport, waiting: int) -> None:
+    if report.dry_run:
+        return
+    if report.compacted:
+        screen.write(("files         ", "dim"), "rewritten")
+    elif report.compacted is False:
+        screen.write(
+            ("files         ", "dim"),
+            "not rewritten while others use them: octopus compact does it later",
+        )
+    if waiting:
+        screen.write(
+            ("to embed      ", "dim"), f"{waiting:,}: octopus run-pending, or whoever has it open"
+        )

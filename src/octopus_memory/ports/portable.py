@@ -1,0 +1,104 @@
+"""Taking everything of a user out of a store, and bringing it into one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ..domain.episode import Scope, Session, Turn
+from ..domain.portable import KeptEpisode
+from .turns import NewTurn, Placeholder
+
+if TYPE_CHECKING:
+    from .store import NewSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """A whole episode from elsewhere, as it is to be."""
+
+    session: Session
+    """Made as it is, where its scope has none of that id; else left alone."""
+    kept: KeptEpisode
+    turns: Iterable[NewTurn]
+    """In order, from ordinal 0. Read once in each attempt to write them, so it must start again."""
+    summary: NewSummary | None
+    placeholders: Sequence[Placeholder] = ()
+    now: datetime
+    """By the clock: what an episode that is still open is judged by from here on."""
+
+
+class Portable(ABC):
+    """The part of a store that exports and imports."""
+
+    @abstractmethod
+    def kept_sessions(self, scope: Scope, *, after: str | None = None, limit: int) -> list[Session]:
+        """The sessions that have an episode which is not deleted, by id, those above `after`."""
+
+    @abstractmethod
+    def kept_episodes(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        after: tuple[datetime, UUID] | None = None,
+        limit: int,
+    ) -> list[KeptEpisode]:
+        """A session's episodes that are not deleted, by start and id, those above `after`."""
+
+    @abstractmethod
+    def kept_turns(
+        self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
+    ) -> tuple[KeptEpisode | None, list[Turn]]:
+        """An episode that is not deleted, and its turns from ordinal `start`, as they are together.
+
+        Those of a cold archive too. Fewer than `limit` where they are large, but one at the least
+        while there are any. None where there is no such episode in the scope.
+        """
+
+    @abstractmethod
+    def holders(self, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
+        """Whose these episodes are, deleted or not, of every tenant; unknown ones are left out."""
+
+    @abstractmethod
+    def bring(self, brought: Brought) -> bool:
+        """Make an episode with its turns as they are, in one transaction.
+
+        Ids, ordinals, times, counts, stage and the age that retention counts are kept. What is
+        active becomes findable at once and waits for its vectors; of an archived episode, its
+        summary does. Turns of a cold archive go there. False, and nothing done, where the scope
+        has an episode of that id, deleted or not.
+
+        :raises EpisodeChanged: when it is open, and its session has another that is
+        """
+
+    def is_being_filled(self) -> bool:
+        """Whether a move into this database is not finished: nobody may use it until then."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedTable:
+    """One table after a move: the same on both sides."""
+
+    name: str
+    rows: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveReport:
+    """What a move brought over."""
+
+    tables: tuple[MovedTable, ...]
+    copied: int
+    """Rows that this run copied; the others were there from one that was cut short."""
+    resumed: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
