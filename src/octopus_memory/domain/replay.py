@@ -18,6 +18,12 @@ class EpisodeReplay:
     episode: Episode
     turns: tuple[Turn, ...]
 
+    def messages(self) -> list[dict[str, Json]]:
+        """The turns as a provider takes them; an archived episode's is one, with its summary."""
+        if self.episode.is_archived:
+            return [_archived(self.episode)]
+        return provider_messages(self.turns)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReplay:
@@ -39,9 +45,7 @@ class SessionReplay:
         """
         history: list[dict[str, Json]] = []
         for replay in self.episodes:
-            if replay.episode.is_archived:
-                history.append(_archived(replay.episode))
-            history += provider_messages(replay.turns)
+            history += replay.messages()
         return history
 
 

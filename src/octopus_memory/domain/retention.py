@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -43,12 +44,73 @@ def next_step(
     return Step.ARCHIVE if stage is Stage.ACTIVE else Step.KEEP
 
 
-def shortest_stay(stage: Stage, policy: EpisodicRetentionPolicy) -> timedelta:
-    """No episode of this stage is due before so long after its `since`."""
+def shortest_stay(stage: Stage, policy: EpisodicRetentionPolicy) -> timedelta | None:
+    """No episode of this stage is due before so long after its `since`; None if none ever is."""
     match stage:
         case Stage.DELETED:
             return timedelta(days=policy.purge_grace_days)
-        case Stage.ARCHIVED:
-            return timedelta(days=policy.archive_retention_days)
         case Stage.ACTIVE:
             return timedelta(days=policy.active_retention_days)
+    if not policy.delete_after_archival_period:
+        return None
+    return timedelta(days=policy.archive_retention_days)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionCounts:
+    """How many episodes a run moved, and how many it left where they are."""
+
+    timed_out: int = 0
+    """Open ones whose time was over: they were closed."""
+    archived: int = 0
+    deleted: int = 0
+    purged: int = 0
+    held: int = 0
+    """Due, and kept by a legal hold."""
+    failed: int = 0
+    """Due, and left because of an error; the next run tries again."""
+
+    @property
+    def moved(self) -> int:
+        return self.timed_out + self.archived + self.deleted + self.purged
+
+    def plus(self, **more: int) -> RetentionCounts:
+        """These counts with `archived=1` and the like added."""
+        return replace(self, **{name: getattr(self, name) + n for name, n in more.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRetention:
+    """What a run did to one agent's episodes."""
+
+    tenant: str
+    agent: str
+    counts: RetentionCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What a retention run did; what it would do, if it was dry."""
+
+    dry_run: bool = False
+    started_at: datetime
+    finished_at: datetime
+    counts: RetentionCounts = field(default_factory=RetentionCounts)
+    agents: tuple[AgentRetention, ...] = ()
+    """Those that have any, by tenant and name."""
+    batches: int = 0
+    elsewhere: bool = False
+    """Somebody else runs it right now: nothing was done here."""
+    complete: bool = True
+    """Whether the run came to its end; another one goes on where it stopped."""
+    compacted: bool | None = None
+    """Whether the files were rewritten afterwards; None where nothing asked for it."""
+
+    @property
+    def tenants(self) -> dict[str, RetentionCounts]:
+        """The counts of each tenant."""
+        found: dict[str, RetentionCounts] = {}
+        for one in self.agents:
+            sofar = found.get(one.tenant, RetentionCounts())
+            found[one.tenant] = sofar.plus(**asdict(one.counts))
+        return found

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
 import threading
+import time
 import uuid
+from datetime import timedelta
 
 from ..domain.errors import OctopusError
-from . import pending
+from ..domain.retention import RetentionReport
+from . import forget, indexing, pending, retention
 from .parts import Parts
 
 log = logging.getLogger(__name__)
 
 _BETWEEN_ROUNDS = 60.0
 """Seconds between looks for time-outs and for work that other processes left."""
+_BETWEEN_LOOKS = 5.0
+"""Seconds between looks for what other processes removed, while there is much to do."""
+_STILL_ERASING = timedelta(minutes=2)
+"""An erasure this young is left to the call that began it."""
 
 
 def new_owner() -> str:
@@ -43,8 +51,12 @@ def _runs(pid: int) -> bool:
     return True
 
 
+class _Stopped(Exception):
+    """The memory closes: retention goes on at the next start."""
+
+
 class Background:
-    """Started by the first write, woken by each; stops with the memory."""
+    """Started by the first use, woken by each write; stops with the memory."""
 
     def __init__(self, parts: Parts, owner: str) -> None:
         self._parts = parts
@@ -56,6 +68,10 @@ class Background:
 
     def wake(self) -> None:
         self._wake.set()
+        self.start()
+
+    def start(self) -> None:
+        """Whoever only reads needs its rounds too: they drop what others erased from memory."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None and not self._stopped:
@@ -73,25 +89,47 @@ class Background:
             thread.join()
 
     def _run(self) -> None:
-        self._round(first=True)
+        due = time.monotonic() + _BETWEEN_ROUNDS
+        self._round(whole=True)
         while not self._stopped:
             woken = self._wake.wait(timeout=_BETWEEN_ROUNDS)
             self._wake.clear()
+            # Writes that never pause must not put off the rest for ever.
+            whole = not woken or time.monotonic() >= due
+            if whole:
+                due = time.monotonic() + _BETWEEN_ROUNDS
             if not self._stopped:
-                self._round(first=not woken)
+                self._round(whole=whole)
 
-    def _round(self, *, first: bool) -> None:
-        """Embed what is there; on the `first` and on idle rounds, look after the rest too."""
+    def _round(self, *, whole: bool) -> None:
+        """Embed what is there; in a `whole` round, look after the rest too."""
         try:
-            if first:
+            self._parts.look_for_removals(every=_BETWEEN_LOOKS)
+            if whole:
                 release_dead(self._parts)
                 pending.close_idle(self._parts)
+                forget.finish(self._parts, younger_than=_STILL_ERASING)
             while not self._stopped and pending.embed_pending(self._parts, self._owner):
                 pass
             if not self._stopped:
+                indexing.feed(self._parts, self._owner, look=whole, stop=self._is_stopped)
                 pending.summarize_pending(self._parts, self._owner)
+            if whole and not self._stopped:
+                retention.run_if_due(self._parts, self._owner, self._between_batches)
+        except _Stopped:
+            pass
         except OctopusError as error:
             log.warning("background work is put off: %s: %s", type(error).__name__, error)
         except Exception:
             if not self._stopped:
                 log.exception("background work failed")
+
+    def _is_stopped(self) -> bool:
+        return self._stopped
+
+    def _between_batches(self, _: RetentionReport) -> None:
+        """What was said while retention runs is embedded as soon as ever."""
+        if self._stopped:
+            raise _Stopped
+        with contextlib.suppress(OctopusError):
+            pending.embed_pending(self._parts, self._owner)

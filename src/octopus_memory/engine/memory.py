@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from typing import Self
 from uuid import UUID
 
 from ..domain.episode import Scope, check_name
 from ..domain.errors import InvalidInput, MemoryClosed
 from ..domain.policy import MemoryConfig
+from ..domain.retention import RetentionReport
 from ..ports.store import StoreStats
-from . import background, pending
+from . import audit, background, forget, indexing, pending
 from .parts import Parts
 from .pending import PendingReport
+from .retention import MemoryRetentionJob, Progress, next_run
 from .scope import MemoryScope
+from .tenant import MemoryTenant
 
 
 class Memory:
@@ -24,18 +28,41 @@ class Memory:
         self._owner = background.new_owner()
         self._closed = False
         self._background = background.Background(parts, self._owner) if run_in_background else None
-        parts.store.use_model(parts.embedder.model)
-        if pending.is_waiting(parts):
+        self._use_model()
+        indexing.attach(parts)
+        parts.look_for_removals()
+        if pending.is_waiting(parts) or indexing.waiting(parts):
             # Left by a process that died, or queued anew because the model is another.
             self.wake()
 
-    def scope(self, *, tenant: str = "default", agent: str = "default", user: str) -> MemoryScope:
-        """Everything of one user with one agent. Ids are text; a UUID is taken as its text."""
+    def scope(
+        self,
+        *,
+        tenant: str = "default",
+        agent: str = "default",
+        user: str,
+        actor: str = "library",
+    ) -> MemoryScope:
+        """Everything of one user with one agent. Ids are text; a UUID is taken as its text.
+
+        `actor` is whose reads these are, for the audit log, where reads are recorded.
+        """
         names = {"tenant": tenant, "agent": agent, "user": user}
         texts = {k: str(v) if isinstance(v, UUID) else v for k, v in names.items()}
-        return MemoryScope(self, Scope(**texts))
+        return MemoryScope(self, Scope(**texts), actor=check_name("actor", actor))
 
-    def configure(self, agent: str, config: MemoryConfig, *, tenant: str | None = None) -> None:
+    def tenant(self, name: str = "default") -> MemoryTenant:
+        """One tenant, across its agents and users: erasure, holds, export, the audit log."""
+        return MemoryTenant(self, str(name) if isinstance(name, UUID) else name)
+
+    def configure(
+        self,
+        agent: str,
+        config: MemoryConfig,
+        *,
+        tenant: str | None = None,
+        actor: str = "library",
+    ) -> None:
         """Store an agent's settings, for one tenant or for every tenant without its own."""
         check_name("agent", agent)
         if tenant is not None:
@@ -45,6 +72,15 @@ class Memory:
         parts = self.parts
         parts.store.put_config(tenant, agent, config.to_dict())
         parts.forget_configs()
+        owner = tenant or audit.INSTALLATION
+        audit.record(parts, "configure", tenant=owner, actor=actor, agent=agent)
+
+    def compact(self, *, actor: str = "library") -> bool:
+        """Rewrite the database's files, so that nothing removed before can be read from them.
+
+        False when others' use of the database stands in the way: try again later.
+        """
+        return forget.compact(self.parts, actor=actor)
 
     def config(self, agent: str, *, tenant: str | None = None) -> MemoryConfig:
         """The settings an agent runs with."""
@@ -54,6 +90,26 @@ class Memory:
         """Do the waiting work in this thread: time-outs, summaries, vectors."""
         background.release_dead(self.parts)
         return pending.run_pending(self.parts, self._owner)
+
+    def run_retention(
+        self,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        now: datetime | None = None,
+        compact: bool | None = None,
+        actor: str = "library",
+    ) -> RetentionReport:
+        """Archive, delete and purge what is due, of every tenant: see `MemoryRetentionJob.run`."""
+        if not dry_run:
+            background.release_dead(self.parts)
+        return MemoryRetentionJob(self.parts, self._owner).run(
+            dry_run=dry_run, progress=progress, now=now, compact=compact, actor=actor
+        )
+
+    def next_retention(self) -> datetime | None:
+        """When retention runs by itself next; None where it runs only by hand."""
+        return next_run(self.parts)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to embed; False if `timeout` seconds passed first.
@@ -101,6 +157,26 @@ class Memory:
         if self._closed:
             raise MemoryClosed
         return self._parts
+
+    def _use_model(self) -> None:
+        parts = self._parts
+        before, model = parts.store.model(), parts.embedder.model
+        queued = parts.store.use_model(model)
+        if before not in (None, model) and parts.store.model() == model:
+            audit.record(
+                parts,
+                "use_model",
+                tenant=audit.INSTALLATION,
+                actor="library",
+                model=model,
+                before=before,
+                queued=queued,
+            )
+
+    def attend(self) -> None:
+        """Have the background thread running: somebody uses this memory."""
+        if self._background is not None:
+            self._background.start()
 
     def wake(self) -> None:
         """Tell the background thread that there is something to do."""

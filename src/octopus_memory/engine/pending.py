@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..domain import boundary
-from ..domain.episode import Scope, Turn
+from ..domain.episode import Episode, Scope, Turn
 from ..domain.errors import EmbedderFailed
 from ..domain.message import Role
 from ..domain.terms import passage
 from ..ports.store import SUMMARY_ORDINAL, Work, WorkKind
-from . import consolidate
+from . import consolidate, forget, indexing
 from .parts import Parts
 
 log = logging.getLogger(__name__)
@@ -38,23 +38,37 @@ class PendingReport:
     embedded: int = 0
     summarized: int = 0
     timed_out: int = 0
+    indexed: int = 0
+    """Rows that a remote index took in."""
 
     def __add__(self, other: PendingReport) -> PendingReport:
         return PendingReport(
             embedded=self.embedded + other.embedded,
             summarized=self.summarized + other.summarized,
             timed_out=self.timed_out + other.timed_out,
+            indexed=self.indexed + other.indexed,
         )
 
 
 def run_pending(parts: Parts, owner: str) -> PendingReport:
-    """Do all work that can be claimed now: time-outs, summaries, vectors."""
+    """Do all work that can be claimed now: time-outs, summaries, vectors, unfinished erasures."""
+    parts.look_for_removals()
+    # What was erased is out of a remote index before its receipt is looked at.
+    fed = indexing.feed(parts, owner, look=False)
+    forget.finish(parts)
     report = PendingReport(timed_out=close_idle(parts))
     report += PendingReport(summarized=summarize_pending(parts, owner))
     while done := embed_pending(parts, owner):
         report += PendingReport(embedded=done)
-    parts.store.prune_idempotency(before=parts.clock.now() - _KEYS_KEPT)
+    fed += indexing.feed(parts, owner)
+    report += PendingReport(indexed=fed.given)
+    forget_keys(parts)
     return report
+
+
+def forget_keys(parts: Parts) -> int:
+    """Drop idempotency keys that nobody will retry with any more; returns how many."""
+    return parts.store.prune_idempotency(before=parts.clock.now() - _KEYS_KEPT)
 
 
 def embed_pending(parts: Parts, owner: str) -> int:
@@ -171,13 +185,21 @@ def _give_back(parts: Parts, claimed: Sequence[Work]) -> None:
 
 def close_idle(parts: Parts) -> int:
     """Close the episodes of every tenant whose time is over; returns how many."""
-    now = parts.clock.now()
+    closed = 0
+    for episode in expired(parts, now=parts.clock.now()):
+        consolidate.close_expired(parts, episode, wait=True)
+        closed += 1
+    return closed
+
+
+def expired(parts: Parts, *, now: datetime) -> Iterator[Episode]:
+    """The open episodes of every tenant whose time is over."""
     stored = [parts.defaults.to_dict(), *parts.store.configs().values()]
     sessions = [config.get("session", {}) for config in stored]
     defaults = parts.defaults.session
     idle = min(s.get("idle_timeout_minutes", defaults.idle_timeout_minutes) for s in sessions)
     longest = min(s.get("max_session_hours", defaults.max_session_hours) for s in sessions)
-    closed, after = 0, None
+    after = None
     while True:
         page = parts.store.open_episodes(
             touched_before=now - timedelta(minutes=idle),
@@ -193,10 +215,9 @@ def close_idle(parts: Parts) -> int:
                 at=now,
                 config=parts.config(scope.tenant, scope.agent).session,
             ):
-                consolidate.close_expired(parts, found.episode, wait=True)
-                closed += 1
+                yield found.episode
         if not page:
-            return closed
+            return
         after = page[-1].episode.id
 
 

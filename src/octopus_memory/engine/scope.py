@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -17,11 +18,12 @@ from ..domain.episode import (
     TurnHit,
     check_name,
 )
+from ..domain.erasure import EraseReceipt, Subject
 from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
 from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
-from . import consolidate, planning, recall, remember
+from . import audit, consolidate, forget, planning, recall, remember, restoring
 from .hand import EpisodeInHand
 from .intake import Times
 from .orchestrator import MemoryContext, MemoryOrchestrator
@@ -35,9 +37,10 @@ if TYPE_CHECKING:
 class MemoryScope:
     """One user's memory with one agent: nothing outside it can be seen or touched."""
 
-    def __init__(self, memory: Memory, scope: Scope) -> None:
+    def __init__(self, memory: Memory, scope: Scope, *, actor: str = "library") -> None:
         self._memory = memory
         self.scope = scope
+        self._actor = actor
 
     def __repr__(self) -> str:
         return f"MemoryScope({self.scope})"
@@ -45,6 +48,12 @@ class MemoryScope:
     @property
     def _parts(self) -> Parts:
         return self._memory.parts
+
+    @contextmanager
+    def _reading(self, action: str) -> Iterator[Parts]:
+        self._memory.attend()
+        with audit.reading(self._parts, action, self.scope, actor=self._actor):
+            yield self._parts
 
     def episode(
         self,
@@ -202,7 +211,8 @@ class MemoryScope:
             include_archived=include_archived,
             leave_out_session=session_id,
         )
-        return recall.recall(self._parts, self.scope, ask)
+        with self._reading("recall") as parts:
+            return recall.recall(parts, self.scope, ask)
 
     def recall_turns(
         self,
@@ -225,7 +235,8 @@ class MemoryScope:
             until=until,
             leave_out_session=session_id,
         )
-        return recall.recall_turns(self._parts, self.scope, ask)
+        with self._reading("recall") as parts:
+            return recall.recall_turns(parts, self.scope, ask)
 
     def recent(
         self, limit: int = 5, *, include_archived: bool = True, session_id: str | None = None
@@ -233,31 +244,34 @@ class MemoryScope:
         """The last episodes, newest first by end; an open one counts as now."""
         if session_id is not None:
             check_name("session_id", session_id)
-        episodes, _ = self._parts.store.list_episodes(
-            self.scope,
-            offset=0,
-            limit=recall.check_limit(limit),
-            include_archived=include_archived,
-            leave_out_session=session_id,
-        )
-        return [recall.recent_snippet(self._parts, episode) for episode in episodes]
+        with self._reading("recent") as parts:
+            episodes, _ = parts.store.list_episodes(
+                self.scope,
+                offset=0,
+                limit=recall.check_limit(limit),
+                include_archived=include_archived,
+                leave_out_session=session_id,
+            )
+            return [recall.recent_snippet(parts, episode) for episode in episodes]
 
     def session(self, session_id: str) -> SessionReplay:
         """One session, whole and in order; `.messages()` is the list a provider takes.
 
         :raises SessionNotFound: for a session that is not in this scope
         """
-        store = self._parts.store
-        state = store.session(self.scope, check_name("session_id", session_id))
-        if state is None:
-            raise SessionNotFound(session_id)
-        return SessionReplay(
-            session=state.session,
-            episodes=tuple(
-                EpisodeReplay(episode=episode, turns=tuple(store.turns(self.scope, episode.id)))
-                for episode in store.session_episodes(self.scope, session_id)
-            ),
-        )
+        check_name("session_id", session_id)
+        with self._reading("session") as parts:
+            store = parts.store
+            state = store.session(self.scope, session_id)
+            if state is None:
+                raise SessionNotFound(session_id)
+            return SessionReplay(
+                session=state.session,
+                episodes=tuple(
+                    EpisodeReplay(episode=episode, turns=tuple(store.turns(self.scope, episode.id)))
+                    for episode in store.session_episodes(self.scope, session_id)
+                ),
+            )
 
     def episodes(
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
@@ -265,12 +279,13 @@ class MemoryScope:
         """A page of episodes, newest first."""
         recall.check_limit(page, "page")
         recall.check_limit(page_size, "page_size")
-        items, total = self._parts.store.list_episodes(
-            self.scope,
-            offset=(page - 1) * page_size,
-            limit=page_size,
-            include_archived=include_archived,
-        )
+        with self._reading("episodes") as parts:
+            items, total = parts.store.list_episodes(
+                self.scope,
+                offset=(page - 1) * page_size,
+                limit=page_size,
+                include_archived=include_archived,
+            )
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
     def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay:
@@ -278,9 +293,36 @@ class MemoryScope:
 
         :raises EpisodeNotFound: for an id that is not in this scope
         """
-        episode = self._find(episode_id)
-        turns = self._parts.store.turns(self.scope, episode.id)
-        return EpisodeReplay(episode=episode, turns=tuple(turns))
+        with self._reading("get") as parts:
+            episode = self._find(episode_id)
+            turns = parts.store.turns(self.scope, episode.id)
+            return EpisodeReplay(episode=episode, turns=tuple(turns))
+
+    def delete(self, episode_id: Episode | UUID | str, *, actor: str = "library") -> None:
+        """Take an episode out of every read; `restore` undoes it until retention purges it.
+
+        An open one is closed first. Deleting it again changes nothing.
+
+        :raises EpisodeNotFound: for an id that is not in this scope
+        :raises LegalHold: when a hold stands on it or on its user
+        """
+        restoring.delete(self._parts, self.scope, episode_id, actor=actor)
+
+    def deleted(self) -> list[Episode]:
+        """The episodes that are deleted and not purged yet, newest first by end."""
+        return self._parts.store.deleted(self.scope)
+
+    def restore(self, episode_id: Episode | UUID | str, *, actor: str = "library") -> Episode:
+        """Bring back an episode that was deleted, or archived with its turns kept.
+
+        Its days count anew. An episode that is neither is returned as it is.
+
+        :raises EpisodeNotFound: for an id that is not in this scope, or was purged
+        :raises EpisodeArchived: when it was archived to its summary: the turns are gone
+        """
+        restored = restoring.restore(self._parts, self.scope, episode_id, actor=actor)
+        self._memory.wake()
+        return restored
 
     def context(
         self,
@@ -296,13 +338,42 @@ class MemoryScope:
         `session_id` names the current session, which is left out; without it, every episode that
         is still open is.
         """
-        return MemoryOrchestrator(self._parts, self.scope).context(
-            message,
-            history=history,
-            system=system,
-            budget_tokens=budget_tokens,
-            session_id=session_id,
+        with self._reading("context") as parts:
+            return MemoryOrchestrator(parts, self.scope).context(
+                message,
+                history=history,
+                system=system,
+                budget_tokens=budget_tokens,
+                session_id=session_id,
+            )
+
+    def erase(self, *, physical: bool = True, actor: str = "library") -> EraseReceipt:
+        """Remove everything that this agent remembers of this user, from rows, caches and files.
+
+        Without `physical` the files are left to a later `Memory.compact`, and the receipt says so.
+
+        :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+        """
+        scope = self.scope
+        subject = Subject(tenant=scope.tenant, user=scope.user, agent=scope.agent)
+        return forget.erase(self._parts, subject, actor=actor, physical=physical)
+
+    def erase_episode(
+        self, episode_id: Episode | UUID | str, *, physical: bool = True, actor: str = "library"
+    ) -> EraseReceipt:
+        """Remove one episode, as `erase` does; open, archived and deleted ones too.
+
+        :raises EpisodeNotFound: for an id that is not in this scope
+        :raises LegalHold: when a hold stands on the user or the episode; nothing is gone
+        """
+        scope = self.scope
+        subject = Subject(
+            tenant=scope.tenant,
+            user=scope.user,
+            agent=scope.agent,
+            episode_id=restoring.as_id(episode_id),
         )
+        return forget.erase(self._parts, subject, actor=actor, physical=physical)
 
     def _find(self, episode_id: Episode | UUID | str) -> Episode:
         found = planning.find_episode(self._parts, self.scope, episode_id)

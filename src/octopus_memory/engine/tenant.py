@@ -10,10 +10,12 @@ from ..domain.audit import AuditCheck, AuditEntry
 from ..domain.episode import Episode, check_name
 from ..domain.erasure import EraseReceipt, Subject
 from ..domain.page import Page
+from ..domain.portable import ImportReport
 from ..ports.keeping import Hold
-from . import audit, forget, holds, recall, restoring
+from . import audit, forget, holds, importing, portable, recall, restoring, scrub
 from .parts import Parts
 from .scope import MemoryScope
+from .scrub import Progress, ScrubReport
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -166,6 +168,39 @@ class MemoryTenant:
         """
         report = importing.bring_in(
             self._parts, self.tenant, lines, user=user, agent=agent, source=source, actor=actor
+        )
+        self._memory.wake()
+        return report
+
+    def scrub(
+        self,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
+        dry_run: bool = False,
+        numbered: bool | None = None,
+        compact: bool = True,
+        progress: Progress | None = None,
+        actor: str = "library",
+    ) -> ScrubReport:
+        """Redact what is stored already, whatever the agents' settings say of what comes.
+
+        Messages, summaries, key facts and metadata, in every stage; ids stay. What changes is
+        embedded anew, and summed up anew. `numbered` says whether placeholders have numbers;
+        without it, each agent's settings do. `progress` is given the report so far after every
+        session. It may be killed at any point and run again: a second run changes only what is
+        left. What a legal hold stands on is left as it is, with the rest of its session.
+        """
+        report = scrub.scrub(
+            self._parts,
+            self.tenant,
+            user=user,
+            agent=agent,
+            dry_run=dry_run,
+            numbered=numbered,
+            compact=compact,
+            progress=progress,
+            actor=actor,
         )
         self._memory.wake()
         return report

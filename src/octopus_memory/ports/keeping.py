@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 from uuid import UUID
 
+from ..domain.audit import AuditDraft
 from ..domain.episode import Episode, Scope, Turn
 from ..domain.retention import Stage
 from .turns import Lexical
@@ -35,6 +37,10 @@ class Hold:
     placed_at: datetime
     placed_by: str
 
+    def stops(self, episode: Episode) -> bool:
+        """Whether it stands on an episode of its tenant."""
+        return self.episode_id == episode.id or self.user == episode.scope.user
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findable:
@@ -43,6 +49,13 @@ class Findable:
     ordinal: int
     lexical: Lexical
     embed: bool = True
+
+
+class Schedule(Protocol):
+    """When a job is to run."""
+
+    def next_after(self, moment: datetime) -> datetime:
+        """The first time after this one."""
 
 
 class Lead(ABC):
@@ -56,7 +69,9 @@ class Lead(ABC):
 class Keeping(ABC):
     """The part of a store that retention works on.
 
-    Archiving, deleting and purging are refused while a hold stands.
+    Archiving, deleting and purging are refused while a hold stands. Who gives `since` means the
+    episode as `aged` showed it: if it was restored or went on meanwhile, nothing happens to it.
+    An `entry` for the audit log is recorded in the same transaction, if anything changed.
     """
 
     @abstractmethod
@@ -67,22 +82,31 @@ class Keeping(ABC):
         before: datetime,
         after: tuple[datetime, UUID] | None = None,
         limit: int,
+        held: bool = False,
     ) -> list[Aged]:
         """Ended episodes of every tenant in this stage whose `since` is not after `before`.
 
-        By `since`, then id, those above `after`. Episodes under a hold are left out.
+        By `since`, then id, those above `after`. Episodes under a hold are left out; with `held`
+        they are the only ones.
         """
 
     @abstractmethod
     def archive(
-        self, scope: Scope, episode_id: UUID, *, cold: bool = False, at: datetime | None = None
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        *,
+        cold: bool = False,
+        at: datetime | None = None,
+        since: datetime | None = None,
     ) -> Episode:
         """Clear a closed episode's turns, their recall rows and keys; the summary stays findable.
 
         With `cold` the turns are kept where `cold_turns` reads them. An archived episode cannot be
         resumed; archiving it again changes nothing.
 
-        :raises EpisodeNotFound: when it is not in the scope, or is still open
+        :raises EpisodeChanged: when its days do not count from `since`
+        :raises EpisodeNotFound: when it is not in the scope, is still open, or is deleted
         :raises LegalHold: when a hold stands on it or on its user
         """
 
@@ -91,12 +115,21 @@ class Keeping(ABC):
         """The turns that a cold archive keeps of an episode, deleted or not; [] where none are."""
 
     @abstractmethod
-    def delete(self, scope: Scope, episode_id: UUID, *, at: datetime) -> None:
+    def delete(
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        *,
+        at: datetime,
+        since: datetime | None = None,
+        entry: AuditDraft | None = None,
+    ) -> None:
         """Mark an ended episode: it is gone from every read and index at once.
 
-        Its turns and summary stay until `purge`; recall rows, work and idempotency keys go.
-        Deleting it again changes nothing.
+        Its turns and summary stay until `purge`; recall rows, work and idempotency keys go. A
+        session that has no other episode is gone too. Deleting it again changes nothing.
 
+        :raises EpisodeChanged: when its days do not count from `since`
         :raises EpisodeNotFound: when it is not in the scope, or is still open
         :raises LegalHold: when a hold stands on it or on its user
         """
@@ -111,35 +144,46 @@ class Keeping(ABC):
 
     @abstractmethod
     def restore(
-        self, scope: Scope, episode_id: UUID, findable: list[Findable], *, at: datetime
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        findable: list[Findable],
+        *,
+        at: datetime,
+        entry: AuditDraft | None = None,
     ) -> Episode:
         """Undo `delete`, and a cold `archive`, giving back what recall finds it by.
 
-        Its days count from `at` on. Restoring an active episode changes nothing. One that was
-        deleted after it was archived to its summary is archived again.
+        `findable` has one for each turn that `cold_turns` or `marked_turns` gives, and one for the
+        summary, if there is one. Its days count from `at` on. Restoring an active episode changes
+        nothing. One that was deleted after it was archived to its summary is archived again.
 
+        :raises EpisodeChanged: when it has other turns than `findable` is for
         :raises EpisodeNotFound: when it is not in the scope
         :raises EpisodeArchived: when it is archived, not deleted, and its turns were not kept
         """
 
     @abstractmethod
-    def purge(self, scope: Scope, episode_id: UUID) -> dict[str, int]:
+    def purge(
+        self, scope: Scope, episode_id: UUID, *, since: datetime | None = None
+    ) -> dict[str, int]:
         """Remove a deleted episode: rows by place, and its session and scope if nothing is left.
 
-        Nothing happens to an episode that is not deleted.
+        Nothing happens to an episode that is not deleted, or is not since `since`; what is
+        returned is empty then.
 
         :raises LegalHold: when a hold stands on it or on its user
         """
 
     @abstractmethod
-    def place_hold(self, hold: Hold) -> None:
+    def place_hold(self, hold: Hold, *, entry: AuditDraft | None = None) -> None:
         """Placing the same id again changes nothing.
 
         :raises EpisodeNotFound: when it names an episode that is not its tenant's
         """
 
     @abstractmethod
-    def lift_hold(self, tenant: str, hold_id: UUID) -> bool:
+    def lift_hold(self, tenant: str, hold_id: UUID, *, entry: AuditDraft | None = None) -> bool:
         """Whether there was one."""
 
     @abstractmethod
@@ -150,12 +194,13 @@ class Keeping(ABC):
     def lead(self, job: str, *, owner: str) -> AbstractContextManager[Lead | None]:
         """Be the only runner of a job while the block lasts; None when somebody else is.
 
-        It ends with the process, at once or when its lease does.
+        A runner that asks again is somebody else. It ends with the process, at once or when its
+        lease does.
         """
 
     @abstractmethod
     def last_run(self, job: str) -> datetime | None:
-        """When the job last ran to its end, by the time it was given then."""
+        """When the job last ran to its end, by the time it was given then; None if it never did."""
 
     @abstractmethod
     def set_last_run(self, job: str, at: datetime) -> None: ...

@@ -8,16 +8,17 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from ...domain.audit import AuditDraft
 from ...domain.errors import EpisodeNotFound, LegalHold
 from ...ports.keeping import Hold
-from . import schema
+from . import chain, schema
 from .reads import chunks
 
 _holds = schema.holds
 _MOST = 400
 
 
-def place(conn: sa.Connection, hold: Hold) -> None:
+def place(conn: sa.Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
     if conn.execute(sa.select(_holds.c.id).where(_holds.c.id == hold.id)).first():
         return
     episodes = schema.episodes
@@ -40,10 +41,14 @@ def place(conn: sa.Connection, hold: Hold) -> None:
             placed_by=hold.placed_by,
         )
     )
+    if entry is not None:
+        chain.append(conn, entry)
 
 
-def lift(conn: sa.Connection, tenant: str, hold_id: UUID) -> bool:
+def lift(conn: sa.Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | None) -> bool:
     done = conn.execute(sa.delete(_holds).where(_holds.c.tenant == tenant, _holds.c.id == hold_id))
+    if done.rowcount and entry is not None:
+        chain.append(conn, entry)
     return done.rowcount > 0
 
 

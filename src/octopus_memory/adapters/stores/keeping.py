@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
+from ...domain.audit import AuditDraft
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.retention import Stage
 from ...ports.keeping import Aged, Findable, Hold, Keeping, Lead
@@ -26,20 +27,39 @@ class SqlKeeping(Transactions, Keeping):
         before: datetime,
         after: tuple[datetime, UUID] | None = None,
         limit: int,
+        held: bool = False,
     ) -> list[Aged]:
-        return self._read(Every.TENANT, stages.aged, stage, before=before, after=after, limit=limit)
+        return self._read(
+            Every.TENANT, stages.aged, stage, before=before, after=after, limit=limit, held=held
+        )
 
     def archive(
-        self, scope: Scope, episode_id: UUID, *, cold: bool = False, at: datetime | None = None
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        *,
+        cold: bool = False,
+        at: datetime | None = None,
+        since: datetime | None = None,
     ) -> Episode:
         at = at or self._now()
-        return self._write(scope.tenant, stages.archive, scope, episode_id, cold=cold, at=at)
+        return self._write(
+            scope.tenant, stages.archive, scope, episode_id, cold=cold, at=at, since=since
+        )
 
     def cold_turns(self, scope: Scope, episode_id: UUID) -> list[Turn]:
         return self._read(scope.tenant, stages.cold_turns, scope, episode_id)
 
-    def delete(self, scope: Scope, episode_id: UUID, *, at: datetime) -> None:
-        self._write(scope.tenant, stages.delete, scope, episode_id, at=at)
+    def delete(
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        *,
+        at: datetime,
+        since: datetime | None = None,
+        entry: AuditDraft | None = None,
+    ) -> None:
+        self._write(scope.tenant, stages.delete, scope, episode_id, at=at, since=since, entry=entry)
 
     def deleted(self, scope: Scope) -> list[Episode]:
         return self._read(scope.tenant, stages.deleted, scope)
@@ -48,36 +68,49 @@ class SqlKeeping(Transactions, Keeping):
         return self._read(scope.tenant, stages.marked_turns, scope, episode_id)
 
     def restore(
-        self, scope: Scope, episode_id: UUID, findable: list[Findable], *, at: datetime
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        findable: list[Findable],
+        *,
+        at: datetime,
+        entry: AuditDraft | None = None,
     ) -> Episode:
-        return self._write(scope.tenant, stages.restore, scope, episode_id, findable, at=at)
+        return self._write(
+            scope.tenant, stages.restore, scope, episode_id, findable, at=at, entry=entry
+        )
 
-    def purge(self, scope: Scope, episode_id: UUID) -> dict[str, int]:
-        return self._write(scope.tenant, stages.purge, scope, episode_id, now=self._now())
+    def purge(
+        self, scope: Scope, episode_id: UUID, *, since: datetime | None = None
+    ) -> dict[str, int]:
+        return self._write(
+            scope.tenant, stages.purge, scope, episode_id, since=since, now=self._now()
+        )
 
-    def place_hold(self, hold: Hold) -> None:
-        self._write(hold.tenant, holding.place, hold)
+    def place_hold(self, hold: Hold, *, entry: AuditDraft | None = None) -> None:
+        self._write(hold.tenant, holding.place, hold, entry=entry)
 
-    def lift_hold(self, tenant: str, hold_id: UUID) -> bool:
-        return self._write(tenant, holding.lift, tenant, hold_id)
+    def lift_hold(self, tenant: str, hold_id: UUID, *, entry: AuditDraft | None = None) -> bool:
+        return self._write(tenant, holding.lift, tenant, hold_id, entry=entry)
 
     def holds(self, tenant: str) -> list[Hold]:
         return self._read(tenant, holding.listed, tenant)
 
     @contextmanager
     def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:
-        lead = _LeasedLead(self, job, owner)
-        if not lead.renew():
+        # Two runs of one owner are not the same runner.
+        runner = f"{owner}/{uuid4().hex[:8]}"
+        now = self._now()
+        if not self._write(Every.TENANT, _take_lead, job, runner, now=now, until=now + _LEASE):
             yield None
             return
         try:
-            yield lead
+            yield _LeasedLead(self, job, runner)
         finally:
-            self._write(Every.TENANT, _give_up, job, owner)
+            self._write(Every.TENANT, _give_up, job, runner)
 
-    def take_lead(self, job: str, owner: str) -> bool:
-        now = self._now()
-        return self._write(Every.TENANT, _take_lead, job, owner, now=now, until=now + _LEASE)
+    def renew_lead(self, job: str, owner: str) -> bool:
+        return self._write(Every.TENANT, _renew_lead, job, owner, until=self._now() + _LEASE)
 
     def last_run(self, job: str) -> datetime | None:
         return self._read(Every.TENANT, _last_run, job)
@@ -93,7 +126,7 @@ class _LeasedLead(Lead):
         self._store, self._job, self._owner = store, job, owner
 
     def renew(self) -> bool:
-        return self._store.take_lead(self._job, self._owner)
+        return self._store.renew_lead(self._job, self._owner)
 
 
 _jobs = schema.jobs
@@ -108,10 +141,20 @@ def _take_lead(
     if row is None:
         conn.execute(sa.insert(_jobs).values(name=job, owner=owner, leads_until=until))
         return True
-    if row.owner not in (None, owner) and row.leads_until > now:
+    if row.owner is not None and row.leads_until > now:
         return False
     conn.execute(sa.update(_jobs).where(_jobs.c.name == job).values(owner=owner, leads_until=until))
     return True
+
+
+def _renew_lead(conn: sa.Connection, job: str, owner: str, *, until: datetime) -> bool:
+    """Late is early enough, as long as nobody else has led since."""
+    done = conn.execute(
+        sa.update(_jobs)
+        .where(_jobs.c.name == job, _jobs.c.owner == owner)
+        .values(leads_until=until)
+    )
+    return done.rowcount > 0
 
 
 def _give_up(conn: sa.Connection, job: str, owner: str) -> None:

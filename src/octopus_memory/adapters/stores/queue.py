@@ -14,7 +14,7 @@ from ...ports.store import SUMMARY_ORDINAL, Backlog, Removal, Work, WorkKind
 from . import rows, schema, types
 from .reads import chunks
 
-_scopes, _work, _recall = schema.scopes, schema.work, schema.recall
+_scopes, _work, _recall, _jobs = schema.scopes, schema.work, schema.recall, schema.jobs
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
 _MOST = 400
 
@@ -98,7 +98,10 @@ def postpone(
 
 
 def owners(conn: sa.Connection) -> list[str]:
-    held = sa.select(_work.c.owner).where(_work.c.owner.is_not(None)).distinct()
+    held = sa.union(
+        sa.select(_work.c.owner).where(_work.c.owner.is_not(None)),
+        sa.select(_jobs.c.owner).where(_jobs.c.owner.is_not(None)),
+    )
     return [owner for owner in conn.execute(held).scalars() if owner]
 
 
@@ -107,6 +110,9 @@ def release(conn: sa.Connection, owner: str) -> None:
         sa.update(_work)
         .where(_work.c.owner == owner)
         .values(owner=None, ready_at=_work.c.created_at)
+    )
+    conn.execute(
+        sa.update(_jobs).where(_jobs.c.owner == owner).values(owner=None, leads_until=None)
     )
 
 
@@ -122,28 +128,29 @@ def backlog(conn: sa.Connection) -> dict[WorkKind, Backlog]:
 
 def put_vectors(conn: sa.Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
     key = model_id(conn, model)
-    by_scope: dict[Scope, list[tuple[Work, bytes]]] = defaultdict(list)
+    # By its number, not its name: the rows of a scope that was erased and begun again are others.
+    by_scope: dict[tuple[str, int], list[tuple[Work, bytes]]] = defaultdict(list)
     for work, vector in done:
-        by_scope[work.scope].append((work, vector))
-    for scope, pieces in by_scope.items():
-        _put_in_scope(conn, scope, key, model, pieces)
+        by_scope[work.scope.tenant, work.scope_id].append((work, vector))
+    for (tenant, scope_id), pieces in sorted(by_scope.items()):
+        _put_in_scope(conn, tenant, scope_id, key, model, pieces)
     finish(conn, [work for work, _ in done])
 
 
 def _put_in_scope(
-    conn: sa.Connection, scope: Scope, key: int, model: str, pieces: list[tuple[Work, bytes]]
+    conn: sa.Connection,
+    tenant: str,
+    scope_id: int,
+    key: int,
+    model: str,
+    pieces: list[tuple[Work, bytes]],
 ) -> None:
-    scope_id = conn.execute(
+    known = conn.execute(
         sa.update(_scopes)
-        .where(
-            _scopes.c.tenant == scope.tenant,
-            _scopes.c.agent == scope.agent,
-            _scopes.c.user == scope.user,
-        )
+        .where(_scopes.c.id == scope_id, _scopes.c.tenant == tenant)
         .values(version=_scopes.c.version + 1)
-        .returning(_scopes.c.id)
-    ).scalar_one_or_none()
-    if scope_id is None:
+    )
+    if not known.rowcount:
         return
     conn.execute(
         sa.update(_recall)
@@ -157,7 +164,7 @@ def _put_in_scope(
             {
                 "scope_": scope_id,
                 "seq_": work.seq,
-                "tenant_": scope.tenant,
+                "tenant_": tenant,
                 "key_": key,
                 "vector_": vector,
             }

@@ -107,17 +107,18 @@ _recall_after = _recall_rows.where(_recall.c.seq > sa.bindparam("after_")).order
 _recall_at = _recall_rows.where(_recall.c.seq.in_(sa.bindparam("seqs", expanding=True))).order_by(
     _recall.c.seq
 )
-_state = sa.select(_scopes.c.id, _scopes.c.version, _scopes.c.epoch).where(WHO)
+_models = sa.select(schema.models)
+_state = sa.select(
+    _scopes.c.id, _scopes.c.version, _scopes.c.epoch, _scopes.c.next_seq
+).where(WHO)
 
 
 def session(conn: sa.Connection, scope: Scope, session_id: str) -> SessionState | None:
     row = conn.execute(_session, who(scope) | {"session_": session_id}).one_or_none()
-    if row is None:
+    if row is None or row.id is None:
+        # Unknown, or every episode of it is deleted.
         return None
-    return SessionState(
-        session=rows.session(row, scope),
-        episode=rows.episode(row, scope) if row.id is not None else None,
-    )
+    return SessionState(session=rows.session(row, scope), episode=rows.episode(row, scope))
 
 
 def episodes(conn: sa.Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
@@ -163,7 +164,8 @@ def list_episodes(
         .offset(offset)
         .limit(limit)
     )
-    found = [rows.episode(row, scope) for row in conn.execute(page, who(scope))]
+    # Not every dialect has a page of no rows.
+    found = [rows.episode(row, scope) for row in conn.execute(page, who(scope))] if limit else []
     if offset == 0 and len(found) < limit:
         return found, len(found)
     count = sa.select(sa.func.count()).select_from(_episodes).where(*wanted)
@@ -200,7 +202,9 @@ def recall_state(conn: sa.Connection, scope: Scope) -> RecallState | None:
     row = conn.execute(_state, who(scope)).one_or_none()
     if row is None:
         return None
-    return RecallState(scope_id=row.id, version=row.version, epoch=row.epoch)
+    return RecallState(
+        scope_id=row.id, version=row.version, epoch=row.epoch, newest=row.next_seq - 1
+    )
 
 
 def recall_rows(
@@ -220,8 +224,8 @@ def recall_rows_at(conn: sa.Connection, scope: Scope, seqs: Sequence[int]) -> li
 
 
 def _recall_values(conn: sa.Connection, read: Any) -> list[RecallRow]:
-    raw = read.all()
-    models = {row.id: row.name for row in conn.execute(sa.select(schema.models))}
+    raw = list(read)
+    models = {row.id: row.name for row in conn.execute(_models)}
     models[schema.NO_MODEL] = ""
     return [
         RecallRow(

@@ -8,12 +8,13 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from ...domain.audit import AuditDraft
 from ...domain.episode import Episode, Scope, Turn
-from ...domain.errors import EpisodeArchived, EpisodeNotFound
+from ...domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ...domain.retention import Stage
 from ...ports.keeping import Aged, Findable
 from ...ports.store import SUMMARY_ORDINAL, RowPart, WorkKind
-from . import ending, holding, meta, reads, rows, schema, scopes
+from . import chain, ending, holding, meta, reads, rows, schema, scopes
 
 _episodes, _scopes, _turns, _archive = (
     schema.episodes,
@@ -22,7 +23,7 @@ _episodes, _scopes, _turns, _archive = (
     schema.turns_archive,
 )
 _MOVED = [column.name for column in _archive.c if column.name != "row"]
-_this = sa.select(*rows.EPISODE_COLUMNS, _episodes.c.deleted_at).where(
+_this = sa.select(*rows.EPISODE_COLUMNS, _episodes.c.aged_from, _episodes.c.deleted_at).where(
     reads.IN_SCOPE, _episodes.c.id == sa.bindparam("episode_")
 )
 
@@ -34,17 +35,17 @@ def aged(
     before: datetime,
     after: tuple[datetime, UUID] | None,
     limit: int,
+    held: bool,
 ) -> list[Aged]:
     since = _episodes.c.deleted_at if stage is Stage.DELETED else _episodes.c.aged_from
-    wanted = [since <= before, ~holding.is_held()]
+    wanted = [since <= before, holding.is_held() if held else ~holding.is_held()]
     if stage is not Stage.DELETED:
-        wanted += [
-            _episodes.c.deleted_at.is_(None),
-            _episodes.c.is_archived.is_(stage is Stage.ARCHIVED),
-        ]
+        archived = sa.true() if stage is Stage.ARCHIVED else sa.false()
+        wanted += [_episodes.c.deleted_at.is_(None), _episodes.c.is_archived == archived]
     if after is not None:
         moment, key = after
-        wanted.append(sa.or_(since > moment, sa.and_(since == moment, _episodes.c.id > key)))
+        # The first condition says no more than the second, but an index can begin there.
+        wanted += [since >= moment, sa.or_(since > moment, _episodes.c.id > key)]
     statement = (
         sa.select(
             *rows.EPISODE_COLUMNS,
@@ -69,13 +70,20 @@ def aged(
 
 
 def archive(
-    conn: sa.Connection, scope: Scope, episode_id: UUID, *, cold: bool, at: datetime
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    cold: bool,
+    at: datetime,
+    since: datetime | None,
 ) -> Episode:
     scope_id, before = _locked(conn, scope, episode_id)
     if before is None or before.ended_at is None or before.deleted_at is not None:
         raise EpisodeNotFound(episode_id)
     if before.is_archived:
         return rows.episode(before, scope)
+    _check_since(before, since)
     holding.check(conn, scope.tenant, scope.user, [episode_id])
     if cold:
         _move(conn, episode_id, scope_id, source=_turns, target=_archive)
@@ -87,17 +95,33 @@ def archive(
     return reads.episodes(conn, scope, [episode_id])[episode_id]
 
 
-def delete(conn: sa.Connection, scope: Scope, episode_id: UUID, *, at: datetime) -> None:
+def delete(
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    at: datetime,
+    since: datetime | None,
+    entry: AuditDraft | None,
+) -> None:
     scope_id, before = _locked(conn, scope, episode_id)
     if before is None or before.ended_at is None:
         raise EpisodeNotFound(episode_id)
     if before.deleted_at is not None:
         return
+    _check_since(before, since)
     holding.check(conn, scope.tenant, scope.user, [episode_id])
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
     _drop_keys(conn, scope_id, episode_id)
     _set(conn, scope_id, episode_id, deleted_at=at)
     meta.count_removal(conn)
+    if entry is not None:
+        chain.append(conn, entry)
+
+
+def _check_since(before: rows.Row, since: datetime | None) -> None:
+    if since is not None and before.aged_from != since:
+        raise EpisodeChanged(before.session_id)
 
 
 def deleted(conn: sa.Connection, scope: Scope) -> list[Episode]:
@@ -136,7 +160,13 @@ def _kept_turns(
 
 
 def restore(
-    conn: sa.Connection, scope: Scope, episode_id: UUID, findable: list[Findable], *, at: datetime
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    findable: list[Findable],
+    *,
+    at: datetime,
+    entry: AuditDraft | None,
 ) -> Episode:
     scope_id, before = _locked(conn, scope, episode_id)
     if before is None:
@@ -154,6 +184,8 @@ def restore(
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
     _make_findable(conn, scope, scope_id, before, findable, now=at)
     _set(conn, scope_id, episode_id, **changes)
+    if entry is not None:
+        chain.append(conn, entry)
     return reads.episodes(conn, scope, [episode_id])[episode_id]
 
 
@@ -166,8 +198,6 @@ def _make_findable(
     *,
     now: datetime,
 ) -> None:
-    if not findable:
-        return
     episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": before.id}
     turns = conn.execute(
         sa.select(_turns.c.ordinal, _turns.c.role, _turns.c.at).where(
@@ -175,7 +205,18 @@ def _make_findable(
         )
     )
     said = {row.ordinal: (row.role, row.at) for row in turns}
-    said[SUMMARY_ORDINAL] = (rows.SUMMARY_ROLE, before.ended_at)
+    if before.summary is not None:
+        said[SUMMARY_ORDINAL] = (rows.SUMMARY_ROLE, before.ended_at)
+    if said.keys() != {new.ordinal for new in findable}:
+        raise EpisodeChanged(before.session_id)
+    if not findable:
+        return
+    # The vectors went with the rows; the turns name new ones when they are made.
+    conn.execute(
+        sa.update(_turns)
+        .where(_turns.c.episode_id == before.id, _turns.c.scope_id == scope_id)
+        .values(embedding_ref=None)
+    )
     _, first = scopes.take_rows(conn, scope, len(findable))
     recall, work = [], []
     for seq, new in enumerate(findable, start=first):
@@ -190,9 +231,18 @@ def _make_findable(
         conn.execute(ending.INSERT_WORK, work)
 
 
-def purge(conn: sa.Connection, scope: Scope, episode_id: UUID, *, now: datetime) -> dict[str, int]:
+def purge(
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    since: datetime | None,
+    now: datetime,
+) -> dict[str, int]:
     scope_id, before = _locked(conn, scope, episode_id)
     if before is None or before.deleted_at is None:
+        return {}
+    if since is not None and before.deleted_at != since:
         return {}
     holding.check(conn, scope.tenant, scope.user, [episode_id])
     removed = remove_episode(conn, scope, scope_id, episode_id, now=now)

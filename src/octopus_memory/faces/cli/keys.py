@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from ...domain.identity import AccessRole, ApiKey
 from ...engine import access
+from .actor import actor
 from .opening import open_to_write
 from .options import AsJson, Db, parse_until
 from .plain import print_json
@@ -57,7 +57,7 @@ def create(
             agents=agent or None,
             user=user,
             expires_at=expires,
-            actor=_actor(),
+            actor=actor(),
         )
     _show_new(made, as_json=as_json)
 
@@ -107,7 +107,7 @@ def rotate(
     """Make a new key with the same rights; the old one ends after the grace."""
     with open_to_write(db) as memory:
         made = access.rotate_key(
-            memory.parts, key_id, grace=timedelta(hours=grace_hours), actor=_actor()
+            memory.parts, key_id, grace=timedelta(hours=grace_hours), actor=actor()
         )
     _show_new(made, as_json=as_json)
 
@@ -116,18 +116,11 @@ def rotate(
 def revoke(key_id: KeyId, *, db: Db = None, as_json: AsJson = False) -> None:
     """End a key now. A service that is running refuses it within two seconds."""
     with open_to_write(db) as memory:
-        access.revoke_key(memory.parts, key_id, actor=_actor())
+        access.revoke_key(memory.parts, key_id, actor=actor())
     if as_json:
         print_json({"revoked": key_id})
     else:
         Screen().write(f"Key {key_id} is revoked.")
-
-
-def _actor() -> str:
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (OSError, KeyError):
-        return "cli"
 
 
 def _show_new(made: access.NewKey, *, as_json: bool) -> None:
