@@ -73,9 +73,10 @@ def _page(
         .offset(offset)
         .limit(limit)
     )
+    # Not every dialect has a page of no rows.
+    read = conn.execute(page) if limit else ()
     found = [
-        rows.episode(row, Scope(tenant=tenant, agent=row.agent, user=row.user))
-        for row in conn.execute(page)
+        rows.episode(row, Scope(tenant=tenant, agent=row.agent, user=row.user)) for row in read
     ]
     count = sa.select(sa.func.count()).select_from(joined).where(*wanted)
     return found, int(conn.execute(count).scalar_one())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -34,9 +35,15 @@ class UtcTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
+        if dialect.name == "mssql":
+            from sqlalchemy.dialects.mssql import DATETIMEOFFSET
+
+            return DATETIMEOFFSET(6)  # type: ignore[no-untyped-call]
         return sa.BigInteger() if dialect.name == "sqlite" else sa.DateTime(timezone=True)
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
+        if value is not None and dialect.name == "mssql":
+            return value.astimezone(UTC)
         if value is None or dialect.name != "sqlite":
             return value
         return micros(value)
@@ -54,7 +61,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class Uuid(TypeDecorator[UUID]):
-    """An id: sixteen bytes on SQLite, native elsewhere."""
+    """An id: sixteen bytes on SQLite, native elsewhere, in an order that the server keeps."""
 
     impl = sa.Uuid()
     cache_ok = True
@@ -63,9 +70,13 @@ class Uuid(TypeDecorator[UUID]):
         return sa.LargeBinary(16) if dialect.name == "sqlite" else sa.Uuid()
 
     def process_bind_param(self, value: UUID | None, dialect: sa.Dialect) -> Any:
+        if value is not None and dialect.name == "mssql":
+            return to_sql_server(value)
         return value.bytes if value is not None and dialect.name == "sqlite" else value
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> UUID | None:
+        if value is not None and dialect.name == "mssql":
+            return from_sql_server(value)
         if value is None or dialect.name != "sqlite":
             native: UUID | None = value
             return native
@@ -89,12 +100,19 @@ class Name(TypeDecorator[str]):
         if dialect.name == "postgresql":
             # Escapes make it longer, and PostgreSQL stores any length alike.
             return sa.Text(collation="C")
+        if dialect.name == "mssql":
+            longest = 4 * self.length + 1
+            return sa.VARBINARY(longest if longest <= _LONGEST_INLINE else None)
         return sa.String(self.length)
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> Any:
+        if value is not None and dialect.name == "mssql":
+            return pack_name(value)
         return _without_nul(value) if value and dialect.name == "postgresql" else value
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> str | None:
+        if value is not None and dialect.name == "mssql":
+            return unpack_name(value)
         return _with_nul(value) if value and dialect.name == "postgresql" else value
 
 
@@ -112,3 +130,42 @@ def _with_nul(text: str) -> str:
     if _ESCAPE not in text:
         return text
     return text.replace(_ESCAPE + "0", "\0").replace(_ESCAPE + "1", _ESCAPE)
+
+
+def to_sql_server(value: UUID) -> UUID:
+    """The id whose place in SQL Server's order is `value`'s place by its bytes.
+
+    SQL Server looks at the last six bytes first, then from group to group towards the front. With
+    the time of a UUIDv7 there, new rows go to the end of an index.
+    """
+    given = value.bytes
+    return UUID(bytes_le=given[12:] + given[10:12] + given[8:10] + given[6:8] + given[:6])
+
+
+def from_sql_server(value: UUID) -> UUID:
+    kept = value.bytes_le
+    return UUID(bytes=kept[10:] + kept[8:10] + kept[6:8] + kept[4:6] + kept[:4])
+
+
+_LONGEST_INLINE = 8_000
+"""The most bytes of SQL Server's VARBINARY(n)."""
+_END = b"\1"
+_LOW = re.compile(rb"[\x00-\x02]")
+_ESCAPED = re.compile(rb"\x02([\x01-\x03])")
+
+
+def pack_name(name: str) -> bytes:
+    """UTF-8 with an end mark: SQL Server takes bytes that differ only in zeros at the end as equal.
+
+    The order of the bytes is that of the characters, "" first.
+    """
+    return _LOW.sub(lambda found: bytes((2, found[0][0] + 1)), name.encode()) + _END
+
+
+def unpack_name(kept: bytes) -> str:
+    if kept[-1:] != _END:
+        raise StoreCorrupt(DAMAGED)
+    try:
+        return _ESCAPED.sub(lambda found: bytes((found[1][0] - 1,)), kept[:-1]).decode()
+    except UnicodeDecodeError as error:
+        raise StoreCorrupt(DAMAGED) from error

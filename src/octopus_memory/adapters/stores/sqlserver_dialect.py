@@ -1,0 +1,218 @@
+# mypy: disable-error-code="no-untyped-call"
+# SQLAlchemy does not type its dialects.
+"""T-SQL for the statements that every store shares.
+
+What SQLAlchemy's dialect leaves out is added here, once, so that the statements themselves need
+not know: locks as table hints, deletes in batches, and nothing that the driver must guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.mssql.base import (
+    MSDDLCompiler,
+    MSExecutionContext,
+    MSIdentifierPreparer,
+    MSSQLCompiler,
+    MSTypeCompiler,
+)
+from sqlalchemy.dialects.mssql.mssqlpython import MSDialect_mssqlpython
+from sqlalchemy.engine.cursor import _DEFAULT_FETCH, FullyBufferedCursorFetchStrategy
+from sqlalchemy.sql.visitors import iterate
+
+BATCH = 2_000
+"""Rows of one DELETE: at 5,000 locks SQL Server would lock the table instead."""
+_MODERN = (13, 0, 0, 0)
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+_EXACT = "Latin1_General_BIN2"
+"""Compares by character, whatever the database's own collation."""
+
+_NOT_CLUSTERED = frozenset(
+    {
+        # Their turns are read by episode and in order: that is the order to keep them in.
+        "octopus_turns",
+        "octopus_turns_archive",
+        # A name of 256 characters beyond the basic plane is over the 900 bytes of a clustered key.
+        "octopus_agents",
+        "octopus_conversations",
+        "octopus_idempotency",
+    }
+)
+"""Tables whose primary key does not say where a row is kept."""
+_CLUSTERED = frozenset(
+    {"octopus_turns_place", "octopus_turns_archive_place", "octopus_idempotency_age"}
+)
+
+
+class _Identifiers(MSIdentifierPreparer):
+    # Words of SQL that some server may want for itself.
+    reserved_words = MSIdentifierPreparer.reserved_words | {
+        *("action", "at", "count", "first", "hash", "name", "number"),
+        *("order", "owner", "role", "row", "value", "version"),
+    }
+
+
+class _Statements(MSSQLCompiler):
+    def visit_select(self, select_stmt: Any, *args: Any, **named: Any) -> str:
+        text: str = super().visit_select(_with_locks(select_stmt), *args, **named)
+        return text
+
+    def visit_is__binary(self, binary: Any, _operator: Any, **named: Any) -> str:
+        return self._compare(binary, "IS", "=", named)
+
+    def visit_is_not_binary(self, binary: Any, _operator: Any, **named: Any) -> str:
+        return self._compare(binary, "IS NOT", "!=", named)
+
+    def _compare(self, binary: Any, with_null: str, with_bit: str, named: dict[str, Any]) -> str:
+        """Only NULL is something here; a truth value is a number that something equals."""
+        word = with_bit if isinstance(binary.right, sa.True_ | sa.False_) else with_null
+        left, right = self.process(binary.left, **named), self.process(binary.right, **named)
+        return f"{left} {word} {right}"
+
+    def visit_delete(self, delete_stmt: Any, *args: Any, **named: Any) -> str:
+        text: str = super().visit_delete(delete_stmt, *args, **named)
+        if delete_stmt._returning:  # noqa: SLF001 - there is no public way to ask
+            return text
+        return text.replace("DELETE FROM", f"DELETE TOP ({BATCH}) FROM", 1)
+
+
+def _with_locks(select: Any) -> Any:
+    """FOR UPDATE and FOR SHARE as the hints that mean the same."""
+    lock = select._for_update_arg  # noqa: SLF001 - there is no public way to ask
+    if lock is None:
+        return select
+    if lock.skip_locked:
+        hint = "WITH (UPDLOCK, READPAST, ROWLOCK)"
+    elif lock.read:
+        hint = "WITH (HOLDLOCK, ROWLOCK)"
+    else:
+        hint = "WITH (UPDLOCK, HOLDLOCK, ROWLOCK)"
+    for table in _locked_tables(select, lock.of):
+        select = select.with_hint(table, hint, "mssql")
+    return select
+
+
+def _locked_tables(select: Any, of: Sequence[Any] | None) -> list[sa.Table]:
+    within = of or select.get_final_froms()
+    found = [part for one in within for part in iterate(one) if isinstance(part, sa.Table)]
+    return list(dict.fromkeys(found))
+
+
+class _Types(MSTypeCompiler):
+    def visit_string(self, type_: Any, **_named: Any) -> str:
+        return f"NVARCHAR({type_.length or 'max'}) COLLATE {_EXACT}"
+
+    def visit_text(self, type_: Any, **_named: Any) -> str:  # noqa: ARG002 - SQLAlchemy's
+        return "NVARCHAR(max)"
+
+
+class _Tables(MSDDLCompiler):
+    def visit_primary_key_constraint(self, constraint: Any, **named: Any) -> str:
+        text: str = super().visit_primary_key_constraint(constraint, **named)
+        if constraint.table.name not in _NOT_CLUSTERED:
+            return text
+        return text.replace("PRIMARY KEY ", "PRIMARY KEY NONCLUSTERED ", 1)
+
+    def visit_unique_constraint(self, constraint: Any, **named: Any) -> str:
+        text: str = super().visit_unique_constraint(constraint, **named)
+        return text.replace("UNIQUE ", "UNIQUE CLUSTERED ", 1) if _first(constraint) else text
+
+    def visit_create_index(self, create: Any, *args: Any, **named: Any) -> str:
+        text: str = super().visit_create_index(create, *args, **named)
+        return text.replace("INDEX ", "CLUSTERED INDEX ", 1) if _first(create.element) else text
+
+
+def _first(index: Any) -> bool:
+    return index.name in _CLUSTERED
+
+
+class _Execution(MSExecutionContext):
+    deleted: int | None = None
+
+    def post_exec(self) -> None:
+        super().post_exec()
+        if self.deleted is not None:
+            self._rowcount = self.deleted
+        if self.cursor.description and not self.execution_options.get("yield_per"):
+            self._read_at_once()
+
+    def _read_at_once(self) -> None:
+        """Rows that wait to be read would keep the connection from its next statement."""
+        if self.cursor_fetch_strategy is _DEFAULT_FETCH:
+            self.cursor_fetch_strategy = FullyBufferedCursorFetchStrategy(
+                self.cursor, self.cursor.description, self.cursor.fetchall()
+            )
+
+
+class SqlServerDialect(MSDialect_mssqlpython):
+    """`mssql+octopus`: Microsoft's own driver, and T-SQL as plain as it can be."""
+
+    driver = "octopus"
+    supports_statement_cache = True
+    statement_compiler = _Statements
+    type_compiler_cls = _Types
+    ddl_compiler = _Tables
+    preparer = _Identifiers  # type: ignore[assignment]
+    execution_ctx_cls = _Execution
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(deprecate_large_types=True, **named)
+        self._supports_offset_fetch = True
+
+    def _get_server_version_info(self, connection: sa.Connection) -> tuple[int, ...]:
+        # Servers that only speak the protocol do not call themselves Microsoft's.
+        return super()._get_server_version_info(connection) or _MODERN
+
+    def get_default_isolation_level(self, dbapi_conn: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's
+        # Asking takes a view that not every server has, and every engine here sets its own.
+        return "READ COMMITTED"
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        statement, parameters = self._without_nulls(statement, parameters, context)
+        cursor.execute(statement, parameters)
+        if context is None or not context.isdelete or f"TOP ({BATCH})" not in statement:
+            return
+        count = context.deleted = cursor.rowcount
+        while count == BATCH:
+            cursor.execute(statement, parameters)
+            count = cursor.rowcount
+            context.deleted += count
+
+    def do_executemany(
+        self, cursor: Any, statement: str, parameters: Any, context: Any = None
+    ) -> None:
+        # One by one, prepared once: the driver's own way judges a column by one of its values.
+        for given in parameters:
+            self.do_execute(cursor, statement, given, context)
+
+    def _without_nulls(self, statement: str, parameters: Any, context: Any) -> tuple[str, Any]:
+        """Write NULLs, with their type, into the statement.
+
+        The driver would ask the server for the type of each, and without an answer take it for
+        text, which a binary column refuses.
+        """
+        compiled = getattr(context, "compiled", None)
+        if compiled is None or not isinstance(parameters, Mapping):
+            return statement, parameters
+        if None not in parameters.values():
+            return statement, parameters
+
+        def write(found: re.Match[str]) -> str:
+            return found[0] if parameters[found[1]] is not None else self._null(compiled, found[1])
+
+        left = {name: value for name, value in parameters.items() if value is not None}
+        return _PARAMETER.sub(write, statement), left
+
+    def _null(self, compiled: Any, name: str) -> str:
+        # In a batch of rows, the name is followed by the row's number.
+        bind = compiled.binds.get(name)
+        if bind is None:
+            bind = compiled.binds.get(name.rpartition("__")[0])
+        if bind is None or bind.type._isnull:  # noqa: SLF001 - there is no public way to ask
+            return "NULL"
+        kind = self.type_compiler_instance.process(bind.type)
+        return f"CAST(NULL AS {kind.partition(' COLLATE ')[0]})"

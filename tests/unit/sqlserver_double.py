@@ -1,0 +1,341 @@
+"""A stand-in for SQL Server's driver: takes the T-SQL of the store, and runs it on SQLite.
+
+No SQL Server can be had everywhere the tests run. This one knows the few forms that the store
+writes, refuses every other, and keeps to what the real one documents: the order of ids, what may
+be NULL in a parameter, how many parameters a statement may have. The suite against a real server
+is in tests/conformance.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import mssql_python
+from mssql_python import exceptions
+
+_MOST_PARAMETERS = 2_100
+_MOST_ROWS = 1_000
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}")
+_DUPLICATE = (
+    "[Microsoft][ODBC Driver 18 for SQL Server][SQL Server]Violation of PRIMARY KEY constraint "
+    "'PK'. Cannot insert duplicate key in object 'dbo.t'. The duplicate key value is (0x616E61)."
+)
+
+
+def in_server_order(value: UUID) -> bytes:
+    """SQL Server compares the groups of an id from the last to the first (`SqlGuid.CompareTo`)."""
+    kept = value.bytes_le
+    return bytes(kept[place] for place in (10, 11, 12, 13, 14, 15, 8, 9, 6, 7, 4, 5, 0, 1, 2, 3))
+
+
+def _from_server_order(ordered: bytes) -> UUID:
+    return UUID(bytes_le=ordered[12:] + ordered[10:12] + ordered[8:10] + ordered[6:8] + ordered[:6])
+
+
+sqlite3.register_converter("UNIQUEIDENTIFIER", _from_server_order)
+sqlite3.register_converter("BIT", lambda raw: raw == b"1")
+
+
+class Server:
+    """One database, its locks by name, and what is to go wrong next."""
+
+    def __init__(self) -> None:
+        self.data = sqlite3.connect(
+            ":memory:",
+            isolation_level=None,
+            check_same_thread=False,
+            detect_types=sqlite3.PARSE_DECLTYPES,
+        )
+        self.turn = threading.RLock()
+        self.locks: dict[str, Connection] = {}
+        self.seen: list[str] = []
+        self.snapshots = 0
+        self.tables = 0
+        self.recovery_model = 3
+        self.failures: list[tuple[str, Exception]] = []
+        self.down: Exception | None = None
+
+    def fail(self, at: str, words: str, kind: str = "OperationalError", driver: str = "") -> None:
+        """The next statement that has `at` in it, or the next "COMMIT", is answered with this."""
+        error = getattr(exceptions, kind)(driver or "General error", f"[Microsoft][x]{words}")
+        self.failures.append((at, error))
+
+    def facts(self) -> dict[str, Any]:
+        """What the server says to a question with these words."""
+        return {
+            "@@version": "Microsoft SQL Server 2022 - 16.0.4000.1 (X64)",
+            "schema_name()": "dbo",
+            "test max support": "test max support",
+            "fn_listextendedproperty": 1,
+            "snapshot_isolation_state": self.snapshots,
+            "recovery_model": self.recovery_model,
+            "sys.tables": self.tables,
+            "SUM(CAST(size AS BIGINT))": 1_024,
+            "SELECT file_id FROM sys.database_files": 2,
+            "DBCC SHRINKFILE": 2,
+            "IDENT_CURRENT": 1,
+        }
+
+    def check(self, statement: str) -> None:
+        self.seen.append(statement)
+        for place, (at, error) in enumerate(self.failures):
+            if at in statement:
+                del self.failures[place]
+                raise error
+
+
+class Driver:
+    """As much of the module `mssql_python` as SQLAlchemy asks for."""
+
+    apilevel, threadsafety, paramstyle = "2.0", 1, "pyformat"
+    __version__ = mssql_python.__version__
+    Binary = staticmethod(mssql_python.Binary)
+    Warning, Error = exceptions.Warning, exceptions.Error
+    InterfaceError, DatabaseError = exceptions.InterfaceError, exceptions.DatabaseError
+    DataError, OperationalError = exceptions.DataError, exceptions.OperationalError
+    IntegrityError, InternalError = exceptions.IntegrityError, exceptions.InternalError
+    ProgrammingError = exceptions.ProgrammingError
+    NotSupportedError = exceptions.NotSupportedError
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def pooling(self, **_options: Any) -> None: ...
+
+    def connect(self, words: str, **options: Any) -> Connection:
+        assert "Server=" in words
+        assert options["timeout"] > 0
+        if self._server.down:
+            raise self._server.down
+        return Connection(self._server)
+
+
+class Connection:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.autocommit = False
+        self.timeout = 0
+        self.isolation = ""
+        self.reading: Cursor | None = None
+        self._begun = False
+
+    def cursor(self) -> Cursor:
+        return Cursor(self)
+
+    def begin(self) -> None:
+        """Take the server for oneself; a second connection of the same thread joins in."""
+        self.server.turn.acquire()
+        if self._begun or self.server.data.in_transaction:
+            self.server.turn.release()
+            return
+        self._begun = True
+        self.server.data.execute("BEGIN")
+
+    def commit(self) -> None:
+        if self._begun:
+            try:
+                self.server.check("COMMIT")
+            except exceptions.Error:
+                self.rollback()
+                raise
+        self._end("COMMIT")
+
+    def rollback(self) -> None:
+        self._end("ROLLBACK")
+
+    def _end(self, how: str) -> None:
+        if self._begun:
+            self._begun = False
+            self.server.data.execute(how)
+            self.server.turn.release()
+
+    def close(self) -> None:
+        self.rollback()
+        for name in [name for name, owner in self.server.locks.items() if owner is self]:
+            del self.server.locks[name]
+
+
+class Cursor:
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.description: list[tuple[Any, ...]] | None = None
+        self.rowcount = -1
+        self._rows: list[tuple[Any, ...]] = []
+
+    def close(self) -> None:
+        self._rows = []
+
+    def is_read(self) -> bool:
+        return not self._rows
+
+    def setinputsizes(self, *_: Any) -> None: ...
+
+    def executemany(self, statement: str, parameters: list[dict[str, Any]]) -> None:
+        for given in parameters:
+            self.execute(statement, given)
+
+    def execute(self, statement: str, parameters: Any = ()) -> None:
+        server, other = self.connection.server, self.connection.reading
+        assert other in (None, self) or other.is_read(), "the connection is busy with other rows"
+        self.connection.reading = self
+        server.check(statement)
+        self._give([], None)
+        answer = _of_the_server(self.connection, statement)
+        if answer is not None:
+            self._give(answer, ["answer"])
+            return
+        if not self.connection.autocommit:
+            self.connection.begin()
+        done = self._run(server, to_sqlite(statement), _values(statement, parameters))
+        if done.description is None:
+            self.rowcount = done.rowcount
+        else:
+            rows = [tuple(map(_read, row)) for row in done.fetchall()]
+            self._give(rows, [column[0] for column in done.description])
+
+    @staticmethod
+    def _run(server: Server, statement: str, values: dict[str, Any]) -> sqlite3.Cursor:
+        with server.turn:
+            try:
+                return server.data.execute(statement, values)
+            except sqlite3.IntegrityError as error:
+                raise exceptions.IntegrityError(
+                    "Integrity constraint violation", _DUPLICATE
+                ) from error
+
+    def _give(self, rows: list[tuple[Any, ...]], names: list[str] | None) -> None:
+        self._rows = rows
+        self.description = names and [(name, *[None] * 6) for name in names]
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._rows.pop(0) if self._rows else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        rows, self._rows = self._rows, []
+        return rows
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        rows, self._rows = self._rows[:size], self._rows[size:]
+        return rows
+
+
+_SILENT = re.compile(
+    r"SET (NOCOUNT OFF|LANGUAGE \w+|LOCK_TIMEOUT \d+|IDENTITY_INSERT \w+ (ON|OFF))"
+    r"|CHECKPOINT|DBCC CHECKIDENT \('\w+', RESEED, \d+\)|UPDATE STATISTICS \w+"
+    r"|ALTER (TABLE|INDEX ALL ON) \w+ REBUILD"
+    r"|ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH NO_WAIT"
+    r"|DECLARE @name SYSNAME = DB_NAME\(\); EXEC sp_clean_db_free_space @dbname = @name"
+)
+
+
+def _of_the_server(connection: Connection, statement: str) -> list[tuple[Any, ...]] | None:
+    """The answer to what is not about the tables."""
+    server = connection.server
+    if _SILENT.fullmatch(statement):
+        return []
+    if level := re.fullmatch(r"SET TRANSACTION ISOLATION LEVEL (.+)", statement):
+        connection.isolation = level[1]
+        return []
+    if statement == "ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON":
+        server.snapshots = 1
+        return []
+    if "applock" in statement.lower():
+        return _app_lock(connection, statement)
+    if "sys.objects" in statement:
+        found = "SELECT name FROM sqlite_master WHERE name = 'octopus_schema'"
+        return server.data.execute(found).fetchall()
+    return next(([(value,)] for part, value in server.facts().items() if part in statement), None)
+
+
+def _app_lock(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
+    locks = connection.server.locks
+    if name := re.search(r"sp_getapplock @Resource = N'([^']+)'", statement):
+        return [(0 if locks.setdefault(name[1], connection) is connection else -1,)]
+    if name := re.search(r"APPLOCK_MODE\('public', N'([^']+)'", statement):
+        return [("Exclusive" if locks.get(name[1]) is connection else "NoLock",)]
+    [name] = re.findall(r"sp_releaseapplock @Resource = N'([^']+)'", statement)
+    del locks[name]
+    return []
+
+
+def _values(statement: str, parameters: Any) -> dict[str, Any]:
+    names = re.findall(r"%\((\w+)\)s", statement)
+    assert len(names) < _MOST_PARAMETERS, "the server takes no more parameters"
+    assert set(names) == set(parameters), "every parameter has a place"
+    for name in re.findall(r"FETCH FIRST %\((\w+)\)s ROWS", statement):
+        assert parameters[name] > 0, "no page has less than one row"
+    return {name: _write(parameters[name]) for name in names}
+
+
+def _write(value: Any) -> Any:
+    assert value is not None, "the driver would have to guess the type"
+    if isinstance(value, UUID):
+        return in_server_order(value)
+    if isinstance(value, datetime):
+        assert value.utcoffset() == timedelta(0), "times are kept in UTC"
+        return value.strftime("%Y-%m-%d %H:%M:%S.%f").rjust(26, "0")
+    assert isinstance(value, str | bytes | int), f"the driver does not know {type(value)}"
+    return value
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, str) and _TIME.fullmatch(value):
+        return datetime.fromisoformat(value).replace(tzinfo=UTC)
+    return value
+
+
+def to_sqlite(statement: str) -> str:
+    """The same statement for SQLite; one of another form than the store's is an error."""
+    text = re.sub(r"%\((\w+)\)s", r":\1", statement)
+    text = re.sub(r"CAST\(NULL AS [\w ]+(\(\w+\))?\)", "NULL", text)
+    text = re.sub(r" WITH \((UPDLOCK|HOLDLOCK)[A-Z, ]*\)", "", text)
+    match text.split(maxsplit=1)[0].upper():
+        case "SELECT":
+            text = _select(text)
+        case "INSERT" | "UPDATE":
+            text = _output_last(text)
+        case "DELETE":
+            text = re.sub(
+                r"^DELETE TOP \((\d+)\) FROM (\w+)( WHERE .+)?$",
+                r"DELETE FROM \2 WHERE rowid IN (SELECT rowid FROM \2\3 LIMIT \1)",
+                text,
+                flags=re.DOTALL,
+            )
+        case "CREATE":
+            text = _create(text)
+        case word:
+            raise AssertionError(f"the store does not write {word}")
+    assert not re.search(r" IS (?!NULL|NOT NULL)", text), f"nothing IS but NULL: {text}"
+    for word in (" TOP ", "FETCH FIRST", "OUTPUT", "MERGE", "FOR UPDATE", "LIMIT ALL"):
+        assert word not in text, f"{word} in {text}"
+    return text
+
+
+def _select(text: str) -> str:
+    text = re.sub(r"OFFSET (:\w+) ROWS\s+FETCH FIRST (:\w+) ROWS ONLY", r"LIMIT \2 OFFSET \1", text)
+    top = re.compile(r"^SELECT (DISTINCT )?TOP (\d+) (.+)$", re.DOTALL)
+    return top.sub(r"SELECT \1\3 LIMIT \2", text)
+
+
+def _output_last(text: str) -> str:
+    assert text.count("), (") < _MOST_ROWS, "VALUES takes no more rows"
+    found = re.search(r" OUTPUT (inserted\.[\w\[\]]+(?:, inserted\.[\w\[\]]+)*)", text)
+    if found is None:
+        return text
+    text = text.replace(found[0], "", 1)
+    return f"{text} RETURNING {found[1].replace('inserted.', '')}"
+
+
+def _create(text: str) -> str:
+    text = re.sub(r" COLLATE \w+|(NON)?CLUSTERED |\(max\)", "", text)
+    key = re.search(r"(\[?\w+\]?) BIGINT NOT NULL IDENTITY", text)
+    if key is not None:
+        text = text.replace(key[0], f"{key[1]} INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL")
+        text = re.sub(r"PRIMARY KEY \(\S+\),?\s*", "", text)
+        text = re.sub(r",\s*\)\s*$", ")", text)
+    return text

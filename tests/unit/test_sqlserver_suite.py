@@ -1,0 +1,66 @@
+"""The store suite on the SQL Server store, with SQLite behind its T-SQL."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("mssql_python", reason="needs the extra sqlserver")
+
+from sqlserver_double import Driver, Server
+
+from octopus_memory.adapters.stores import sqlserver_dialect
+from octopus_memory.adapters.stores.sqlserver import SqlServerStore
+from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.testing import StoreSuite
+from octopus_memory.testing.store_tests import Reopen
+
+URL = "sqlserver://sa:secret@example.invalid:1433/memory"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server()
+    driver = Driver(server)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlserver_dialect.SqlServerDialect, "import_dbapi", lambda: driver)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def opened(server: Server) -> Iterator[SqlServerStore]:
+    """One store for all tests: what it has compiled is kept, and closing it ends nothing."""
+    store = SqlServerStore(URL)
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def blank(server: Server, opened: SqlServerStore) -> sqlite3.Connection:
+    """The tables as they are made, to begin each test with."""
+    copy = sqlite3.connect(":memory:", check_same_thread=False)
+    server.data.backup(copy)
+    return copy
+
+
+class TestSqlServerOnSqlite(StoreSuite):
+    @pytest.fixture
+    def store(
+        self, server: Server, opened: SqlServerStore, blank: sqlite3.Connection
+    ) -> EpisodeStore:
+        blank.backup(server.data)
+        return opened
+
+    @pytest.fixture
+    def reopen(self, store: EpisodeStore) -> Iterator[Reopen]:
+        stores: list[EpisodeStore] = [store]
+
+        def again() -> EpisodeStore:
+            stores[-1].close()
+            stores.append(SqlServerStore(URL))
+            return stores[-1]
+
+        yield again
+        stores[-1].close()
