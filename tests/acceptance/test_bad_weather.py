@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import children
 import pytest
@@ -399,25 +400,34 @@ SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "close_episode": lambda scope: scope.close_episode("s"),
     "close_session": lambda scope: scope.close_session("s"),
     "context": lambda scope: scope.context("x"),
+    "delete": lambda scope: scope.delete(uuid4()),
+    "deleted": lambda scope: scope.deleted(),
     "episode": lambda scope: scope.episode(),
     "episodes": lambda scope: scope.episodes(),
+    "erase": lambda scope: scope.erase(),
+    "erase_episode": lambda scope: scope.erase_episode(uuid4()),
     "get": lambda scope: scope.get("s"),
     "heartbeat": lambda scope: scope.heartbeat("s"),
     "open_episode": lambda scope: scope.open_episode(),
     "recall": lambda scope: scope.recall("x"),
     "recall_turns": lambda scope: scope.recall_turns("x"),
     "recent": lambda scope: scope.recent(),
+    "restore": lambda scope: scope.restore(uuid4()),
     "session": lambda scope: scope.session("s"),
     "store": lambda scope: scope.store([("user", "x")]),
 }
 MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
+    "attend": lambda memory: memory.attend(),
+    "compact": lambda memory: memory.compact(),
     "config": lambda memory: memory.config("hr"),
     "configure": lambda memory: memory.configure("hr", MemoryConfig()),
     "flush": lambda memory: memory.flush(),
+    "next_retention": lambda memory: memory.next_retention(),
     "run_pending": lambda memory: memory.run_pending(),
+    "run_retention": lambda memory: memory.run_retention(),
     "stats": lambda memory: memory.stats(),
 }
-HARMLESS = {"close", "open", "scope", "wake"}
+HARMLESS = {"close", "connect", "open", "scope", "tenant", "wake"}
 """What may be called on a closed memory."""
 
 

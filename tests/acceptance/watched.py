@@ -8,11 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+_REWRITES = ("VACUUM", "PRAGMA wal_checkpoint")
+
 
 @dataclass
 class Hooks:
     statement: Callable[[], None] | None = None
     """Called before each statement of a transaction that writes, and before its commit."""
+    rewriting: Callable[[sqlite3.Connection], None] | None = None
+    """Called before each step of rewriting the file, with its connection."""
     pragma: str | None = None
     """Executed before each transaction."""
 
@@ -52,5 +56,7 @@ def connect(hooks: Hooks) -> Callable[..., sqlite3.Connection]:
                     super().execute(hooks.pragma)
             elif self.writes and hooks.statement is not None and sql != "ROLLBACK":
                 hooks.statement()
+            elif hooks.rewriting is not None and sql.startswith(_REWRITES):
+                hooks.rewriting(self)
 
     return functools.partial(sqlite3.connect, factory=Connection)

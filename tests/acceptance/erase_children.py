@@ -1,0 +1,101 @@
+"""What other processes do in the tests of erasing."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sqlite3
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Barrier
+
+import watched
+
+from octopus_memory import EpisodicMemory
+
+VICTIM = "the one to be forgotten"
+
+
+def open_memory(url: str) -> EpisodicMemory:
+    return EpisodicMemory.open(url, embedder="hashing", background=False)
+
+
+def be_killed_erasing(pipe: Connection, url: str, moment: int) -> None:
+    """By its own hand, at that moment: a statement, a commit, or a step of the rewrite."""
+    count = itertools.count(1)
+
+    def strike() -> None:
+        if next(count) == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    hooks = watched.Hooks()
+    sqlite3.connect = watched.connect(hooks)
+    with open_memory(url) as memory:
+        hooks.statement = strike
+        hooks.rewriting = lambda _: strike()
+        memory.tenant().erase_user(VICTIM, actor="test")
+        pipe.send("done")
+
+
+def be_killed_rewriting(pipe: Connection, url: str, share: float, opcodes: int) -> None:
+    """In the middle of building the file anew; sends how long that takes when it is left alone."""
+    done = itertools.count(1)
+
+    def begin(conn: sqlite3.Connection) -> None:
+        def step() -> int:
+            if share and next(done) >= share * opcodes:
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif not share:
+                next(done)
+            return 0
+
+        conn.set_progress_handler(step, 50)
+
+    hooks = watched.Hooks(rewriting=begin)
+    sqlite3.connect = watched.connect(hooks)
+    with open_memory(url) as memory:
+        memory.tenant().erase_user(VICTIM, actor="test")
+        pipe.send(next(done))
+
+
+def record_from_threads(
+    pipe: Connection, url: str, name: str, threads: int, each: int, barrier: Barrier
+) -> None:
+    """Sends what went wrong."""
+    errors: list[str] = []
+
+    def work(memory: EpisodicMemory, who: str) -> None:
+        try:
+            for number in range(each):
+                memory.tenant().erase_user(f"{who} {number}", physical=False, actor=who)
+        except Exception:  # noqa: BLE001 - whatever it is, the parent shows it
+            errors.append(traceback.format_exc())
+
+    with open_memory(url) as memory:
+        barrier.wait()
+        workers = [
+            threading.Thread(target=work, args=(memory, f"{name}.{number}"))
+            for number in range(threads)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    pipe.send(errors)
+
+
+def recall_and_wait(pipe: Connection, url: str) -> None:
+    """Holds a user's vectors in memory; says so, and says when they are gone from it."""
+    from octopus_memory.engine import background
+
+    background._BETWEEN_ROUNDS = 0.05
+    background._BETWEEN_LOOKS = 0.0
+    with EpisodicMemory.open(url, embedder="hashing") as memory:
+        assert memory.scope(user=VICTIM).recall("what I said")
+        held = memory.parts.index._cache._held
+        pipe.send(len(held))
+        while held:
+            threading.Event().wait(0.02)
+        pipe.send("gone")
