@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import postgres_server
 import pytest
+from postgres_server import LocalServer, Programs, Unavailable
+
+from postgres_installation import Database, Installation
 
 pytest.register_assert_rewrite("octopus_memory.testing")
 
@@ -43,3 +48,44 @@ def memory(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
 @pytest.fixture
 def scope(memory: EpisodicMemory) -> MemoryScope:
     return memory.scope(tenant="acme", agent="hr", user="user-17")
+
+
+@pytest.fixture(scope="session")
+def postgres_programs() -> Iterator[Programs]:
+    """PostgreSQL 18 with pgvector."""
+    with ExitStack() as stack:
+        try:
+            programs = stack.enter_context(postgres_server.bundled())
+        except Unavailable as reason:
+            pytest.skip(str(reason))
+        yield programs
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Installation]:
+    """The server that OCTOPUS_TEST_POSTGRES_URL names, else one of our own."""
+    server = postgres_server.given()
+    if server is None:
+        server = LocalServer(request.getfixturevalue("postgres_programs"))
+    installation = Installation(server)
+    yield installation
+    installation.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_15() -> Iterator[Installation]:
+    """An older server, without pgvector."""
+    try:
+        programs = postgres_server.installed(15)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    installation = Installation(LocalServer(programs))
+    yield installation
+    installation.close()
+
+
+@pytest.fixture
+def postgres_database(postgres: Installation) -> Iterator[Database]:
+    """A database of the test's own, with every table and no rows."""
+    with postgres.database() as database:
+        yield database

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from .aio import AsyncEpisodeInHand, AsyncEpisodicMemory, AsyncMemoryScope, AsyncMemoryTenant
-from .domain.audit import AuditEntry
+from .aio import (
+    AsyncEpisodeInHand,
+    AsyncEpisodicMemory,
+    AsyncMemoryScope,
+    AsyncMemoryTenant,
+    AsyncRemoteMemory,
+)
+from .domain.audit import AuditCheck, AuditEntry
 from .domain.episode import (
     EndReason,
     Episode,
@@ -17,6 +23,7 @@ from .domain.episode import (
 )
 from .domain.erasure import EraseReceipt
 from .domain.errors import (
+    AccessDenied,
     Conflict,
     EmbedderFailed,
     EpisodeArchived,
@@ -24,6 +31,7 @@ from .domain.errors import (
     EpisodeClosed,
     EpisodeNotFound,
     IdempotencyConflict,
+    IndexUnavailable,
     InvalidInput,
     InvalidMessage,
     InvalidSetting,
@@ -60,23 +68,32 @@ from .domain.policy import (
     PruneStrategy,
     SessionConfig,
 )
+from .domain.portable import ImportReport
 from .domain.replay import EpisodeReplay, SessionReplay
+from .domain.retention import AgentRetention, RetentionCounts, RetentionReport
 from .engine.hand import EpisodeInHand
 from .engine.orchestrator import MemoryContext, MemoryOrchestrator
 from .engine.pending import PendingReport
+from .engine.retention import MemoryRetentionJob
 from .engine.scope import MemoryScope
+from .engine.scrub import ScrubReport
 from .engine.tenant import MemoryTenant
 from .ports.store import Backlog, Hold, StoreStats
+from .remote import RemoteMemory, RemoteScope
 from .wiring import EpisodicMemory
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessDenied",
+    "AgentRetention",
     "ArchiveMode",
     "AsyncEpisodeInHand",
     "AsyncEpisodicMemory",
     "AsyncMemoryScope",
     "AsyncMemoryTenant",
+    "AsyncRemoteMemory",
+    "AuditCheck",
     "AuditEntry",
     "Backlog",
     "Conflict",
@@ -98,6 +115,8 @@ __all__ = [
     "EraseReceipt",
     "Hold",
     "IdempotencyConflict",
+    "ImportReport",
+    "IndexUnavailable",
     "InvalidInput",
     "InvalidMessage",
     "InvalidSetting",
@@ -107,6 +126,7 @@ __all__ = [
     "MemoryConfig",
     "MemoryContext",
     "MemoryOrchestrator",
+    "MemoryRetentionJob",
     "MemoryScope",
     "MemoryTenant",
     "Message",
@@ -120,9 +140,14 @@ __all__ = [
     "PiiMode",
     "PrivacyConfig",
     "PruneStrategy",
+    "RemoteMemory",
+    "RemoteScope",
+    "RetentionCounts",
+    "RetentionReport",
     "Role",
     "SchemaTooNew",
     "Scope",
+    "ScrubReport",
     "Session",
     "SessionConfig",
     "SessionNotFound",

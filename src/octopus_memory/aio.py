@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -20,7 +21,9 @@ from .domain.policy import MemoryConfig
 from .engine.hand import EpisodeInHand
 from .engine.memory import Memory
 from .engine.scope import MemoryScope
+from .engine.tenant import MemoryTenant
 from .ports.seams import Clock, Embedder, Summarizer, TokenCounter
+from .remote import RemoteMemory, RemoteScope
 from .wiring import EpisodicMemory
 
 P = ParamSpec("P")
@@ -33,7 +36,8 @@ def _awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any
 
     @functools.wraps(method)
     async def call(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
-        return await asyncio.to_thread(method, self.sync, *args, **named)
+        # By name, since the twin may be a service's.
+        return await asyncio.to_thread(getattr(self.sync, method.__name__), *args, **named)
 
     return call
 
@@ -43,6 +47,15 @@ class AsyncEpisodicMemory:
 
     def __init__(self, sync: Memory) -> None:
         self.sync = sync
+
+    @classmethod
+    def connect(
+        cls, url: str, *, api_key: str | None = None, timeout: float = 30.0, retries: int = 3
+    ) -> AsyncRemoteMemory:
+        """See `EpisodicMemory.connect`."""
+        return AsyncRemoteMemory(
+            EpisodicMemory.connect(url, api_key=api_key, timeout=timeout, retries=retries)
+        )
 
     @classmethod
     async def open(
@@ -70,13 +83,24 @@ class AsyncEpisodicMemory:
         return cls(sync)
 
     def scope(
-        self, *, tenant: str = "default", agent: str = "default", user: str
+        self,
+        *,
+        tenant: str = "default",
+        agent: str = "default",
+        user: str,
+        actor: str = "library",
     ) -> AsyncMemoryScope:
-        return AsyncMemoryScope(self.sync.scope(tenant=tenant, agent=agent, user=user))
+        return AsyncMemoryScope(self.sync.scope(tenant=tenant, agent=agent, user=user, actor=actor))
+
+    def tenant(self, name: str = "default") -> AsyncMemoryTenant:
+        return AsyncMemoryTenant(self.sync.tenant(name))
 
     configure = _awaited(Memory.configure)
+    compact = _awaited(Memory.compact)
     config = _awaited(Memory.config)
     run_pending = _awaited(Memory.run_pending)
+    run_retention = _awaited(Memory.run_retention)
+    next_retention = _awaited(Memory.next_retention)
     flush = _awaited(Memory.flush)
     stats = _awaited(Memory.stats)
     close = _awaited(Memory.close)
@@ -88,10 +112,32 @@ class AsyncEpisodicMemory:
         await self.close()
 
 
+class AsyncRemoteMemory:
+    """`RemoteMemory` for asyncio."""
+
+    def __init__(self, sync: RemoteMemory) -> None:
+        self.sync = sync
+
+    def scope(
+        self, *, tenant: str = "default", agent: str = "default", user: str
+    ) -> AsyncMemoryScope:
+        return AsyncMemoryScope(self.sync.scope(tenant=tenant, agent=agent, user=user))
+
+    config = _awaited(RemoteMemory.config)
+    configure = _awaited(RemoteMemory.configure)
+    close = _awaited(RemoteMemory.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
 class AsyncMemoryScope:
     """`MemoryScope` for asyncio."""
 
-    def __init__(self, sync: MemoryScope) -> None:
+    def __init__(self, sync: MemoryScope | RemoteScope) -> None:
         self.sync = sync
 
     @property
@@ -122,7 +168,51 @@ class AsyncMemoryScope:
     session = _awaited(MemoryScope.session)
     episodes = _awaited(MemoryScope.episodes)
     get = _awaited(MemoryScope.get)
+    delete = _awaited(MemoryScope.delete)
+    deleted = _awaited(MemoryScope.deleted)
+    restore = _awaited(MemoryScope.restore)
     context = _awaited(MemoryScope.context)
+    erase = _awaited(MemoryScope.erase)
+    erase_episode = _awaited(MemoryScope.erase_episode)
+
+
+class AsyncMemoryTenant:
+    """`MemoryTenant` for asyncio."""
+
+    def __init__(self, sync: MemoryTenant) -> None:
+        self.sync = sync
+
+    @property
+    def tenant(self) -> str:
+        return self.sync.tenant
+
+    async def locate(self, episode_id: UUID) -> AsyncMemoryScope | None:
+        """See `MemoryTenant.locate`."""
+        found = await asyncio.to_thread(self.sync.locate, episode_id)
+        return None if found is None else AsyncMemoryScope(found)
+
+    async def export_user(
+        self, user: str, *, agent: str | None = None, actor: str = "library"
+    ) -> AsyncIterator[str]:
+        """See `MemoryTenant.export_user`; to be read with `async for`."""
+        lines = self.sync.export_user(user, agent=agent, actor=actor)
+        # A hop for each line would cost more than the lines do.
+        while some := await asyncio.to_thread(lambda: list(islice(lines, 100))):
+            for line in some:
+                yield line
+
+    import_user = _awaited(MemoryTenant.import_user)
+    episodes = _awaited(MemoryTenant.episodes)
+    hold = _awaited(MemoryTenant.hold)
+    holds = _awaited(MemoryTenant.holds)
+    lift = _awaited(MemoryTenant.lift)
+    erase_user = _awaited(MemoryTenant.erase_user)
+    scrub = _awaited(MemoryTenant.scrub)
+    receipt = _awaited(MemoryTenant.receipt)
+    receipts = _awaited(MemoryTenant.receipts)
+    audit = _awaited(MemoryTenant.audit)
+    verify_audit = _awaited(MemoryTenant.verify_audit)
+    subject = _awaited(MemoryTenant.subject)
 
 
 class AsyncEpisodeInHand:

@@ -220,6 +220,14 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
         )
     if scheme == "sqlite":
         return _open_sqlite(settings.url, clock)
+    if scheme in {"postgresql", "postgres"}:
+        from .adapters.stores.postgres import PostgresStore
+
+        return PostgresStore(settings.url, clock=clock)
+    if scheme == "sqlserver":
+        from .adapters.stores.sqlserver import SqlServerStore
+
+        return SqlServerStore(settings.url, clock=clock)
     store: EpisodeStore = _installed("stores", scheme, "database_url", ("sqlite",))(settings)
     return store
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from .message import Json
@@ -50,7 +50,7 @@ class EraseReceipt:
         """The receipt as JSON, with the SHA-256 of everything else in it."""
         body: dict[str, Any] = asdict(self) | {
             "id": str(self.id),
-            "at": self.at.isoformat(),
+            "at": self.at.astimezone(UTC).isoformat(),
             "pending": list(self.pending),
             "complete": self.is_complete,
         }
@@ -59,6 +59,20 @@ class EraseReceipt:
     @property
     def sha256(self) -> str:
         return str(self.to_dict()["sha256"])
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave, taken back."""
+        return cls(
+            id=UUID(kept["id"]),
+            at=datetime.fromisoformat(kept["at"]),
+            tenant=kept["tenant"],
+            subject=kept["subject"],
+            removed=kept["removed"],
+            left=kept["left"],
+            physical=kept["physical"],
+            pending=tuple(kept["pending"]),
+        )
 
 
 def is_genuine(receipt: Mapping[str, Any]) -> bool:

@@ -28,7 +28,7 @@ from ..domain.hashing import unpack_words
 from ..domain.query import QueryPlan, plan_query
 from ..domain.ranking import RankConfig, Ranking, Signals, rank
 from ..domain.rows import SUMMARY
-from ..ports.index import ScopeView
+from ..ports.index import AskProbe, Probe, ScopeView
 from ..ports.store import SUMMARY_ORDINAL
 from .parts import Parts
 
@@ -123,18 +123,12 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
 
 
 def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
-    view = parts.index.view(scope, parts.embedder.model)
-    if not len(view.ordinals) or not ask.query.strip():
+    if not ask.query.strip():
         return None
-    hasher = parts.hasher(scope)
-    plan = plan_query(
-        ask.query,
-        asked_at=parts.clock.now(),
-        analyzer=parts.analyzer,
-        hasher=hasher,
-        speakers=[unpack_words(words) for words in view.speakers],
-        related=parts.analyzer.related,
-    )
+    view = parts.index.view(scope, parts.embedder.model, _probe(parts, scope, ask))
+    if not len(view.ordinals):
+        return None
+    plan = _plan(parts, scope, ask, [unpack_words(words) for words in view.speakers])
     signals = Signals(
         rows=view.rows,
         dense=_cosines(parts, view, plan, ask.mode),
@@ -147,6 +141,40 @@ def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
     return _Found(view=view, ranking=rank(signals, plan, config, keep=keep))
 
 
+def _plan(
+    parts: Parts, scope: Scope, ask: Ask, speakers: Sequence[Sequence[int]] = ()
+) -> QueryPlan:
+    return plan_query(
+        ask.query,
+        asked_at=parts.clock.now(),
+        analyzer=parts.analyzer,
+        hasher=parts.hasher(scope),
+        speakers=speakers,
+        related=parts.analyzer.related,
+    )
+
+
+def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe | None:
+    """What an index may ask where a scope is very large; None where all of it is needed.
+
+    Filters by time and stage go over the view's rows, so a part of them could leave too few.
+    """
+    if ask.since is not None or ask.until is not None or not ask.include_archived:
+        return None
+
+    def probe() -> Probe:
+        plan = _plan(parts, scope, ask)
+        words = ask.mode is RecallMode.HYBRID
+        left_out = sum(len(ids) for ids in _left_out(parts, scope, ask))
+        return Probe(
+            vector=_vector(parts, plan, ask.mode),
+            terms=np.concatenate([plan.terms, plan.related.terms]) if words else plan.terms[:0],
+            episodes=ask.limit + left_out,
+        )
+
+    return probe
+
+
 def _lexical(view: ScopeView, plan: QueryPlan, mode: RecallMode) -> LexicalScores:
     if mode is RecallMode.SEMANTIC:
         return view.postings.score(plan.terms[:0])
@@ -156,13 +184,21 @@ def _lexical(view: ScopeView, plan: QueryPlan, mode: RecallMode) -> LexicalScore
 def _cosines(
     parts: Parts, view: ScopeView, plan: QueryPlan, mode: RecallMode
 ) -> NDArray[np.float32]:
+    vector = _vector(parts, plan, mode)
+    if vector is None:
+        return np.full(len(view.ordinals), np.nan, np.float32)
+    return view.cosine(vector)
+
+
+def _vector(parts: Parts, plan: QueryPlan, mode: RecallMode) -> NDArray[np.float32] | None:
+    """None where recall must do without, by words."""
     try:
-        return view.cosine(parts.query_vector(plan.embed_text))
+        return parts.query_vector(plan.embed_text)
     except EmbedderFailed as error:
         if mode is RecallMode.SEMANTIC:
             raise
         log.warning("recall goes by words alone: %s", error)
-        return np.full(len(view.ordinals), np.nan, np.float32)
+        return None
 
 
 def _keep(parts: Parts, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.bool_] | None:

@@ -12,6 +12,7 @@ from ..domain.episode import EndReason, Episode, Scope, Session, Turn, check_nam
 from ..domain.errors import (
     EpisodeChanged,
     EpisodeClosed,
+    EpisodeNotFound,
     InvalidInput,
     SessionNotFound,
 )
@@ -117,6 +118,11 @@ def add(
         except EpisodeChanged:
             if planning.is_closed_for_good(parts, scope, where, config):
                 raise EpisodeClosed(plan.episode_id) from None
+            continue
+        except EpisodeNotFound:
+            # Erased since it was planned: a session begins anew, an episode does not.
+            if _session_named(where) != plan.session_id:
+                raise
             continue
         if guard.names:
             parts.heard.add(scope, plan.session_id, guard.names)

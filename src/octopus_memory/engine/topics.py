@@ -91,6 +91,11 @@ class TopicWatch:
         self._keep(scope, episode, before | {first.id: heard})
         return shifted
 
+    def forget(self) -> None:
+        """Drop what was heard; it is read again where it is still there."""
+        with self._lock:
+            self._heard.clear()
+
     def _last_turns(self, scope: Scope, episode: Episode) -> list[Turn]:
         """Far enough back to have some talk in them, where tools were busy in between."""
         found: list[Turn] = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from ..domain.audit import AuditDraft, AuditEntry
+from ..domain.audit import AuditDraft, AuditEntry, AuditHead
 from ..domain.episode import Scope
 from ..domain.erasure import Subject
 from ..domain.message import Json
@@ -27,6 +27,31 @@ class Erasure:
     scope_ids: tuple[int, ...] = ()
     episode_id: UUID | None = None
     """Given, only this episode of the scope was erased."""
+    actor: str = "library"
+    physical: bool = True
+    """Whether it is finished only when the files were rewritten by its own hand."""
+    number: int = 0
+    """Which removal of `removals_made` it was; `compacted` tells whether the files lost it too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSearch:
+    """What a search through the files for something that was erased came to."""
+
+    files: Mapping[str, int]
+    """The bytes that were read, by file."""
+    sought: int
+    """How many different byte strings were looked for."""
+    found: Mapping[str, int] = field(default_factory=dict)
+    """How many of them are in a file and in no row, by what they are of."""
+
+
+class Trace(ABC):
+    """Knows some of what is stored of somebody, to look for it when it should be gone."""
+
+    @abstractmethod
+    def look(self) -> FileSearch:
+        """Read every byte of the store's files."""
 
 
 class Forgetting(ABC):
@@ -53,34 +78,54 @@ class Forgetting(ABC):
     def left_of(self, erasure: Erasure) -> dict[str, int]:
         """How many rows of what was erased are found, by place; all zero after `erase`."""
 
+    def trace(self, subject: Subject) -> Trace | None:  # noqa: ARG002 - for stores with files
+        """Taken before an erasure, it finds what the files keep after it.
+
+        None where the files are not this program's to read: a server's.
+        """
+        return None
+
     @abstractmethod
     def unfinished(self) -> list[Erasure]:
         """Erasures of every tenant whose receipt is not complete yet, oldest first."""
 
     @abstractmethod
+    def erasures(
+        self, tenant: str, *, before: UUID | None = None, limit: int = 100
+    ) -> list[Erasure]:
+        """The tenant's erasures, finished or not, newest first by id, those below `before`."""
+
+    @abstractmethod
     def receipt(self, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
-        """The last receipt kept of an erasure."""
+        """The last receipt kept of an erasure; None where there is none yet."""
 
     @abstractmethod
     def keep_receipt(
         self, erasure: Erasure, receipt: Mapping[str, Json], entry: AuditDraft, *, finished: bool
-    ) -> None:
-        """Keep an erasure's receipt and record `entry`; finished, it is unfinished no more."""
+    ) -> bool:
+        """Keep an erasure's receipt and record `entry`; finished, it is unfinished no more.
+
+        False, and nothing changes, when a finished receipt is kept already.
+        """
 
     @abstractmethod
     def waiting_removals(self, erasure: Erasure) -> int:
         """How many removals from the remote index wait for what was erased."""
 
     @abstractmethod
+    def compacted(self) -> int:
+        """Up to which of `removals_made` the files were rewritten since."""
+
     def owes_compaction(self) -> bool:
         """Whether rows were removed since the files were last rewritten."""
+        return self.removals_made() > self.compacted()
 
     @abstractmethod
     def compact(self) -> bool:
         """Rewrite the files, so that nothing removed before this call can be read from them.
 
-        False when somebody's use of the database stands in the way: try again later. What is
-        removed while it runs is still owed afterwards.
+        False when somebody's use of the database, or a right that is not given, stands in the way:
+        try again later. What is removed while it runs is still owed afterwards.
         """
 
     @abstractmethod
@@ -90,6 +135,10 @@ class Forgetting(ABC):
     @abstractmethod
     def audit(self, tenant: str, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:
         """The tenant's entries with a `seq` above `after`, in order."""
+
+    @abstractmethod
+    def audit_head(self, tenant: str) -> AuditHead:
+        """Where the tenant's log ended when it was last written to."""
 
     @abstractmethod
     def audited(self) -> list[str]:

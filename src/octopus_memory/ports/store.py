@@ -17,6 +17,8 @@ from ..domain.message import Json
 from .forgetting import Erasure, Forgetting
 from .keeping import Aged, Findable, Hold, Keeping, Lead
 from .keys import Keys
+from .portable import Portable
+from .scrubbing import Scrubbing
 from .tenant import TenantReads
 from .turns import Lexical, NewTurn, Placeholder
 from .work import Backlog, Removal, RowPart, Work, WorkKind, WorkList
@@ -141,6 +143,8 @@ class RecallState:
     """Bumped by every write that adds, changes or removes rows."""
     epoch: int
     """Bumped by every write that changes or removes rows other than by giving them a vector."""
+    newest: int = 0
+    """The highest `seq` that was given in the scope: it never had more rows than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +181,7 @@ class StoreStats:
     backlog: Mapping[WorkKind, Backlog] = field(default_factory=dict)
 
 
-class EpisodeStore(WorkList, Keeping, Forgetting, TenantReads, Keys, ABC):
+class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantReads, Keys, ABC):
     """Thread-safe. A write is durable when it returns, and happens whole or not at all.
 
     Reads and writes name their scope and see nothing outside it: an id of another scope is

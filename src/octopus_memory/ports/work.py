@@ -125,6 +125,14 @@ class WorkList(ABC):
         """
 
     @abstractmethod
+    def unindexed(self, scope: Scope, *, limit: int) -> list[int]:
+        """The `seq` of the scope's rows that wait as EMBED or INDEX work, up to `limit`."""
+
+    @abstractmethod
+    def scopes(self, *, after: int = 0, limit: int) -> list[tuple[int, Scope]]:
+        """Scopes of every tenant, by their numbers, those above `after`."""
+
+    @abstractmethod
     def finish(self, work: Sequence[Work | Removal]) -> None:
         """The work is done; unknown pieces are passed over."""
 
@@ -139,7 +147,7 @@ class WorkList(ABC):
 
     @abstractmethod
     def owners(self) -> list[str]:
-        """Who holds leases now."""
+        """Who holds leases now, of work or of a job."""
 
     @abstractmethod
     def release(self, owner: str) -> None:

@@ -16,9 +16,20 @@ from __future__ import annotations
 
 from .store_suite_append import AppendTests, IdempotencyTests, TargetTests
 from .store_suite_atomic import AtomicityTests, ConcurrentAppendTests
+from .store_suite_audit import AuditTests
 from .store_suite_close import ArchiveTests, CloseTests, PutSummaryTests, TouchTests
 from .store_suite_content import MessageTests, TimeTests
+from .store_suite_erasing import EraseTests
+from .store_suite_holding import HoldTests, LeadTests
 from .store_suite_isolation import IsolationTests, LookAlikeTests
+from .store_suite_keeping import (
+    AgedTests,
+    ColdArchiveTests,
+    DeleteTests,
+    PurgeTests,
+)
+from .store_suite_mirror import MirrorRemovalTests, MirrorTests, UnindexedTests
+from .store_suite_portable import BringTests, KeptTests
 from .store_suite_reads import (
     EpisodeReadTests,
     ListTests,
@@ -27,6 +38,10 @@ from .store_suite_reads import (
     TurnReadTests,
 )
 from .store_suite_recall import ModelTests, RecallRowTests, RecallStateTests, VectorTests
+from .store_suite_removals import ErasureTests, RemovalTests
+from .store_suite_restore import RestoreTests, StageEntryTests
+from .store_suite_rewriting import RewriteMirrorTests, RewriteRefusalTests
+from .store_suite_scrubbing import RewriteTests, StoredTests
 from .store_suite_tenant import KeyTests, TenantReadTests
 from .store_suite_whole import ConfigTests, LifeTests, StatsTests
 from .store_suite_work import BacklogTests, ClaimTests, LeaseTests
@@ -41,6 +56,14 @@ class StoreSuite(
     CloseTests,
     PutSummaryTests,
     ArchiveTests,
+    AgedTests,
+    ColdArchiveTests,
+    DeleteTests,
+    RestoreTests,
+    PurgeTests,
+    StageEntryTests,
+    HoldTests,
+    LeadTests,
     TouchTests,
     SessionReadTests,
     EpisodeReadTests,
@@ -54,6 +77,9 @@ class StoreSuite(
     ClaimTests,
     LeaseTests,
     BacklogTests,
+    MirrorTests,
+    MirrorRemovalTests,
+    UnindexedTests,
     ConfigTests,
     StatsTests,
     LifeTests,
@@ -63,5 +89,15 @@ class StoreSuite(
     LookAlikeTests,
     TenantReadTests,
     KeyTests,
+    EraseTests,
+    ErasureTests,
+    RemovalTests,
+    AuditTests,
+    StoredTests,
+    RewriteTests,
+    RewriteRefusalTests,
+    RewriteMirrorTests,
+    KeptTests,
+    BringTests,
 ):
     """The contract of `EpisodeStore`, sentence by sentence."""

@@ -55,6 +55,12 @@ class SnowballAnalyzer:
         """Terms that may stand for one, with how near each comes, 0 to 1."""
         return related_words.english().of(term) if self._language == "english" else ()
 
+    def forget(self) -> None:
+        """Drop the words that were met."""
+        self._of_word.cache_clear()
+        if related_words.english.cache_info().currsize:
+            related_words.english().of.cache_clear()
+
     def _terms_of(self, word: str) -> tuple[str, ...]:
         word = bare(word)
         if not word or word in self._stopwords:

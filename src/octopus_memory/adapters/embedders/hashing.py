@@ -53,6 +53,10 @@ class HashingEmbedder:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows.astype(np.float32)
 
+    def forget(self) -> None:
+        """Drop the words that were met."""
+        _numbers.cache_clear()
+
 
 @lru_cache(maxsize=20_000)
 def _numbers(token: str) -> tuple[int, ...]:

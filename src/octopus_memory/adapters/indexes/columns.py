@@ -22,6 +22,10 @@ class Columns:
     """Rows in `seq` order. Growing makes new arrays: whoever holds the old ones keeps them."""
 
     model: str
+    keeps_vectors: bool = True
+    """Without, only which rows have one is known."""
+    dimension: int = 0
+    """0 before the first vector."""
     episode_ids: list[UUID] = field(default_factory=list)
     speakers: list[bytes] = field(default_factory=list)
     seq: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -32,6 +36,7 @@ class Columns:
     flags: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
     time: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     awaits: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    has: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     terms: list[bytes] = field(default_factory=list)
     vectors: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
 
@@ -49,8 +54,12 @@ class Columns:
         episode_ids, speakers = list(self.episode_ids), list(self.speakers)
         episodes = _numbers(episode_ids, [row.episode_id for row in fresh])
         said_by = _numbers(speakers, [row.lexical.speaker for row in fresh], none=b"")
+        mine = [row.vector if row.model == self.model else None for row in fresh]
+        dimension = next((len(vector) for vector in mine if vector), self.dimension)
         return Columns(
             model=self.model,
+            keeps_vectors=self.keeps_vectors,
+            dimension=dimension,
             episode_ids=episode_ids,
             speakers=speakers,
             seq=_join(self.seq[:keep], [row.seq for row in fresh]),
@@ -61,8 +70,9 @@ class Columns:
             flags=_join(self.flags[:keep], [row.lexical.flags for row in fresh]),
             time=_join(self.time[:keep], [row.at for row in fresh]),
             awaits=_join(self.awaits[:keep], [self._awaits(row) for row in fresh]),
+            has=_join(self.has[:keep], [vector is not None for vector in mine]),
             terms=self.terms[:keep] + [row.lexical.terms for row in fresh],
-            vectors=self._vectors(keep, fresh),
+            vectors=self._vectors(keep, mine, dimension if self.keeps_vectors else 0),
         )
 
     def order(self) -> NDArray[np.intp]:
@@ -75,14 +85,14 @@ class Columns:
     def _awaits(self, row: RecallRow) -> bool:
         return row.model not in (self.model, "")
 
-    def _vectors(self, keep: int, fresh: Sequence[RecallRow]) -> NDArray[np.float32]:
+    def _vectors(
+        self, keep: int, fresh: Sequence[bytes | None], dimension: int
+    ) -> NDArray[np.float32]:
         """One row each, NaN where there is no vector of this model."""
-        mine = [row.vector if row.model == self.model else None for row in fresh]
-        packed = [vector for vector in mine if vector]
-        dimension = len(packed[0]) if packed else self.vectors.shape[1]
         block = np.full((len(fresh), dimension), np.nan, np.float32)
+        packed = [vector for vector in fresh if vector] if dimension else []
         if packed:
-            block[[vector is not None for vector in mine]] = vectors.unpack(packed, dimension)
+            block[[vector is not None for vector in fresh]] = vectors.unpack(packed, dimension)
         kept = self.vectors[:keep]
         if kept.shape[1] != dimension:
             kept = np.full((keep, dimension), np.nan, np.float32)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import sqlalchemy as sa
 
-from ...domain.audit import GENESIS, AuditDraft, AuditEntry, chained
-from . import rows, schema
+from ...domain.audit import AuditDraft, AuditEntry, AuditHead, chained
+from . import meta, rows, schema
 
 _audit = schema.audit
 
 
 def append(conn: sa.Connection, draft: AuditDraft) -> AuditEntry:
-    last = conn.execute(
-        sa.select(_audit.c.seq, _audit.c.hash)
-        .where(_audit.c.tenant == draft.tenant)
-        .order_by(_audit.c.seq.desc())
-        .limit(1)
-    ).one_or_none()
-    # Two at once give the same number, and one of them is run again.
-    seq, previous = (last.seq + 1, last.hash) if last else (1, GENESIS)
-    entry = chained(draft, seq=seq, previous=previous)
+    # Writers of one log wait here for each other; two that begin it at once give the same number,
+    # and one of them is run again.
+    last = head(conn, draft.tenant, change=True)
+    entry = chained(draft, seq=last.seq + 1, previous=last.hash)
     conn.execute(
         sa.insert(_audit).values(
             tenant=entry.tenant,
@@ -36,7 +32,18 @@ def append(conn: sa.Connection, draft: AuditDraft) -> AuditEntry:
             hash=entry.hash,
         )
     )
+    meta.put(conn, _head_of(draft.tenant), entry.seq.to_bytes(8) + entry.hash)
     return entry
+
+
+def head(conn: sa.Connection, tenant: str, *, change: bool = False) -> AuditHead:
+    """Kept apart from the entries, so that the last of them are missed when they are gone."""
+    kept = meta.get(conn, _head_of(tenant), change=change)
+    return AuditHead(seq=int.from_bytes(kept[:8]), hash=kept[8:]) if kept else AuditHead()
+
+
+def _head_of(tenant: str) -> str:
+    return f"audit {sha256(tenant.encode()).hexdigest()[:32]}"
 
 
 def entries(conn: sa.Connection, tenant: str, *, after: int, limit: int) -> list[AuditEntry]:

@@ -6,13 +6,13 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from uuid import UUID
 
-from ...domain.audit import AuditDraft, AuditEntry
+from ...domain.audit import AuditDraft, AuditEntry, AuditHead
 from ...domain.episode import Scope
 from ...domain.erasure import Subject
 from ...domain.message import Json
 from ...ports.forgetting import Erasure, Forgetting
 from . import chain, erasing, meta, mirror
-from .transactions import Every, Transactions
+from .transactions import Every, Reach, Transactions
 
 
 class SqlForgetting(Transactions, Forgetting):
@@ -28,28 +28,34 @@ class SqlForgetting(Transactions, Forgetting):
     def unfinished(self) -> list[Erasure]:
         return self._read(Every.TENANT, erasing.unfinished)
 
+    def erasures(
+        self, tenant: str, *, before: UUID | None = None, limit: int = 100
+    ) -> list[Erasure]:
+        return self._read(tenant, erasing.erasures, tenant, before=before, limit=limit)
+
     def receipt(self, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
         return self._read(tenant, erasing.receipt, tenant, erasure_id)
 
     def keep_receipt(
         self, erasure: Erasure, receipt: Mapping[str, Json], entry: AuditDraft, *, finished: bool
-    ) -> None:
-        self._write(
+    ) -> bool:
+        return self._write(
             erasure.tenant, erasing.keep_receipt, erasure, receipt, entry, finished=finished
         )
 
     def waiting_removals(self, erasure: Erasure) -> int:
         return self._read(erasure.tenant, mirror.waiting_removals, erasure.scope_ids)
 
-    def owes_compaction(self) -> bool:
-        return self._read(Every.TENANT, meta.get, meta.COMPACTION) is not None
+    def compacted(self) -> int:
+        return self._read(Every.TENANT, meta.number, meta.COMPACTED)
 
     def compact(self) -> bool:
-        owed = self._read(Every.TENANT, meta.get, meta.COMPACTION)
+        # What is removed from here on may be missed, and stays owed.
+        made = self.removals_made()
         with self._translated():
             if not self._rewrite():
                 return False
-        self._write(Every.TENANT, meta.drop_if, meta.COMPACTION, owed)
+        self._write(Every.TENANT, meta.raise_to, meta.COMPACTED, made)
         return True
 
     @abstractmethod
@@ -57,13 +63,21 @@ class SqlForgetting(Transactions, Forgetting):
         """Rewrite every file that a removed row may have left bytes in; False if it cannot now."""
 
     def record(self, entry: AuditDraft) -> AuditEntry:
-        return self._write(entry.tenant, chain.append, entry)
+        return self._write(_reach(entry.tenant), chain.append, entry)
 
     def audit(self, tenant: str, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:
-        return self._read(tenant, chain.entries, tenant, after=after, limit=limit)
+        return self._read(_reach(tenant), chain.entries, tenant, after=after, limit=limit)
+
+    def audit_head(self, tenant: str) -> AuditHead:
+        return self._read(_reach(tenant), chain.head, tenant)
 
     def audited(self) -> list[str]:
         return self._read(Every.TENANT, chain.tenants)
 
     def removals_made(self) -> int:
-        return int(self._read(Every.TENANT, meta.get, meta.REMOVALS) or b"0")
+        return self._read(Every.TENANT, meta.number, meta.REMOVALS)
+
+
+def _reach(tenant: str) -> Reach:
+    """The installation's own log belongs to no tenant."""
+    return tenant or Every.TENANT

@@ -8,21 +8,23 @@ import sqlalchemy as sa
 
 from . import schema
 
-SALT, MODEL, MIRROR, COMPACTION, REMOVALS = (
+SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
     "salt",
     "embedding_model",
     "mirror",
-    "compaction",
     "removals",
+    "compacted",
 )
 _meta = schema.meta
 
 
-def get(conn: sa.Connection, name: str, *, keep: bool = False) -> bytes | None:
-    """With `keep` nobody can change it before this transaction ends."""
+def get(
+    conn: sa.Connection, name: str, *, keep: bool = False, change: bool = False
+) -> bytes | None:
+    """With `keep` nobody can change it before this transaction ends; `change` is to change it."""
     statement = sa.select(_meta.c.value).where(_meta.c.name == name)
-    if keep:
-        statement = statement.with_for_update(read=True)
+    if keep or change:
+        statement = statement.with_for_update(read=keep)
     value: bytes | None = conn.execute(statement).scalar()
     return value
 
@@ -41,14 +43,18 @@ def make_salt(conn: sa.Connection) -> bytes:
     return salt
 
 
-def count_removal(conn: sa.Connection) -> None:
+def count_removal(conn: sa.Connection) -> int:
     """Rows were removed: caches must look again, and the files keep their bytes until rewritten."""
-    made = int(get(conn, REMOVALS) or b"0") + 1
+    made = int(get(conn, REMOVALS, change=True) or b"0") + 1
     put(conn, REMOVALS, str(made).encode())
-    put(conn, COMPACTION, str(made).encode())
+    return made
 
 
-def drop_if(conn: sa.Connection, name: str, value: bytes | None) -> None:
-    """Drop it, unless it was changed since it was read."""
-    if value is not None:
-        conn.execute(sa.delete(_meta).where(_meta.c.name == name, _meta.c.value == value))
+def number(conn: sa.Connection, name: str) -> int:
+    return int(get(conn, name) or b"0")
+
+
+def raise_to(conn: sa.Connection, name: str, value: int) -> None:
+    """Never lowers what another process has put there."""
+    if int(get(conn, name, change=True) or b"0") < value:
+        put(conn, name, str(value).encode())

@@ -9,11 +9,12 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from ...domain.episode import Scope
 from ...ports.work import Removal, RowPart, Work, WorkKind
-from . import meta, queue, rows, schema
+from . import meta, queue, reads, rows, schema
 from .reads import chunks
 
-_work, _recall = schema.work, schema.recall
+_work, _recall, _scopes = schema.work, schema.recall, schema.scopes
 _WHOLE_SCOPE = UUID(int=0)
 """Stands for every episode in a removal's row."""
 _PART_OF = {number: part for part, number in rows.PARTS.items()}
@@ -53,6 +54,15 @@ def follow(conn: sa.Connection, embedded: Sequence[Work], *, now: datetime) -> N
         by_scope.setdefault(work.scope_id, []).append(work.seq)
     for scope_id, seqs in by_scope.items():
         for some in chunks(seqs, _MOST):
+            # A worker may be giving the row with its former vector right now: what it finishes
+            # then must not be this.
+            conn.execute(
+                sa.delete(_work).where(
+                    _work.c.kind == rows.KINDS[WorkKind.INDEX],
+                    _work.c.scope_id == scope_id,
+                    _work.c.seq.in_(some),
+                )
+            )
             wanted = [
                 _recall.c.scope_id == scope_id,
                 _recall.c.seq.in_(some),
@@ -114,3 +124,25 @@ def waiting_removals(conn: sa.Connection, scope_ids: Sequence[int]) -> int:
     kind = rows.KINDS[WorkKind.UNINDEX]
     wanted = sa.select(sa.func.count()).where(_work.c.kind == kind, _work.c.scope_id.in_(scope_ids))
     return int(conn.execute(wanted).scalar_one())
+
+
+def unindexed(conn: sa.Connection, scope: Scope, limit: int) -> list[int]:
+    kinds = [rows.KINDS[WorkKind.EMBED], rows.KINDS[WorkKind.INDEX]]
+    waiting = (
+        sa.select(_work.c.seq)
+        .join(_scopes, _scopes.c.id == _work.c.scope_id)
+        .where(reads.WHO, _work.c.kind.in_(kinds))
+        .distinct()
+        .limit(limit)
+    )
+    return list(conn.execute(waiting, reads.who(scope)).scalars())
+
+
+def scopes(conn: sa.Connection, after: int, limit: int) -> list[tuple[int, Scope]]:
+    found = conn.execute(
+        sa.select(_scopes.c.id, _scopes.c.tenant, _scopes.c.agent, _scopes.c.user)
+        .where(_scopes.c.id > after)
+        .order_by(_scopes.c.id)
+        .limit(limit)
+    )
+    return [(row.id, Scope(tenant=row.tenant, agent=row.agent, user=row.user)) for row in found]

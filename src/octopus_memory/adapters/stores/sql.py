@@ -30,6 +30,9 @@ from . import ending, meta, migrate, queue, reads, rows, schema, writes
 from .forgetting import SqlForgetting
 from .keeping import SqlKeeping
 from .keys import SqlKeys
+from .moving import SqlMoving
+from .portable import SqlPortable
+from .scrubbing import SqlScrubbing
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork
@@ -38,7 +41,17 @@ _FOR_ALL = ""
 """The tenant of settings that hold for every tenant without its own; no real one is empty."""
 
 
-class SqlStore(SqlWork, SqlKeeping, SqlForgetting, SqlTenantReads, SqlKeys, EpisodeStore):
+class SqlStore(
+    SqlWork,
+    SqlKeeping,
+    SqlForgetting,
+    SqlScrubbing,
+    SqlPortable,
+    SqlMoving,
+    SqlTenantReads,
+    SqlKeys,
+    EpisodeStore,
+):
     """What the dialects share: every statement, and transactions around them."""
 
     def __init__(self, engine: sa.Engine, *, clock: Clock | None = None) -> None:

@@ -40,6 +40,7 @@ _CHECKPOINT_MS = 500
 _HOT_READS = frozenset(
     {
         reads.episodes,
+        reads.recall_rows,
         reads.recall_state,
         reads.session,
         reads.session_episodes,
@@ -187,8 +188,8 @@ class SqliteStore(SqlStore):
     def _rewrite(self) -> bool:
         """Build the file anew from what is in it, and empty the log.
 
-        `secure_delete` is not enough: when pages are split, bytes of rows stay behind in their
-        gaps, and the log keeps whole pages as they were.
+        `secure_delete` is not enough: until a checkpoint comes, the file and the log keep whole
+        pages as they were, and a connection without it leaves them for good.
         """
         if self._in_memory:
             return True

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
+from ...domain.episode import Scope
 from ...ports.work import Backlog, Removal, Work, WorkKind, WorkList
 from . import meta, mirror, queue
 from .transactions import Every, Transactions
+
+T = TypeVar("T")
+Also: TypeAlias = Callable[[sa.Connection], object]
 
 
 class SqlWork(Transactions, WorkList):
@@ -29,9 +34,22 @@ class SqlWork(Transactions, WorkList):
         if not self.read_only and self.mirror() != name:
             self._write(Every.TENANT, mirror.use, name, now=self._now())
 
-    def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
+    def put_vectors(
+        self, model: str, done: Sequence[tuple[Work, bytes]], *, also: Also | None = None
+    ) -> None:
+        """`also` is done in the same transaction, where the vectors are kept."""
         if done:
-            self._write(Every.TENANT, _put_vectors, model, done, now=self._now())
+            self._write(Every.TENANT, _put_vectors, model, done, also=also, now=self._now())
+
+    def inside(
+        self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
+    ) -> T:
+        """Run statements of an index that lives in the same database, for one tenant or for all.
+
+        `do` gets a SQLAlchemy connection first, and may be run again where a race was lost.
+        """
+        run = self._write if writes else self._read
+        return run(Every.TENANT if tenant is None else tenant, do, *args)
 
     def claim(
         self, kind: WorkKind, *, owner: str, limit: int, now: datetime, until: datetime
@@ -49,6 +67,12 @@ class SqlWork(Transactions, WorkList):
 
     def queue_index(self, scope_id: int | None = None) -> int:
         return self._write(Every.TENANT, mirror.queue_all, scope_id, now=self._now())
+
+    def unindexed(self, scope: Scope, *, limit: int) -> list[int]:
+        return self._read(scope.tenant, mirror.unindexed, scope, limit)
+
+    def scopes(self, *, after: int = 0, limit: int) -> list[tuple[int, Scope]]:
+        return self._read(Every.TENANT, mirror.scopes, after, limit)
 
     def finish(self, work: Sequence[Work | Removal]) -> None:
         self._write(Every.TENANT, queue.finish, work)
@@ -74,9 +98,16 @@ def _switch_model(conn: sa.Connection, model: str, *, now: datetime) -> int:
 
 
 def _put_vectors(
-    conn: sa.Connection, model: str, done: Sequence[tuple[Work, bytes]], *, now: datetime
+    conn: sa.Connection,
+    model: str,
+    done: Sequence[tuple[Work, bytes]],
+    *,
+    also: Also | None,
+    now: datetime,
 ) -> None:
     # A worker that began before the model changed ends after it: its work stays, for the new one.
     if meta.get(conn, meta.MODEL, keep=True) in (None, model.encode()):
         queue.put_vectors(conn, model, done)
         mirror.follow(conn, [work for work, _ in done], now=now)
+        if also is not None:
+            also(conn)

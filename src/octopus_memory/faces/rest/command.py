@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,15 +91,28 @@ def _run(memory: object, server: ServerSettings, *, dev: bool) -> None:
     from ...engine.memory import Memory
 
     assert isinstance(memory, Memory)
-    uvicorn.run(
-        make_app(memory, server, development=dev),
-        host=server.host,
-        port=server.port,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=20,
-        server_header=False,
-    )
+    with _outliving_signals():
+        uvicorn.run(
+            make_app(memory, server, development=dev),
+            host=server.host,
+            port=server.port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=20,
+            server_header=False,
+        )
+
+
+@contextmanager
+def _outliving_signals() -> Iterator[None]:
+    """uvicorn raises the signal that stopped it once more, and the memory must still be closed."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda *_: None) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _log_lines() -> None:

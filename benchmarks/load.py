@@ -1,0 +1,260 @@
+"""The service under load, beside an empty endpoint: python -m benchmarks.load [--kills 10]
+
+64 clients at once, 80 % add and 20 % recall over 1,000 users, one node on SQLite. The load comes
+from Locust in an environment of its own: a real HTTP client that pip installs the same everywhere,
+and that keeps each answer, so that every acknowledged turn can be read back. The embedder is
+`hashing`, and `octopus worker` a process of its own: with a model in the serving process it would
+be the model that is measured.
+
+Client and server share the machine, so that requests a second say as much about the client as
+about the server. CPU milliseconds a request, of the server's process alone, say what it costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.load_processes import OCTOPUS, Program, free_port, locust_in
+from octopus_memory import EpisodicMemory
+from octopus_memory.engine import access
+from octopus_memory.ports.store import WorkKind
+
+HERE = Path(__file__).parent
+CLIENTS, USERS = 64, 1_000
+AGENT, SESSION = "hr", "live"
+TALK = [
+    ("user", "How many leave days do I have left?"),
+    ("assistant", "You have 12 days remaining, and five of them must be used by March."),
+    ("user", "And what was the budget for the course in Porto?"),
+    ("assistant", "Anna agreed to 1,200 euros."),
+]
+
+
+@dataclass
+class Run:
+    """One server under the load."""
+
+    name: str
+    requests: int
+    seconds: float
+    add_ms: tuple[float, float, float]
+    recall_ms: tuple[float, float, float]
+    server_cpu_ms: float
+    """Of the server's process, a request."""
+    client_cpu_share: float
+    """How much of one core Locust used: near 1, and it is the client that was measured."""
+    errors: int
+    tried_again: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+    """What was read back."""
+
+    @property
+    def per_second(self) -> float:
+        return self.requests / self.seconds
+
+
+def load(
+    locust: Path, port: int, token: str, server: Program, options: argparse.Namespace, name: str
+) -> tuple[Run, dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.json"
+        env = {
+            **os.environ,
+            "LOAD_USERS": str(USERS),
+            "LOAD_TOKEN": token,
+            "LOAD_RESULTS": str(results),
+            "LOAD_PATIENCE": "60" if options.kills else "0",
+        }
+        command = [str(locust), "-f", str(HERE / "load_clients.py"), "--headless", "--only-summary"]
+        command += ["-u", str(CLIENTS), "-r", str(CLIENTS), "-t", f"{options.seconds}s"]
+        command += ["--stop-timeout", "60", "--host", f"http://127.0.0.1:{port}"]
+        before, began = server.cpu_seconds(), time.perf_counter()
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        if not results.exists():
+            raise SystemExit(f"Locust failed:\n{done.stderr[-3000:]}")
+        seen = json.loads(results.read_text())
+        spent = server.cpu_seconds() - before
+    requests = len(seen["adds"]) + len(seen["recalls"])
+    run = Run(
+        name=name,
+        requests=requests,
+        seconds=options.seconds,
+        add_ms=percentiles([took for _, _, took, _ in seen["adds"]]),
+        recall_ms=percentiles(seen["recalls"]),
+        server_cpu_ms=spent / requests * 1e3,
+        client_cpu_share=seen["cpu_seconds"] / (time.perf_counter() - began),
+        errors=len(seen["errors"]),
+        tried_again=seen["tried_again"],
+    )
+    for words, times in Counter(seen["errors"]).most_common(3):
+        print(f"{name}: {times} × {words}", file=sys.stderr)
+    return run, seen
+
+
+def percentiles(seconds: list[float]) -> tuple[float, float, float]:
+    ordered = sorted(seconds) or [0.0]
+    return tuple(ordered[int(len(ordered) * share)] * 1e3 for share in (0.5, 0.95, 0.99))
+
+
+def empty(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.load_empty", str(port)]
+    server = Program(command, {}, folder / "empty.log", port)
+    server.start()
+    plain = argparse.Namespace(**{**vars(options), "kills": 0})
+    try:
+        return load(locust, port, "none", server, plain, "empty endpoint")[0]
+    finally:
+        server.stop()
+
+
+def octopus(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
+    port, path = free_port(), folder / "memory.db"
+    token = fill(path)
+    env = {
+        "OCTOPUS_DATABASE_URL": f"sqlite:///{path}",
+        "OCTOPUS_EMBEDDER": "hashing",
+        "OCTOPUS_SERVER__REQUESTS_PER_MINUTE": "100000000",
+    }
+    serve = [*OCTOPUS, "serve", "--no-worker", "--port", str(port)]
+    server = Program(serve, env, folder / "serve.log", port)
+    worker = Program([*OCTOPUS, "worker"], env, folder / "worker.log")
+    server.start()
+    worker.start()
+    stop = threading.Event()
+    killer = threading.Thread(target=strike, args=(server, worker, options, stop))
+    killer.start()
+    try:
+        run, seen = load(locust, port, token, server, options, "Octopus")
+        stop.set()
+        killer.join()
+        run.seen = read_back(f"http://127.0.0.1:{port}", token, seen["adds"])
+    finally:
+        stop.set()
+        killer.join()
+        codes = (server.stop(), worker.stop())
+    if codes != (0, 0):
+        raise SystemExit(f"server and worker ended with {codes}: see {folder}")
+    run.seen |= embedded(path)
+    return run
+
+
+def fill(path: Path) -> str:
+    """A conversation for each user, so that there is something to recall; returns a token."""
+    with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
+        for user in range(USERS):
+            memory.scope(agent=AGENT, user=f"user-{user}").store(TALK, session_id="before")
+        memory.flush()
+        made = access.make_key(
+            memory.parts, tenant="default", role="agent", name="load", agents=[AGENT], actor="load"
+        )
+        return made.token
+
+
+def strike(
+    server: Program, worker: Program, options: argparse.Namespace, stop: threading.Event
+) -> None:
+    """Kill the server and the worker again and again, at moments spread over the run."""
+    for _ in range(options.kills):
+        if stop.wait(options.seconds / (options.kills + 1) * random.uniform(0.5, 1.0)):
+            return
+        server.kill()
+        worker.kill()
+        server.start()
+        worker.start()
+
+
+def read_back(url: str, token: str, adds: list[Any]) -> dict[str, int]:
+    """Each acknowledged turn, looked for where its acknowledgement said it is."""
+    acknowledged: dict[int, dict[str, tuple[int, str]]] = {}
+    for user, said, _, body in adds:
+        [turn] = json.loads(body)["turns"]
+        acknowledged.setdefault(user, {})[turn["id"]] = (turn["ordinal"], said)
+    lost = twice = unordered = extra = 0
+    with EpisodicMemory.connect(url, api_key=token) as memory:
+        for user, expected in acknowledged.items():
+            turns = memory.scope(agent=AGENT, user=f"user-{user}").session(SESSION).turns
+            stored = {str(turn.id): (turn.ordinal, turn.text) for turn in turns}
+            lost += sum(stored.get(turn) != what for turn, what in expected.items())
+            twice += len(turns) - len({turn.text for turn in turns})
+            unordered += [turn.ordinal for turn in turns] != list(range(len(turns)))
+            extra += len(stored.keys() - expected.keys())
+    return {
+        "acknowledged": len(adds),
+        "lost": lost,
+        "twice": twice,
+        "sessions out of order": unordered,
+        "stored, acknowledgement lost": extra,
+    }
+
+
+def embedded(path: Path) -> dict[str, int]:
+    """After the worker's work is finished: is there one vector for each text?"""
+    with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
+        memory.flush()
+        stats = memory.stats()
+    texts = stats.turns + stats.episodes - stats.open_episodes
+    return {
+        "waiting to be embedded": stats.backlog[WorkKind.EMBED].waiting,
+        "texts": texts,
+        "vectors": sum(stats.vectors.values()),
+    }
+
+
+def table(runs: list[Run]) -> str:
+    lines = [
+        "| | requests/s | add p50 / p95 / p99 ms | recall p50 / p95 / p99 ms "
+        "| server CPU ms a request | client's core | errors |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for run in runs:
+        add, recall = (" / ".join(f"{ms:.0f}" for ms in each) for each in (run.add_ms, run.recall_ms))
+        lines.append(
+            f"| {run.name} | {run.per_second:.0f} | {add} | {recall} | {run.server_cpu_ms:.2f} "
+            f"| {run.client_cpu_share:.0%} | {run.errors} |"
+        )
+    floor, ours = runs
+    lines.append(
+        f"| ratio | {ours.per_second / floor.per_second:.2f} | | "
+        f"| {ours.server_cpu_ms / floor.server_cpu_ms:.1f} | | |"
+    )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=20, help="how long each server is loaded")
+    parser.add_argument("--kills", type=int, default=0, help="how often Octopus is killed meanwhile")
+    parser.add_argument("--locust", type=Path, help="a locust program, instead of installing one")
+    options = parser.parse_args()
+    locust = options.locust or locust_in(HERE.parent / "build" / "locust")
+    with tempfile.TemporaryDirectory(prefix="octopus-load-") as folder:
+        runs = [empty(locust, options, Path(folder)), octopus(locust, options, Path(folder))]
+    print(table(runs))
+    print()
+    for what, count in runs[1].seen.items():
+        print(f"- {what}: {count:,}")
+    print(f"- tried again after a kill: {runs[1].tried_again:,}")
+    print()
+    print(json.dumps([asdict(run) for run in runs]))
+    held = runs[1].seen
+    bad = runs[0].errors + runs[1].errors + held["lost"] + held["twice"]
+    bad += held["sessions out of order"] + held["waiting to be embedded"]
+    if bad or held["texts"] != held["vectors"]:
+        raise SystemExit("a turn was lost or doubled, or a request failed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Scrubbing in a SQL store: an episode's text is replaced, with all that was made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ...domain.episode import Scope
+from ...domain.errors import EpisodeChanged, EpisodeNotFound
+from ...domain.message import Json
+from ...ports.scrubbing import Rewritten, Scrubbing, StoredEpisode
+from ...ports.store import NewSummary, Placeholder
+from . import ending, holding, meta, reads, rewriting, rows, schema, scopes
+from .transactions import Transactions
+
+_episodes, _conversations = schema.episodes, schema.conversations
+_scope_id = sa.select(schema.scopes.c.id).where(reads.WHO).scalar_subquery()
+_session_ids = (
+    sa.select(_conversations.c.session_id)
+    .where(
+        _conversations.c.scope_id == _scope_id,
+        _conversations.c.tenant == sa.bindparam("tenant_"),
+    )
+    .order_by(_conversations.c.session_id)
+)
+_episode_ids = (
+    sa.select(_episodes.c.id)
+    .where(reads.IN_SCOPE, _episodes.c.session_id == sa.bindparam("session_"))
+    .order_by(_episodes.c.started_at, _episodes.c.id)
+)
+_this = (
+    sa.select(*rows.EPISODE_COLUMNS, _episodes.c.deleted_at, _conversations.c.metadata)
+    .join(
+        _conversations,
+        sa.and_(
+            _conversations.c.scope_id == _episodes.c.scope_id,
+            _conversations.c.session_id == _episodes.c.session_id,
+        ),
+    )
+    .where(reads.IN_SCOPE, _episodes.c.id == sa.bindparam("episode_"))
+)
+
+
+class SqlScrubbing(Transactions, Scrubbing):
+    def stored_sessions(self, scope: Scope, *, after: str | None = None, limit: int) -> list[str]:
+        return self._read(scope.tenant, _stored_sessions, scope, after=after, limit=limit)
+
+    def stored_episodes(self, scope: Scope, session_id: str) -> list[UUID]:
+        return self._read(scope.tenant, _stored_episodes, scope, session_id)
+
+    def stored_episode(self, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
+        return self._read(scope.tenant, _stored_episode, scope, episode_id)
+
+    def rewrite(
+        self,
+        was: StoredEpisode,
+        *,
+        turns: Sequence[Rewritten] = (),
+        summary: NewSummary | None = None,
+        metadata: Mapping[str, Json] | None = None,
+        placeholders: Sequence[Placeholder] = (),
+        now: datetime,
+    ) -> None:
+        if turns or summary is not None or metadata is not None or placeholders:
+            self._write(
+                was.episode.scope.tenant,
+                _rewrite,
+                was,
+                turns=turns,
+                summary=summary,
+                metadata=metadata,
+                placeholders=placeholders,
+                now=now,
+            )
+
+
+def _stored_sessions(
+    conn: sa.Connection, scope: Scope, *, after: str | None, limit: int
+) -> list[str]:
+    wanted = _session_ids.limit(limit)
+    if after is not None:
+        wanted = wanted.where(_conversations.c.session_id > after)
+    return list(conn.execute(wanted, reads.who(scope)).scalars())
+
+
+def _stored_episodes(conn: sa.Connection, scope: Scope, session_id: str) -> list[UUID]:
+    parameters = reads.who(scope) | {"session_": session_id}
+    return list(conn.execute(_episode_ids, parameters).scalars())
+
+
+def _stored_episode(conn: sa.Connection, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
+    row = _read_this(conn, scope, episode_id)
+    if row is None:
+        return None
+    table, numbers = rewriting.turns_of(row), schema.placeholders
+    turns = conn.execute(
+        sa.select(*(table.c[column.name] for column in rows.TURN_COLUMNS))
+        .where(table.c.episode_id == episode_id, table.c.tenant == scope.tenant)
+        .order_by(table.c.ordinal)
+    )
+    known = conn.execute(
+        sa.select(numbers.c.kind, numbers.c.digest, numbers.c.number)
+        .where(numbers.c.episode_id == episode_id, numbers.c.tenant == scope.tenant)
+        .order_by(numbers.c.kind, numbers.c.number)
+    )
+    return StoredEpisode(
+        episode=rows.episode(row, scope),
+        turns=tuple(rows.turn(turn, row.session_id) for turn in turns),
+        metadata=rows.load_json(row.metadata),
+        placeholders=tuple(
+            Placeholder(kind=each.kind, digest=each.digest, number=each.number) for each in known
+        ),
+        is_deleted=row.deleted_at is not None,
+    )
+
+
+def _read_this(conn: sa.Connection, scope: Scope, episode_id: UUID) -> rows.Row | None:
+    return conn.execute(_this, reads.who(scope) | {"episode_": episode_id}).one_or_none()
+
+
+def _rewrite(
+    conn: sa.Connection,
+    was: StoredEpisode,
+    *,
+    turns: Sequence[Rewritten],
+    summary: NewSummary | None,
+    metadata: Mapping[str, Json] | None,
+    placeholders: Sequence[Placeholder],
+    now: datetime,
+) -> None:
+    scope, episode_id = was.episode.scope, was.episode.id
+    held = scopes.lock(conn, scope)
+    row = None if held is None else _read_this(conn, scope, episode_id)
+    if held is None or row is None:
+        raise EpisodeNotFound(episode_id)
+    scope_id = held[0]
+    _check_unchanged(row, was, metadata)
+    _check_holds(conn, was, metadata)
+    if turns:
+        rewriting.turns(conn, scope_id, row, turns)
+        rewriting.recall_rows(conn, scope, scope_id, episode_id, turns, now=now)
+    if summary is not None:
+        _rewrite_summary(conn, was, scope_id, summary, now=now)
+    if metadata is not None:
+        _rewrite_metadata(conn, scope_id, row.session_id, metadata)
+    if placeholders:
+        _insert_placeholders(conn, scope_id, was, placeholders)
+    meta.count_removal(conn)
+
+
+def _check_unchanged(
+    row: rows.Row, was: StoredEpisode, metadata: Mapping[str, Json] | None
+) -> None:
+    same = rows.episode(row, was.episode.scope) == was.episode
+    if not same or (row.deleted_at is not None) != was.is_deleted:
+        raise EpisodeChanged(row.session_id)
+    if metadata is not None and rows.load_json(row.metadata) != was.metadata:
+        raise EpisodeChanged(row.session_id)
+
+
+def _check_holds(
+    conn: sa.Connection, was: StoredEpisode, metadata: Mapping[str, Json] | None
+) -> None:
+    episode = was.episode
+    about = [episode.id]
+    if metadata is not None:
+        about = _stored_episodes(conn, episode.scope, episode.session_id)
+    holding.check(conn, episode.scope.tenant, episode.scope.user, about)
+
+
+def _rewrite_summary(
+    conn: sa.Connection, was: StoredEpisode, scope_id: int, summary: NewSummary, *, now: datetime
+) -> None:
+    if not was.is_deleted:
+        ending.put_summary(conn, was.episode.scope, was.episode.id, summary, now=now)
+        return
+    conn.execute(
+        sa.update(_episodes)
+        .where(ending.THIS_EPISODE)
+        .values(summarized_by=summary.by, **rows.pack_summary(summary.summary)),
+        {"episode_": was.episode.id, "scope_": scope_id},
+    )
+
+
+def _rewrite_metadata(
+    conn: sa.Connection, scope_id: int, session_id: str, metadata: Mapping[str, Json]
+) -> None:
+    conn.execute(
+        sa.update(_conversations)
+        .where(_conversations.c.scope_id == scope_id, _conversations.c.session_id == session_id)
+        .values(metadata=rows.dump_json(metadata))
+    )
+
+
+def _insert_placeholders(
+    conn: sa.Connection, scope_id: int, was: StoredEpisode, placeholders: Sequence[Placeholder]
+) -> None:
+    table, episode = schema.placeholders, was.episode
+    taken = conn.execute(
+        sa.select(table.c.kind, table.c.number).where(table.c.episode_id == episode.id)
+    )
+    if {tuple(row) for row in taken} & {(new.kind, new.number) for new in placeholders}:
+        raise EpisodeChanged(episode.session_id)
+    place = {"episode_id": episode.id, "tenant": episode.scope.tenant, "scope_id": scope_id}
+    conn.execute(
+        sa.insert(table),
+        [
+            place | {"kind": new.kind, "number": new.number, "digest": new.digest}
+            for new in placeholders
+        ],
+    )

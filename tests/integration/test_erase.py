@@ -1,0 +1,394 @@
+"""Erasing through the public calls: receipts, what is finished later, caches, writers beside it."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from octopus_memory import (
+    EpisodeNotFound,
+    EpisodicMemory,
+    InvalidInput,
+    LegalHold,
+    MemoryScope,
+    NotFound,
+    StoreFull,
+)
+from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.domain.erasure import EraseReceipt, is_genuine
+from octopus_memory.engine import background, forget
+from octopus_memory.testing import FixedClock
+
+TALK = [("user", "My passport is in the blue folder."), ("assistant", "I will remember that.")]
+
+
+def test_a_scope_is_gone_at_once(memory: EpisodicMemory, scope: MemoryScope):
+    other = memory.scope(tenant="acme", agent="it", user="user-17")
+    for each in (scope, other):
+        each.store(TALK, session_id="s", idempotency_key="k")
+    memory.run_pending()
+    assert scope.recall("passport")
+    receipt = scope.erase(actor="support:1")
+    assert receipt.is_complete
+    assert receipt.removed["turns"] == 2
+    assert receipt.removed["recall rows"] == 3
+    assert scope.recall("passport") == []
+    assert scope.recent() == []
+    assert scope.episodes().total_count == 0
+    assert scope.context("Where is my passport?").text == ""
+    with pytest.raises(NotFound):
+        scope.session("s")
+    assert len(other.recall("passport")) == 1
+    # The key is free again, and so is the session's name.
+    assert scope.store(TALK, session_id="s", idempotency_key="k").message_count == 2
+
+
+def test_a_user_is_gone_from_every_agent(memory: EpisodicMemory, scope: MemoryScope):
+    other = memory.scope(tenant="acme", agent="it", user="user-17")
+    stranger = memory.scope(tenant="acme", agent="it", user="user-18")
+    for each in (scope, other, stranger):
+        each.store(TALK)
+    receipt = memory.tenant("acme").erase_user("user-17")
+    assert receipt.removed["scopes"] == 2
+    assert (len(scope.recent()), len(other.recent()), len(stranger.recent())) == (0, 0, 1)
+
+
+def test_one_agent_only(memory: EpisodicMemory, scope: MemoryScope):
+    other = memory.scope(tenant="acme", agent="it", user="user-17")
+    for each in (scope, other):
+        each.store(TALK)
+    assert memory.tenant("acme").erase_user("user-17", agent="it").removed["scopes"] == 1
+    assert (len(scope.recent()), len(other.recent())) == (1, 0)
+
+
+@pytest.mark.parametrize("as_what", [lambda e: e, lambda e: e.id, lambda e: str(e.id)])
+def test_one_episode(memory: EpisodicMemory, scope: MemoryScope, as_what):
+    kept, gone = scope.store(TALK), scope.store(TALK)
+    receipt = scope.erase_episode(as_what(gone))
+    assert receipt.is_complete
+    assert receipt.removed["episodes"] == 1
+    assert [found.episode_id for found in scope.recall("passport")] == [kept.id]
+    with pytest.raises(EpisodeNotFound):
+        scope.get(gone.id)
+
+
+def test_what_is_not_there_is_not_erased(memory: EpisodicMemory, scope: MemoryScope):
+    episode = scope.store(TALK)
+    elsewhere = memory.scope(tenant="acme", agent="hr", user="user-18")
+    for where, given in ((scope, uuid4()), (scope, "no id"), (elsewhere, episode.id)):
+        with pytest.raises(EpisodeNotFound):
+            where.erase_episode(given)
+    receipt = memory.tenant("acme").erase_user("nobody")
+    assert receipt.is_complete
+    assert set(receipt.removed.values()) == {0}
+    assert len(scope.recent()) == 1
+
+
+@pytest.mark.parametrize("field", ["user", "agent", "actor"])
+def test_names_are_checked(memory: EpisodicMemory, field: str):
+    given = {"user": "u", "agent": "a", "actor": "me"} | {field: ""}
+    with pytest.raises(InvalidInput) as refused:
+        memory.tenant("acme").erase_user(**given)
+    assert refused.value.field == field
+
+
+def test_a_hold_refuses_and_the_log_says_so(memory: EpisodicMemory, scope: MemoryScope):
+    episode = scope.store(TALK)
+    tenant = memory.tenant("acme")
+    hold = tenant.hold(user="user-17", reason="case 17", actor="legal")
+    for erase in (scope.erase, lambda: scope.erase_episode(episode)):
+        with pytest.raises(LegalHold):
+            erase()
+    assert len(scope.recent()) == 1
+    refused = [entry for entry in tenant.audit() if entry.action == "erase"]
+    assert [entry.outcome for entry in refused] == ["LegalHold"] * 2
+    assert {entry.subject for entry in refused} == {tenant.subject("user-17")}
+    tenant.lift(hold.id)
+    assert scope.erase().is_complete
+
+
+class TestReceipts:
+    def test_a_receipt_is_kept_and_genuine(self, memory: EpisodicMemory, scope: MemoryScope):
+        scope.store(TALK)
+        tenant = memory.tenant("acme")
+        receipt = scope.erase()
+        assert tenant.receipt(receipt.id) == receipt
+        assert tenant.receipts() == [receipt]
+        assert memory.tenant("other").receipts() == []
+        shown = receipt.to_dict()
+        assert is_genuine(shown)
+        assert EraseReceipt.from_dict(shown) == receipt
+        for field, value in (("removed", {}), ("at", "2025-01-01"), ("complete", False)):
+            assert not is_genuine(shown | {field: value})
+        with pytest.raises(NotFound):
+            tenant.receipt(uuid4())
+        with pytest.raises(NotFound):
+            memory.tenant("other").receipt(receipt.id)
+
+    def test_its_hash_is_in_the_audit_log(self, memory: EpisodicMemory, scope: MemoryScope):
+        scope.store(TALK)
+        receipt = scope.erase(actor="support:1")
+        begun, kept = memory.tenant("acme").audit()
+        assert begun.detail["removed"] == receipt.removed
+        assert kept.detail == {"erasure": str(receipt.id), "sha256": receipt.sha256}
+        assert (kept.outcome, kept.actor, kept.subject) == ("complete", "support:1", begun.subject)
+
+    def test_newest_first_in_pages(self, memory: EpisodicMemory):
+        tenant = memory.tenant("acme")
+        made = [tenant.erase_user(f"user {number}") for number in range(5)]
+        assert [r.id for r in tenant.receipts(limit=2)] == [made[4].id, made[3].id]
+        assert [r.id for r in tenant.receipts(before=made[3].id, limit=2)] == [
+            made[2].id,
+            made[1].id,
+        ]
+
+    def test_it_names_nobody(self, memory: EpisodicMemory, scope: MemoryScope):
+        scope.store(TALK, session_id="zanzibar")
+        receipt = scope.erase(actor="user:user-17")
+        entries = memory.tenant("acme").audit()
+        assert {entry.actor for entry in entries} == {"user:subject"}
+        for text in (str(receipt.to_dict()), str(entries)):
+            assert "user-17" not in text
+            assert "zanzibar" not in text
+        assert receipt.subject == memory.tenant("acme").subject("user-17")
+        assert receipt.subject != memory.tenant("other").subject("user-17")
+
+
+class TestFinishedLater:
+    def test_a_rewrite_left_for_later(self, memory: EpisodicMemory, scope: MemoryScope):
+        tenant = memory.tenant("acme")
+        other = memory.scope(tenant="acme", user="user-18")
+        scope.store(TALK)
+        other.store(TALK)
+        made = [each.erase(physical=False) for each in (scope, other)]
+        assert [(r.physical, r.is_complete, any(r.left.values())) for r in made] == [
+            (False, False, False)
+        ] * 2
+        memory.run_pending()
+        assert [r.physical for r in tenant.receipts()] == [False, False]
+        assert memory.compact(actor="ops")
+        assert [r.is_complete for r in tenant.receipts()] == [True, True]
+        assert {r.id for r in tenant.receipts()} == {r.id for r in made}
+        outcomes = [e.outcome for e in tenant.audit() if e.action == "erase_receipt"]
+        assert outcomes == ["incomplete"] * 2 + ["complete"] * 2
+        [compacted] = memory.parts.store.audit("")
+        assert (compacted.action, compacted.actor) == ("compact", "ops")
+
+    def test_a_reader_in_the_way(
+        self, memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path, monkeypatch
+    ):
+        monkeypatch.setattr("octopus_memory.adapters.stores.sqlite._CHECKPOINTS", 1)
+        monkeypatch.setattr("octopus_memory.adapters.stores.sqlite._CHECKPOINT_MS", 10)
+        scope.store(TALK)
+        with reading(tmp_path / "memory.db"):
+            receipt = scope.erase()
+            assert not receipt.physical
+            assert scope.recent() == []
+            memory.run_pending()
+            assert not memory.tenant("acme").receipt(receipt.id).physical
+        memory.run_pending()
+        assert memory.tenant("acme").receipt(receipt.id).is_complete
+        # What did not change was not recorded again.
+        outcomes = [entry.outcome for entry in memory.tenant("acme").audit()]
+        assert outcomes == ["done", "incomplete", "complete"]
+
+    def test_a_full_disk(self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch, caplog):
+        scope.store(TALK)
+
+        def full(_: SqliteStore) -> bool:
+            raise StoreFull("no space")
+
+        with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
+            patched.setattr(SqliteStore, "_rewrite", full)
+            receipt = scope.erase()
+        assert not receipt.is_complete
+        assert "StoreFull" in caplog.text
+        memory.run_pending()
+        assert memory.tenant("acme").receipt(receipt.id).is_complete
+
+    def test_cut_short_before_its_receipt(
+        self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch
+    ):
+        scope.store(TALK)
+        with monkeypatch.context() as patched:
+            patched.setattr(forget, "_settle", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                scope.erase()
+        [begun] = memory.tenant("acme").receipts()
+        assert begun.pending == (forget.VERIFICATION,)
+        assert not begun.is_complete
+        assert memory.tenant("acme").receipt(begun.id) == begun
+        memory.run_pending()
+        [done] = memory.tenant("acme").receipts()
+        assert (done.id, done.is_complete) == (begun.id, True)
+
+    def test_the_background_leaves_a_young_one_to_its_caller(
+        self, memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, monkeypatch
+    ):
+        scope.store(TALK)
+        with monkeypatch.context() as patched:
+            patched.setattr(forget, "_settle", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                scope.erase()
+        young = background._STILL_ERASING
+        assert forget.finish(memory.parts, younger_than=young) == 0
+        clock.advance(seconds=young.total_seconds() + 1)
+        assert forget.finish(memory.parts, younger_than=young) == 1
+
+    def test_what_is_left_is_said_and_looked_for_again(
+        self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch
+    ):
+        scope.store(TALK)
+        with monkeypatch.context() as patched:
+            patched.setattr(SqliteStore, "left_of", lambda *_: {"turns": 3})
+            receipt = scope.erase()
+            assert receipt.left == {"turns": 3}
+            assert not receipt.is_complete
+            memory.run_pending()
+            assert not memory.tenant("acme").receipt(receipt.id).is_complete
+        memory.run_pending()
+        assert memory.tenant("acme").receipt(receipt.id).is_complete
+
+    def test_a_remote_index_that_cannot_be_reached(
+        self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch
+    ):
+        store = memory.parts.store
+        store.use_mirror("remote")
+        scope.store(TALK)
+        memory.run_pending()
+        left: list[int | None] = [None]
+        monkeypatch.setattr(memory.parts.index, "left_of", lambda *_: left[0], raising=False)
+        receipt = scope.erase()
+        assert receipt.pending == ("remote",)
+        assert receipt.physical
+        assert not receipt.is_complete
+        memory.run_pending()
+        assert memory.tenant("acme").receipt(receipt.id) == receipt
+        now = memory.parts.clock.now()
+        removals = store.claim_removals(owner="o", limit=9, now=now, until=now)
+        store.finish(removals)
+        left[0] = 2
+        memory.run_pending()
+        found = memory.tenant("acme").receipt(receipt.id)
+        assert (found.left["remote"], found.pending, found.is_complete) == (2, (), False)
+        left[0] = 0
+        memory.run_pending()
+        assert memory.tenant("acme").receipt(receipt.id).is_complete
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Somebody looks at the database as it is now, and does not stop."""
+    conn = sqlite3.connect(path, isolation_level=None)
+    try:
+        conn.execute("BEGIN")
+        conn.execute("SELECT count(*) FROM octopus_turns").fetchone()
+        yield
+    finally:
+        conn.close()
+
+
+class TestCaches:
+    def test_this_process_forgets_at_once(self, memory: EpisodicMemory, scope: MemoryScope):
+        scope.store(TALK)
+        memory.run_pending()
+        parts = memory.parts
+        scope.recall("asking about zanzibar")
+        index, queries = parts.index._cache._held, parts._queries._known
+        assert (len(index), len(queries)) == (1, 1)
+        assert parts._hasher.cache_info().currsize
+        assert parts.analyzer._of_word.cache_info().currsize
+        parts.topics._heard[scope.scope, "s"] = {}
+        scope.erase()
+        assert (len(index), len(queries), len(parts.topics._heard)) == (0, 0, 0)
+        assert parts._hasher.cache_info().currsize == 0
+        assert parts.analyzer._of_word.cache_info().currsize == 0
+
+    def test_others_stay_warm(self, memory: EpisodicMemory, scope: MemoryScope):
+        other = memory.scope(tenant="acme", agent="hr", user="user-18")
+        for each in (scope, other):
+            each.store(TALK)
+            each.recall("passport")
+        scope.erase()
+        assert [key[0] for key in memory.parts.index._cache._held] == [other.scope]
+
+    def test_another_memory_forgets_by_its_next_look(
+        self, memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path
+    ):
+        url = f"sqlite:///{tmp_path / 'memory.db'}"
+        scope.store(TALK)
+        with EpisodicMemory.open(url, embedder="hashing", background=False) as second:
+            again = second.scope(tenant="acme", agent="hr", user="user-17")
+            assert again.recall("passport")
+            scope.erase()
+            assert len(second.parts.index._cache._held) == 1
+            assert again.recall("passport") == []
+            scope.store(TALK)
+            assert again.recall("passport")
+            scope.erase()
+            second.parts.look_for_removals()
+            assert len(second.parts.index._cache._held) == 0
+            assert len(second.parts._queries._known) == 0
+
+    def test_a_look_is_not_taken_too_often(self, memory: EpisodicMemory, monkeypatch):
+        looks = []
+        made = SqliteStore.removals_made
+
+        def counted(store: SqliteStore) -> int:
+            looks.append(1)
+            return made(store)
+
+        monkeypatch.setattr(SqliteStore, "removals_made", counted)
+        for _ in range(3):
+            memory.parts.look_for_removals(every=1_000)
+        assert len(looks) == 1
+
+
+def test_writers_beside_an_erasure_begin_anew(tmp_path: Path):
+    """What was acknowledged before is gone or was erased; what comes after is whole."""
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with EpisodicMemory.open(url, embedder="hashing") as memory:
+        scope = memory.scope(user="u")
+        stop = threading.Event()
+        last: dict[int, int] = {}
+
+        def write(number: int) -> None:
+            place = 0
+            while not stop.is_set():
+                place += 1
+                scope.add(f"session {number}", ("user", f"word{number}x{place}"))
+                last[number] = place
+
+        with ThreadPoolExecutor(4) as pool:
+            writers = [pool.submit(write, number) for number in range(3)]
+            receipts = []
+            while len(receipts) < 4:
+                if len(last) == 3:
+                    receipts.append(scope.erase(physical=len(receipts) == 2))
+            stop.set()
+            for writer in writers:
+                writer.result()
+        assert all(not any(receipt.left.values()) for receipt in receipts)
+        for number, place in last.items():
+            found = [turn.text for turn in scope.session(f"session {number}").turns]
+            # The end of what was said, without a gap.
+            expected = [f"word{number}x{each}" for each in range(place - len(found) + 1, place + 1)]
+            assert found == expected
+            ordinals = [
+                [turn.ordinal for turn in episode.turns]
+                for episode in scope.session(f"session {number}").episodes
+            ]
+            assert ordinals == [list(range(len(each))) for each in ordinals]
+        memory.compact()
+        assert all(receipt.is_complete for receipt in memory.tenant().receipts())
+        final = scope.erase()
+        assert final.is_complete
+        assert memory.stats().turns == 0

@@ -1,0 +1,641 @@
+"""What is stored already loses its personal data, everywhere, and keeps everything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from typer.testing import CliRunner
+
+from octopus_memory import (
+    ArchiveMode,
+    AsyncEpisodicMemory,
+    EpisodicMemory,
+    EpisodicRetentionPolicy,
+    InvalidInput,
+    MemoryConfig,
+    MemoryScope,
+    PrivacyConfig,
+    ScrubReport,
+    SessionConfig,
+)
+from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+from octopus_memory.adapters.stores import codec
+from octopus_memory.domain import vectors
+from octopus_memory.domain.errors import EpisodeChanged
+from octopus_memory.domain.terms import passage
+from octopus_memory.faces.cli.app import app
+from octopus_memory.ports.store import SUMMARY_ORDINAL, WorkKind
+from octopus_memory.testing import FakeSummarizer, FixedClock
+
+SECRETS = ["López", "ana.lopez@example.com", "415-555-0134", "4111 1111 1111 1111"]
+KETTLE = "The kettle in the small kitchen leaks, and I would like it mended before the winter."
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "Hi, my name is Ana López and my card is 4111 1111 1111 1111."},
+    {"role": "assistant", "content": "Thanks, Ana López. Shall I write to ana.lopez@example.com?"},
+    {"role": "user", "content": [{"type": "text", "text": "Yes, or call 415-555-0134."}]},
+    {"role": "user", "content": KETTLE},
+    {"role": "assistant", "content": "A plumber comes on Tuesday to look at it, before lunch."},
+]
+CALL = {
+    "role": "tool",
+    "tool_call_id": "c",
+    "function_name": "crm",
+    "arguments": '{"email": "ana.lopez@example.com"}',
+    "result": {"phone": "415-555-0134"},
+    "content": "found",
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+@pytest.fixture
+def memory(path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
+    with open_memory(path, clock) as opened:
+        yield opened
+
+
+def open_memory(path: Path, clock: FixedClock, **more: Any) -> EpisodicMemory:
+    url = f"sqlite:///{path}"
+    return EpisodicMemory.open(url, embedder="hashing", clock=clock, background=False, **more)
+
+
+def shown(scope: MemoryScope) -> str:
+    """Everything that can be read of a user."""
+    replays: list[object] = [scope.session(e.session_id) for e in scope.episodes(page_size=100)]
+    store = scope._memory.parts.store
+    kept = [
+        store.stored_episode(scope.scope, episode_id)
+        for session in store.stored_sessions(scope.scope, limit=1_000)
+        for episode_id in store.stored_episodes(scope.scope, session)
+    ]
+    recalled = [scope.recall(query, limit=20) for query in ("card", "mail call", "López")]
+    return repr([replays, kept, recalled, scope.recent(20)])
+
+
+def left(text: str) -> list[str]:
+    return [secret for secret in SECRETS if secret in text]
+
+
+def texts(scope: MemoryScope, session: str) -> list[str]:
+    return [turn.text for turn in scope.session(session).turns]
+
+
+def test_nothing_is_left_where_it_was_stored(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    scope.store([*TALK, CALL], session_id="whole", metadata={"mail": "ana.lopez@example.com"})
+    scope.add("open", TALK)
+    scope.store(
+        TALK,
+        session_id="given",
+        summary="Ana López gave 4111 1111 1111 1111.",
+        key_facts=["Her mail is ana.lopez@example.com", "likes tea"],
+    )
+    scope.store([{"role": "user", "name": "Ana López", "content": "Good morning."}], session_id="n")
+    memory.flush()
+    before = {e.id: e for e in scope.episodes(page_size=100)}
+    turns = {t.id: t for e in before.values() for t in scope.get(e.id).turns}
+    report = memory.tenant().scrub()
+    assert left(shown(scope)) == []
+    assert scope.session("whole").session.metadata == {"mail": "[EMAIL]"}
+    assert texts(scope, "open")[0] == "Hi, my name is [PERSON_NAME] and my card is [CREDIT_CARD]."
+    assert texts(scope, "open")[3] == KETTLE
+    call = scope.session("whole").turns[-1].message.body
+    assert call == CALL | {
+        "arguments": '{"email": "[EMAIL]"}',
+        "result": {"phone": "[PHONE_NUMBER]"},
+    }
+    assert scope.session("n").turns[0].message.name == "[PERSON_NAME]"
+    given = scope.session("given").episodes[0].episode
+    assert given.summary == "[PERSON_NAME] gave [CREDIT_CARD]."
+    assert given.key_facts == ("Her mail is [EMAIL]", "likes tea")
+    assert given.summarized_by == "caller"
+    for episode in scope.episodes(page_size=100):
+        was = before[episode.id]
+        assert (episode.message_count, episode.started_at, episode.ended_at) == (
+            was.message_count,
+            was.started_at,
+            was.ended_at,
+        )
+        for turn in scope.get(episode.id).turns:
+            old = turns[turn.id]
+            assert (turn.ordinal, turn.at, turn.role) == (old.ordinal, old.at, old.role)
+            assert turn.has_pii == (turn.message != old.message)
+    assert (report.scopes, report.episodes, report.turns) == (1, 4, 17)
+    assert (report.changed_episodes, report.changed_turns) == (4, 11)
+    assert (report.changed_metadata, report.held, report.failed) == (1, 0, 0)
+    assert report.changed_summaries == 3
+    assert set(report.kinds) == {"CREDIT_CARD", "EMAIL", "PERSON_NAME", "PHONE_NUMBER"}
+    assert report.compacted
+    assert report.is_complete
+
+
+def test_it_is_as_if_it_had_been_redacted_from_the_start(path: Path, clock: FixedClock):
+    """The same text in a memory that never let it in."""
+    metadata = {"mail": "ana.lopez@example.com"}
+    found = []
+    for name, mode in (("late.db", "off"), ("early.db", "redact")):
+        with open_memory(path.with_name(name), clock) as memory:
+            memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii=mode, numbered=True)))
+            scope = memory.scope(agent="a", user="u")
+            scope.store([*TALK, CALL], session_id="s", metadata=metadata)
+            memory.flush()
+            memory.tenant().scrub()
+            memory.flush()
+            replay = scope.session("s")
+            [part] = replay.episodes
+            rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+            found.append(
+                (
+                    [(t.message, t.tokens, t.has_pii) for t in part.turns],
+                    (part.episode.summary, part.episode.key_facts, replay.session.metadata),
+                    {r.ordinal: (r.lexical.flags, len(r.lexical.terms), r.vector) for r in rows},
+                )
+            )
+    assert found[0] == found[1]
+
+
+def test_a_second_run_changes_nothing(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    scope.store(TALK, session_id="a", metadata={"who": "ana.lopez@example.com"})
+    scope.store(TALK, session_id="b", summary="Ana López called from 415-555-0134.")
+    first = memory.tenant().scrub(numbered=True)
+    memory.flush()
+    before = shown(scope), memory.parts.store.recall_state(scope.scope), memory.stats().vectors
+    made = memory.parts.store.removals_made()
+    again = memory.tenant().scrub(numbered=True)
+    assert first.changed_episodes == 2
+    assert again == ScrubReport(scopes=1, episodes=2, turns=10)
+    after = shown(scope), memory.parts.store.recall_state(scope.scope), memory.stats().vectors
+    assert after == before
+    assert memory.parts.store.removals_made() == made
+
+
+def test_a_dry_run_says_what_would_change_and_changes_nothing(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    scope.store(TALK, session_id="a", metadata={"who": "ana.lopez@example.com"})
+    before, made = shown(scope), memory.parts.store.removals_made()
+    dry = memory.tenant().scrub(dry_run=True)
+    assert (shown(scope), memory.parts.store.removals_made()) == (before, made)
+    assert memory.tenant().audit() == []
+    real = memory.tenant().scrub(compact=False)
+    assert dry.dry_run
+    assert dry.changed_turns == 3
+    assert {**_counts(dry), "dry_run": False} == _counts(real)
+
+
+def _counts(report: ScrubReport) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in ScrubReport.__slots__}
+
+
+def test_recall_finds_by_the_new_words_and_by_meaning(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    scope.store(TALK, session_id="a")
+    memory.flush()
+    assert scope.recall_turns("López", limit=1)[0].ordinal in (0, 1)
+    kettle = {t.ordinal: t.embedding_ref for t in scope.session("a").turns}[4]
+    memory.tenant().scrub()
+    # Before any vector is made again, the words are found; and the untouched have theirs.
+    assert scope.recall_turns("kettle kitchen leaks", limit=1)[0].text == KETTLE
+    assert {t.ordinal: t.embedding_ref for t in scope.session("a").turns}[4] == kettle
+    for hit in scope.recall_turns("Ana López", limit=9):
+        assert "words" not in {share.signal for share in hit.signals if share.value > 0}
+    memory.flush()
+    rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+    turns = scope.session("a").turns
+    embedder = HashingEmbedder()
+    for row in rows:
+        assert row.vector is not None
+        if row.ordinal == SUMMARY_ORDINAL:
+            text = scope.session("a").episodes[0].episode.summary or ""
+        else:
+            said = turns[row.ordinal].text
+            text = passage(said, previous=turns[row.ordinal - 1].text if row.ordinal else None)
+        assert row.vector == vectors.pack(embedder.embed([text]))[0]
+    [found] = scope.recall("credit card", limit=1)
+    assert "[CREDIT_CARD]" in found.turns[0].text
+
+
+def test_a_short_answer_is_embedded_anew_with_what_it_answers(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    scope.add(
+        "s", [("user", "Is ana.lopez@example.com right for the invoice?"), ("user", "It is so.")]
+    )
+    memory.flush()
+    report = memory.tenant().scrub()
+    assert report.changed_turns == 1
+    waiting = memory.parts.store.backlog()[WorkKind.EMBED].waiting
+    assert waiting == 2
+    assert [turn.has_pii for turn in scope.session("s").turns] == [True, False]
+
+
+def test_names_are_known_in_later_episodes_of_the_session(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    scope.store([("user", "Good morning, my name is Zyx Quuxley.")], session_id="s")
+    scope.store(
+        [("assistant", "Shall I tell Quuxley of it? Zyx Quuxley may know.")], session_id="s"
+    )
+    scope.store(
+        [("assistant", "It was Zyx Quuxley again.")], session_id="s", summary="Zyx Quuxley!"
+    )
+    scope.store([("assistant", "No word of Zyx Quuxley.")], session_id="another")
+    memory.tenant().scrub()
+    said = scope.session("s")
+    assert "Zyx" not in repr(said)
+    assert said.episodes[-1].episode.summary == "[PERSON_NAME]!"
+    # As when it is stored: another session has its own names.
+    assert texts(scope, "another") == ["No word of Zyx Quuxley."]
+
+
+def test_numbers_go_on_where_an_episode_has_some(memory: EpisodicMemory):
+    privacy = PrivacyConfig(pii="redact", numbered=True)
+    memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="off")))
+    scope = memory.scope(agent="a", user="u")
+    scope.add("s", ("user", "Old: b@example.com"))
+    memory.configure("a", MemoryConfig(privacy=privacy))
+    scope.add("s", ("user", "New: a@example.com"))
+    memory.tenant().scrub()
+    assert texts(scope, "s") == ["Old: [EMAIL_2]", "New: [EMAIL_1]"]
+    scope.add("s", ("user", "b@example.com, a@example.com, c@example.com"))
+    assert texts(scope, "s")[-1] == "[EMAIL_2], [EMAIL_1], [EMAIL_3]"
+    memory.tenant().scrub()
+    assert texts(scope, "s")[0] == "Old: [EMAIL_2]"
+
+
+@pytest.mark.parametrize(
+    ("config", "numbered", "expected"),
+    [
+        (True, None, "[EMAIL_1]"),
+        (False, None, "[EMAIL]"),
+        (True, False, "[EMAIL]"),
+        (False, True, "[EMAIL_1]"),
+    ],
+)
+def test_numbered_is_the_agents_unless_it_is_said(
+    memory: EpisodicMemory, config: bool, numbered: bool | None, expected: str
+):
+    memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="flag", numbered=config)))
+    scope = memory.scope(agent="a", user="u")
+    scope.add("s", ("user", "a@example.com"))
+    memory.tenant().scrub(numbered=numbered)
+    assert texts(scope, "s") == [expected]
+
+
+def test_only_who_is_asked_for(memory: EpisodicMemory):
+    scopes = {
+        (tenant, agent, user): memory.scope(tenant=tenant, agent=agent, user=user)
+        for tenant in ("t", "other")
+        for agent in ("a", "b")
+        for user in ("u", "v")
+    }
+    for scope in scopes.values():
+        scope.store(TALK, session_id="s", metadata={"m": "ana.lopez@example.com"})
+    memory.flush()
+    before = {key: shown(scope) for key, scope in scopes.items()}
+    assert memory.tenant("t").scrub(user="u", agent="a").episodes == 1
+    assert memory.tenant("t").scrub(user="nobody").scopes == 0
+    for key, scope in scopes.items():
+        assert (shown(scope) == before[key]) == (key != ("t", "a", "u"))
+    memory.tenant("t").scrub(user="v")
+    memory.tenant("t").scrub(agent="b")
+    for (tenant, _, _), scope in scopes.items():
+        assert bool(left(shown(scope))) == (tenant == "other")
+    for wrong in ({"user": ""}, {"agent": ""}, {"actor": ""}):
+        with pytest.raises(InvalidInput):
+            memory.tenant("t").scrub(**wrong)
+
+
+def test_archives_and_what_is_deleted(memory: EpisodicMemory, clock: FixedClock):
+    scope = memory.scope(user="u")
+    ids = {
+        name: scope.store(TALK, session_id=name, metadata={"m": "ana.lopez@example.com"}).id
+        for name in ("cold", "summary", "deleted")
+    }
+    store = memory.parts.store
+    store.archive(scope.scope, ids["cold"], cold=True)
+    store.archive(scope.scope, ids["summary"])
+    scope.delete(ids["deleted"])
+    report = memory.tenant().scrub()
+    assert left(shown(scope)) == []
+    assert (report.changed_episodes, report.changed_turns) == (3, 6)
+    assert (report.changed_summaries, report.changed_metadata) == (3, 3)
+    for name in ("cold", "deleted"):
+        scope.restore(ids[name])
+        assert texts(scope, name)[0].startswith("Hi, my name is [PERSON_NAME] and my card")
+        assert texts(scope, name)[3] == KETTLE
+        assert scope.session(name).session.metadata == {"m": "[EMAIL]"}
+    memory.flush()
+    assert {snippet.session_id for snippet in scope.recall("kettle", limit=9)} == set(ids)
+    assert left(shown(scope)) == []
+
+
+def test_a_hold_keeps_its_session_as_it_is(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    first = scope.store([("user", "My name is Zyx Quuxley.")], session_id="s")
+    held = scope.store([("user", "Zyx Quuxley wrote to ana.lopez@example.com.")], session_id="s")
+    scope.store(TALK, session_id="free")
+    tenant = memory.tenant()
+    hold = tenant.hold(episode_id=held.id, reason="a case")
+    for dry_run in (True, False):
+        report = tenant.scrub(dry_run=dry_run)
+        assert (report.held, report.changed_episodes) == (2, 1)
+        assert not report.is_complete
+    assert texts(scope, "s")[0] == "My name is Zyx Quuxley."
+    assert scope.get(first.id).episode == first
+    assert left(repr(scope.session("free"))) == []
+    assert tenant.audit()[-1].outcome == "partly"
+    tenant.lift(hold)
+    assert tenant.scrub().is_complete
+    assert "Zyx" not in shown(scope)
+    scope.add("later", TALK[0])
+    tenant.hold(user="u", reason="a case")
+    assert tenant.scrub().held == 1
+    assert "López" in shown(scope)
+
+
+def test_a_hold_that_comes_in_between(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
+    scope = memory.scope(user="u")
+    scope.store(TALK, session_id="s")
+    rewrite = memory.parts.store.rewrite
+
+    def slow(*args: Any, **named: Any) -> None:
+        memory.tenant().hold(user="u", reason="a case")
+        rewrite(*args, **named)
+
+    monkeypatch.setattr(memory.parts.store, "rewrite", slow)
+    report = memory.tenant().scrub()
+    assert (report.held, report.failed, report.changed_episodes) == (1, 0, 0)
+    assert "López" in shown(scope)
+
+
+def test_who_is_talking_meanwhile_is_read_again(
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
+    scope = memory.scope(user="u")
+    scope.add("s", TALK)
+    rewrite = memory.parts.store.rewrite
+    said = iter(["I moved to 198.51.100.7 now.", "Again: ana.lopez@example.com"])
+
+    def slow(*args: Any, **named: Any) -> None:
+        for text in said:
+            scope.add("s", ("user", text))
+            break
+        rewrite(*args, **named)
+
+    monkeypatch.setattr(memory.parts.store, "rewrite", slow)
+    report = memory.tenant().scrub()
+    assert (report.changed_episodes, report.failed, report.turns) == (1, 0, 7)
+    assert left(shown(scope)) == []
+    assert texts(scope, "s")[-2:] == ["I moved to [IP_ADDRESS] now.", "Again: [EMAIL]"]
+
+
+def test_what_cannot_be_finished_stops_its_session_alone(
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
+    """And the earlier episodes keep the names that the later one needs."""
+    scope = memory.scope(user="u")
+    scope.store([("user", "My name is Zyx Quuxley.")], session_id="busy")
+    scope.add("busy", ("user", "Zyx Quuxley once more."))
+    scope.store(TALK, session_id="free")
+    store = memory.parts.store
+    rewrite = store.rewrite
+
+    def busy(was: Any, **named: Any) -> None:
+        if was.episode.session_id == "busy":
+            raise EpisodeChanged("busy")
+        rewrite(was, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "rewrite", busy)
+        report = memory.tenant().scrub()
+    assert (report.failed, report.changed_episodes, report.is_complete) == (1, 1, False)
+    assert memory.tenant().audit()[-1].outcome == "partly"
+    assert texts(scope, "busy") == ["My name is Zyx Quuxley.", "Zyx Quuxley once more."]
+    assert memory.tenant().scrub().is_complete
+    assert "Zyx" not in shown(scope)
+
+
+def test_a_models_summary_is_redacted_and_asked_for_again(path: Path, clock: FixedClock):
+    model = FakeSummarizer("Ana López asked for a plumber.", "is Ana López")
+    with open_memory(path, clock, summarizer=model) as memory:
+        scope = memory.scope(user="u")
+        scope.store(TALK, session_id="model")
+        scope.store(TALK, session_id="given", summary="Ana López, by hand.")
+        scope.store([("user", KETTLE)], session_id="clean", summary=None)
+        memory.run_pending()
+        asked = len(model.asked)
+        memory.tenant().scrub()
+        episode = scope.session("model").episodes[0].episode
+        assert (episode.summary, episode.key_facts) == (
+            "[PERSON_NAME] asked for a plumber.",
+            ("is [PERSON_NAME]",),
+        )
+        assert episode.summarized_by == "fake"
+        model.answer("Somebody asked for a plumber.")
+        memory.run_pending()
+        given, clean = (scope.session(s).episodes[0].episode for s in ("given", "clean"))
+        assert given.summary == "[PERSON_NAME], by hand."
+        assert scope.session("model").episodes[0].episode.summary == "Somebody asked for a plumber."
+        assert left(repr(model.asked[asked:])) == []
+        assert len(model.asked) == asked + 2
+        assert clean.summary == "Somebody asked for a plumber."
+
+
+def test_facts_that_a_caller_gave_stay_theirs(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    scope.store(TALK, session_id="s", key_facts=["pays by card", "mail ana.lopez@example.com"])
+    memory.tenant().scrub()
+    episode = scope.session("s").episodes[0].episode
+    assert episode.key_facts == ("pays by card", "mail [EMAIL]")
+    assert "[PERSON_NAME]" in (episode.summary or "")
+
+
+def test_tokens_that_were_counted_are_counted_again(memory: EpisodicMemory):
+    scope = memory.scope(user="u")
+    said = "Write to ana.lopez@example.com please."
+    scope.add("s", [("user", said), ("user", said)], tokens=None)
+    scope.add("s", ("user", said), tokens=[99])
+    before = [turn.tokens for turn in scope.session("s").turns]
+    memory.tenant().scrub()
+    after = [turn.tokens for turn in scope.session("s").turns]
+    assert after[0] == after[1] < before[0]
+    assert (before[2], after[2]) == (99, 99)
+
+
+def test_no_byte_is_left_in_the_files(memory: EpisodicMemory, path: Path):
+    scope = memory.scope(user="u")
+    for number in range(20):
+        talk = [*TALK, ("user", f"Or write to ana{number:04}.lopez@example.com, it is the same.")]
+        scope.store(talk, session_id=f"s{number}", metadata={"m": f"ana{number:04}.m@example.com"})
+    memory.flush()
+    rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+    old = [row.vector for row in rows if row.ordinal in (0, 1, 2, 5, SUMMARY_ORDINAL)]
+    terms = [row.lexical.terms for row in rows if row.ordinal in (0, 1, 5)]
+    needles = [*(v[:32] for v in old if v), *(t[:16] for t in terms), b"@example.com", b"pez"]
+    payloads = _payloads(path)
+    assert any(needle in path.read_bytes() + _wal(path) for needle in needles)
+    report = memory.tenant().scrub(progress=None)
+    assert report.compacted
+    memory.close()
+    for file in sorted(path.parent.iterdir()):
+        raw = file.read_bytes()
+        assert not [needle for needle in {*needles, *payloads} if needle in raw]
+
+
+def _wal(path: Path) -> bytes:
+    wal = Path(f"{path}-wal")
+    return wal.read_bytes() if wal.exists() else b""
+
+
+def _payloads(path: Path) -> list[bytes]:
+    """The compressed messages that must go, as they are stored."""
+    bodies: Sequence[Any] = [TALK[0], TALK[1], TALK[2]]
+    return [codec.encode(body)[1][:40] for body in bodies]
+
+
+def test_it_is_recorded_by_counts_alone(memory: EpisodicMemory):
+    scope = memory.scope(user="Ana López")
+    scope.store(TALK, session_id="s")
+    memory.tenant().scrub(user="Ana López", actor="cli:me")
+    begun, done = memory.tenant().audit()
+    assert (begun.action, begun.outcome) == (done.action, "begun") == ("scrub", "begun")
+    assert (done.outcome, done.actor) == ("done", "cli:me")
+    assert done.subject == memory.tenant().subject("Ana López")
+    assert done.detail["changed_turns"] == 3
+    assert done.detail["kinds"]["EMAIL"] >= 1
+    assert left(repr([begun, done])) == []
+    assert memory.tenant().verify_audit().is_whole
+
+
+def test_progress_is_told_after_each_session(memory: EpisodicMemory):
+    for number in range(3):
+        memory.scope(user=f"u{number}").store(TALK, session_id="s")
+    seen: list[ScrubReport] = []
+    report = memory.tenant().scrub(progress=seen.append, compact=False)
+    assert [sofar.episodes for sofar in seen] == [1, 2, 3]
+    assert seen[-1] == report
+    assert report.compacted is None
+    assert memory.parts.store.owes_compaction()
+    assert memory.tenant().scrub().compacted
+
+
+def test_a_remote_copy_is_told(memory: EpisodicMemory, clock: FixedClock):
+    scope, store = memory.scope(user="u"), memory.parts.store
+    store.use_mirror("far/away")
+    scope.store(TALK, session_id="s")
+    memory.flush()
+    now = clock.now()
+    store.finish(store.claim(WorkKind.INDEX, owner="t", limit=99, now=now, until=now))
+    memory.tenant().scrub()
+    assert store.backlog()[WorkKind.UNINDEX].waiting == 2
+    memory.flush()
+    rows = store.recall_rows(scope.scope, after=0)[1]
+    queued = store.claim(WorkKind.INDEX, owner="t", limit=99, now=now, until=now)
+    assert sorted(work.seq for work in queued) == sorted(row.seq for row in rows)
+
+
+class Slow:
+    """An embedder whose batch is in the making while something else happens."""
+
+    model, dimension = "slow", 8
+
+    def __init__(self) -> None:
+        self.meanwhile: Any = None
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        act, self.meanwhile = self.meanwhile, None
+        if act is not None:
+            act()
+        made = np.array([[len(t), *(ord(c) for c in f"{t:<7}"[:7])] for t in texts], np.float32)
+        made = made.reshape(len(texts), 8)
+        return made / np.linalg.norm(made, axis=1, keepdims=True)
+
+
+def test_a_vector_in_the_making_is_not_kept(path: Path, clock: FixedClock):
+    slow = Slow()
+    url = f"sqlite:///{path}"
+    with EpisodicMemory.open(url, embedder=slow, clock=clock, background=False) as memory:
+        scope = memory.scope(user="u")
+        scope.add("s", ("user", "My card is 4111 1111 1111 1111, as I said."))
+        slow.meanwhile = lambda: memory.tenant().scrub()
+        memory.flush()
+        [row] = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+        expected = slow.embed(["My card is [CREDIT_CARD], as I said."])
+        assert row.vector == vectors.pack(expected)[0]
+
+
+def test_resumed_and_cut_sessions(memory: EpisodicMemory):
+    """Scrubbed text goes on like any other."""
+    memory.configure("a", MemoryConfig(session=SessionConfig(allow_resume=True)))
+    scope = memory.scope(agent="a", user="u")
+    scope.add("s", TALK)
+    scope.close_session("s")
+    memory.tenant().scrub()
+    scope.add("s", ("user", "And the tap drips."))
+    scope.close_session("s")
+    assert [turn.ordinal for turn in scope.session("s").turns] == list(range(6))
+    assert left(shown(scope)) == []
+    policy = EpisodicRetentionPolicy(active_retention_days=1, archive_mode=ArchiveMode.COLD)
+    memory.configure("a", MemoryConfig(retention=policy))
+    clock: Any = memory.parts.clock
+    clock.advance(days=2)
+    assert memory.run_retention().counts.archived == 1
+    assert memory.tenant().scrub().changed_episodes == 0
+
+
+async def _scrub_async(path: Path, clock: FixedClock) -> ScrubReport:
+    url = f"sqlite:///{path}"
+    opened = await AsyncEpisodicMemory.open(url, embedder="hashing", clock=clock, background=False)
+    async with opened as memory:
+        await memory.scope(user="u").store(TALK)
+        return await memory.tenant().scrub(numbered=True)
+
+
+def test_the_awaited_twin(path: Path, clock: FixedClock):
+    import asyncio
+
+    assert asyncio.run(_scrub_async(path, clock)).changed_turns == 3
+
+
+def run(path: Path, *args: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["scrub", "--db", str(path), *args])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_the_command(path: Path, clock: FixedClock):
+    with open_memory(path, clock) as memory:
+        for user in ("u", "v"):
+            memory.scope(user=user).store(TALK, session_id="s")
+    dry = run(path, "--dry-run")
+    assert "would change" in dry
+    assert "message 6" in dry
+    assert "EMAIL" in dry
+    report = json.loads(run(path, "--user", "u", "--agent", "default", "--numbered", "--json"))
+    assert (report["changed_turns"], report["compacted"], report["held"]) == (3, True, 0)
+    said = run(path, "--plain", "--no-compact")
+    assert "message 3" in said
+    assert "octopus run-pending" in said
+    assert "rewritten" not in said
+    assert "rewritten" in run(path)
+    with open_memory(path, clock) as memory:
+        assert "[EMAIL_1]" in repr(memory.scope(user="u").session("s"))
+        assert "[EMAIL]" in repr(memory.scope(user="v").session("s"))
+        assert {entry.actor.partition(":")[0] for entry in memory.tenant().audit()} == {"cli"}
+        memory.scope(user="v").store(TALK, session_id="t")
+        memory.tenant().hold(user="v", reason="a case")
+    assert "octopus holds list" in run(path, code=1)
+    assert "nothing" in run(path, "--tenant", "another")
+
+
+def test_the_command_never_makes_a_database(path: Path):
+    assert "no database" in run(path, code=1)
+    assert not path.exists()

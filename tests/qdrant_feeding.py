@@ -1,0 +1,121 @@
+"""Qdrant for the tests: the client's local mode, made safe for threads, and a feeder beside it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from qdrant_client import QdrantClient
+
+from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
+from octopus_memory.adapters.indexes.qdrant import QdrantIndex
+from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
+from octopus_memory.adapters.tokens.approximate import ApproximateCounter
+from octopus_memory.engine import indexing
+from octopus_memory.engine.parts import Parts
+from octopus_memory.ports.index import RecallIndex
+from octopus_memory.ports.store import EpisodeStore, Work
+from octopus_memory.testing import FixedClock
+from octopus_memory.testing.store_tests import FAR
+
+SERVER = os.environ.get("OCTOPUS_TEST_QDRANT_URL")
+
+
+class LocalQdrant:
+    """A server keeps its requests apart; the local mode leaves that to whoever uses it."""
+
+    def __init__(self) -> None:
+        self._client = QdrantClient(":memory:")
+        self._lock = threading.Lock()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._client, name)
+
+        def alone(*args: Any, **named: Any) -> Any:
+            with self._lock:
+                return call(*args, **named)
+
+        return alone
+
+    def close(self) -> None:
+        """One index of several ends; what is in memory stays for the others."""
+
+
+@dataclass
+class Space:
+    """An embedder that is never asked to embed: it only says whose vectors there are."""
+
+    model: str
+    dimension: int
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        raise AssertionError
+
+
+def parts_of(store: EpisodeStore, index: RecallIndex, model: str, dimension: int) -> Parts:
+    return Parts(
+        store=store,
+        index=index,
+        embedder=Space(model, dimension),
+        analyzer=SnowballAnalyzer(),
+        counter=ApproximateCounter(),
+        clock=FixedClock(FAR),
+        extractive=ExtractiveSummarizer(),
+    )
+
+
+@dataclass
+class Feeder:
+    """Gives Qdrant whatever waits, as the background does."""
+
+    store: EpisodeStore
+    index: QdrantIndex
+    runs: list[indexing.FeedReport] = field(default_factory=list)
+
+    def feed(self, model: str, dimension: int) -> indexing.FeedReport:
+        parts = parts_of(self.store, self.index, model, dimension)
+        self.runs.append(indexing.feed(parts, "feeder"))
+        return self.runs[-1]
+
+
+class FedQdrantIndex(QdrantIndex):
+    """Every vector that is put is in Qdrant when the call returns."""
+
+    def __init__(
+        self, store: EpisodeStore, client: Any, *, is_server: bool = SERVER is not None
+    ) -> None:
+        super().__init__(store, client, is_server=is_server)
+        store.use_mirror(self.copy.name)
+        self.feeder = Feeder(store, self)
+        self._feeding = threading.Lock()
+
+    def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
+        if self.feeder.store.model() is None:
+            self.feeder.store.use_model(model)
+        super().put(model, done)
+        if done:
+            with self._feeding:
+                self.feeder.feed(model, len(done[0][1]))
+
+    def assert_reached(self) -> None:
+        """Nothing that was given or asked failed, so that it was not the store that answered."""
+        assert not any(run.failed for run in self.feeder.runs)
+        assert self._rests_until == 0.0
+
+
+@contextmanager
+def qdrant() -> Iterator[Any]:
+    """A client of the server that the tests were given, else of none."""
+    client: Any = LocalQdrant() if SERVER is None else QdrantClient(url=SERVER, timeout=30)
+    yield client
+    if SERVER is not None:
+        for found in client.get_collections().collections:
+            if found.name.startswith("octopus_"):
+                client.delete_collection(found.name)
+        client.close()
