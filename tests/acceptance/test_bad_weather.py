@@ -417,7 +417,6 @@ SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "store": lambda scope: scope.store([("user", "x")]),
 }
 MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
-    "attend": lambda memory: memory.attend(),
     "compact": lambda memory: memory.compact(),
     "config": lambda memory: memory.config("hr"),
     "configure": lambda memory: memory.configure("hr", MemoryConfig()),
@@ -427,7 +426,7 @@ MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
     "run_retention": lambda memory: memory.run_retention(),
     "stats": lambda memory: memory.stats(),
 }
-HARMLESS = {"close", "connect", "open", "scope", "tenant", "wake"}
+HARMLESS = {"attend", "close", "connect", "open", "scope", "tenant", "wake"}
 """What may be called on a closed memory."""
 
 

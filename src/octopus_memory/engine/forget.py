@@ -14,7 +14,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ..domain.erasure import EraseReceipt, Subject
-from ..domain.errors import NotFound, OctopusError, StoreError
+from ..domain.errors import InvalidInput, NotFound, OctopusError, StoreError
 from ..domain.ids import new_id
 from ..ports.forgetting import Erasure
 from . import audit, indexing
@@ -32,6 +32,8 @@ def erase(parts: Parts, subject: Subject, *, actor: str, physical: bool = True) 
     :raises EpisodeNotFound: for an episode that is not in its scope
     :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
     """
+    if not isinstance(physical, bool):
+        raise InvalidInput("physical", "must be true or false")
     erasure_id = new_id()
     about = {"erasure": str(erasure_id), **audit.episode_detail(subject.episode_id)}
     entry = audit.draft(

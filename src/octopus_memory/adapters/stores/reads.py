@@ -108,9 +108,7 @@ _recall_at = _recall_rows.where(_recall.c.seq.in_(sa.bindparam("seqs", expanding
     _recall.c.seq
 )
 _models = sa.select(schema.models)
-_state = sa.select(
-    _scopes.c.id, _scopes.c.version, _scopes.c.epoch, _scopes.c.next_seq
-).where(WHO)
+_state = sa.select(_scopes.c.id, _scopes.c.version, _scopes.c.epoch, _scopes.c.next_seq).where(WHO)
 
 
 def session(conn: sa.Connection, scope: Scope, session_id: str) -> SessionState | None:
