@@ -22,7 +22,7 @@ serve: $(VENV)/installed-server
 	@$(BIN)/octopus serve --dev
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
