@@ -78,6 +78,10 @@ class Settings(BaseSettings):
 
     database_url: str | None = None
     """Where memories are kept; without it, a file in the user's data folder."""
+    pool_size: int = Field(default=10, ge=1)
+    """Connections to PostgreSQL or SQL Server that are kept open."""
+    statement_timeout_seconds: float = Field(default=30, gt=0)
+    connect_timeout_seconds: float = Field(default=10, gt=0)
     embedder: str = "minilm"
     """`minilm`, `openai`, `hashing`, or the name of an installed adapter."""
     summarizer: str = "extractive"

@@ -223,13 +223,22 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     if scheme in {"postgresql", "postgres"}:
         from .adapters.stores.postgres import PostgresStore
 
-        return PostgresStore(settings.url, clock=clock)
+        return PostgresStore(settings.url, clock=clock, **_server_options(settings))
     if scheme == "sqlserver":
         from .adapters.stores.sqlserver import SqlServerStore
 
-        return SqlServerStore(settings.url, clock=clock)
-    store: EpisodeStore = _installed("stores", scheme, "database_url", ("sqlite",))(settings)
+        return SqlServerStore(settings.url, clock=clock, **_server_options(settings))
+    known = ("sqlite", "postgresql", "sqlserver")
+    store: EpisodeStore = _installed("stores", scheme, "database_url", known)(settings)
     return store
+
+
+def _server_options(settings: Settings) -> dict[str, Any]:
+    return {
+        "pool_size": settings.pool_size,
+        "statement_timeout_seconds": settings.statement_timeout_seconds,
+        "connect_timeout_seconds": settings.connect_timeout_seconds,
+    }
 
 
 def _open_sqlite(url: str, clock: Clock | None) -> EpisodeStore:

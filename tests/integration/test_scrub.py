@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from octopus_memory.domain.terms import passage
 from octopus_memory.faces.cli.app import app
 from octopus_memory.ports.store import SUMMARY_ORDINAL, WorkKind
 from octopus_memory.testing import FakeSummarizer, FixedClock
+from qdrant_server import QdrantServer
 
 SECRETS = ["López", "ana.lopez@example.com", "415-555-0134", "4111 1111 1111 1111"]
 KETTLE = "The kettle in the small kitchen leaks, and I would like it mended before the winter."
@@ -237,6 +239,25 @@ def test_a_short_answer_is_embedded_anew_with_what_it_answers(memory: EpisodicMe
     assert [turn.has_pii for turn in scope.session("s").turns] == [True, False]
 
 
+def test_a_turn_that_was_marked_stays_so(memory: EpisodicMemory):
+    scope = memory.scope(agent="a", user="u")
+    scope.add("s", ("user", "Is ana.lopez@example.com right for the invoice?"))
+    memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="redact")))
+    scope.add("s", ("user", "Or b@example.com, it is."))
+    assert memory.tenant().scrub().changed_turns == 1
+    assert memory.parts.store.backlog()[WorkKind.EMBED].waiting == 2
+    assert [turn.has_pii for turn in scope.session("s").turns] == [True, True]
+
+
+def test_what_is_held_in_memory_goes_too(memory: EpisodicMemory):
+    memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="flag")))
+    scope = memory.scope(agent="a", user="u")
+    scope.add("s", TALK)
+    assert memory.parts.heard.of(scope.scope, "s")
+    memory.tenant().scrub()
+    assert memory.parts.heard.of(scope.scope, "s") == []
+
+
 def test_names_are_known_in_later_episodes_of_the_session(memory: EpisodicMemory):
     scope = memory.scope(user="u")
     scope.store([("user", "Good morning, my name is Zyx Quuxley.")], session_id="s")
@@ -264,8 +285,8 @@ def test_numbers_go_on_where_an_episode_has_some(memory: EpisodicMemory):
     scope.add("s", ("user", "New: a@example.com"))
     memory.tenant().scrub()
     assert texts(scope, "s") == ["Old: [EMAIL_2]", "New: [EMAIL_1]"]
-    scope.add("s", ("user", "b@example.com, a@example.com, c@example.com"))
-    assert texts(scope, "s")[-1] == "[EMAIL_2], [EMAIL_1], [EMAIL_3]"
+    scope.add("s", ("user", "c@example.com, b@example.com, a@example.com"))
+    assert texts(scope, "s")[-1] == "[EMAIL_3], [EMAIL_2], [EMAIL_1]"
     memory.tenant().scrub()
     assert texts(scope, "s")[0] == "Old: [EMAIL_2]"
 
@@ -458,6 +479,15 @@ def test_facts_that_a_caller_gave_stay_theirs(memory: EpisodicMemory):
     assert "[PERSON_NAME]" in (episode.summary or "")
 
 
+def test_no_model_is_asked_in_place_of_a_callers_facts(path: Path, clock: FixedClock):
+    model = FakeSummarizer()
+    model.fail(1)
+    with open_memory(path, clock, summarizer=model) as memory:
+        memory.scope(user="u").store(TALK, session_id="s", key_facts=["pays by card"])
+        memory.tenant().scrub()
+        assert memory.parts.store.backlog()[WorkKind.SUMMARIZE].waiting == 0
+
+
 def test_tokens_that_were_counted_are_counted_again(memory: EpisodicMemory):
     scope = memory.scope(user="u")
     said = "Write to ana.lopez@example.com please."
@@ -527,19 +557,30 @@ def test_progress_is_told_after_each_session(memory: EpisodicMemory):
     assert memory.tenant().scrub().compacted
 
 
-def test_a_remote_copy_is_told(memory: EpisodicMemory, clock: FixedClock):
-    scope, store = memory.scope(user="u"), memory.parts.store
-    store.use_mirror("far/away")
-    scope.store(TALK, session_id="s")
-    memory.flush()
-    now = clock.now()
-    store.finish(store.claim(WorkKind.INDEX, owner="t", limit=99, now=now, until=now))
-    memory.tenant().scrub()
-    assert store.backlog()[WorkKind.UNINDEX].waiting == 2
-    memory.flush()
-    rows = store.recall_rows(scope.scope, after=0)[1]
-    queued = store.claim(WorkKind.INDEX, owner="t", limit=99, now=now, until=now)
-    assert sorted(work.seq for work in queued) == sorted(row.seq for row in rows)
+def test_a_remote_copy_drops_the_old_vectors(
+    path: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+):
+    with QdrantServer() as server:
+        monkeypatch.setenv("OCTOPUS_INDEX", "qdrant")
+        monkeypatch.setenv("OCTOPUS_QDRANT_URL", server.url)
+        with open_memory(path, clock) as memory:
+            scope, store = memory.scope(user="u"), memory.parts.store
+            scope.store(TALK, session_id="s")
+            scope.store([("user", KETTLE)], session_id="untouched")
+            memory.run_pending()
+            memory.tenant().scrub()
+            memory.run_pending()
+            state, rows = store.recall_rows(scope.scope, after=0)
+            copy, model = memory.parts.index.copy, memory.parts.embedder.model
+            assert copy is not None
+            seqs = [row.seq for row in rows]
+            assert copy.seqs(model, state.scope_id) == set(seqs)
+            held = copy.vectors(model, state.scope_id, seqs)
+            for row in rows:
+                assert row.vector is not None
+                kept = vectors.unpack([row.vector], len(row.vector))[0]
+                assert float(kept @ held[row.seq]) > 0.999
+            assert scope.recall("kettle leaks", limit=1)[0].turns[0].text == KETTLE
 
 
 class Slow:
@@ -600,8 +641,6 @@ async def _scrub_async(path: Path, clock: FixedClock) -> ScrubReport:
 
 
 def test_the_awaited_twin(path: Path, clock: FixedClock):
-    import asyncio
-
     assert asyncio.run(_scrub_async(path, clock)).changed_turns == 3
 
 

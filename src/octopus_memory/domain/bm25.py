@@ -19,6 +19,8 @@ _K1_ROW, _B_ROW = 1.0, 0.5
 _K1_EPISODE, _B_EPISODE = 1.2, 0.75
 _ONE_TURN_AWAY, _TWO_TURNS_AWAY = 0.5, 0.25
 _MOST_TERMS = 32
+_USUAL_WORDS = 12.0
+"""How many terms a turn has, where the others are not there to be compared with."""
 
 Floats = NDArray[np.float32]
 
@@ -184,6 +186,13 @@ class Postings:
         return rarity @ _saturated(often, self.episode_norm, _K1_EPISODE)
 
 
+def alone(counts: NDArray[np.uint8]) -> Floats:
+    """How much each term of one row counts in it, without its rarity: for an index elsewhere."""
+    often = counts.astype(np.float32)
+    length = np.float32(often.sum() / _USUAL_WORDS)
+    return _saturated(often, np.float32(_K1_ROW) * (1 - _B_ROW + _B_ROW * length), _K1_ROW)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Matches:
     """Words that were found: where their rows are, which term each stands for, what it counts."""
@@ -229,7 +238,7 @@ def _norm(lengths: NDArray[Any], k1: float, b: float) -> Floats:
     return np.asarray(k1 * (1 - b + b * lengths / usual)).astype(np.float32)
 
 
-def _saturated(often: Floats, norm: Floats, k1: float) -> Floats:
+def _saturated(often: Floats, norm: Floats | np.float32, k1: float) -> Floats:
     saturated: Floats = np.float32(k1 + 1) * often / (often + norm)
     return saturated
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from ..domain.episode import (
@@ -18,11 +19,29 @@ from ..domain.episode import (
     Turn,
     TurnHit,
 )
+from ..domain.erasure import EraseReceipt
 from ..domain.message import Message, Role
+from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
 from ..engine.orchestrator import MemoryContext
+from .problems import not_ours
 
 Body = Mapping[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _read(decode: Callable[P, T]) -> Callable[P, T]:
+    """Another server's JSON must not look like a fault of the caller's."""
+
+    @functools.wraps(decode)
+    def checked(*args: P.args, **named: P.kwargs) -> T:
+        try:
+            return decode(*args, **named)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise not_ours() from error
+
+    return checked
 
 
 def moment(text: str) -> datetime:
@@ -33,6 +52,7 @@ def _maybe(text: str | None) -> datetime | None:
     return None if text is None else moment(text)
 
 
+@_read
 def episode(body: Body, tenant: str) -> Episode:
     return Episode(
         id=UUID(body["id"]),
@@ -68,12 +88,34 @@ def turn(body: Body, message: Message) -> Turn:
     )
 
 
+@_read
+def stored(body: Body, sent: Sequence[Message]) -> list[Turn]:
+    return [turn(each, message) for each, message in zip(body["turns"], sent, strict=True)]
+
+
+@_read
+def episodes(body: Body, tenant: str) -> list[Episode]:
+    return [episode(each, tenant) for each in body["items"]]
+
+
+@_read
+def page(body: Body, tenant: str) -> Page[Episode]:
+    return Page(
+        items=tuple(episodes(body, tenant)),
+        total_count=body["totalCount"],
+        page=body["page"],
+        page_size=body["pageSize"],
+    )
+
+
+@_read
 def replay(body: Body, tenant: str) -> EpisodeReplay:
     empty = Message({})
     turns = tuple(turn(each, empty) for each in body["messages"] or ())
     return EpisodeReplay(episode=episode(body, tenant), turns=turns)
 
 
+@_read
 def session(body: Body, tenant: str) -> Session:
     return Session(
         id=body["id"],
@@ -85,11 +127,27 @@ def session(body: Body, tenant: str) -> Session:
     )
 
 
+@_read
 def session_replay(body: Body, tenant: str) -> SessionReplay:
     return SessionReplay(
         session=session(body, tenant),
         episodes=tuple(replay(each, tenant) for each in body["episodes"]),
     )
+
+
+@_read
+def snippets(body: Body) -> list[EpisodeSnippet]:
+    return [snippet(each) for each in body["results"]]
+
+
+@_read
+def hits(body: Body) -> list[TurnHit]:
+    return [hit(each) for each in body["results"]]
+
+
+@_read
+def receipt(body: Body) -> EraseReceipt:
+    return EraseReceipt.from_dict(body)
 
 
 def snippet(body: Body) -> EpisodeSnippet:
@@ -125,6 +183,7 @@ def _signals(bodies: Sequence[Body]) -> tuple[SignalShare, ...]:
     return tuple(SignalShare(**each) for each in bodies)
 
 
+@_read
 def context(body: Body) -> MemoryContext:
     return MemoryContext(
         text=body["text"],

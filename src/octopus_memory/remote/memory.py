@@ -19,7 +19,7 @@ from ..domain.episode import (
     check_time,
 )
 from ..domain.erasure import EraseReceipt
-from ..domain.errors import EpisodeNotFound, InvalidInput
+from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
 from ..domain.message import Json, MessageLike
 from ..domain.page import Page
 from ..domain.policy import LARGEST_MESSAGE, MemoryConfig
@@ -120,7 +120,7 @@ class RemoteScope:
             "at": _text("at", at),
             "metadata": None if metadata is None else dict(metadata),
         }
-        made = self._transport.post("/episodes", body, safe=True)
+        made = self._transport.post("/episodes", body)
         return decode.episode(made, self.scope.tenant)
 
     def add(
@@ -142,8 +142,7 @@ class RemoteScope:
             path = f"/sessions/{segment(check_name('session_id', episode_or_session_id))}/messages"
         else:
             path = f"/episodes/{_episode_id(episode_or_session_id)}/messages"
-        stored = self._stored(path, body, idempotency_key)["turns"]
-        return [decode.turn(each, message) for each, message in zip(stored, parsed, strict=True)]
+        return decode.stored(self._stored(path, body, idempotency_key), parsed)
 
     def close_episode(
         self,
@@ -161,13 +160,16 @@ class RemoteScope:
             "at": _text("at", at),
         }
         path = f"/episodes/{_episode_id(episode_id)}/close"
-        return decode.episode(self._transport.post(path, body, safe=True), self.scope.tenant)
+        closed = self._transport.post(path, body, done=EpisodeClosed)
+        if closed is None:
+            return self.get(episode_id).episode
+        return decode.episode(closed, self.scope.tenant)
 
     def close_session(
         self, session_id: str, reason: EndReason | str = EndReason.USER_CLOSED
     ) -> Session:
         path = f"/sessions/{segment(check_name('session_id', session_id))}/close"
-        closed = self._transport.post(path, self._who | {"reason": reason}, safe=True)
+        closed = self._transport.post(path, self._who | {"reason": reason})
         return decode.session(closed, self.scope.tenant)
 
     def store(
@@ -209,11 +211,11 @@ class RemoteScope:
         given = str(uuid4()) if key is None else check_name("idempotency_key", key)
         # A header holds no more than Latin letters.
         header = given if given.isascii() and given.isprintable() else segment(given)
-        return self._transport.post(path, body, safe=True, headers={"Idempotency-Key": header})
+        return self._transport.post(path, body, headers={"Idempotency-Key": header})
 
     def heartbeat(self, session_id: str, *, at: datetime | None = None) -> Session:
         path = f"/sessions/{segment(check_name('session_id', session_id))}/heartbeat"
-        answer = self._transport.post(path, self._who | {"at": _text("at", at)}, safe=True)
+        answer = self._transport.post(path, self._who | {"at": _text("at", at)})
         return decode.session(answer, self.scope.tenant)
 
     def recall(
@@ -232,8 +234,7 @@ class RemoteScope:
         body["includeArchived"] = include_archived
         if not body["query"]:
             return []
-        found = self._transport.post("/episodes/search", body, safe=True)
-        return [decode.snippet(each) for each in found["results"]]
+        return decode.snippets(self._transport.post("/episodes/search", body))
 
     def recall_turns(
         self,
@@ -249,8 +250,7 @@ class RemoteScope:
         body = self._ask(query, mode, limit, min_score, since, until, session_id)
         if not body["query"]:
             return []
-        found = self._transport.post("/turns/search", body, safe=True)
-        return [decode.hit(each) for each in found["results"]]
+        return decode.hits(self._transport.post("/turns/search", body))
 
     def _ask(
         self,
@@ -282,8 +282,7 @@ class RemoteScope:
             "includeArchived": include_archived,
             "sessionId": session_id,
         }
-        found = self._transport.get("/episodes/recent", query)
-        return [decode.snippet(each) for each in found["results"]]
+        return decode.snippets(self._transport.get("/episodes/recent", query))
 
     def session(self, session_id: str) -> SessionReplay:
         path = f"/sessions/{segment(check_name('session_id', session_id))}"
@@ -297,13 +296,7 @@ class RemoteScope:
             "pageSize": page_size,
             "includeArchived": include_archived,
         }
-        found = self._transport.get("/episodes", query)
-        return Page(
-            items=tuple(decode.episode(each, self.scope.tenant) for each in found["items"]),
-            total_count=found["totalCount"],
-            page=found["page"],
-            page_size=found["pageSize"],
-        )
+        return decode.page(self._transport.get("/episodes", query), self.scope.tenant)
 
     def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay:
         path = f"/episodes/{_episode_id(episode_id)}"
@@ -327,33 +320,34 @@ class RemoteScope:
             "budgetTokens": budget_tokens,
             "sessionId": session_id,
         }
-        return decode.context(self._transport.post("/context", body, safe=True))
+        return decode.context(self._transport.post("/context", body))
 
     def delete(self, episode_id: Episode | UUID | str) -> None:
         path = f"/episodes/{_episode_id(episode_id)}/delete"
-        self._transport.post(path, self._who, safe=True)
+        self._transport.post(path, self._who, done=EpisodeNotFound)
 
     def deleted(self) -> list[Episode]:
         path = f"/users/{segment(self.scope.user)}/deleted"
         found = self._transport.get(path, {"agentId": self.scope.agent})
-        return [decode.episode(each, self.scope.tenant) for each in found["items"]]
+        return decode.episodes(found, self.scope.tenant)
 
     def restore(self, episode_id: Episode | UUID | str) -> Episode:
         path = f"/episodes/{_episode_id(episode_id)}/restore"
-        return decode.episode(self._transport.post(path, self._who, safe=True), self.scope.tenant)
+        return decode.episode(self._transport.post(path, self._who), self.scope.tenant)
 
     def erase(self, *, physical: bool = True) -> EraseReceipt:
         query = {"agentId": self.scope.agent, "physical": physical}
         path = f"/users/{segment(self.scope.user)}/episodes"
-        return EraseReceipt.from_dict(self._transport.delete(path, query))
+        # Erasing twice erases nothing more.
+        return decode.receipt(self._transport.delete(path, query, safe=True))
 
     def erase_episode(
         self, episode_id: Episode | UUID | str, *, physical: bool = True
     ) -> EraseReceipt:
         path = f"/episodes/{_episode_id(episode_id)}"
-        return EraseReceipt.from_dict(
-            self._transport.delete(path, self._who | {"physical": physical})
-        )
+        query = self._who | {"physical": physical}
+        # A second try would find nothing, and have no receipt to give.
+        return decode.receipt(self._transport.delete(path, query, safe=False))
 
 
 _LONGEST_QUERY = 10_000

@@ -15,22 +15,33 @@ if TYPE_CHECKING:
 _TYPE = "urn:octopus:problem:"
 
 
+def not_ours() -> StoreUnavailable:
+    return StoreUnavailable(
+        "what answered does not speak as the service does: check the address, and that both sides "
+        "are of the same release"
+    )
+
+
 def as_error(response: httpx.Response) -> OctopusError:
+    status = response.status_code
     try:
         problem: dict[str, Any] = response.json()
         name = str(problem["type"]).removeprefix(_TYPE)
         detail = str(problem["detail"])
-    except (ValueError, KeyError, TypeError):
+        kind = _KINDS.get(name)
+        if status in (401, 403):
+            return AccessDenied(detail)
+        if kind is not None:
+            return _made(kind, problem, detail)
+    except (ValueError, LookupError, TypeError, AttributeError):
         # Not our service's word: a proxy's, or another server's.
+        if status in (401, 403):
+            return AccessDenied(f"something before the service answered {status}: check its rules")
         return StoreUnavailable(
-            f"the service answered {response.status_code} without saying why: check its address"
+            f"the service answered {status} without saying why: check its address"
         )
-    if response.status_code in (401, 403):
-        return AccessDenied(detail)
-    kind = _KINDS.get(name)
-    if kind is None:
-        return StoreUnavailable(f"the service answered {response.status_code}: {detail}")
-    return _made(kind, problem, detail)
+    known_by = problem.get("requestId", "none")
+    return StoreUnavailable(f"the service answered {status}: {detail} (request {known_by})")
 
 
 def _made(kind: type[OctopusError], problem: dict[str, Any], detail: str) -> OctopusError:

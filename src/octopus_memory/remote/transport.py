@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-from ..domain.errors import MissingExtra, StoreUnavailable
+from ..domain.errors import InvalidInput, MemoryClosed, MissingExtra, OctopusError, StoreUnavailable
 from . import problems
 
 if TYPE_CHECKING:
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
 _PREFIX = "/api/octopus"
 _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_WAIT = 10.0
+
+
+class _Failed(Exception):
+    """A failure that may pass, and what the caller gets where it does not."""
+
+    def __init__(
+        self, error: OctopusError, *, untouched: bool = False, retry_after: str | None = None
+    ) -> None:
+        super().__init__()
+        self.error = error
+        self.untouched = untouched
+        """Whether the service did nothing: trying again is safe for every call."""
+        self.retry_after = retry_after
 
 
 class Transport:
@@ -31,22 +45,30 @@ class Transport:
         retries: int,
         client: httpx.Client | None = None,
     ) -> None:
+        if retries < 0:
+            raise InvalidInput("retries", "must be 0 or more")
         self._retries = retries
+        self._base = _checked_url(url).rstrip("/").removesuffix(_PREFIX) + _PREFIX
+        credential = _credential(api_key)
         self._client = client or _make_client(timeout)
-        self._base = url.rstrip("/").removesuffix(_PREFIX) + _PREFIX
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        # Kept there alone: it hides the value from whoever prints it.
+        self._client.headers.update(credential)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self.send("GET", path, query=query, safe=True)
 
     def post(
-        self, path: str, body: Any, *, safe: bool = False, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        body: Any,
+        *,
+        headers: Mapping[str, str] | None = None,
+        done: type[OctopusError] | None = None,
     ) -> Any:
-        return self.send("POST", path, body=body, safe=safe, headers=headers)
+        return self.send("POST", path, body=body, safe=True, headers=headers, done=done)
 
-    def delete(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        # Erasing twice erases nothing more.
-        return self.send("DELETE", path, query=query, safe=True)
+    def delete(self, path: str, query: Mapping[str, Any] | None = None, *, safe: bool) -> Any:
+        return self.send("DELETE", path, query=query, safe=safe)
 
     def send(
         self,
@@ -57,37 +79,58 @@ class Transport:
         body: Any = None,
         safe: bool,
         headers: Mapping[str, str] | None = None,
+        done: type[OctopusError] | None = None,
     ) -> Any:
-        """The answer's JSON; a call that is `safe` is tried again after a failure on the way."""
+        """The answer's JSON; a call that is `safe` is tried again after a failure on the way.
+
+        `done` is what a second try is refused with where the first one did its work and only the
+        answer was lost: None is returned then.
+        """
+        if self._client.is_closed:
+            raise MemoryClosed
+        asked = {
+            "params": {name: value for name, value in (query or {}).items() if value is not None},
+            "json": body,
+            "headers": headers,
+        }
+        perhaps_done = False
+        for attempt in itertools.count():
+            try:
+                return self._try(method, self._base + path, asked)
+            except _Failed as failed:
+                if attempt == self._retries or not (safe or failed.untouched):
+                    raise failed.error from failed.__cause__
+                perhaps_done = perhaps_done or not failed.untouched
+                time.sleep(_wait(attempt, failed.retry_after))
+            except OctopusError as refused:
+                if done is not None and perhaps_done and isinstance(refused, done):
+                    return None
+                raise
+        raise AssertionError
+
+    def _try(self, method: str, url: str, asked: Mapping[str, Any]) -> Any:
+        """:raises _Failed: where another try may go better"""
         import httpx
 
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        for attempt in range(self._retries + 1):
-            last = attempt == self._retries
+        try:
+            response = self._client.request(method, url, **asked)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise _Failed(_unreachable(error), untouched=True) from error
+        except httpx.RequestError as error:
+            raise _Failed(_unreachable(error)) from error
+        if response.is_success:
             try:
-                response = self._client.request(
-                    method,
-                    self._base + path,
-                    params=given,
-                    json=body,
-                    headers={**self._headers, **(headers or {})},
-                )
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                # Nothing was sent, so that trying again is safe for every call.
-                if last:
-                    raise _unreachable(error) from error
-            except httpx.TransportError as error:
-                if last or not safe:
-                    raise _unreachable(error) from error
-            else:
-                if response.status_code < 400:
-                    return response.json() if response.content else None
-                if last or response.status_code not in _AGAIN or not _may_repeat(response, safe):
-                    raise problems.as_error(response)
-                time.sleep(_wait(attempt, response.headers.get("retry-after")))
-                continue
-            time.sleep(_wait(attempt, None))
-        raise AssertionError
+                return response.json() if response.content else None
+            except ValueError as error:
+                raise _Failed(problems.not_ours()) from error
+        refused = problems.as_error(response)
+        if response.status_code not in _AGAIN:
+            raise refused
+        raise _Failed(
+            refused,
+            untouched=response.status_code == 429,
+            retry_after=response.headers.get("retry-after"),
+        )
 
     def close(self) -> None:
         self._client.close()
@@ -100,16 +143,32 @@ def segment(text: object) -> str:
     return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
 
 
-def _may_repeat(response: httpx.Response, safe: bool) -> bool:
-    """A request that was refused for its number was not worked on."""
-    return safe or response.status_code == 429
-
-
 def _wait(attempt: int, retry_after: str | None) -> float:
-    if retry_after is not None and retry_after.isdigit():
-        return min(float(retry_after), _LONGEST_WAIT)
-    ceiling: float = min(0.1 * 2**attempt, _LONGEST_WAIT)
-    return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - only spreads the load
+    if retry_after is not None and retry_after.isdecimal():
+        told = min(float(retry_after), _LONGEST_WAIT)
+        # Those who were all told the same must not all come back at once.
+        return random.uniform(told, told * 1.25)  # noqa: S311 - only spreads the load
+    ceiling: float = min(0.1 * 2 ** min(attempt, 10), _LONGEST_WAIT)
+    return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - the same
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidInput("url", "must name the service, such as http://127.0.0.1:8765")
+    return url
+
+
+def _credential(api_key: str | None) -> dict[str, str]:
+    """The header; what cannot stand in one is refused here, before an error quotes it."""
+    key = (api_key or "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise InvalidInput("api_key", "has a character that no key has: copy it again")
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _unreachable(error: Exception) -> StoreUnavailable:

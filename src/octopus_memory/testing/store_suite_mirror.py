@@ -177,14 +177,18 @@ class MirrorRemovalTests(StoreTests):
         assert found.before_seq == first_new == better.seq
 
     def test_resuming_removes_the_summary(self, store: EpisodeStore) -> None:
-        write, [found], _ = self._after(
+        write, [found], first_new = self._after(
             store,
             lambda write: store.append(
                 make_next(write, "c", target=Target.RESUME, at=after(days=1))
             ),
         )
         assert (found.episode_id, found.part) == (write.episode_id, RowPart.SUMMARY)
-        assert max(row.seq for row in store.recall_rows(ANA, after=0)[1]) >= found.before_seq
+        assert found.before_seq >= first_new
+        closing = make_closing(after(days=2))
+        store.close_episode(ANA, write.episode_id, closing, expect_messages=3)
+        [new] = [row for row in store.recall_rows(ANA, after=0)[1] if row.ordinal < 0]
+        assert new.seq >= found.before_seq
 
     def test_erasing_an_episode_removes_all_of_it(self, store: EpisodeStore) -> None:
         write, [found], first_new = self._after(

@@ -171,3 +171,13 @@ class RewriteMirrorTests(StoreTests):
         assert [(w.ordinal, w.seq) for w in claim_all(store, WorkKind.INDEX)] == [(0, rows[0].seq)]
         store.put_vectors("m", [(work, b"\x02") for work in rest])
         assert rows_of(store, write)[2].vector is None
+
+    def test_a_second_rewrite_does_not_take_back_the_first_removal(
+        self, store: EpisodeStore
+    ) -> None:
+        write = told(store)
+        store.use_mirror("somewhere/else")
+        for text in ("x", "y"):
+            turns = [rewritten(place, text) for place in range(3)]
+            store.rewrite(stored(store, write), turns=turns, now=LATER)
+        assert store.backlog()[WorkKind.UNINDEX].waiting == 2

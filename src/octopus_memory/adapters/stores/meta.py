@@ -45,8 +45,9 @@ def make_salt(conn: sa.Connection) -> bytes:
 
 def count_removal(conn: sa.Connection) -> int:
     """Rows were removed: caches must look again, and the files keep their bytes until rewritten."""
-    made = int(get(conn, REMOVALS, change=True) or b"0") + 1
-    put(conn, REMOVALS, str(made).encode())
+    kept = get(conn, REMOVALS, change=True)
+    made = int(kept or b"0") + 1
+    _change(conn, REMOVALS, kept, made)
     return made
 
 
@@ -56,5 +57,17 @@ def number(conn: sa.Connection, name: str) -> int:
 
 def raise_to(conn: sa.Connection, name: str, value: int) -> None:
     """Never lowers what another process has put there."""
-    if int(get(conn, name, change=True) or b"0") < value:
+    kept = get(conn, name, change=True)
+    if int(kept or b"0") < value:
+        _change(conn, name, kept, value)
+
+
+def _change(conn: sa.Connection, name: str, kept: bytes | None, value: int) -> None:
+    """A number that nobody has is inserted: of two at once, one is run again and sees the other's.
+
+    An update instead would take the other's for nothing.
+    """
+    if kept is None:
+        conn.execute(sa.insert(_meta).values(name=name, value=str(value).encode()))
+    else:
         put(conn, name, str(value).encode())

@@ -105,7 +105,7 @@ def _run(memory: object, server: ServerSettings, *, dev: bool) -> None:
 
 @contextmanager
 def _outliving_signals() -> Iterator[None]:
-    """uvicorn raises the signal that stopped it once more, and the memory must still be closed."""
+    """The server raises the signal that stopped it once more; the memory must still be closed."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda *_: None) for number in numbers]
     try:
