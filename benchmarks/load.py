@@ -220,7 +220,9 @@ def table(runs: list[Run]) -> str:
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for run in runs:
-        add, recall = (" / ".join(f"{ms:.0f}" for ms in each) for each in (run.add_ms, run.recall_ms))
+        add, recall = (
+            " / ".join(f"{ms:.0f}" for ms in each) for each in (run.add_ms, run.recall_ms)
+        )
         lines.append(
             f"| {run.name} | {run.per_second:.0f} | {add} | {recall} | {run.server_cpu_ms:.2f} "
             f"| {run.client_cpu_share:.0%} | {run.errors} |"
@@ -236,7 +238,9 @@ def table(runs: list[Run]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
     parser.add_argument("--seconds", type=int, default=20, help="how long each server is loaded")
-    parser.add_argument("--kills", type=int, default=0, help="how often Octopus is killed meanwhile")
+    parser.add_argument(
+        "--kills", type=int, default=0, help="how often Octopus is killed meanwhile"
+    )
     parser.add_argument("--locust", type=Path, help="a locust program, instead of installing one")
     options = parser.parse_args()
     locust = options.locust or locust_in(HERE.parent / "build" / "locust")
