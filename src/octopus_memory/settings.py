@@ -66,6 +66,8 @@ class ServerSettings(BaseModel):
     """For each credential."""
     wrong_credentials_allowed: int = Field(default=20, ge=1)
     """From one address; then it is not listened to for a minute."""
+    telemetry: bool = False
+    """Whether each request is a span for OpenTelemetry."""
     jwt: JwtSettings = Field(default_factory=JwtSettings)
 
 

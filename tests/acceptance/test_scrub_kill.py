@@ -109,6 +109,8 @@ def check_file(path: Path) -> None:
 def test_killed_at_every_moment(ready: Path, tmp_path: Path):
     with open_memory(f"sqlite:///{ready}") as memory:
         bystander = repr(memory.scope(user="bystander").session("b"))
+    # The search finds what is there.
+    assert {hit.kind for hit in byte_scan.search(ready.parent, SECRETS)} == set(SECRETS)
     do = scrub_children.be_killed_at_each
     with children.child(do, str(ready), str(tmp_path)) as (_, pipe):
         ends = children.rest(pipe)

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from ..domain.errors import OctopusError
 from ..domain.retention import RetentionReport
+from ..ports.store import WorkKind
 from . import forget, indexing, pending, retention
 from .parts import Parts
 
@@ -112,7 +113,7 @@ class Background:
             while not self._stopped and pending.embed_pending(self._parts, self._owner):
                 pass
             if not self._stopped:
-                indexing.feed(self._parts, self._owner, look=whole, stop=self._is_stopped)
+                self._feed(look=whole)
                 pending.summarize_pending(self._parts, self._owner)
             if whole and not self._stopped:
                 retention.run_if_due(self._parts, self._owner, self._between_batches)
@@ -123,6 +124,12 @@ class Background:
         except Exception:
             if not self._stopped:
                 log.exception("background work failed")
+
+    def _feed(self, *, look: bool) -> None:
+        fed = indexing.feed(self._parts, self._owner, look=look, stop=self._is_stopped)
+        tally = self._parts.tally
+        tally.count(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
+        tally.count(WorkKind.UNINDEX, done=fed.removed)
 
     def _is_stopped(self) -> bool:
         return self._stopped

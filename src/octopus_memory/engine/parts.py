@@ -22,6 +22,7 @@ from ..ports.keeping import Schedule
 from ..ports.seams import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from ..ports.store import EpisodeStore, Placeholder
 from .guard import Guard, NamesHeard
+from .tally import Tally
 from .topics import TopicWatch
 
 _CONFIG_SECONDS = 2.0
@@ -58,6 +59,7 @@ class Parts:
     compact_after_retention: bool = True
     make_redactor: Callable[[], Redactor] | None = None
     """Called when an agent first wants personal data found: its patterns take a while to load."""
+    tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
         hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))

@@ -101,6 +101,7 @@ def embed_pending(parts: Parts, owner: str) -> int:
     if len(ready) < len(claimed):
         done = {work.id for work, _ in ready}
         parts.store.finish([work for work in claimed if work.id not in done])
+    parts.tally.count(WorkKind.EMBED, done=len(claimed))
     return len(claimed)
 
 
@@ -169,6 +170,7 @@ def summarize_pending(parts: Parts, owner: str) -> int:
             )
             parts.store.put_summary(work.scope, work.episode_id, summary)
             parts.store.finish([work])
+            parts.tally.count(WorkKind.SUMMARIZE, done=1)
             improved += 1
 
 
@@ -176,6 +178,7 @@ def _give_back(parts: Parts, claimed: Sequence[Work]) -> None:
     """Each try waits twice as long; a summary that never comes is given up, a vector is not."""
     now = parts.clock.now()
     for work in claimed:
+        parts.tally.count(work.kind, failed=1)
         if work.kind is WorkKind.SUMMARIZE and work.attempts + 1 >= _MOST_ATTEMPTS:
             parts.store.finish([work])
             continue

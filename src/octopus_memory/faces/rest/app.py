@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from fastapi import FastAPI
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 PREFIX = "/api/octopus"
 _GZIP_FROM = 2_048
+_OFF: Any = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 
 
 def make_app(memory: Memory, settings: ServerSettings, *, development: bool = False) -> FastAPI:
@@ -42,6 +49,8 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
+        # The framework's own puts paths, queries and bodies into spans and logs.
+        telemetry=_OFF,
     )
     metrics = Metrics(memory)
     app.state.memory = memory
@@ -64,6 +73,10 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     app.add_middleware(
         BodyLimit, limit=settings.max_body_bytes, unlimited=rf"{PREFIX}/users/.+/import"
     )
+    if settings.telemetry:
+        from .telemetry import Trace
+
+        app.add_middleware(Trace)
     app.add_middleware(Watch, metrics=metrics)
     return app
 

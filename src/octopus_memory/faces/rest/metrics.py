@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ...domain.errors import OctopusError
 from ...engine.memory import Memory
+from ...engine.tally import Tally
+from ...ports.store import WorkKind
 
 _KNOWN_SECONDS = 5.0
 
@@ -34,6 +36,7 @@ class Metrics:
             registry=self._registry,
         )
         self._registry.register(_Backlog(memory, self))
+        self._registry.register(_Work(memory.parts.tally))
         self._page: tuple[float, list[Metric]] = (0.0, [])
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -50,6 +53,28 @@ class Metrics:
             known = make()
             self._page = (time.monotonic(), known)
         return known
+
+
+class _Work(Collector):
+    """What this process did of the background work; another worker counts its own."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        done = CounterMetricFamily(
+            "octopus_work_done", "Pieces of work done by this process.", labels=["kind"]
+        )
+        failed = CounterMetricFamily(
+            "octopus_work_failed", "Tries of this process that failed.", labels=["kind"]
+        )
+        for kind in WorkKind:
+            done.add_metric([kind.value], self._tally.done(kind))
+            failed.add_metric([kind.value], self._tally.failed(kind))
+        return [done, failed]
 
 
 class _Backlog(Collector):
