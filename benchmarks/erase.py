@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.episode import Scope
 from octopus_memory.testing import make_append, make_closing, make_turn
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
-from octopus_memory.adapters.stores.postgres import PostgresStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from postgres_installation import Database, Installation
 
 

@@ -70,7 +70,7 @@ class Installation:
     @cached_property
     def blank(self) -> str:
         """The name of a database with every table and no rows."""
-        from octopus_memory.adapters.stores.postgres import PostgresStore
+        from octopus_memory.adapters.stores.postgres.store import PostgresStore
 
         making, granting = guide("Two roles")
         for statement in making.split(";\n"):

@@ -72,11 +72,11 @@ from .domain.portable import ImportReport
 from .domain.replay import EpisodeReplay, SessionReplay
 from .domain.retention import AgentRetention, RetentionCounts, RetentionReport
 from .engine.hand import EpisodeInHand
+from .engine.keeping.retention import MemoryRetentionJob
 from .engine.orchestrator import MemoryContext, MemoryOrchestrator
 from .engine.pending import PendingReport
-from .engine.retention import MemoryRetentionJob
+from .engine.privacy.scrub import ScrubReport
 from .engine.scope import MemoryScope
-from .engine.scrub import ScrubReport
 from .engine.tenant import MemoryTenant
 from .ports.store import Backlog, Hold, StoreStats
 from .remote import RemoteMemory, RemoteScope

@@ -221,11 +221,11 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     if scheme == "sqlite":
         return _open_sqlite(settings.url, clock)
     if scheme in {"postgresql", "postgres"}:
-        from .adapters.stores.postgres import PostgresStore
+        from .adapters.stores.postgres.store import PostgresStore
 
         return PostgresStore(settings.url, clock=clock, **_server_options(settings))
     if scheme == "sqlserver":
-        from .adapters.stores.sqlserver import SqlServerStore
+        from .adapters.stores.sqlserver.store import SqlServerStore
 
         return SqlServerStore(settings.url, clock=clock, **_server_options(settings))
     known = ("sqlite", "postgresql", "sqlserver")
@@ -243,7 +243,7 @@ def _server_options(settings: Settings) -> dict[str, Any]:
 
 def _open_sqlite(url: str, clock: Clock | None) -> EpisodeStore:
     """Three slashes and a relative path, four and an absolute one; `?mode=ro` only reads."""
-    from .adapters.stores.sqlite import SqliteStore
+    from .adapters.stores.sqlite.store import SqliteStore
 
     split = urlsplit(url)
     if split.netloc:

@@ -31,7 +31,7 @@ CONTEXT.set_forkserver_preload(
     [
         "__main__",
         "octopus_memory.adapters.embedders.hashing",
-        "octopus_memory.adapters.stores.sqlite",
+        "octopus_memory.adapters.stores.sqlite.store",
         "octopus_memory.settings",
         "octopus_memory.wiring",
         "sqlalchemy.dialects.sqlite",

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import watched
 
 from octopus_memory import EpisodicMemory, RetentionReport
-from octopus_memory.engine import due
+from octopus_memory.engine.keeping import due
 from octopus_memory.testing import FixedClock
 
 NOW = datetime(2025, 3, 14, tzinfo=UTC)

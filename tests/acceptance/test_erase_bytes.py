@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.engine import consolidate
 
 USERS, EPISODES, TURNS = 100, 10, 10

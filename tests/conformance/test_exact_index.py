@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from octopus_memory.adapters.indexes.exact import ExactIndex
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.episode import Scope
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore, RecallState

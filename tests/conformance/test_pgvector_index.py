@@ -8,7 +8,7 @@ import pytest
 
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
-from octopus_memory.adapters.stores.postgres import PostgresStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import IndexSuite

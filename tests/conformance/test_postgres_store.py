@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from octopus_memory.adapters.stores.postgres import PostgresStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import StoreSuite
 from octopus_memory.testing.store_tests import Reopen

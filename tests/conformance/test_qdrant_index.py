@@ -14,8 +14,8 @@ import pytest
 from qdrant_client import QdrantClient
 
 from octopus_memory.adapters.indexes.qdrant import QdrantIndex
-from octopus_memory.adapters.stores.postgres import PostgresStore
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import IndexSuite

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import StoreSuite
 from octopus_memory.testing.store_tests import Reopen

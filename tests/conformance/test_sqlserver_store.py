@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.stores import schema, types
-from octopus_memory.adapters.stores.sqlserver import SqlServerStore
+from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.domain.errors import StoreUnavailable
 from octopus_memory.domain.ids import new_id
 from octopus_memory.ports.index import RecallIndex
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(not SERVER, reason="OCTOPUS_TEST_SQLSERVER_URL n
 @contextmanager
 def _session(url: str) -> Iterator[Callable[[str], sa.CursorResult[object]]]:
     """Run statements outside any transaction."""
-    from octopus_memory.adapters.stores.sqlserver_setup import Engines
+    from octopus_memory.adapters.stores.sqlserver.store.setup import Engines
 
     engine = Engines(url, pool_size=1, statement_seconds=60, connect_seconds=30).aside()
     with engine.connect() as conn:

@@ -15,8 +15,8 @@ from octopus_memory.adapters.indexes import pgvector_search
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.indexes.qdrant import QdrantIndex
-from octopus_memory.adapters.stores.postgres import PostgresStore
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain import hashing
 from octopus_memory.domain.episode import Scope
 from octopus_memory.engine import indexing

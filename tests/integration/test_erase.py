@@ -22,7 +22,7 @@ from octopus_memory import (
     NotFound,
     StoreFull,
 )
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.erasure import EraseReceipt, is_genuine
 from octopus_memory.engine import background, forget
 from octopus_memory.testing import FixedClock
@@ -185,8 +185,8 @@ class TestFinishedLater:
     def test_a_reader_in_the_way(
         self, memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path, monkeypatch
     ):
-        monkeypatch.setattr("octopus_memory.adapters.stores.sqlite._CHECKPOINTS", 1)
-        monkeypatch.setattr("octopus_memory.adapters.stores.sqlite._CHECKPOINT_MS", 10)
+        monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.store._CHECKPOINTS", 1)
+        monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.store._CHECKPOINT_MS", 10)
         scope.store(TALK)
         with reading(tmp_path / "memory.db"):
             receipt = scope.erase()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.errors import EpisodeNotFound, StoreFull
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 

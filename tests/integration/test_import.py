@@ -31,7 +31,7 @@ from octopus_memory import (
 )
 from octopus_memory.adapters.stores import portable as store_portable
 from octopus_memory.domain.portable import Tally, encode_line
-from octopus_memory.engine import import_export
+from octopus_memory.engine.carrying import import_export
 from octopus_memory.testing import FixedClock
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.stores import migrate, schema
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 
 FIRST_RELEASE = Path(__file__).parent / "data" / "first_release.sql"
 

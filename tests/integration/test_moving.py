@@ -27,7 +27,7 @@ from octopus_memory import (
     StoreUnavailable,
 )
 from octopus_memory.adapters.stores import moving, numbering, schema
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_scope
 from octopus_memory.wiring import move
@@ -308,7 +308,7 @@ def test_two_at_once_do_not_mix(full: Path, tmp_path: Path):
 def test_to_postgresql_and_back(
     full: Path, tmp_path: Path, clock: FixedClock, postgres_database: Database
 ):
-    from octopus_memory.adapters.stores.postgres import PostgresStore
+    from octopus_memory.adapters.stores.postgres.store import PostgresStore
 
     owner, back = postgres_database.owner_url, tmp_path / "back.db"
     with pytest.raises(Stopped):

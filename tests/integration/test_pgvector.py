@@ -12,8 +12,8 @@ import pytest
 from octopus_memory import EpisodicMemory, InvalidSetting, MemoryScope, StoreUnavailable
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
-from octopus_memory.adapters.stores.postgres import PostgresStore
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.engine import background, comparing
 from octopus_memory.ports.index import Probe
 from octopus_memory.testing import FixedClock, make_append

@@ -25,7 +25,7 @@ from octopus_memory import (
     StoreUnavailable,
 )
 from octopus_memory.adapters.stores import schema
-from octopus_memory.adapters.stores.postgres import PostgresStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.transactions import Every
 from octopus_memory.domain.errors import InvalidSetting
 from octopus_memory.ports.store import WorkKind
@@ -375,7 +375,7 @@ def test_one_leads(database: Database):
 
 _LEADING = """
 import sys
-from octopus_memory.adapters.stores.postgres import PostgresStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
 with PostgresStore(sys.argv[1]).lead("retention", owner="child") as lead:
     print(lead is not None, flush=True)
     sys.stdin.read()

@@ -15,7 +15,7 @@ from postgres_server import connected
 
 from octopus_memory import StoreError, StoreReadOnly
 from octopus_memory.adapters.stores import schema
-from octopus_memory.adapters.stores.postgres import PostgresStore
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.testing import make_append, make_scope
 from octopus_memory.testing.store_tests import at_once, raised
 from postgres_installation import Database, Installation

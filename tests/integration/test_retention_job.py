@@ -28,7 +28,8 @@ from octopus_memory import (
     RetentionReport,
     StoreBusy,
 )
-from octopus_memory.engine import background, due, retention
+from octopus_memory.engine import background
+from octopus_memory.engine.keeping import due, retention
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FakeSummarizer, FixedClock, make_append, make_closing
 

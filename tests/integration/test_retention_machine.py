@@ -36,7 +36,7 @@ from octopus_memory import (
     MemoryScope,
     SessionNotFound,
 )
-from octopus_memory.engine import due
+from octopus_memory.engine.keeping import due
 from octopus_memory.testing import FixedClock
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

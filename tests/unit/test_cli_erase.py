@@ -14,7 +14,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.adapters.stores.sqlite import SqliteStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.command import app
 from octopus_memory.domain.erasure import is_genuine
 

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from octopus_memory.adapters.redactors.patterns import PatternRedactor
 from octopus_memory.domain.message import Message, parse_message
 from octopus_memory.domain.pii import PiiKind, PiiSpan
-from octopus_memory.engine.privacy import found_in, redact_json, redact_message, redact_text
+from octopus_memory.engine.privacy.redaction import (
+    found_in,
+    redact_json,
+    redact_message,
+    redact_text,
+)
 
 REDACTOR = PatternRedactor()
 

@@ -95,7 +95,7 @@ def test_several_agents_have_a_row_each_and_one_for_all(told):
 
 def test_what_failed_is_said_and_shows_in_the_exit_code(told, monkeypatch):
     from octopus_memory import StoreBusy
-    from octopus_memory.adapters.stores.sqlite import SqliteStore
+    from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 
     def busy(*_: object, **__: object) -> None:
         raise StoreBusy("another process is writing")

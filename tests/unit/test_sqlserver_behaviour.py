@@ -15,10 +15,11 @@ from mssql_python import parameter_helper
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlserver_double import Driver, Server
 
-from octopus_memory.adapters.stores import moving, schema, sqlserver_dialect
-from octopus_memory.adapters.stores.sqlite import SqliteStore
-from octopus_memory.adapters.stores.sqlserver import SqlServerStore
-from octopus_memory.adapters.stores.sqlserver_dialect import SqlServerDialect
+from octopus_memory.adapters.stores import moving, schema
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
+from octopus_memory.adapters.stores.sqlserver.store import dialect as sqlserver_dialect
+from octopus_memory.adapters.stores.sqlserver.store.dialect import SqlServerDialect
 from octopus_memory.domain.errors import (
     InvalidInput,
     InvalidSetting,

@@ -14,7 +14,8 @@ from datetime import timedelta
 from ..domain.errors import OctopusError
 from ..domain.retention import RetentionReport
 from ..ports.store import WorkKind
-from . import forget, indexing, pending, retention
+from . import forget, indexing, pending
+from .keeping import retention
 from .parts import Parts
 
 log = logging.getLogger(__name__)

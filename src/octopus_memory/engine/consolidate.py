@@ -20,8 +20,8 @@ from ..domain.episode import (
 from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
 from ..ports.store import Append, Closing, Lexical, NewSummary, Target
 from . import intake
-from .guard import Guard
 from .parts import Parts
+from .privacy.guard import Guard
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from ..domain.message import Json, Message, MessageLike, Role, message_tokens, p
 from ..domain.policy import MemoryConfig
 from ..domain.terms import SUMMARY_CAP, turn_flags
 from ..ports.store import Idempotency, Lexical, NewTurn
-from .guard import Guard
 from .parts import Parts
+from .privacy.guard import Guard
 
 Times = datetime | Sequence[datetime] | None
 _DEEPEST = 100

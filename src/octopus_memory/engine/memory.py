@@ -13,9 +13,9 @@ from ..domain.policy import MemoryConfig
 from ..domain.retention import RetentionReport
 from ..ports.store import StoreStats
 from . import audit, background, forget, indexing, pending
+from .keeping.retention import MemoryRetentionJob, Progress, next_run
 from .parts import Parts
 from .pending import PendingReport
-from .retention import MemoryRetentionJob, Progress, next_run
 from .scope import MemoryScope
 from .tenant import MemoryTenant
 

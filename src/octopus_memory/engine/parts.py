@@ -21,7 +21,7 @@ from ..ports.index import RecallIndex
 from ..ports.keeping import Schedule
 from ..ports.seams import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from ..ports.store import EpisodeStore, Placeholder
-from .guard import Guard, NamesHeard
+from .privacy.guard import Guard, NamesHeard
 from .tally import Tally
 from .topics import TopicWatch
 

@@ -23,9 +23,10 @@ from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
 from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
-from . import audit, consolidate, forget, planning, recall, remember, restoring
+from . import audit, consolidate, forget, planning, recall, remember
 from .hand import EpisodeInHand
 from .intake import Times
+from .keeping import restoring
 from .orchestrator import MemoryContext, MemoryOrchestrator
 from .parts import Parts
 from .recall import Ask

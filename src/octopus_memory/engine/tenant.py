@@ -12,10 +12,14 @@ from ..domain.erasure import EraseReceipt, Subject
 from ..domain.page import Page
 from ..domain.portable import ImportReport
 from ..ports.keeping import Hold
-from . import audit, forget, holds, importing, portable, recall, restoring, scrub
+from . import audit, forget, recall
+from .carrying import exporting as portable
+from .carrying import importing
+from .keeping import holds, restoring
 from .parts import Parts
+from .privacy import scrub
+from .privacy.scrub import Progress, ScrubReport
 from .scope import MemoryScope
-from .scrub import Progress, ScrubReport
 
 if TYPE_CHECKING:
     from .memory import Memory

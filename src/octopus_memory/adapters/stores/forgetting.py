@@ -11,7 +11,7 @@ from ...domain.episode import Scope
 from ...domain.erasure import Subject
 from ...domain.message import Json
 from ...ports.forgetting import Erasure, Forgetting
-from . import chain, erasing, meta, mirror
+from .statements import chain, erasing, meta, mirror
 from .transactions import Every, Reach, Transactions
 
 

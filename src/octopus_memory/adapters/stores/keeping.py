@@ -13,7 +13,8 @@ from ...domain.audit import AuditDraft
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.retention import Stage
 from ...ports.keeping import Aged, Findable, Hold, Keeping, Lead
-from . import holding, schema, stages
+from . import schema
+from .statements import holding, stages
 from .transactions import Every, Transactions
 
 _LEASE = timedelta(minutes=5)

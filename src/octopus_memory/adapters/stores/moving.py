@@ -19,7 +19,8 @@ import sqlalchemy as sa
 
 from ...domain.errors import InvalidInput, StoreBusy, StoreError
 from ...ports.portable import MovedTable, MoveReport, Portable
-from . import meta, numbering, schema, types
+from . import numbering, schema, types
+from .statements import meta
 from .transactions import Every, Transactions
 
 Row: TypeAlias = dict[str, Any]

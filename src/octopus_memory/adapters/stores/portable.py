@@ -16,7 +16,8 @@ from ...domain.portable import KeptEpisode
 from ...ports.portable import Brought, Portable
 from ...ports.turns import NewTurn
 from ...ports.work import WorkKind
-from . import ending, reads, rows, schema, scopes, types
+from . import rows, schema, types
+from .statements import ending, reads, scopes
 from .transactions import Every, Transactions
 
 _scopes, _episodes = schema.scopes, schema.episodes

@@ -13,7 +13,8 @@ from ...domain.errors import EpisodeChanged, EpisodeNotFound
 from ...domain.message import Json
 from ...ports.scrubbing import Rewritten, Scrubbing, StoredEpisode
 from ...ports.store import NewSummary, Placeholder
-from . import ending, holding, meta, reads, rewriting, rows, schema, scopes
+from . import rows, schema
+from .statements import ending, holding, meta, reads, rewriting, scopes
 from .transactions import Transactions
 
 _episodes, _conversations = schema.episodes, schema.conversations

@@ -26,13 +26,14 @@ from ...ports.store import (
     SessionState,
     StoreStats,
 )
-from . import ending, meta, migrate, queue, reads, rows, schema, writes
+from . import migrate, rows, schema
 from .forgetting import SqlForgetting
 from .keeping import SqlKeeping
 from .keys import SqlKeys
 from .moving import SqlMoving
 from .portable import SqlPortable
 from .scrubbing import SqlScrubbing
+from .statements import ending, meta, queue, reads, writes
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork

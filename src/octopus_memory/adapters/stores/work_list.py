@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ...domain.episode import Scope
 from ...ports.work import Backlog, Removal, Work, WorkKind, WorkList
-from . import meta, mirror, queue
+from .statements import meta, mirror, queue
 from .transactions import Every, Transactions
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from .progress import bar
 from .screen import Screen, counted
 
 if TYPE_CHECKING:
-    from ...engine.scrub import ScrubReport
+    from ...engine.privacy.scrub import ScrubReport
     from ...wiring import EpisodicMemory
 
 _NOT_COMPLETE = 1

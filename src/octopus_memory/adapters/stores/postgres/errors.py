@@ -1,0 +1,90 @@
+"""PostgreSQL's errors as ours. No message holds SQL, a parameter, or what a row holds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from ....domain.errors import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+SERIALIZATION, DEADLOCK, DUPLICATE, CHANGED_PLAN = "40001", "40P01", "23505", "0A000"
+LOCK_TIMEOUT: Final = "55P03"
+RACES: Final = frozenset({SERIALIZATION, DEADLOCK, DUPLICATE, CHANGED_PLAN})
+"""Failures that another transaction caused. Running the whole again ends them."""
+
+_Kind = tuple[type[StoreError], str]
+_RESTORE = "restore the database from a backup"
+_BUSY: _Kind = (StoreBusy, "other transactions are in the way; try again")
+_GONE: _Kind = (StoreUnavailable, "the server closed the connection; nothing was stored, try again")
+_BROKEN: _Kind = (StoreCorrupt, _RESTORE)
+# The statements are ours and fit the schema, so a table or a column is not what it was.
+_CHANGED: _Kind = (StoreCorrupt, f"the tables were changed by hand: {_RESTORE}")
+
+_CODES: dict[str, _Kind] = {
+    SERIALIZATION: _BUSY,
+    DEADLOCK: _BUSY,
+    DUPLICATE: _BUSY,
+    LOCK_TIMEOUT: _BUSY,
+    "57014": (StoreBusy, "it took longer than statement_timeout_seconds; try again, or allow more"),
+    "53300": (StoreBusy, "the server has no connection left: lower pool_size, or allow it more"),
+    "53200": (StoreBusy, "the server is out of memory; try again"),
+    "53100": (StoreFull, "the server's disk is full; nothing was stored, free some space"),
+    "25006": (StoreReadOnly, "this server or role only reads: connect to the one that writes"),
+    "42501": (StoreReadOnly, "the role lacks a right: grant what the guide on PostgreSQL lists"),
+    "58030": (StoreUnavailable, "the server's disk failed; nothing was stored"),
+    "58P01": _BROKEN,
+    "XX001": _BROKEN,
+    "XX002": _BROKEN,
+    "42P01": _CHANGED,
+    "42703": _CHANGED,
+    "42804": _CHANGED,
+}
+_CLASSES: dict[str, _Kind] = {"08": _GONE, "57": _GONE}
+_LOST_ANSWER = (
+    "the connection was lost before the server said whether it stored this: look, or repeat the "
+    "call with the same idempotency key, which stores nothing twice"
+)
+
+
+def translate(error: sa.exc.DBAPIError, where: str) -> StoreError:
+    code = getattr(error.orig, "sqlstate", None)
+    if code is None or error.connection_invalidated:
+        return _unreachable(error, where)
+    kind, advice = _CODES.get(code) or _CLASSES.get(code[:2]) or (StoreError, "see its log")
+    return kind(f"{where}: {type(error.orig).__name__} ({code}): {advice}")
+
+
+def _unreachable(error: sa.exc.DBAPIError, where: str) -> StoreError:
+    if answer_lost(error):
+        return StoreUnavailable(f"{where}: {_LOST_ANSWER}")
+    if error.connection_invalidated:
+        return StoreUnavailable(f"{where}: {_GONE[1]}")
+    # What the driver says of a connection that it could not make names no more than the address.
+    said = " ".join(str(error.orig).split())
+    return StoreUnavailable(
+        f"{where}: {said} (check that the server runs, and database_url: host, port, name, role)"
+    )
+
+
+def answer_lost(error: sa.exc.DBAPIError) -> bool:
+    """Whether a commit was under way, the only thing sent without a statement."""
+    return error.connection_invalidated and error.statement is None
+
+
+def is_lost(error: BaseException | None) -> bool:
+    """Whether a connection that had been made was lost."""
+    return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
+
+
+def is_race(error: sa.exc.DBAPIError) -> bool:
+    """Whether the whole failed by others' doing, and it is known that nothing was committed."""
+    code = getattr(error.orig, "sqlstate", None)
+    return code in RACES or (is_lost(error) and not answer_lost(error))

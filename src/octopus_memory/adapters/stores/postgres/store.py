@@ -1,0 +1,258 @@
+"""PostgreSQL: a server for many processes. Row-level security stands behind every statement."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from ....domain.errors import InvalidSetting, MissingExtra, StoreBusy, StoreError, StoreUnavailable
+from ....ports.keeping import Lead
+from ....ports.seams import Clock
+from .. import migrate
+from ..sql import SqlStore
+from ..transactions import REACH, READING, Every, Reach
+from . import compaction, errors, security
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+_UNHURRIED = "octopus_unhurried"
+"""The execution option of transactions that no time-out ends: a migration takes what it takes."""
+_OLDEST = 15
+# A peer that vanished without a word is noticed in about a minute, on both sides.
+_KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+
+
+class PostgresStore(SqlStore):
+    """`url` is `postgresql://role:password@host:port/database`, with libpq's options after `?`.
+
+    The first to open a database makes its tables; that role owns them. Another role needs only
+    the rights that the guide on PostgreSQL lists.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        statement_timeout_seconds: float = 30,
+        connect_timeout_seconds: float = 10,
+        clock: Clock | None = None,
+    ) -> None:
+        self._url = _parsed(url)
+        self._pool_size = pool_size
+        self._patience = f"{statement_timeout_seconds * 1000:.0f}"
+        options: dict[str, Any] = {
+            "connect_args": {
+                "autocommit": True,
+                "client_encoding": "utf8",
+                "connect_timeout": max(2, round(connect_timeout_seconds)),
+                **_KEEPALIVE,
+            },
+            # How many rows an INSERT … SELECT made is asked of it, too.
+            "execution_options": {"preserve_rowcount": True},
+            "hide_parameters": True,
+        }
+        # Whatever needs a connection to itself has one outside the pool.
+        self._alone = self._make_engine(poolclass=sa.NullPool, **options)
+        engine = self._make_engine(
+            pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
+        )
+        sa.event.listen(engine, "begin", self._begin)
+        super().__init__(engine, clock=clock)
+
+    def _make_engine(self, **options: Any) -> sa.Engine:
+        try:
+            engine = sa.create_engine(self._url, **options)
+        except ImportError as error:
+            raise MissingExtra("postgres", "a PostgreSQL store") from error
+        sa.event.listen(engine, "connect", _prepare)
+        return engine
+
+    def _begin(self, conn: sa.Connection) -> None:
+        """Begin, say who is reached and set the time-out: one trip to the server."""
+        options = conn.get_execution_options()
+        mode = "REPEATABLE READ READ ONLY" if options.get(READING) else "READ COMMITTED"
+        settings = {"statement_timeout": "0" if options.get(_UNHURRIED) else self._patience}
+        if REACH in options:
+            settings["octopus.reach"] = security.setting(options[REACH], conn.dialect)
+        local = ", ".join(
+            f"set_config({_literal(name)}, {_literal(value)}, true)"
+            for name, value in settings.items()
+        )
+        conn.exec_driver_sql(
+            f"BEGIN ISOLATION LEVEL {mode}; SELECT {local}",
+            execution_options={"no_parameters": True},
+        )
+
+    @property
+    def _where(self) -> str:
+        return f"PostgreSQL database {self._url.database!r} at {self._url.host or 'a local socket'}"
+
+    def translate(self, error: sa.exc.DBAPIError) -> StoreError:
+        return errors.translate(error, self._where)
+
+    def lost_race(self, error: sa.exc.DBAPIError) -> bool:
+        return errors.is_race(error)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            with super()._translated():
+                yield
+        except sa.exc.TimeoutError as error:
+            raise StoreBusy(
+                f"{self._where}: all {self._pool_size} connections are in use; try again, or raise "
+                "pool_size"
+            ) from error
+        except self._driver.Error as error:
+            # A new connection that broke before SQLAlchemy had it.
+            raise StoreUnavailable(f"{self._where}: the connection was lost; try again") from error
+
+    @property
+    def _driver(self) -> Any:
+        return self._alone.dialect.loaded_dbapi
+
+    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        def committed(conn: sa.Connection) -> T:
+            done = do(conn, *args, **named)
+            # With a rollback the driver would forget the statements that it has prepared.
+            conn.commit()
+            return done
+
+        try:
+            return super()._read(reach, committed)
+        except StoreUnavailable as error:
+            # That the server closed a connection shows only when it is used: once more, on another.
+            if not errors.is_lost(error.__cause__):
+                raise
+        return super()._read(reach, committed)
+
+    def _prepare_schema(self) -> None:
+        unhurried = {REACH: Every.TENANT, _UNHURRIED: True}
+        with self._translated(), self._alone.connect() as conn:
+            _check_server(conn)
+            # Of two processes that find an empty database, one makes the tables.
+            conn.exec_driver_sql("BEGIN")
+            conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_key("schema"))))
+            migrate.ensure_current(
+                self._engine.execution_options(**unhurried),
+                self._reader.execution_options(**unhurried),
+                read_only=self.read_only,
+            )
+            with self._engine.execution_options(**unhurried).begin() as owner:
+                security.protect(owner)
+
+    def close(self) -> None:
+        super().close()
+        self._alone.dispose()
+
+    def size_bytes(self) -> int | None:
+        with self._translated(), self._alone.connect() as conn:
+            return int(conn.exec_driver_sql(_SIZE).scalar_one())
+
+    @contextmanager
+    def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:
+        with self._translated():
+            conn = self._alone.connect()
+        try:
+            with self._translated():
+                is_mine = _take_lock(conn, job, owner)
+            yield _LockedLead(conn) if is_mine else None
+        finally:
+            conn.close()
+
+    def _rewrite(self) -> bool:
+        with self._alone.connect() as conn:
+            if not compaction.is_allowed(conn):
+                log.warning("%s: only the owner of the tables can rewrite them", self._where)
+                return False
+            return compaction.rewrite(conn)
+
+
+class _LockedLead(Lead):
+    """An advisory lock, held by a transaction of its own: it ends with the connection."""
+
+    def __init__(self, conn: sa.Connection) -> None:
+        self._conn = conn
+
+    def renew(self) -> bool:
+        try:
+            self._conn.exec_driver_sql("SELECT 1")
+        except sa.exc.SQLAlchemyError:
+            return False
+        return True
+
+
+_SIZE = """
+    SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
+    WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
+        AND starts_with(relname, 'octopus_')
+"""
+
+
+def _parsed(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        # Its message would show the password.
+        raise InvalidSetting(
+            "database_url", "is no URL: write postgresql://role:password@host:5432/database"
+        ) from None
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def _prepare(conn: Any, _: Any) -> None:
+    """A new connection: times are UTC, and what is acknowledged is on the disk."""
+    conn.execute(
+        "SET TIME ZONE 'UTC'; SELECT set_config('synchronous_commit', 'on', false) "
+        "WHERE current_setting('synchronous_commit') = 'off'"
+    )
+
+
+def _literal(value: str) -> str:
+    from psycopg import sql
+
+    return sql.Literal(value).as_string()
+
+
+def _key(name: str) -> int:
+    """The advisory lock of this name."""
+    digest = hashlib.blake2b(f"octopus {name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, signed=True)
+
+
+def _check_server(conn: sa.Connection) -> None:
+    said = "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
+    version, encoding = conn.exec_driver_sql(said).one()
+    if version < _OLDEST * 10_000:
+        raise StoreUnavailable(f"Octopus needs PostgreSQL {_OLDEST} or newer: upgrade the server")
+    if encoding != "UTF8":
+        raise StoreUnavailable(
+            f"the database's encoding is {encoding}: make one with ENCODING 'UTF8'"
+        )
+
+
+def _take_lock(conn: sa.Connection, job: str, owner: str) -> bool:
+    conn.exec_driver_sql("BEGIN")
+    # Seen by whoever asks the server who leads; and a leader's machine may vanish without a word.
+    settings = {
+        "application_name": f"octopus {job} {owner}"[:60],
+        "idle_in_transaction_session_timeout": "0",
+        "tcp_keepalives_idle": "30",
+        "tcp_keepalives_interval": "10",
+        "tcp_keepalives_count": "3",
+    }
+    said = [sa.func.set_config(name, value, sa.true()) for name, value in settings.items()]
+    conn.execute(sa.select(*said))
+    taken = sa.func.pg_try_advisory_xact_lock(_key(f"job {job}"))
+    return bool(conn.execute(sa.select(taken)).scalar_one())

@@ -1,0 +1,308 @@
+"""SQLite: one file, no server. WAL, full durability, many threads and processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from ....domain.episode import Turn
+from ....domain.erasure import Subject
+from ....domain.errors import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from ....ports.forgetting import Trace
+from ....ports.seams import Clock
+from ....ports.store import Append, Target
+from .. import types
+from ..sql import SqlStore
+from ..statements import reads, writes
+from ..transactions import READING, Every, Reach
+from . import traces
+from .driver import DriverConnection, Prepared
+from .together import Together
+
+T = TypeVar("T")
+_BUSY_SECONDS = 30
+_LARGE = 256 * 1024 * 1024
+"""From here on the copy that a rewrite makes is too large to be held in memory."""
+_CHECKPOINTS = 10
+_CHECKPOINT_MS = 500
+_HOT_READS = frozenset(
+    {
+        reads.episodes,
+        reads.recall_rows,
+        reads.recall_state,
+        reads.session,
+        reads.session_episodes,
+        reads.turns,
+        reads.turns_at,
+    }
+)
+"""What recall and every message ask: their statements live as long as their module."""
+
+
+class SqliteStore(SqlStore):
+    """`path` is a file, or ":memory:" for a store that lives as long as the object."""
+
+    def __init__(
+        self, path: str | Path, *, read_only: bool = False, clock: Clock | None = None
+    ) -> None:
+        self._in_memory = str(path) == ":memory:"
+        self._path = Path(path)
+        self._read_only = read_only
+        # Threads of one process queue here; only other processes make SQLite wait and poll.
+        self._writing = threading.RLock()
+        # Connections of the hot calls, which go round SQLAlchemy; its pool has the others.
+        self._idle: list[sqlite3.Connection] = []
+        self._known: dict[Any, Prepared] = {}
+        self._closed = False
+        self._together = Together(self._connect, self._writing)
+        if not (self._in_memory or read_only):
+            self._make_folder()
+        super().__init__(self._make_engine(), clock=clock)
+
+    @property
+    def read_only(self) -> bool:
+        return self._read_only
+
+    def size_bytes(self) -> int | None:
+        if self._in_memory:
+            return None
+        files = (self._path, Path(f"{self._path}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def translate(self, error: sa.exc.DBAPIError) -> StoreError:
+        return self.translate_driver(error.orig)
+
+    def translate_driver(self, error: BaseException | None) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", 0) or 0
+        if not code and str(error).startswith("Could not decode to UTF-8"):
+            # The driver's own words, which show what is stored.
+            return StoreCorrupt(f"{self._path.name}: a text is damaged ({_RESTORE})")
+        kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "see the error before this one"))
+        return kind(f"{self._path.name}: {error} ({self._better_advice(kind) or advice})")
+
+    def _better_advice(self, kind: type[StoreError]) -> str | None:
+        """What to do where more is known than SQLite says."""
+        if kind is StoreReadOnly and self._read_only:
+            return "it was opened with ?mode=ro; open it without to write"
+        if kind is not StoreUnavailable or self._in_memory:
+            return None
+        if self._path.is_dir():
+            return "this is a folder; name a file in it"
+        if self._read_only and not self._path.exists():
+            return "there is no such file, and ?mode=ro makes none"
+        return None
+
+    def append(self, write: Append) -> list[Turn]:
+        plain = write.target is Target.OPEN and write.turns and write.metadata is None
+        if self._in_memory or not plain or write.idempotency or write.closing or write.placeholders:
+            return super().append(write)
+        return self._commit(lambda conn: writes.append(conn, write), hot=True)
+
+    def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        if not self._in_memory:
+            return self._commit(lambda conn: do(conn, *args, **named))
+        with self._writing:
+            return super()._write(reach, do, *args, **named)
+
+    def _commit(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
+        try:
+            with self._translated():
+                return self._together.write(do, hot=hot)
+        except sqlite3.Error as error:
+            raise self.translate_driver(error) from error
+
+    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        if do in _HOT_READS and not self._in_memory:
+            return self._on_driver(do, *args, begin="BEGIN", **named)
+        if not self._in_memory:
+            return super()._read(reach, do, *args, **named)
+        # An in-memory database has one connection, which threads must take in turns.
+        with self._writing:
+            return super()._read(reach, do, *args, **named)
+
+    def _on_driver(self, do: Callable[..., T], *args: Any, begin: str, **named: Any) -> T:
+        """Run one transaction on a driver connection, without SQLAlchemy in between."""
+        try:
+            raw = self._take()
+            try:
+                raw.execute(begin)
+                done = do(DriverConnection(raw, self._engine.dialect, self._known), *args, **named)
+                raw.execute("COMMIT")
+            finally:
+                if raw.in_transaction:
+                    raw.execute("ROLLBACK")
+                self._idle.append(raw)
+                if self._closed:
+                    self._close_idle()
+        except sqlite3.Error as error:
+            raise self.translate_driver(error) from error
+        except UnicodeDecodeError as error:
+            # A damaged file can make the driver fail over its own message.
+            raise StoreCorrupt(types.DAMAGED) from error
+        return done
+
+    def _take(self) -> sqlite3.Connection:
+        # Asking first whether there is one would let another thread take it in between.
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def close(self) -> None:
+        with self._writing:
+            self._closed = True
+            self._close_idle()
+            self._together.close()
+            super().close()
+
+    def trace(self, subject: Subject) -> Trace | None:
+        if self._in_memory:
+            return None
+        prints = self._read(subject.tenant, traces.take, subject)
+        return traces.FileTrace(prints, self._files, self._is_live)
+
+    def _is_live(self, piece: bytes) -> bool:
+        return self._read(Every.TENANT, traces.is_live, piece)
+
+    def _files(self) -> list[Path]:
+        """The database, and whatever SQLite keeps beside it."""
+        named = [Path(f"{self._path}{end}") for end in ("", "-wal", "-shm", "-journal")]
+        return [file for file in named if file.exists()]
+
+    def _rewrite(self) -> bool:
+        """Build the file anew from what is in it, and empty the log.
+
+        `secure_delete` is not enough: until a checkpoint comes, the file and the log keep whole
+        pages as they were, and a connection without it leaves them for good.
+        """
+        if self._in_memory:
+            return True
+        conn = self._connect()
+        try:
+            with self._writing:
+                if (self.size_bytes() or 0) > _LARGE:
+                    conn.execute("PRAGMA temp_store=FILE")
+                conn.execute("VACUUM")
+            return self._empty_log(conn)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise self.translate_driver(error) from error
+            return False
+        finally:
+            conn.close()
+
+    def _empty_log(self, conn: sqlite3.Connection) -> bool:
+        """Whoever still reads what was before stands in the way; writers wait only a little."""
+        conn.execute(f"PRAGMA busy_timeout={_CHECKPOINT_MS}")
+        for attempt in range(_CHECKPOINTS):
+            time.sleep(0.02 * attempt)
+            with self._writing:
+                busy, *_ = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                return True
+        return False
+
+    def _make_folder(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"cannot make the folder {self._path.parent}: {error.strerror} (choose a folder "
+                "that can be written)"
+            ) from error
+
+    def _make_engine(self) -> sa.Engine:
+        pool: type[sa.Pool] = sa.StaticPool if self._in_memory else sa.QueuePool
+        options: dict[str, Any] = {} if self._in_memory else {"pool_size": 8, "max_overflow": 64}
+        engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=pool, **options)
+        sa.event.listen(engine, "begin", _begin)
+        return engine
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._in_memory:
+            target = "file::memory:"
+        else:
+            mode = "ro" if self._read_only else "rwc"
+            target = f"file:{quote(str(self._path.absolute()))}?mode={mode}"
+        conn = sqlite3.connect(
+            target,
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            self._prepare(conn)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+    def _prepare(self, conn: sqlite3.Connection) -> None:
+        conn.execute("PRAGMA foreign_keys=OFF")
+        conn.execute("PRAGMA temp_store=MEMORY")
+        conn.execute("PRAGMA cache_size=-16000")
+        conn.execute("PRAGMA mmap_size=268435456")
+        if self._read_only:
+            return
+        # Content that is deleted is overwritten, whatever this build of SQLite does by default.
+        conn.execute("PRAGMA secure_delete=ON")
+        if not self._in_memory:
+            _use_wal(conn)
+            conn.execute("PRAGMA synchronous=FULL")
+            conn.execute("PRAGMA journal_size_limit=67108864")
+
+
+def _use_wal(conn: sqlite3.Connection) -> None:
+    # Two processes that do this to a new file at once would wait for each other: SQLite tells one
+    # of them at once that it is busy, whatever the timeout.
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            conn.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _begin(conn: sa.Connection) -> None:
+    # A writer takes the lock first: upgrading a read later could fail half-way.
+    reading = conn.get_execution_options().get(READING)
+    conn.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+_RESTORE = "restore the file from a backup"
+_ERRORS: dict[int, tuple[type[StoreError], str]] = {
+    # The statements are ours and fit the schema, so a table or a column is not what it was.
+    sqlite3.SQLITE_ERROR: (StoreCorrupt, _RESTORE),
+    sqlite3.SQLITE_BUSY: (StoreBusy, "another process is writing; try again"),
+    sqlite3.SQLITE_LOCKED: (StoreBusy, "another connection is writing; try again"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "give the file and its folder write permission"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, _RESTORE),
+    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "this is not an SQLite file; check the path"),
+    sqlite3.SQLITE_FULL: (StoreFull, "nothing was stored; free some space and try again"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "the disk failed; nothing was stored"),
+    sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "check that the folder exists and can be read"),
+}

@@ -1,0 +1,137 @@
+"""SQL Server's errors as ours.
+
+The driver hands on the server's words and the class of the error, but not its number. So a session
+asks for English, and the words are looked at here; none of them goes on, since they may hold a
+name or a value.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from ....domain.errors import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_RACES = re.compile(
+    # 2627, 2601, 1205, 3960 and 3961, by their words.
+    r"Violation of (PRIMARY|UNIQUE) KEY constraint|Cannot insert duplicate key row"
+    r"|chosen as the deadlock victim"
+    r"|Snapshot isolation transaction .*(update conflict|modified by a DDL statement)",
+    re.IGNORECASE | re.DOTALL,
+)
+_SERIALIZATION = "Serialization failure"
+"""The driver's word for SQLSTATE 40001."""
+
+Kinds: TypeAlias = tuple[tuple[str, type[StoreError], str], ...]
+
+_NOT_OPENED: Kinds = (
+    (
+        r"Failed to load the driver",
+        StoreUnavailable,
+        (
+            "the SQL Server driver could not be loaded: install the system libraries it needs "
+            "(Debian and Ubuntu: apt-get install libltdl7 libkrb5-3)"
+        ),
+    ),
+    (
+        r"Cannot open database|Database .* does not exist",
+        StoreUnavailable,
+        "there is no such database, or the login may not use it: create it, and a user in it",
+    ),
+    (
+        r"Login failed|Invalid authorization specification|access token",
+        StoreUnavailable,
+        "SQL Server refused the login: check the user and password of the database URL",
+    ),
+    (
+        r"certificate|SSL Provider",
+        StoreUnavailable,
+        (
+            "the server's certificate is not trusted: install it, or add "
+            "?TrustServerCertificate=yes to the database URL where the network is safe"
+        ),
+    ),
+)
+_NOT_DONE: Kinds = (
+    (
+        r"(INSERT|UPDATE|DELETE) permission was denied|is read-only",
+        StoreReadOnly,
+        "the login may not write: grant it INSERT, UPDATE and DELETE on the octopus_ tables",
+    ),
+    (
+        r"permission was denied|permission denied|do(es)? not have permission",
+        StoreUnavailable,
+        "the login lacks a permission: docs/howto/sql-server.md says what it needs",
+    ),
+    (
+        r"snapshot isolation is not allowed",
+        StoreUnavailable,
+        "run ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON in the database",
+    ),
+    (
+        (
+            r"Could not allocate (a new page|space)|transaction log for database .* is full"
+            r"|reached its size quota"
+        ),
+        StoreFull,
+        "the database or its log is full, and nothing was stored: free some space and try again",
+    ),
+    (
+        (
+            r"Lock request time out|Query timeout|Timeout expired|Operation canceled|deadlock"
+            r"|resource limit|is currently busy|duplicate key|Snapshot isolation transaction"
+        ),
+        StoreBusy,
+        "others' work on the server is in the way, and nothing was stored: try again",
+    ),
+    (
+        r"consistency-based I/O error|Invalid (object|column) name",
+        StoreCorrupt,
+        "a table is not what it was: run DBCC CHECKDB, or restore the database from a backup",
+    ),
+)
+_UNREACHABLE = re.compile(
+    r"Login timeout|establish connection|Connection (not open|failure|timeout|operation failed)"
+    r"|Communication link|TCP Provider|network-related|closed connection|is not currently available"
+    r"|server rejected|Disconnect error|broken",
+    re.IGNORECASE,
+)
+_DOWN = (
+    "SQL Server cannot be reached: check the host and port of the database URL, and that the "
+    "server runs"
+)
+IN_DOUBT = (
+    "the connection to SQL Server was lost while a write was being confirmed: it may or may not "
+    "be stored. Repeat it with the same idempotency key"
+)
+
+
+def translate(words: str, *, lost: bool = False) -> StoreError:
+    """One of ours for the driver's words; `lost` where the connection is known to be gone."""
+    known = _reason(words, _NOT_OPENED)
+    if known is None and (lost or _UNREACHABLE.search(words)):
+        known = StoreUnavailable(_DOWN)
+    return (
+        known
+        or _reason(words, _NOT_DONE)
+        or StoreError("SQL Server refused a statement: see the error before this one")
+    )
+
+
+def _reason(words: str, kinds: Kinds) -> StoreError | None:
+    for pattern, kind, message in kinds:
+        if re.search(pattern, words, re.IGNORECASE):
+            return kind(message)
+    return None
+
+
+def lost_race(words: str) -> bool:
+    """Whether another transaction was in the way, and this one left nothing behind."""
+    return _SERIALIZATION in words or _RACES.search(words) is not None

@@ -1,0 +1,162 @@
+"""SQL Server: the tables on a server that many processes share.
+
+Reads see one moment (SNAPSHOT). Writes are READ COMMITTED with their scope's row locked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from ....domain.episode import Scope, Turn
+from ....domain.errors import InvalidInput, StoreBusy, StoreError, StoreUnavailable
+from ....ports.keeping import Lead
+from ....ports.seams import Clock
+from ....ports.store import Append
+from .. import types
+from ..sql import SqlStore
+from ..transactions import READING, Reach
+from . import errors as sqlserver_errors
+from . import setup as sqlserver_setup
+from . import upkeep as sqlserver_upkeep
+
+T = TypeVar("T")
+_READ_TRIES = 3
+_LONGEST_KEY = 1_700
+"""The most bytes of an index's key."""
+
+
+class SqlServerStore(SqlStore):
+    """`url` is `sqlserver://user:password@host:1433/database`, the driver's options as its query.
+
+    Up to `pool_size` connections write and as many read. A statement that takes longer than
+    `statement_timeout_seconds` is given up.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 10,
+        statement_timeout_seconds: float = 30,
+        connect_timeout_seconds: float = 10,
+        clock: Clock | None = None,
+    ) -> None:
+        engines = sqlserver_setup.Engines(
+            url,
+            pool_size=pool_size,
+            statement_seconds=statement_timeout_seconds,
+            connect_seconds=connect_timeout_seconds,
+        )
+        self._aside, self._snapshots = engines.aside(), engines.reading()
+        super().__init__(engines.writing(), clock=clock)
+
+    def _prepare_schema(self) -> None:
+        with (
+            self._translated(),
+            sqlserver_setup.known_options(),
+            self._aside.connect() as conn,
+            sqlserver_upkeep.locked(conn, "schema"),
+        ):
+            if sqlserver_setup.allows_snapshots(conn):
+                self._reader = self._snapshots.execution_options(**{READING: True})
+            super()._prepare_schema()
+
+    def close(self) -> None:
+        super().close()
+        self._snapshots.dispose()
+        self._aside.dispose()
+
+    def size_bytes(self) -> int | None:
+        try:
+            with self._aside.connect() as conn:
+                return sqlserver_upkeep.size_bytes(conn)
+        except sa.exc.DBAPIError:
+            return None
+
+    def translate(self, error: sa.exc.DBAPIError) -> StoreError:
+        if error.connection_invalidated and sqlserver_setup.is_in_doubt(error):
+            return StoreUnavailable(sqlserver_errors.IN_DOUBT)
+        return sqlserver_errors.translate(str(error.orig), lost=error.connection_invalidated)
+
+    def lost_race(self, error: sa.exc.DBAPIError) -> bool:
+        # A connection that breaks in the middle takes its transaction with it. Only where the
+        # commit itself is not answered, nobody can know.
+        broke = error.connection_invalidated and error.statement is not None
+        return broke or sqlserver_errors.lost_race(str(error.orig))
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            with super()._translated():
+                yield
+        except sa.exc.TimeoutError as error:
+            raise StoreBusy(
+                "every connection to SQL Server is in use: raise pool_size, or make fewer calls "
+                "at once"
+            ) from error
+
+    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        for attempt in range(1, _READ_TRIES + 1):
+            try:
+                return super()._read(reach, do, *args, **named)
+            except StoreError as error:
+                cause = error.__cause__
+                again = isinstance(cause, sa.exc.DBAPIError) and self.lost_race(cause)
+                if attempt == _READ_TRIES or not again:
+                    raise
+        raise AssertionError
+
+    def append(self, write: Append) -> list[Turn]:
+        _check_key(write.scope)
+        return super().append(write)
+
+    @contextmanager
+    def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:  # noqa: ARG002 - the session
+        with self._translated():
+            conn = self._aside.connect()
+        try:
+            with self._translated():
+                leads = sqlserver_upkeep.take(conn, job)
+            yield _SessionLead(conn, job) if leads else None
+        finally:
+            # The lock ends with its session, whatever state that is in.
+            conn.invalidate()
+            conn.close()
+
+    def _rewrite(self) -> bool:
+        with self._aside.connect() as conn:
+            try:
+                sqlserver_upkeep.rewrite(conn)
+            except sa.exc.DBAPIError as error:
+                if isinstance(self.translate(error), StoreBusy):
+                    return False
+                raise
+        return True
+
+
+class _SessionLead(Lead):
+    """A lock of the server's that lasts as long as one connection."""
+
+    def __init__(self, conn: sa.Connection, job: str) -> None:
+        self._conn, self._job = conn, job
+
+    def renew(self) -> bool:
+        try:
+            return sqlserver_upkeep.holds(self._conn, self._job)
+        except sa.exc.SQLAlchemyError:
+            return False
+
+
+def _check_key(scope: Scope) -> None:
+    names = (scope.tenant, scope.agent, scope.user)
+    size = sum(len(types.pack_name(name)) for name in names)
+    if size > _LONGEST_KEY:
+        raise InvalidInput(
+            "scope",
+            f"tenant, agent and user have {size:,} bytes together, and SQL Server keeps "
+            f"{_LONGEST_KEY:,}: use shorter names",
+        )

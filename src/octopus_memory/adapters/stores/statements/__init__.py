@@ -1,0 +1,1 @@
+"""The statements of a SQL store, each called inside one transaction."""

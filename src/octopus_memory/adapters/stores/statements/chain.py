@@ -1,0 +1,78 @@
+"""The audit log's statements."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import sqlalchemy as sa
+
+from ....domain.audit import AuditDraft, AuditEntry, AuditHead, chained
+from .. import rows, schema
+from . import meta
+
+_audit = schema.audit
+
+
+def append(conn: sa.Connection, draft: AuditDraft) -> AuditEntry:
+    # Writers of one log wait here for each other; two that begin it at once give the same number,
+    # and one of them is run again.
+    last = head(conn, draft.tenant, change=True)
+    entry = chained(draft, seq=last.seq + 1, previous=last.hash)
+    conn.execute(
+        sa.insert(_audit).values(
+            tenant=entry.tenant,
+            seq=entry.seq,
+            at=entry.at,
+            actor=entry.actor,
+            action=entry.action,
+            subject=entry.subject,
+            outcome=entry.outcome,
+            detail=rows.dump_json(entry.detail),
+            previous=entry.previous,
+            hash=entry.hash,
+        )
+    )
+    meta.put(conn, _head_of(draft.tenant), entry.seq.to_bytes(8) + entry.hash)
+    return entry
+
+
+def head(conn: sa.Connection, tenant: str, *, change: bool = False) -> AuditHead:
+    """Kept apart from the entries, so that the last of them are missed when they are gone."""
+    kept = meta.get(conn, _head_of(tenant), change=change)
+    return AuditHead(seq=int.from_bytes(kept[:8]), hash=kept[8:]) if kept else AuditHead()
+
+
+def _head_of(tenant: str) -> str:
+    return f"audit {sha256(tenant.encode()).hexdigest()[:32]}"
+
+
+def entries(conn: sa.Connection, tenant: str, *, after: int, limit: int) -> list[AuditEntry]:
+    found = conn.execute(
+        sa.select(_audit)
+        .where(_audit.c.tenant == tenant, _audit.c.seq > after)
+        .order_by(_audit.c.seq)
+        .limit(limit)
+    )
+    return [_entry(row) for row in found]
+
+
+def tenants(conn: sa.Connection) -> list[str]:
+    return list(
+        conn.execute(sa.select(_audit.c.tenant).distinct().order_by(_audit.c.tenant)).scalars()
+    )
+
+
+def _entry(row: sa.Row[Any]) -> AuditEntry:
+    return AuditEntry(
+        tenant=row.tenant,
+        seq=row.seq,
+        at=row.at,
+        actor=row.actor,
+        action=row.action,
+        subject=row.subject,
+        outcome=row.outcome,
+        detail=rows.load_json(row.detail),
+        previous=row.previous,
+        hash=row.hash,
+    )

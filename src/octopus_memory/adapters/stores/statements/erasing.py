@@ -1,0 +1,259 @@
+"""Erasure: the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ....domain.audit import AuditDraft
+from ....domain.episode import Scope
+from ....domain.erasure import Subject
+from ....domain.errors import EpisodeNotFound
+from ....domain.message import Json
+from ....ports.forgetting import Erasure
+from ....ports.store import WorkKind
+from .. import rows, schema
+from . import chain, holding, meta, mirror, reads, scopes, stages
+
+_scopes, _episodes, _work = schema.scopes, schema.episodes, schema.work
+_erasures = schema.erasures
+_PLACES: dict[str, sa.Table] = {
+    "turns": schema.turns,
+    "archived turns": schema.turns_archive,
+    "recall rows": schema.recall,
+    "waiting work": schema.work,
+    "idempotency keys": schema.idempotency,
+    "placeholders": schema.placeholders,
+    "episodes": schema.episodes,
+    "sessions": schema.conversations,
+}
+"""Where rows of a scope are, besides the scope's own; those of an episode before the episodes."""
+_BY_EPISODE = (schema.turns, schema.turns_archive, schema.placeholders)
+_KEYS = "api keys"
+_MOST = 400
+
+
+def user_scopes(conn: sa.Connection, tenant: str, user: str | None) -> list[Scope]:
+    wanted = [_scopes.c.tenant == tenant]
+    if user is not None:
+        wanted.append(_scopes.c.user == user)
+    found = conn.execute(
+        sa.select(_scopes.c.agent, _scopes.c.user).where(*wanted).order_by(_scopes.c.id)
+    )
+    return [Scope(tenant=tenant, agent=row.agent, user=row.user) for row in found]
+
+
+def erase(conn: sa.Connection, subject: Subject, erasure: Erasure, entry: AuditDraft) -> Erasure:
+    if subject.episode_id is not None:
+        done = _erase_episode(conn, subject, subject.episode_id, erasure)
+    else:
+        done = _erase_scopes(conn, subject, erasure)
+    if any(done.removed.values()):
+        number = meta.count_removal(conn)
+    else:
+        # Rows that went earlier may still be in the files.
+        number = meta.number(conn, meta.REMOVALS)
+    done = replace(done, number=number)
+    facts: dict[str, Json] = {
+        "removed": dict(done.removed),
+        "scope_ids": list(done.scope_ids),
+        "episode_id": None if done.episode_id is None else str(done.episode_id),
+        "actor": done.actor,
+        "physical": done.physical,
+        "number": done.number,
+    }
+    conn.execute(
+        sa.insert(_erasures).values(
+            id=done.id,
+            tenant=done.tenant,
+            at=done.at,
+            subject=done.subject,
+            facts=rows.dump_json(facts),
+            is_finished=False,
+        )
+    )
+    chain.append(conn, replace(entry, detail={**entry.detail, "removed": dict(done.removed)}))
+    return done
+
+
+def _erase_scopes(conn: sa.Connection, subject: Subject, erasure: Erasure) -> Erasure:
+    wanted = [_scopes.c.tenant == subject.tenant, _scopes.c.user == subject.user]
+    if subject.agent is not None:
+        wanted.append(_scopes.c.agent == subject.agent)
+    found = conn.execute(
+        sa.select(_scopes.c.id, _scopes.c.next_seq)
+        .where(*wanted)
+        .order_by(_scopes.c.id)
+        .with_for_update()
+    ).all()
+    for row in found:
+        own = sa.select(_episodes.c.id).where(_episodes.c.scope_id == row.id)
+        holding.check(conn, subject.tenant, subject.user, conn.execute(own).scalars().all())
+    removed = dict.fromkeys((*_PLACES, "scopes"), 0)
+    for row in found:
+        for place, table in _PLACES.items():
+            removed[place] += conn.execute(_of_scope(table, row.id, subject.tenant)).rowcount
+        removed["scopes"] += conn.execute(sa.delete(_scopes).where(_scopes.c.id == row.id)).rowcount
+        mirror.unfollow(conn, subject.tenant, row.id, None, before_seq=row.next_seq, now=erasure.at)
+    if subject.agent is None:
+        removed[_KEYS] = _drop_api_keys(conn, subject)
+    return replace(erasure, removed=removed, scope_ids=tuple(row.id for row in found))
+
+
+def _of_scope(table: sa.Table, scope_id: int, tenant: str) -> sa.Delete:
+    gone = sa.delete(table).where(table.c.scope_id == scope_id, table.c.tenant == tenant)
+    if table not in _BY_EPISODE:
+        return gone
+    # Found by their episode, since by their scope the whole table would have to be read.
+    own = sa.select(_episodes.c.id).where(_episodes.c.scope_id == scope_id)
+    return gone.where(table.c.episode_id.in_(own))
+
+
+def _drop_api_keys(conn: sa.Connection, subject: Subject) -> int:
+    """A credential that names its user is theirs."""
+    keys = schema.keys
+    mine = sa.delete(keys).where(keys.c.tenant == subject.tenant, keys.c.user == subject.user)
+    return conn.execute(mine).rowcount
+
+
+def _erase_episode(
+    conn: sa.Connection, subject: Subject, episode_id: UUID, erasure: Erasure
+) -> Erasure:
+    scope = Scope(tenant=subject.tenant, agent=subject.agent or "", user=subject.user)
+    held = scopes.lock(conn, scope)
+    known = conn.execute(
+        sa.select(_episodes.c.session_id).where(reads.IN_SCOPE, _episodes.c.id == episode_id),
+        reads.who(scope),
+    ).one_or_none()
+    if held is None or known is None:
+        raise EpisodeNotFound(episode_id)
+    scope_id = held[0]
+    holding.check(conn, subject.tenant, subject.user, [episode_id])
+    removed = {"waiting work": _count(conn, _work, _own_work(scope_id, episode_id))}
+    removed |= stages.remove_episode(conn, scope, scope_id, episode_id, now=erasure.at)
+    removed["sessions"] = stages.remove_empty_session(conn, scope_id, known.session_id)
+    removed["scopes"] = _remove_empty_scope(conn, scope_id)
+    return replace(erasure, removed=removed, scope_ids=(scope_id,), episode_id=episode_id)
+
+
+def _own_work(scope_id: int, episode_id: UUID) -> list[sa.ColumnElement[bool]]:
+    return [
+        _work.c.scope_id == scope_id,
+        _work.c.episode_id == episode_id,
+        _work.c.kind != rows.KINDS[WorkKind.UNINDEX],
+    ]
+
+
+def _remove_empty_scope(conn: sa.Connection, scope_id: int) -> int:
+    """A scope without a session is only a person's name."""
+    sessions = schema.conversations
+    left = sa.select(sessions.c.session_id).where(sessions.c.scope_id == scope_id).limit(1)
+    if conn.execute(left).first() is not None:
+        return 0
+    return conn.execute(sa.delete(_scopes).where(_scopes.c.id == scope_id)).rowcount
+
+
+def left_of(conn: sa.Connection, erasure: Erasure) -> dict[str, int]:
+    left = {}
+    for place, table in _PLACES.items():
+        wanted = [table.c.tenant == erasure.tenant]
+        if erasure.episode_id is not None:
+            if "episode_id" not in table.c and table is not _episodes:
+                continue
+            own = table.c.id if table is _episodes else table.c.episode_id
+            wanted.append(own == erasure.episode_id)
+        if table is _work:
+            # What a remote index must still be told is counted by `waiting_removals`.
+            wanted.append(_work.c.kind != rows.KINDS[WorkKind.UNINDEX])
+        left[place] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
+    if erasure.episode_id is None:
+        left["scopes"] = _count_in(conn, _scopes, _scopes.c.id, erasure.scope_ids, [])
+    return left
+
+
+def _count_in(
+    conn: sa.Connection,
+    table: sa.Table,
+    column: sa.ColumnElement[int],
+    scope_ids: Sequence[int],
+    wanted: list[sa.ColumnElement[bool]],
+) -> int:
+    some = reads.chunks(scope_ids, _MOST)
+    return sum(_count(conn, table, [column.in_(ids), *wanted]) for ids in some)
+
+
+def _count(conn: sa.Connection, table: sa.Table, wanted: Sequence[sa.ColumnElement[bool]]) -> int:
+    return int(
+        conn.execute(sa.select(sa.func.count()).select_from(table).where(*wanted)).scalar_one()
+    )
+
+
+def unfinished(conn: sa.Connection) -> list[Erasure]:
+    found = conn.execute(
+        sa.select(_erasures)
+        .where(_erasures.c.is_finished.is_(False))
+        .order_by(_erasures.c.at, _erasures.c.id)
+    )
+    return [_erasure(row) for row in found]
+
+
+def receipt(conn: sa.Connection, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
+    found = conn.execute(
+        sa.select(_erasures.c.receipt).where(
+            _erasures.c.id == erasure_id, _erasures.c.tenant == tenant
+        )
+    ).scalar()
+    return None if found is None else rows.load_json(found)
+
+
+def erasures(conn: sa.Connection, tenant: str, *, before: UUID | None, limit: int) -> list[Erasure]:
+    wanted = [_erasures.c.tenant == tenant]
+    if before is not None:
+        wanted.append(_erasures.c.id < before)
+    found = conn.execute(
+        sa.select(_erasures).where(*wanted).order_by(_erasures.c.id.desc()).limit(limit)
+    )
+    return [_erasure(row) for row in found]
+
+
+def keep_receipt(
+    conn: sa.Connection,
+    erasure: Erasure,
+    kept: Mapping[str, Json],
+    entry: AuditDraft,
+    *,
+    finished: bool,
+) -> bool:
+    done = conn.execute(
+        sa.update(_erasures)
+        .where(
+            _erasures.c.id == erasure.id,
+            _erasures.c.tenant == erasure.tenant,
+            _erasures.c.is_finished.is_(False),
+        )
+        .values(receipt=rows.dump_json(kept), is_finished=finished)
+    )
+    if not done.rowcount:
+        return False
+    chain.append(conn, entry)
+    return True
+
+
+def _erasure(row: sa.Row[Any]) -> Erasure:
+    facts: Any = rows.load_json(row.facts)
+    return Erasure(
+        id=row.id,
+        tenant=row.tenant,
+        at=row.at,
+        subject=row.subject,
+        removed=facts["removed"],
+        scope_ids=tuple(facts["scope_ids"]),
+        episode_id=None if facts["episode_id"] is None else UUID(facts["episode_id"]),
+        actor=facts["actor"],
+        physical=facts["physical"],
+        number=facts["number"],
+    )

@@ -1,0 +1,100 @@
+"""Legal holds: the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ....domain.audit import AuditDraft
+from ....domain.errors import EpisodeNotFound, LegalHold
+from ....ports.keeping import Hold
+from .. import schema
+from . import chain
+from .reads import chunks
+
+_holds = schema.holds
+_MOST = 400
+
+
+def place(conn: sa.Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
+    if conn.execute(sa.select(_holds.c.id).where(_holds.c.id == hold.id)).first():
+        return
+    episodes = schema.episodes
+    if hold.episode_id is not None:
+        known = conn.execute(
+            sa.select(episodes.c.id).where(
+                episodes.c.id == hold.episode_id, episodes.c.tenant == hold.tenant
+            )
+        ).first()
+        if known is None:
+            raise EpisodeNotFound(hold.episode_id)
+    conn.execute(
+        sa.insert(_holds).values(
+            id=hold.id,
+            tenant=hold.tenant,
+            user=hold.user,
+            episode_id=hold.episode_id,
+            reason=hold.reason,
+            placed_at=hold.placed_at,
+            placed_by=hold.placed_by,
+        )
+    )
+    if entry is not None:
+        chain.append(conn, entry)
+
+
+def lift(conn: sa.Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | None) -> bool:
+    done = conn.execute(sa.delete(_holds).where(_holds.c.tenant == tenant, _holds.c.id == hold_id))
+    if done.rowcount and entry is not None:
+        chain.append(conn, entry)
+    return done.rowcount > 0
+
+
+def listed(conn: sa.Connection, tenant: str) -> list[Hold]:
+    found = conn.execute(
+        sa.select(_holds).where(_holds.c.tenant == tenant).order_by(_holds.c.placed_at, _holds.c.id)
+    )
+    return [_hold(row) for row in found]
+
+
+def _hold(row: sa.Row[Any]) -> Hold:
+    return Hold(
+        id=row.id,
+        tenant=row.tenant,
+        user=row.user,
+        episode_id=row.episode_id,
+        reason=row.reason,
+        placed_at=row.placed_at,
+        placed_by=row.placed_by,
+    )
+
+
+def check(conn: sa.Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
+    """:raises LegalHold: when one stands on the user or on one of the episodes"""
+    about_user = sa.select(_holds.c.id).where(_holds.c.tenant == tenant, _holds.c.user == user)
+    found = conn.execute(about_user).scalar()
+    if found is not None:
+        raise LegalHold(found)
+    for some in chunks(episode_ids, _MOST):
+        found = conn.execute(
+            sa.select(_holds.c.id).where(_holds.c.tenant == tenant, _holds.c.episode_id.in_(some))
+        ).scalar()
+        if found is not None:
+            raise LegalHold(found)
+
+
+def is_held() -> sa.ColumnElement[bool]:
+    """Of an episode joined with its scope: whether any hold stands on it."""
+    episodes, scopes = schema.episodes, schema.scopes
+    return (
+        sa.select(sa.literal(1))
+        .where(
+            _holds.c.tenant == scopes.c.tenant,
+            sa.or_(_holds.c.user == scopes.c.user, _holds.c.episode_id == episodes.c.id),
+        )
+        .correlate(episodes, scopes)
+        .exists()
+    )

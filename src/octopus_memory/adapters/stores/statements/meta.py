@@ -1,0 +1,73 @@
+"""The database's own facts: its secret, the model in use, what is owed."""
+
+from __future__ import annotations
+
+import os
+
+import sqlalchemy as sa
+
+from .. import schema
+
+SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
+    "salt",
+    "embedding_model",
+    "mirror",
+    "removals",
+    "compacted",
+)
+_meta = schema.meta
+
+
+def get(
+    conn: sa.Connection, name: str, *, keep: bool = False, change: bool = False
+) -> bytes | None:
+    """With `keep` nobody can change it before this transaction ends; `change` is to change it."""
+    statement = sa.select(_meta.c.value).where(_meta.c.name == name)
+    if keep or change:
+        statement = statement.with_for_update(read=keep)
+    value: bytes | None = conn.execute(statement).scalar()
+    return value
+
+
+def put(conn: sa.Connection, name: str, value: bytes) -> None:
+    done = conn.execute(sa.update(_meta).where(_meta.c.name == name).values(value=value))
+    if not done.rowcount:
+        conn.execute(sa.insert(_meta).values(name=name, value=value))
+
+
+def make_salt(conn: sa.Connection) -> bytes:
+    salt = get(conn, SALT)
+    if salt is None:
+        salt = os.urandom(32)
+        put(conn, SALT, salt)
+    return salt
+
+
+def count_removal(conn: sa.Connection) -> int:
+    """Rows were removed: caches must look again, and the files keep their bytes until rewritten."""
+    kept = get(conn, REMOVALS, change=True)
+    made = int(kept or b"0") + 1
+    _change(conn, REMOVALS, kept, made)
+    return made
+
+
+def number(conn: sa.Connection, name: str) -> int:
+    return int(get(conn, name) or b"0")
+
+
+def raise_to(conn: sa.Connection, name: str, value: int) -> None:
+    """Never lowers what another process has put there."""
+    kept = get(conn, name, change=True)
+    if int(kept or b"0") < value:
+        _change(conn, name, kept, value)
+
+
+def _change(conn: sa.Connection, name: str, kept: bytes | None, value: int) -> None:
+    """A number that nobody has is inserted: of two at once, one is run again and sees the other's.
+
+    An update instead would take the other's for nothing.
+    """
+    if kept is None:
+        conn.execute(sa.insert(_meta).values(name=name, value=str(value).encode()))
+    else:
+        put(conn, name, str(value).encode())

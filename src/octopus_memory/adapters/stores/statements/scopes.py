@@ -1,0 +1,53 @@
+"""A scope's own row: its key, its version, and the numbers its recall rows are given."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from ....domain.episode import Scope
+from .. import schema
+from . import reads
+
+_bump_scope = (
+    sa.update(schema.scopes)
+    .where(reads.WHO)
+    .values(
+        version=schema.scopes.c.version + 1,
+        epoch=schema.scopes.c.epoch + sa.bindparam("epochs"),
+        next_seq=schema.scopes.c.next_seq + sa.bindparam("rows"),
+    )
+    .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
+)
+_lock_scope = (
+    sa.select(schema.scopes.c.id, schema.scopes.c.next_seq).where(reads.WHO).with_for_update()
+)
+_insert_scope = sa.insert(schema.scopes).returning(schema.scopes.c.id)
+
+
+def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
+    """The scope's key and the first `seq` of `count` new rows; the scope is locked by it."""
+    counts = {"rows": count, "epochs": epochs}
+    row = conn.execute(_bump_scope, reads.who(scope) | counts).one_or_none()
+    if row is not None:
+        return row.id, row.next_seq - count
+    made = conn.execute(
+        _insert_scope,
+        {
+            "tenant": scope.tenant,
+            "agent": scope.agent,
+            "user": scope.user,
+            "version": 1,
+            "epoch": epochs,
+            "next_seq": 1 + count,
+        },
+    )
+    return made.scalar_one(), 1
+
+
+def lock(conn: sa.Connection, scope: Scope) -> tuple[int, int] | None:
+    """The scope's key and next `seq`, and no other writer in it until this transaction ends.
+
+    None where the scope is not known.
+    """
+    row = conn.execute(_lock_scope, reads.who(scope)).one_or_none()
+    return None if row is None else (row.id, row.next_seq)

@@ -1,0 +1,330 @@
+"""From one stage to the next: archive, delete, restore, purge. The statements."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ....domain.audit import AuditDraft
+from ....domain.episode import Episode, Scope, Turn
+from ....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
+from ....domain.retention import Stage
+from ....ports.keeping import Aged, Findable
+from ....ports.store import SUMMARY_ORDINAL, RowPart, WorkKind
+from .. import rows, schema
+from . import chain, ending, holding, meta, reads, scopes
+
+_episodes, _scopes, _turns, _archive = (
+    schema.episodes,
+    schema.scopes,
+    schema.turns,
+    schema.turns_archive,
+)
+_MOVED = [column.name for column in _archive.c if column.name != "row"]
+_this = sa.select(*rows.EPISODE_COLUMNS, _episodes.c.aged_from, _episodes.c.deleted_at).where(
+    reads.IN_SCOPE, _episodes.c.id == sa.bindparam("episode_")
+)
+
+
+def aged(
+    conn: sa.Connection,
+    stage: Stage,
+    *,
+    before: datetime,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+    held: bool,
+) -> list[Aged]:
+    since = _episodes.c.deleted_at if stage is Stage.DELETED else _episodes.c.aged_from
+    wanted = [since <= before, holding.is_held() if held else ~holding.is_held()]
+    if stage is not Stage.DELETED:
+        archived = sa.true() if stage is Stage.ARCHIVED else sa.false()
+        wanted += [_episodes.c.deleted_at.is_(None), _episodes.c.is_archived == archived]
+    if after is not None:
+        moment, key = after
+        # The first condition says no more than the second, but an index can begin there.
+        wanted += [since >= moment, sa.or_(since > moment, _episodes.c.id > key)]
+    statement = (
+        sa.select(
+            *rows.EPISODE_COLUMNS,
+            since.label("since"),
+            _scopes.c.tenant,
+            _scopes.c.agent,
+            _scopes.c.user,
+        )
+        .join(_scopes, _scopes.c.id == _episodes.c.scope_id)
+        .where(*wanted)
+        .order_by(since, _episodes.c.id)
+        .limit(limit)
+    )
+    return [
+        Aged(
+            episode=rows.episode(row, Scope(tenant=row.tenant, agent=row.agent, user=row.user)),
+            stage=stage,
+            since=row.since,
+        )
+        for row in conn.execute(statement)
+    ]
+
+
+def archive(
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    cold: bool,
+    at: datetime,
+    since: datetime | None,
+) -> Episode:
+    scope_id, before = _locked(conn, scope, episode_id)
+    if before is None or before.ended_at is None or before.deleted_at is not None:
+        raise EpisodeNotFound(episode_id)
+    if before.is_archived:
+        return rows.episode(before, scope)
+    _check_since(before, since)
+    holding.check(conn, scope.tenant, scope.user, [episode_id])
+    if cold:
+        _move(conn, episode_id, scope_id, source=_turns, target=_archive)
+    conn.execute(_of_episode(_turns, scope_id, episode_id))
+    ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.TURNS, now=at)
+    _drop_keys(conn, scope_id, episode_id)
+    _set(conn, scope_id, episode_id, is_archived=True, is_cold=cold, archived_at=at)
+    meta.count_removal(conn)
+    return reads.episodes(conn, scope, [episode_id])[episode_id]
+
+
+def delete(
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    at: datetime,
+    since: datetime | None,
+    entry: AuditDraft | None,
+) -> None:
+    scope_id, before = _locked(conn, scope, episode_id)
+    if before is None or before.ended_at is None:
+        raise EpisodeNotFound(episode_id)
+    if before.deleted_at is not None:
+        return
+    _check_since(before, since)
+    holding.check(conn, scope.tenant, scope.user, [episode_id])
+    ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
+    _drop_keys(conn, scope_id, episode_id)
+    _set(conn, scope_id, episode_id, deleted_at=at)
+    meta.count_removal(conn)
+    if entry is not None:
+        chain.append(conn, entry)
+
+
+def _check_since(before: rows.Row, since: datetime | None) -> None:
+    if since is not None and before.aged_from != since:
+        raise EpisodeChanged(before.session_id)
+
+
+def deleted(conn: sa.Connection, scope: Scope) -> list[Episode]:
+    statement = (
+        sa.select(*rows.EPISODE_COLUMNS)
+        .where(reads.IN_SCOPE, _episodes.c.deleted_at.is_not(None))
+        .order_by(_episodes.c.order_at.desc(), _episodes.c.id.desc())
+    )
+    return [rows.episode(row, scope) for row in conn.execute(statement, reads.who(scope))]
+
+
+def cold_turns(conn: sa.Connection, scope: Scope, episode_id: UUID) -> list[Turn]:
+    return _kept_turns(conn, scope, episode_id, _archive)
+
+
+def marked_turns(conn: sa.Connection, scope: Scope, episode_id: UUID) -> list[Turn]:
+    return _kept_turns(conn, scope, episode_id, _turns, _episodes.c.deleted_at.is_not(None))
+
+
+def _kept_turns(
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    table: sa.Table,
+    *also: sa.ColumnElement[bool],
+) -> list[Turn]:
+    columns = [table.c[column.name] for column in rows.TURN_COLUMNS]
+    statement = (
+        sa.select(*columns, _episodes.c.session_id)
+        .join(_episodes, _episodes.c.id == table.c.episode_id)
+        .where(reads.IN_SCOPE, table.c.episode_id == episode_id, *also)
+        .order_by(table.c.ordinal)
+    )
+    found = conn.execute(statement, reads.who(scope))
+    return [rows.turn(row, row.session_id) for row in found]
+
+
+def restore(
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    findable: list[Findable],
+    *,
+    at: datetime,
+    entry: AuditDraft | None,
+) -> Episode:
+    scope_id, before = _locked(conn, scope, episode_id)
+    if before is None:
+        raise EpisodeNotFound(episode_id)
+    was_deleted = before.deleted_at is not None
+    if not was_deleted and not before.is_archived:
+        return rows.episode(before, scope)
+    if not was_deleted and not before.is_cold:
+        raise EpisodeArchived(episode_id)
+    changes: dict[str, Any] = {"deleted_at": None, "aged_from": at}
+    if before.is_cold:
+        _move(conn, episode_id, scope_id, source=_archive, target=_turns)
+        conn.execute(_of_episode(_archive, scope_id, episode_id))
+        changes |= {"is_archived": False, "is_cold": False, "archived_at": None}
+    ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
+    _make_findable(conn, scope, scope_id, before, findable, now=at)
+    _set(conn, scope_id, episode_id, **changes)
+    if entry is not None:
+        chain.append(conn, entry)
+    return reads.episodes(conn, scope, [episode_id])[episode_id]
+
+
+def _make_findable(
+    conn: sa.Connection,
+    scope: Scope,
+    scope_id: int,
+    before: rows.Row,
+    findable: list[Findable],
+    *,
+    now: datetime,
+) -> None:
+    episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": before.id}
+    turns = conn.execute(
+        sa.select(_turns.c.ordinal, _turns.c.role, _turns.c.at).where(
+            _turns.c.episode_id == before.id, _turns.c.scope_id == scope_id
+        )
+    )
+    said = {row.ordinal: (row.role, row.at) for row in turns}
+    if before.summary is not None:
+        said[SUMMARY_ORDINAL] = (rows.SUMMARY_ROLE, before.ended_at)
+    if said.keys() != {new.ordinal for new in findable}:
+        raise EpisodeChanged(before.session_id)
+    if not findable:
+        return
+    # The vectors went with the rows; the turns name new ones when they are made.
+    conn.execute(
+        sa.update(_turns)
+        .where(_turns.c.episode_id == before.id, _turns.c.scope_id == scope_id)
+        .values(embedding_ref=None)
+    )
+    _, first = scopes.take_rows(conn, scope, len(findable))
+    recall, work = [], []
+    for seq, new in enumerate(findable, start=first):
+        role, at = said[new.ordinal]
+        place = {"seq": seq, "ordinal": new.ordinal, "role": role, "at": at}
+        place["model_id"] = None if new.embed else schema.NO_MODEL
+        recall.append(episode | place | rows.lexical_columns(new.lexical))
+        if new.embed:
+            work.append(rows.work_row(WorkKind.EMBED, episode, new.ordinal, seq, now))
+    conn.execute(ending.INSERT_RECALL, recall)
+    if work:
+        conn.execute(ending.INSERT_WORK, work)
+
+
+def purge(
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    since: datetime | None,
+    now: datetime,
+) -> dict[str, int]:
+    scope_id, before = _locked(conn, scope, episode_id)
+    if before is None or before.deleted_at is None:
+        return {}
+    if since is not None and before.deleted_at != since:
+        return {}
+    holding.check(conn, scope.tenant, scope.user, [episode_id])
+    removed = remove_episode(conn, scope, scope_id, episode_id, now=now)
+    removed["sessions"] = remove_empty_session(conn, scope_id, before.session_id)
+    any_left = sa.select(_episodes.c.id).where(_episodes.c.scope_id == scope_id).limit(1)
+    if conn.execute(any_left).first() is None:
+        removed["scopes"] = conn.execute(
+            sa.delete(_scopes).where(_scopes.c.id == scope_id)
+        ).rowcount
+    meta.count_removal(conn)
+    return removed
+
+
+def remove_empty_session(conn: sa.Connection, scope_id: int, session_id: str) -> int:
+    """A session without an episode is only a name; returns how many went."""
+    conversations = schema.conversations
+    left = sa.select(_episodes.c.id).where(
+        _episodes.c.scope_id == scope_id, _episodes.c.session_id == session_id
+    )
+    if conn.execute(left.limit(1)).first() is not None:
+        return 0
+    gone = conn.execute(
+        sa.delete(conversations).where(
+            conversations.c.scope_id == scope_id, conversations.c.session_id == session_id
+        )
+    )
+    return gone.rowcount
+
+
+def remove_episode(
+    conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
+) -> dict[str, int]:
+    """Every row of one episode, by place."""
+    removed = {
+        "recall rows": ending.drop_rows(
+            conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now
+        ),
+        "idempotency keys": _drop_keys(conn, scope_id, episode_id),
+    }
+    for place, table in (
+        ("turns", _turns),
+        ("archived turns", _archive),
+        ("placeholders", schema.placeholders),
+    ):
+        removed[place] = conn.execute(_of_episode(table, scope_id, episode_id)).rowcount
+    done = conn.execute(
+        sa.delete(_episodes).where(_episodes.c.id == episode_id, _episodes.c.scope_id == scope_id)
+    )
+    return removed | {"episodes": done.rowcount}
+
+
+def _locked(conn: sa.Connection, scope: Scope, episode_id: UUID) -> tuple[int, rows.Row | None]:
+    """The scope's key and the episode as it is, deleted or not, with the scope locked."""
+    held = scopes.lock(conn, scope)
+    if held is None:
+        return 0, None
+    found = conn.execute(_this, reads.who(scope) | {"episode_": episode_id}).one_or_none()
+    return held[0], found
+
+
+def _move(
+    conn: sa.Connection, episode_id: UUID, scope_id: int, *, source: sa.Table, target: sa.Table
+) -> None:
+    columns = [source.c[name] for name in _MOVED]
+    moved = sa.select(*columns).where(
+        source.c.episode_id == episode_id, source.c.scope_id == scope_id
+    )
+    conn.execute(sa.insert(target).from_select(_MOVED, moved))
+
+
+def _of_episode(table: sa.Table, scope_id: int, episode_id: UUID) -> sa.Delete:
+    return sa.delete(table).where(table.c.episode_id == episode_id, table.c.scope_id == scope_id)
+
+
+def _drop_keys(conn: sa.Connection, scope_id: int, episode_id: UUID) -> int:
+    """A key whose turns are gone has nothing left to give back."""
+    return conn.execute(_of_episode(schema.idempotency, scope_id, episode_id)).rowcount
+
+
+def _set(conn: sa.Connection, scope_id: int, episode_id: UUID, **values: Any) -> None:
+    conn.execute(
+        sa.update(_episodes).where(ending.THIS_EPISODE).values(values),
+        {"episode_": episode_id, "scope_": scope_id},
+    )

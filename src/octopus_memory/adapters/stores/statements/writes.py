@@ -1,0 +1,335 @@
+"""The statements that write, each called inside one transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from ....domain.episode import Scope, SessionStatus, Turn
+from ....domain.errors import EpisodeChanged, EpisodeNotFound, IdempotencyConflict, SessionNotFound
+from ....domain.message import Role
+from ....ports.store import Append, Idempotency, Target, WorkKind
+from .. import rows, schema, types
+from . import ending, reads, scopes
+
+_last = sa.bindparam("last", type_=types.UtcTime())
+_grow_episode = (
+    sa.update(schema.episodes)
+    .where(ending.THIS_EPISODE, schema.episodes.c.ended_at.is_(None))
+    .values(
+        message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
+        input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
+        output_tokens=schema.episodes.c.output_tokens + sa.bindparam("output"),
+        last_message_at=_last,
+        last_seen_at=sa.case(
+            (schema.episodes.c.last_seen_at < _last, _last),
+            else_=schema.episodes.c.last_seen_at,
+        ),
+        touched_at=sa.bindparam("now", type_=types.UtcTime()),
+    )
+    .returning(schema.episodes.c.message_count, schema.episodes.c.session_id)
+)
+_insert_turns = sa.insert(schema.turns)
+_episode_id = sa.select(schema.episodes.c.id).where(
+    ending.THIS_EPISODE, schema.episodes.c.deleted_at.is_(None)
+)
+
+
+def append(conn: sa.Connection, write: Append) -> list[Turn]:
+    if write.idempotency is not None:
+        stored = _stored_before(conn, write.scope, write.idempotency)
+        if stored is not None:
+            return stored
+    scope_id, first_seq = scopes.take_rows(conn, write.scope, len(write.turns))
+    match write.target:
+        case Target.NEW:
+            first = _start(conn, scope_id, write)
+        case Target.RESUME:
+            _resume(conn, scope_id, write)
+            first = _grow(conn, scope_id, write)
+        case Target.OPEN:
+            first = _grow(conn, scope_id, write)
+    turns = _insert(conn, scope_id, write, first, first_seq)
+    if write.placeholders:
+        _insert_placeholders(conn, scope_id, write)
+    if write.idempotency is not None:
+        _remember_key(conn, scope_id, write, write.idempotency, first)
+    if write.closing is not None:
+        ending.end(conn, write.scope, write.episode_id, write.closing, now=write.now)
+    return turns
+
+
+def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
+    episodes, conversations = schema.episodes, schema.conversations
+    _check_none_open(conn, scope_id, write)
+    if not _set_session(conn, scope_id, write):
+        conn.execute(
+            sa.insert(conversations).values(
+                scope_id=scope_id,
+                session_id=write.session_id,
+                tenant=write.scope.tenant,
+                status=SessionStatus.ACTIVE.value,
+                metadata=rows.dump_json(write.metadata or {}),
+                created_at=write.at,
+            )
+        )
+    spent, made = _tokens(write.turns)
+    last = write.turns[-1].at if write.turns else write.at
+    conn.execute(
+        sa.insert(episodes).values(
+            id=write.episode_id,
+            tenant=write.scope.tenant,
+            scope_id=scope_id,
+            session_id=write.session_id,
+            started_at=_start_time(conn, scope_id, write),
+            last_message_at=last,
+            last_seen_at=last,
+            order_at=types.OPEN_END,
+            opened_at=write.now,
+            touched_at=write.now,
+            message_count=len(write.turns),
+            input_tokens=spent,
+            output_tokens=made,
+            is_archived=False,
+            is_cold=False,
+        )
+    )
+    return 0
+
+
+def _start_time(conn: sa.Connection, scope_id: int, write: Append) -> datetime:
+    """A live episode never starts before the one that its session had until now.
+
+    Its time was taken before it waited for others to write; what is imported has its own.
+    """
+    if write.at != write.now:
+        return write.at
+    episodes = schema.episodes
+    latest = conn.execute(
+        sa.select(sa.func.max(episodes.c.started_at)).where(
+            episodes.c.scope_id == scope_id, episodes.c.session_id == write.session_id
+        )
+    ).scalar()
+    if latest is None or latest <= write.at:
+        return write.at
+    following: datetime = latest + types.MICROSECOND
+    return following
+
+
+def _check_none_open(conn: sa.Connection, scope_id: int, write: Append) -> None:
+    episodes = schema.episodes
+    opened = conn.execute(
+        sa.select(episodes.c.id).where(
+            episodes.c.scope_id == scope_id,
+            episodes.c.session_id == write.session_id,
+            episodes.c.ended_at.is_(None),
+        )
+    ).first()
+    if opened is not None:
+        raise EpisodeChanged(write.session_id)
+
+
+def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> bool:
+    conversations = schema.conversations
+    values: dict[str, Any] = {"status": SessionStatus.ACTIVE.value}
+    if write.metadata is not None:
+        values["metadata"] = rows.dump_json(write.metadata)
+    done = conn.execute(
+        sa.update(conversations)
+        .where(conversations.c.scope_id == scope_id, conversations.c.session_id == write.session_id)
+        .values(values)
+    )
+    return done.rowcount > 0
+
+
+def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
+    if not write.turns:
+        return _ends(conn, write)
+    spent, made = _tokens(write.turns)
+    row = conn.execute(
+        _grow_episode,
+        {
+            "episode_": write.episode_id,
+            "scope_": scope_id,
+            "messages": len(write.turns),
+            "input": spent,
+            "output": made,
+            "last": write.turns[-1].at,
+            "now": write.now,
+        },
+    ).one_or_none()
+    if row is None:
+        _known(conn, scope_id, write.episode_id)
+        raise EpisodeChanged(write.session_id)
+    if write.metadata is not None:
+        _set_session(conn, scope_id, write)
+    count: int = row.message_count
+    return count - len(write.turns)
+
+
+def _ends(conn: sa.Connection, write: Append) -> int:
+    """An append without turns can only end its episode, however many it has by now."""
+    if write.closing is None:
+        raise ValueError("an append to an episode that exists needs turns or a closing")
+    episode = reads.episodes(conn, write.scope, [write.episode_id]).get(write.episode_id)
+    if episode is None:
+        raise EpisodeNotFound(write.episode_id)
+    if not episode.is_open:
+        raise EpisodeChanged(write.session_id)
+    return episode.message_count
+
+
+def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
+    episodes = schema.episodes
+    _known(conn, scope_id, write.episode_id)
+    _check_none_open(conn, scope_id, write)
+    done = conn.execute(
+        sa.update(episodes)
+        .where(
+            episodes.c.id == write.episode_id,
+            episodes.c.scope_id == scope_id,
+            episodes.c.ended_at.is_not(None),
+            episodes.c.is_archived.is_(False),
+            episodes.c.deleted_at.is_(None),
+        )
+        .values(
+            ended_at=None,
+            aged_from=None,
+            order_at=types.OPEN_END,
+            end_reason=None,
+            opened_at=write.now,
+            summarized_by=None,
+            **rows.pack_summary(None),
+        )
+    )
+    if not done.rowcount:
+        raise EpisodeChanged(write.session_id)
+    _set_session(conn, scope_id, write)
+    ending.drop_summary_rows(conn, write.scope, scope_id, write.episode_id, now=write.now)
+
+
+def _known(conn: sa.Connection, scope_id: int, episode_id: UUID) -> None:
+    found = conn.execute(
+        _episode_id,
+        {"episode_": episode_id, "scope_": scope_id},
+    ).first()
+    if found is None:
+        raise EpisodeNotFound(episode_id)
+
+
+def _tokens(turns: Any) -> tuple[int, int]:
+    made = sum(t.tokens for t in turns if t.message.role is Role.ASSISTANT)
+    return sum(t.tokens for t in turns) - made, made
+
+
+def _insert(
+    conn: sa.Connection, scope_id: int, write: Append, first: int, first_seq: int
+) -> list[Turn]:
+    if not write.turns:
+        return []
+    episode = {
+        "tenant": write.scope.tenant,
+        "scope_id": scope_id,
+        "episode_id": write.episode_id,
+    }
+    turns, log, recall, work = [], [], [], []
+    for place, new in enumerate(write.turns):
+        ordinal, seq = first + place, first_seq + place
+        turns.append(
+            Turn(
+                id=new.id,
+                episode_id=write.episode_id,
+                session_id=write.session_id,
+                ordinal=ordinal,
+                message=new.message,
+                tokens=new.tokens,
+                at=new.at,
+                has_pii=new.has_pii,
+            )
+        )
+        log.append(episode | rows.turn_row(new, ordinal))
+        recall.append(episode | rows.recall_row(new, ordinal, seq))
+        if new.embed:
+            work.append(rows.work_row(WorkKind.EMBED, episode, ordinal, seq, write.now))
+    conn.execute(_insert_turns, log)
+    conn.execute(ending.INSERT_RECALL, recall)
+    if work:
+        conn.execute(ending.INSERT_WORK, work)
+    return turns
+
+
+def _insert_placeholders(conn: sa.Connection, scope_id: int, write: Append) -> None:
+    table = schema.placeholders
+    taken = conn.execute(
+        sa.select(table.c.kind, table.c.number).where(table.c.episode_id == write.episode_id)
+    )
+    if {tuple(row) for row in taken} & {(new.kind, new.number) for new in write.placeholders}:
+        raise EpisodeChanged(write.session_id)
+    conn.execute(
+        sa.insert(table),
+        [
+            {
+                "episode_id": write.episode_id,
+                "kind": new.kind,
+                "number": new.number,
+                "tenant": write.scope.tenant,
+                "scope_id": scope_id,
+                "digest": new.digest,
+            }
+            for new in write.placeholders
+        ],
+    )
+
+
+def _stored_before(
+    conn: sa.Connection, scope: Scope, idempotency: Idempotency
+) -> list[Turn] | None:
+    keys = schema.idempotency
+    row = conn.execute(
+        sa.select(keys)
+        .join(schema.scopes, schema.scopes.c.id == keys.c.scope_id)
+        .where(reads.WHO, keys.c.key == idempotency.key),
+        reads.who(scope),
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.fingerprint != idempotency.fingerprint:
+        raise IdempotencyConflict(idempotency.key)
+    return reads.turns(conn, scope, row.episode_id, row.first, row.first + row.count)
+
+
+def _remember_key(
+    conn: sa.Connection, scope_id: int, write: Append, idempotency: Idempotency, first: int
+) -> None:
+    conn.execute(
+        sa.insert(schema.idempotency).values(
+            scope_id=scope_id,
+            key=idempotency.key,
+            tenant=write.scope.tenant,
+            fingerprint=idempotency.fingerprint,
+            episode_id=write.episode_id,
+            first=first,
+            count=len(write.turns),
+            used_at=write.now,
+        )
+    )
+
+
+def touch(
+    conn: sa.Connection, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime
+) -> None:
+    scopes.lock(conn, scope)
+    state = reads.session(conn, scope, session_id)
+    if state is None:
+        raise SessionNotFound(session_id)
+    if state.episode is None or not state.episode.is_open:
+        return
+    episodes = schema.episodes
+    conn.execute(
+        sa.update(episodes)
+        .where(episodes.c.id == state.episode.id)
+        .values(last_seen_at=max(seen_at, state.session.last_seen_at), touched_at=now)
+    )

@@ -1,0 +1,1 @@
+"""Export and import: the verbs of carrying data in and out."""

@@ -1,0 +1,1 @@
+"""Retention, holds and restoring: the verbs of keeping."""

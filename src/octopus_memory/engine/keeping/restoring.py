@@ -1,0 +1,97 @@
+"""Deleting an episode by hand, and bringing one back."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ...domain.episode import EndReason, Episode, Scope
+from ...domain.errors import EpisodeChanged, EpisodeNotFound, InvalidInput, LegalHold
+from ...ports.keeping import Findable
+from ...ports.store import SUMMARY_ORDINAL
+from .. import audit, consolidate, intake
+from ..parts import Parts
+
+_ATTEMPTS = 5
+"""How often a restoring begins anew because the episode changed its stage meanwhile."""
+
+
+def delete(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: str) -> None:
+    """Mark an episode as deleted; one that is still open is closed first."""
+    episode_id = as_id(given)
+    about = audit.episode_detail(episode_id)
+    with audit.refusals(
+        parts, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
+    ):
+        known = parts.store.episodes(scope, [episode_id]).get(episode_id)
+        if known is not None and known.is_open:
+            _check_holds(parts, known)
+            consolidate.close(parts, scope, episode_id, reason=EndReason.USER_CLOSED, wait=False)
+        entry = audit.draft(
+            parts, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
+        )
+        parts.store.delete(scope, episode_id, at=entry.at, entry=entry)
+
+
+def _check_holds(parts: Parts, episode: Episode) -> None:
+    """A call that is refused must not have closed the conversation."""
+    for hold in parts.store.holds(episode.scope.tenant):
+        if hold.stops(episode):
+            raise LegalHold(hold.id)
+
+
+def restore(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: str) -> Episode:
+    """Undo a deletion, or an archiving that kept the turns."""
+    episode_id = as_id(given)
+    about = audit.episode_detail(episode_id)
+    entry = audit.draft(
+        parts, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
+    )
+    with audit.refusals(
+        parts, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
+    ):
+        for _ in range(_ATTEMPTS):
+            findable = _findable(parts, scope, episode_id)
+            try:
+                return parts.store.restore(scope, episode_id, findable, at=entry.at, entry=entry)
+            except EpisodeChanged as error:
+                changed = error
+        raise changed
+
+
+def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
+    """What recall will find the episode by: its turns, where they are kept, and its summary."""
+    store = parts.store
+    episode = store.episodes(scope, [episode_id]).get(episode_id)
+    if episode is None:
+        marked = {found.id: found for found in store.deleted(scope)}
+        episode = marked.get(episode_id)
+    if episode is None:
+        raise EpisodeNotFound(episode_id)
+    config = parts.config(scope.tenant, scope.agent)
+    turns = store.cold_turns(scope, episode_id) or store.marked_turns(scope, episode_id)
+    findable = [
+        Findable(
+            ordinal=turn.ordinal,
+            lexical=intake.lexical(parts, scope, turn.text, turn.message.name),
+            embed=intake.wants_vector(turn.message, config),
+        )
+        for turn in turns
+    ]
+    if episode.summary is not None:
+        lexical = consolidate.summary_lexical(parts, scope, episode.summary, episode.key_facts)
+        findable.append(Findable(ordinal=SUMMARY_ORDINAL, lexical=lexical))
+    return findable
+
+
+def as_id(given: Episode | UUID | str) -> UUID:
+    """:raises EpisodeNotFound: for a text that is no id"""
+    if isinstance(given, Episode):
+        return given.id
+    if isinstance(given, UUID):
+        return given
+    if not isinstance(given, str):
+        raise InvalidInput("episode_id", f"must be a UUID or text, not {type(given).__name__}")
+    try:
+        return UUID(given)
+    except ValueError:
+        raise EpisodeNotFound(given) from None

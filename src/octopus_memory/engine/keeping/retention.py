@@ -1,0 +1,201 @@
+"""The nightly run: every episode to the stage that its agent's policy asks for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime
+from functools import partial
+from typing import TypeAlias
+
+from ...domain.episode import Episode, check_name, check_time
+from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold, OctopusError, StoreError
+from ...domain.policy import ArchiveMode
+from ...domain.retention import RetentionReport, Stage, Step
+from ...ports.keeping import Aged, Lead
+from .. import audit, consolidate, forget, pending
+from ..parts import Parts
+from .due import COUNTED, Tally, due, foretell
+
+log = logging.getLogger(__name__)
+
+JOB = "retention"
+_RENEW_SECONDS = 30.0
+"""How long a runner works, at the most, before it says again that it still runs."""
+
+Progress: TypeAlias = Callable[[RetentionReport], None]
+
+
+class MemoryRetentionJob:
+    """Archives, deletes and purges what is due, and closes idle sessions.
+
+    One runner at a time, whatever the number of processes. It may be killed at any point: the next
+    run goes on where it stopped.
+    """
+
+    def __init__(self, parts: Parts, owner: str) -> None:
+        self._parts = parts
+        self._owner = owner
+
+    def run(
+        self,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        now: datetime | None = None,
+        compact: bool | None = None,
+        actor: str = "library",
+    ) -> RetentionReport:
+        """Move every episode that is due at `now`; with `dry_run`, only count them.
+
+        `progress` is given the report so far after every batch. `compact` says whether files that
+        rows were removed from are rewritten at the end; without it, the settings do.
+        """
+        parts = self._parts
+        check_name("actor", actor)
+        now = parts.clock.now() if now is None else check_time("now", now)
+        parts.forget_configs()
+        if dry_run:
+            return foretell(parts, now)
+        with parts.store.lead(JOB, owner=self._owner) as lead:
+            if lead is None:
+                return RetentionReport(
+                    started_at=now, finished_at=now, elsewhere=True, complete=False
+                )
+            run = _Run(parts, now, lead, progress)
+            complete = run.whole(actor)
+            # What is gone from the store goes from this process's memory too.
+            parts.look_for_removals()
+            if compact is None:
+                compact = parts.compact_after_retention
+            compacted = _compact(parts, actor) if compact and complete else None
+            return run.tally.report(complete=complete, compacted=compacted)
+
+
+def run_if_due(
+    parts: Parts, owner: str, progress: Progress | None = None
+) -> RetentionReport | None:
+    """Run when the schedule says so. Nights that were missed are made up for by one run."""
+    if parts.schedule is None:
+        return None
+    now, last = parts.clock.now(), parts.store.last_run(JOB)
+    if last is None:
+        # Nothing is removed because a database is opened for the first time.
+        parts.store.set_last_run(JOB, now)
+        return None
+    if parts.schedule.next_after(last) > now:
+        return None
+    report = MemoryRetentionJob(parts, owner).run(progress=progress, actor="worker")
+    if not report.elsewhere:
+        done = ", ".join(f"{name} {count:,}" for name, count in asdict(report.counts).items())
+        log.info("retention ran: %s", done)
+    return report
+
+
+def next_run(parts: Parts) -> datetime | None:
+    """When retention runs by itself next; None where nothing is scheduled."""
+    if parts.schedule is None:
+        return None
+    return parts.schedule.next_after(parts.store.last_run(JOB) or parts.clock.now())
+
+
+class _LeadLost(Exception):
+    """Another process has taken over."""
+
+
+class _Run:
+    """One run, while this process has the lead."""
+
+    def __init__(self, parts: Parts, now: datetime, lead: Lead, progress: Progress | None) -> None:
+        self.tally = Tally(parts, now, dry_run=False)
+        self._parts = parts
+        self._now = now
+        self._lead = lead
+        self._progress = progress
+        self._renewed = time.monotonic()
+
+    def whole(self, actor: str) -> bool:
+        """Whether it came to its end; what was done is in the audit log either way."""
+        try:
+            self._all_stages()
+        except _LeadLost:
+            log.warning("retention stops: another process has taken it over")
+            return False
+        finally:
+            self._record(actor)
+        pending.forget_keys(self._parts)
+        self._parts.store.set_last_run(JOB, self._now)
+        return True
+
+    def _all_stages(self) -> None:
+        for episode in pending.expired(self._parts, now=self._now):
+            self._try(episode, "timed_out", partial(self._close, episode))
+        self._end_batch()
+        for stage in Stage:
+            for aged, _ in due(self._parts, stage, now=self._now, held=True):
+                self.tally.add(aged.episode, "held")
+            for aged, step in due(self._parts, stage, now=self._now, after_page=self._end_batch):
+                self._try(aged.episode, COUNTED[step], partial(self._move, aged, step))
+
+    def _try(self, episode: Episode, counted: str, do: Callable[[], bool]) -> None:
+        """An episode that cannot be moved does not stop the others."""
+        try:
+            if do():
+                self.tally.add(episode, counted)
+        except (EpisodeChanged, EpisodeNotFound):
+            # It was restored, went on or was erased since it was read.
+            pass
+        except LegalHold:
+            self.tally.add(episode, "held")
+        except OctopusError as error:
+            log.warning("retention leaves an episode: %s: %s", type(error).__name__, error)
+            self.tally.add(episode, "failed")
+        if time.monotonic() - self._renewed > _RENEW_SECONDS:
+            self._renew()
+
+    def _close(self, episode: Episode) -> bool:
+        return not consolidate.close_expired(self._parts, episode, wait=True).is_open
+
+    def _move(self, aged: Aged, step: Step) -> bool:
+        store, episode = self._parts.store, aged.episode
+        if step is Step.PURGE:
+            return bool(store.purge(episode.scope, episode.id, since=aged.since))
+        if step is Step.DELETE:
+            store.delete(episode.scope, episode.id, at=self._now, since=aged.since)
+            return True
+        policy = self._parts.config(episode.scope.tenant, episode.scope.agent).retention
+        cold = policy.archive_mode is ArchiveMode.COLD
+        consolidate.ensure_summary(self._parts, episode)
+        store.archive(episode.scope, episode.id, cold=cold, at=self._now, since=aged.since)
+        return True
+
+    def _end_batch(self) -> None:
+        self.tally.batches += 1
+        if self._progress is not None:
+            self._progress(self.tally.report(complete=False))
+        self._renew()
+
+    def _renew(self) -> None:
+        if not self._lead.renew():
+            raise _LeadLost
+        self._renewed = time.monotonic()
+
+    def _record(self, actor: str) -> None:
+        for tenant, counts in self.tally.report().tenants.items():
+            if counts.moved or counts.failed:
+                outcome = "partly" if counts.failed else "done"
+                audit.record(
+                    self._parts, JOB, tenant=tenant, actor=actor, outcome=outcome, **asdict(counts)
+                )
+
+
+def _compact(parts: Parts, actor: str) -> bool | None:
+    """Whether the files were rewritten; None where nothing asked for it."""
+    store = parts.store
+    try:
+        return forget.compact(parts, actor=actor) if store.owes_compaction() else None
+    except StoreError as error:
+        log.warning("retention did not compact: %s: %s", type(error).__name__, error)
+        return False

@@ -1,0 +1,1 @@
+"""Personal data: found, replaced, kept out, scrubbed."""

@@ -1,0 +1,279 @@
+"""Takes personal data out of what is stored already, as if it had never been let in.
+
+An episode is rewritten in one transaction. A name that is said in one episode of a session is known
+in the later ones, so these are rewritten first: whoever is killed in between has lost no name.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TypeAlias
+from uuid import UUID
+
+from ...domain.episode import Scope, check_name
+from ...domain.errors import (
+    EpisodeChanged,
+    EpisodeNotFound,
+    InvalidSetting,
+    LegalHold,
+    OctopusError,
+    StoreError,
+)
+from ...domain.message import Json
+from ...domain.pii import PLACEHOLDER
+from ...domain.policy import PiiMode, PrivacyConfig
+from ...ports.scrubbing import StoredEpisode
+from ...ports.seams import Redactor
+from .. import audit, forget
+from ..parts import Parts
+from .guard import Guard
+from .scrub_plan import Plan, plan
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 5
+"""How often an episode is read anew because somebody changed it meanwhile."""
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubReport:
+    """What a scrub looked at and changed; what it would change, if it was dry."""
+
+    dry_run: bool = False
+    scopes: int = 0
+    """Users with an agent each."""
+    episodes: int = 0
+    turns: int = 0
+    changed_episodes: int = 0
+    changed_turns: int = 0
+    changed_summaries: int = 0
+    changed_metadata: int = 0
+    """Sessions whose metadata was changed."""
+    held: int = 0
+    """Episodes with something to redact that a legal hold keeps as they are."""
+    failed: int = 0
+    """Sessions that were not finished because of an error, or of others' writing: run it again."""
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    """How many placeholders were put in, by kind."""
+    compacted: bool | None = None
+    """Whether the files were rewritten afterwards; None where nothing asked for it."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that was found is left, but for what the files may still hold."""
+        return not self.held and not self.failed
+
+
+Progress: TypeAlias = Callable[[ScrubReport], None]
+
+
+def scrub(
+    parts: Parts,
+    tenant: str,
+    *,
+    user: str | None = None,
+    agent: str | None = None,
+    dry_run: bool = False,
+    numbered: bool | None = None,
+    compact: bool = True,
+    progress: Progress | None = None,
+    actor: str = "library",
+) -> ScrubReport:
+    """Redact everything that a tenant has stored, whatever its agents' settings say of new text."""
+    for name, value in (("user", user), ("agent", agent)):
+        if value is not None:
+            check_name(name, value)
+    check_name("actor", actor)
+    if parts.make_redactor is None:
+        raise InvalidSetting("redactor", "is not set: nothing can be found without one")
+    run = _Run(parts, parts.make_redactor(), numbered=numbered, dry_run=dry_run, progress=progress)
+    scopes = [s for s in parts.store.user_scopes(tenant, user) if agent in (None, s.agent)]
+    if dry_run:
+        run.all(scopes)
+        return run.report
+    audit.record(parts, "scrub", tenant=tenant, actor=actor, user=user, outcome="begun")
+    try:
+        run.all(scopes)
+    finally:
+        parts.forget()
+        _record(parts, run, tenant, actor=actor, user=user)
+    return replace(run.report, compacted=_compact(parts, actor) if compact else None)
+
+
+def _record(parts: Parts, run: _Run, tenant: str, *, actor: str, user: str | None) -> None:
+    report = run.report
+    counts = {name: value for name, value in asdict(report).items() if name not in _NO_COUNTS}
+    outcome = "done" if run.ended and report.is_complete else "partly"
+    audit.record(parts, "scrub", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts)
+
+
+_NO_COUNTS = ("dry_run", "compacted")
+
+
+def _compact(parts: Parts, actor: str) -> bool | None:
+    """Also what a run that was killed has left to be done."""
+    try:
+        return forget.compact(parts, actor=actor) if parts.store.owes_compaction() else None
+    except StoreError as error:
+        log.warning("scrub did not compact: %s: %s", type(error).__name__, error)
+        return False
+
+
+class _Run:
+    """One run over the scopes of a tenant."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        redactor: Redactor,
+        *,
+        numbered: bool | None,
+        dry_run: bool,
+        progress: Progress | None,
+    ) -> None:
+        self.report = ScrubReport(dry_run=dry_run)
+        self.ended = False
+        self._parts = parts
+        self._redactor = redactor
+        self._numbered = numbered
+        self._progress = progress
+        self._kinds: Counter[str] = Counter()
+
+    def all(self, scopes: Sequence[Scope]) -> None:
+        for scope in scopes:
+            self._count(scopes=1)
+            for session_id in self._sessions(scope):
+                try:
+                    self._session(scope, session_id)
+                except LegalHold:
+                    # Placed since the session was begun.
+                    self._count(held=1)
+                except OctopusError as error:
+                    log.warning("scrub leaves a session: %s: %s", type(error).__name__, error)
+                    self._count(failed=1)
+                if self._progress is not None:
+                    self._progress(self.report)
+        self.ended = True
+
+    def _sessions(self, scope: Scope) -> Iterator[str]:
+        after: str | None = None
+        while page := self._parts.store.stored_sessions(scope, after=after, limit=_PAGE):
+            yield from page
+            after = page[-1]
+
+    def _session(self, scope: Scope, session_id: str) -> None:
+        ids = self._parts.store.stored_episodes(scope, session_id)
+        heard = self._heard(scope, ids)
+        is_held = self._is_held(scope, ids)
+        for place in reversed(range(len(ids))):
+            # Every name of the session is known in its last episode.
+            last = place == len(ids) - 1
+            self._episode(scope, ids[place], heard[place], with_metadata=last, is_held=is_held)
+
+    def _is_held(self, scope: Scope, ids: Sequence[UUID]) -> bool:
+        """A hold keeps the whole session: its other episodes say which names the held one has."""
+        holds = self._parts.store.holds(scope.tenant)
+        return any(hold.user == scope.user or hold.episode_id in ids for hold in holds)
+
+    def _heard(self, scope: Scope, ids: Sequence[UUID]) -> list[list[str]]:
+        """For each episode, the names that were said in those before it."""
+        heard: list[list[str]] = [[]]
+        for episode_id in ids[:-1]:
+            stored = self._parts.store.stored_episode(scope, episode_id)
+            guard = self._guard(scope, stored, heard[-1])
+            if stored is not None:
+                guard.messages([turn.message for turn in stored.turns])
+                for text in (stored.episode.summary or "", *stored.episode.key_facts):
+                    guard.text(text)
+            heard.append(guard.names)
+        return heard
+
+    def _guard(self, scope: Scope, stored: StoredEpisode | None, names: Sequence[str]) -> Guard:
+        numbered = self._numbered
+        if numbered is None:
+            numbered = self._parts.config(scope.tenant, scope.agent).privacy.numbered
+        return Guard(
+            PrivacyConfig(pii=PiiMode.REDACT, numbered=numbered),
+            self._redactor,
+            salt=self._parts.store.salt,
+            scope=scope,
+            known=() if stored is None else stored.placeholders,
+            names=names,
+        )
+
+    def _episode(
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        names: Sequence[str],
+        *,
+        with_metadata: bool,
+        is_held: bool,
+    ) -> None:
+        for attempt in range(_ATTEMPTS):
+            stored = self._parts.store.stored_episode(scope, episode_id)
+            if stored is None:
+                return
+            guard = self._guard(scope, stored, names)
+            found = plan(self._parts, stored, guard, with_metadata=with_metadata)
+            try:
+                if found and not is_held and not self.report.dry_run:
+                    self._rewrite(stored, found)
+            except EpisodeNotFound:
+                return
+            except EpisodeChanged:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            self._count(episodes=1, turns=len(stored.turns))
+            if found and is_held:
+                self._count(held=1)
+            elif found:
+                self._count_changes(stored, found)
+            return
+
+    def _rewrite(self, stored: StoredEpisode, found: Plan) -> None:
+        self._parts.store.rewrite(
+            stored,
+            turns=found.turns,
+            summary=found.summary,
+            metadata=found.metadata,
+            placeholders=found.placeholders,
+            now=self._parts.clock.now(),
+        )
+
+    def _count_changes(self, stored: StoredEpisode, done: Plan) -> None:
+        said = {turn.ordinal: turn.message for turn in stored.turns}
+        changed = [new for new in done.turns if new.message != said[new.ordinal]]
+        self._count(
+            changed_episodes=1,
+            changed_turns=len(changed),
+            changed_summaries=done.summary is not None,
+            changed_metadata=done.metadata is not None,
+        )
+        for new in changed:
+            self._count_kinds(said[new.ordinal].body, new.message.body)
+        if done.summary is not None:
+            episode, made = stored.episode, done.summary.summary
+            old = {"text": episode.summary, "facts": list(episode.key_facts)}
+            self._count_kinds(old, {"text": made.text, "facts": list(made.key_facts)})
+        if done.metadata is not None:
+            self._count_kinds(stored.metadata, done.metadata)
+        self.report = replace(self.report, kinds=dict(sorted(self._kinds.items())))
+
+    def _count_kinds(self, before: Mapping[str, Json], after: Mapping[str, Json]) -> None:
+        self._kinds += _kinds_in(after) - _kinds_in(before)
+
+    def _count(self, **more: int) -> None:
+        counts = {name: getattr(self.report, name) + number for name, number in more.items()}
+        self.report = replace(self.report, **counts)
+
+
+def _kinds_in(value: Mapping[str, Json]) -> Counter[str]:
+    found = PLACEHOLDER.findall(json.dumps(dict(value), ensure_ascii=False))
+    return Counter(word[1:-1].rstrip("0123456789").rstrip("_") for word in found)

@@ -1,0 +1,114 @@
+"""What an episode's text is to become: pure, but for the parts that read and count it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...domain.episode import Summary, Turn
+from ...domain.message import Json, message_tokens
+from ...domain.terms import passage
+from ...ports.scrubbing import Rewritten, StoredEpisode
+from ...ports.store import NewSummary, Placeholder
+from .. import consolidate, intake
+from ..parts import Parts
+from .guard import Checked, Guard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The changes to one episode; false where there is none."""
+
+    turns: tuple[Rewritten, ...] = ()
+    """Also those whose words stay, and whose vector was made of changed ones as well."""
+    summary: NewSummary | None = None
+    metadata: Mapping[str, Json] | None = None
+    placeholders: tuple[Placeholder, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.turns) or self.summary is not None or self.metadata is not None
+
+
+def plan(parts: Parts, stored: StoredEpisode, guard: Guard, *, with_metadata: bool = False) -> Plan:
+    checked = guard.messages([turn.message for turn in stored.turns])
+    turns = _turns(parts, stored, checked)
+    summary = _summary(parts, stored, checked, guard)
+    metadata = guard.json(stored.metadata) if with_metadata else stored.metadata
+    return Plan(
+        turns=tuple(turns),
+        summary=summary,
+        metadata=None if metadata == stored.metadata else metadata,
+        placeholders=tuple(guard.new()),
+    )
+
+
+def _turns(parts: Parts, stored: StoredEpisode, checked: Sequence[Checked]) -> list[Rewritten]:
+    scope = stored.episode.scope
+    config = parts.config(scope.tenant, scope.agent)
+    rewritten, before = [], ("", "")
+    for turn, each in zip(stored.turns, checked, strict=True):
+        message = each.message
+        embed = intake.wants_vector(message, config)
+        # A short answer is embedded with what it answers.
+        was, now = (passage(message.text, previous=previous) for previous in before)
+        if message != turn.message or (embed and was != now):
+            rewritten.append(
+                Rewritten(
+                    ordinal=turn.ordinal,
+                    message=message,
+                    tokens=_tokens(parts, turn, each),
+                    lexical=intake.lexical(parts, scope, message.text, message.name),
+                    embed=embed,
+                    has_pii=turn.has_pii or each.has_pii,
+                )
+            )
+        before = (turn.text, message.text)
+    return rewritten
+
+
+def _tokens(parts: Parts, turn: Turn, checked: Checked) -> int:
+    """Counted anew, unless the caller had counted."""
+    counted = message_tokens(turn.message, parts.counter.count)
+    if turn.tokens != counted:
+        return turn.tokens
+    return message_tokens(checked.message, parts.counter.count)
+
+
+def _summary(
+    parts: Parts, stored: StoredEpisode, checked: Sequence[Checked], guard: Guard
+) -> NewSummary | None:
+    episode = stored.episode
+    if episode.summary is None:
+        return None
+    turns = [
+        replace(turn, message=each.message)
+        for turn, each in zip(stored.turns, checked, strict=True)
+    ]
+    changed = any(t.message != old.message for t, old in zip(turns, stored.turns, strict=True))
+    was = Summary(text=episode.summary, key_facts=episode.key_facts)
+    made, by, is_own = was, episode.summarized_by or consolidate.BY_CALLER, True
+    if changed and by == parts.extractive.name:
+        made, is_own = _extracted(parts, stored.turns, turns, was)
+    made = consolidate.limited(
+        Summary(
+            text=guard.text(made.text), key_facts=tuple(guard.text(fact) for fact in made.key_facts)
+        )
+    )
+    active = bool(turns) and not episode.is_archived and not stored.is_deleted
+    better = is_own and active and parts.summarizer is not None and by != consolidate.BY_CALLER
+    if made == was and not (changed and better):
+        return None
+    return consolidate.new_summary(parts, episode.scope, made, by, improve=better)
+
+
+def _extracted(
+    parts: Parts, old: Sequence[Turn], new: Sequence[Turn], was: Summary
+) -> tuple[Summary, bool]:
+    """The summary taken from the new turns, but for what a caller gave; whether that is nothing."""
+    before, after = (
+        consolidate.limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+        for turns in (old, new)
+    )
+    text = after.text if was.text == before.text else was.text
+    facts = after.key_facts if was.key_facts == before.key_facts else was.key_facts
+    return Summary(text=text, key_facts=facts), was == before
