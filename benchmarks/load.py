@@ -1,10 +1,12 @@
 """The service under load, beside an empty endpoint: python -m benchmarks.load [--kills 10]
 
-64 clients at once, 80 % add and 20 % recall over 1,000 users, one node on SQLite. The load comes
-from Locust in an environment of its own: a real HTTP client that pip installs the same everywhere,
-and that keeps each answer, so that every acknowledged turn can be read back. The embedder is
-`hashing`, and `octopus worker` a process of its own: with a model in the serving process it would
-be the model that is measured.
+64 clients at once, 80 % add and 20 % recall over 1,000 users, each in the middle of a session, on
+one node with SQLite. Every add has an idempotency key, as those of the Python client have.
+
+The load comes from Locust in an environment of its own: a real HTTP client that pip installs the
+same everywhere, and that keeps each answer, so that every acknowledged turn can be read back. The
+embedder is `hashing`, and `octopus worker` a process of its own: with a model in the serving
+process it would be the model that is measured.
 
 Client and server share the machine, so that requests a second say as much about the client as
 about the server. CPU milliseconds a request, of the server's process alone, say what it costs.
@@ -34,6 +36,7 @@ from octopus_memory.ports.store import WorkKind
 HERE = Path(__file__).parent
 CLIENTS, USERS = 64, 1_000
 AGENT, SESSION = "hr", "live"
+OPENING = "Good morning, it is me again."
 TALK = [
     ("user", "How many leave days do I have left?"),
     ("assistant", "You have 12 days remaining, and five of them must be used by March."),
@@ -152,10 +155,12 @@ def octopus(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
 
 
 def fill(path: Path) -> str:
-    """A conversation for each user, so that there is something to recall; returns a token."""
+    """A conversation for each user, and another that has begun; returns a token."""
     with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
         for user in range(USERS):
-            memory.scope(agent=AGENT, user=f"user-{user}").store(TALK, session_id="before")
+            scope = memory.scope(agent=AGENT, user=f"user-{user}")
+            scope.store(TALK, session_id="before")
+            scope.add(SESSION, ("user", OPENING))
         memory.flush()
         made = access.make_key(
             memory.parts, tenant="default", role="agent", name="load", agents=[AGENT], actor="load"
@@ -185,11 +190,12 @@ def read_back(url: str, token: str, adds: list[Any]) -> dict[str, int]:
     lost = twice = unordered = extra = 0
     with EpisodicMemory.connect(url, api_key=token) as memory:
         for user, expected in acknowledged.items():
-            turns = memory.scope(agent=AGENT, user=f"user-{user}").session(SESSION).turns
+            opening, *turns = memory.scope(agent=AGENT, user=f"user-{user}").session(SESSION).turns
+            assert opening.text == OPENING
             stored = {str(turn.id): (turn.ordinal, turn.text) for turn in turns}
             lost += sum(stored.get(turn) != what for turn, what in expected.items())
             twice += len(turns) - len({turn.text for turn in turns})
-            unordered += [turn.ordinal for turn in turns] != list(range(len(turns)))
+            unordered += [turn.ordinal for turn in turns] != list(range(1, len(turns) + 1))
             extra += len(stored.keys() - expected.keys())
     return {
         "acknowledged": len(adds),
@@ -215,8 +221,8 @@ def embedded(path: Path) -> dict[str, int]:
 
 def table(runs: list[Run]) -> str:
     lines = [
-        "| | requests/s | add p50 / p95 / p99 ms | recall p50 / p95 / p99 ms "
-        "| server CPU ms a request | client's core | errors |",
+        "| | requests/s | add p50 / p95 / p99 ms | recall p50 / p95 / p99 ms | server CPU ms a "
+        + "request | client's core | errors |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
     for run in runs:

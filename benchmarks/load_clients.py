@@ -12,6 +12,7 @@ import os
 import random
 import time
 import uuid
+from pathlib import Path
 
 from locust import FastHttpUser, constant, events, task
 
@@ -87,14 +88,11 @@ class Client(FastHttpUser):
 
 @events.quitting.add_listener
 def write_down(environment: object, **_: object) -> None:  # noqa: ARG001 - Locust's signature
-    with open(RESULTS, "w") as file:
-        json.dump(
-            {
-                "adds": [(user, said, took, body.decode()) for user, said, took, body in adds],
-                "recalls": recalls,
-                "errors": errors,
-                "tried_again": tried_again,
-                "cpu_seconds": time.process_time(),
-            },
-            file,
-        )
+    results = {
+        "adds": [(user, said, took, body.decode()) for user, said, took, body in adds],
+        "recalls": recalls,
+        "errors": errors,
+        "tried_again": tried_again,
+        "cpu_seconds": time.process_time(),
+    }
+    Path(RESULTS).write_text(json.dumps(results))

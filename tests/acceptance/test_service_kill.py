@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -219,3 +220,7 @@ def test_a_server_that_is_told_to_stop_finishes_first(
     log = server.log.read_text()
     assert "Traceback" not in log
     assert "what I said" not in log
+    lines = [json.loads(line) for line in log.splitlines() if "request_id" in line]
+    assert sum(line["status"] == 201 for line in lines) >= sum(
+        len(client.acknowledged) for client in clients
+    )

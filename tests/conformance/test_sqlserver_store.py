@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(not SERVER, reason="OCTOPUS_TEST_SQLSERVER_URL n
 @contextmanager
 def _session(url: str) -> Iterator[Callable[[str], sa.CursorResult[object]]]:
     """Run statements outside any transaction."""
-    from octopus_memory.adapters.stores.sqlserver.store.setup import Engines
+    from octopus_memory.adapters.stores.sqlserver.setup import Engines
 
     engine = Engines(url, pool_size=1, statement_seconds=60, connect_seconds=30).aside()
     with engine.connect() as conn:

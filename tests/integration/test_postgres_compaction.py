@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from postgres_server import LocalServer, Programs, connected
 
 from octopus_memory.adapters.stores import schema
+from octopus_memory.adapters.stores.postgres import compaction as postgres_compaction
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
-from octopus_memory.adapters.stores.postgres.store import compaction as postgres_compaction
 from octopus_memory.domain.audit import AuditDraft
 from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.erasure import Subject

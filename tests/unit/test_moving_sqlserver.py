@@ -14,8 +14,8 @@ from sqlserver_double import Driver, Server
 
 from octopus_memory.adapters.stores import moving
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
-from octopus_memory.adapters.stores.sqlserver.store import dialect as sqlserver_dialect
 from octopus_memory.testing import make_append, make_closing, make_key, make_scope
 from octopus_memory.testing.store_tests import snapshot
 

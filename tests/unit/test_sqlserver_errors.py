@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from octopus_memory.adapters.stores.sqlserver.store import errors as sqlserver_errors
+from octopus_memory.adapters.stores.sqlserver import errors as sqlserver_errors
 from octopus_memory.domain.errors import (
     StoreBusy,
     StoreCorrupt,

@@ -11,8 +11,8 @@ pytest.importorskip("mssql_python", reason="needs the extra sqlserver")
 
 from sqlserver_double import Driver, Server
 
+from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
-from octopus_memory.adapters.stores.sqlserver.store import dialect as sqlserver_dialect
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import StoreSuite
 from octopus_memory.testing.store_tests import Reopen

@@ -64,7 +64,8 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
         development=development,
     )
     problems.install(app)
-    for router in (episodes.router, sessions.router, users.router, admin.router):
+    # Routes are tried in turn: what is asked most comes first.
+    for router in (sessions.router, episodes.router, users.router, admin.router):
         app.include_router(router, prefix=PREFIX)
     for router in (operations.router, pages.router):
         app.include_router(router)

@@ -117,3 +117,9 @@ def _outliving_signals() -> Iterator[None]:
 
 def _log_lines() -> None:
     logging.getLogger("octopus_memory").setLevel(logging.INFO)
+    # A line of the access log is JSON and nothing else, for whoever reads it by program.
+    lines = logging.StreamHandler()
+    lines.setFormatter(logging.Formatter("%(message)s"))
+    access = logging.getLogger("octopus_memory.access")
+    access.addHandler(lines)
+    access.propagate = False

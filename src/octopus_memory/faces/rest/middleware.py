@@ -22,6 +22,7 @@ from .metrics import Metrics
 from .problems import BODY_TOO_LARGE, respond, unexpected
 
 log = logging.getLogger("octopus_memory.access")
+failures = logging.getLogger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 UNKNOWN_ROUTE = "unknown"
 
@@ -79,7 +80,7 @@ class Watch:
 def _log_failure(error: Exception, request_id: str) -> None:
     """Where it failed and by what kind of error; its words may be somebody's."""
     where = "".join(traceback.format_tb(error.__traceback__))
-    log.error("request %s failed: %s\n%s", request_id, type(error).__name__, where)
+    failures.error("request %s failed: %s\n%s", request_id, type(error).__name__, where)
 
 
 class BodyLimit:

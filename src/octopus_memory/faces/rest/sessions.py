@@ -23,20 +23,6 @@ from .wire import (
 router = APIRouter(tags=["Sessions"])
 
 
-@router.get("/sessions/{session_id:path}", response_model=SessionDetail, responses=problems(404))
-def get_session(
-    request: Request,
-    caller: Caller,
-    session_id: NameText,
-    agentId: NameText | None = None,
-    userId: NameText | None = None,
-) -> Response:
-    """One session, whole and in order."""
-    need(caller, *SEES)
-    scope = scope_of(request, caller, agentId, userId)
-    return tagged(request, SessionDetail.of_replay(scope.session(session_id)))
-
-
 @router.post(
     "/sessions/{session_id:path}/messages",
     status_code=201,
@@ -61,6 +47,20 @@ def add_to_session(
         idempotency_key=idempotency_key,
     )
     return answer(AddedOut.of(stored, body.messages), 201)
+
+
+@router.get("/sessions/{session_id:path}", response_model=SessionDetail, responses=problems(404))
+def get_session(
+    request: Request,
+    caller: Caller,
+    session_id: NameText,
+    agentId: NameText | None = None,
+    userId: NameText | None = None,
+) -> Response:
+    """One session, whole and in order."""
+    need(caller, *SEES)
+    scope = scope_of(request, caller, agentId, userId)
+    return tagged(request, SessionDetail.of_replay(scope.session(session_id)))
 
 
 @router.post(

@@ -56,9 +56,7 @@ class Engines:
         return self._make(isolation, self._statement_seconds, pool)
 
     def _make(self, isolation: str, seconds: int, pool: Mapping[str, Any]) -> sa.Engine:
-        sa.dialects.registry.register(
-            "mssql.octopus", f"{_PACKAGE}.sqlserver_dialect", "SqlServerDialect"
-        )
+        sa.dialects.registry.register("mssql.octopus", f"{_PACKAGE}.dialect", "SqlServerDialect")
         try:
             engine = sa.create_engine(
                 self._url,

@@ -19,9 +19,7 @@ from ....ports.store import Append
 from .. import types
 from ..sql import SqlStore
 from ..transactions import READING, Reach
-from . import errors as sqlserver_errors
-from . import setup as sqlserver_setup
-from . import upkeep as sqlserver_upkeep
+from . import errors, setup, upkeep
 
 T = TypeVar("T")
 _READ_TRIES = 3
@@ -45,7 +43,7 @@ class SqlServerStore(SqlStore):
         connect_timeout_seconds: float = 10,
         clock: Clock | None = None,
     ) -> None:
-        engines = sqlserver_setup.Engines(
+        engines = setup.Engines(
             url,
             pool_size=pool_size,
             statement_seconds=statement_timeout_seconds,
@@ -57,11 +55,11 @@ class SqlServerStore(SqlStore):
     def _prepare_schema(self) -> None:
         with (
             self._translated(),
-            sqlserver_setup.known_options(),
+            setup.known_options(),
             self._aside.connect() as conn,
-            sqlserver_upkeep.locked(conn, "schema"),
+            upkeep.locked(conn, "schema"),
         ):
-            if sqlserver_setup.allows_snapshots(conn):
+            if setup.allows_snapshots(conn):
                 self._reader = self._snapshots.execution_options(**{READING: True})
             super()._prepare_schema()
 
@@ -73,20 +71,20 @@ class SqlServerStore(SqlStore):
     def size_bytes(self) -> int | None:
         try:
             with self._aside.connect() as conn:
-                return sqlserver_upkeep.size_bytes(conn)
+                return upkeep.size_bytes(conn)
         except sa.exc.DBAPIError:
             return None
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
-        if error.connection_invalidated and sqlserver_setup.is_in_doubt(error):
-            return StoreUnavailable(sqlserver_errors.IN_DOUBT)
-        return sqlserver_errors.translate(str(error.orig), lost=error.connection_invalidated)
+        if error.connection_invalidated and setup.is_in_doubt(error):
+            return StoreUnavailable(errors.IN_DOUBT)
+        return errors.translate(str(error.orig), lost=error.connection_invalidated)
 
     def lost_race(self, error: sa.exc.DBAPIError) -> bool:
         # A connection that breaks in the middle takes its transaction with it. Only where the
         # commit itself is not answered, nobody can know.
         broke = error.connection_invalidated and error.statement is not None
-        return broke or sqlserver_errors.lost_race(str(error.orig))
+        return broke or errors.lost_race(str(error.orig))
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -120,7 +118,7 @@ class SqlServerStore(SqlStore):
             conn = self._aside.connect()
         try:
             with self._translated():
-                leads = sqlserver_upkeep.take(conn, job)
+                leads = upkeep.take(conn, job)
             yield _SessionLead(conn, job) if leads else None
         finally:
             # The lock ends with its session, whatever state that is in.
@@ -130,7 +128,7 @@ class SqlServerStore(SqlStore):
     def _rewrite(self) -> bool:
         with self._aside.connect() as conn:
             try:
-                sqlserver_upkeep.rewrite(conn)
+                upkeep.rewrite(conn)
             except sa.exc.DBAPIError as error:
                 if isinstance(self.translate(error), StoreBusy):
                     return False
@@ -146,7 +144,7 @@ class _SessionLead(Lead):
 
     def renew(self) -> bool:
         try:
-            return sqlserver_upkeep.holds(self._conn, self._job)
+            return upkeep.holds(self._conn, self._job)
         except sa.exc.SQLAlchemyError:
             return False
 
