@@ -220,11 +220,16 @@ def embedded(path: Path) -> dict[str, int]:
 
 
 def table(runs: list[Run]) -> str:
-    lines = [
-        "| | requests/s | add p50 / p95 / p99 ms | recall p50 / p95 / p99 ms | server CPU ms a "
-        + "request | client's core | errors |",
-        "|---|--:|--:|--:|--:|--:|--:|",
-    ]
+    columns = (
+        "",
+        "requests/s",
+        "add p50 / p95 / p99 ms",
+        "recall p50 / p95 / p99 ms",
+        "server CPU ms a request",
+        "client's core",
+        "errors",
+    )
+    lines = [f"| {' | '.join(columns)} |", "|---|--:|--:|--:|--:|--:|--:|"]
     for run in runs:
         add, recall = (
             " / ".join(f"{ms:.0f}" for ms in each) for each in (run.add_ms, run.recall_ms)

@@ -20,6 +20,18 @@ from octopus_memory import EpisodicMemory, MemoryScope  # noqa: E402 - after the
 from octopus_memory.testing import FixedClock  # noqa: E402 - the same
 
 START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
+DATABASES = ["sqlite", "postgresql"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "both_databases: on PostgreSQL too, not on SQLite alone")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is marked `both_databases` runs once with each `database_url`."""
+    if metafunc.definition.get_closest_marker("both_databases"):
+        if "database_url" in metafunc.fixturenames:
+            metafunc.parametrize("database_url", DATABASES, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +50,20 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture
-def memory(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
-    """A memory on a file, with the quick embedder and no thread of its own."""
-    url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with EpisodicMemory.open(url, embedder="hashing", clock=clock, background=False) as opened:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A file of the test's own; on PostgreSQL its own database, as the guide's application."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return f"sqlite:///{tmp_path / 'memory.db'}"
+    database: Database = request.getfixturevalue("postgres_database")
+    return database.url
+
+
+@pytest.fixture
+def memory(database_url: str, clock: FixedClock) -> Iterator[EpisodicMemory]:
+    """With the quick embedder and no thread of its own."""
+    with EpisodicMemory.open(
+        database_url, embedder="hashing", clock=clock, background=False
+    ) as opened:
         yield opened
 
 

@@ -26,6 +26,8 @@ from octopus_memory import (
 )
 from octopus_memory.testing import FixedClock
 
+pytestmark = pytest.mark.both_databases
+
 QUESTION = "How many leave days do I have left? Please be formal with me."
 ANSWER = "You have 12 days remaining."
 

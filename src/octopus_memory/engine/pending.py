@@ -92,7 +92,7 @@ def embed_pending(parts: Parts, owner: str) -> int:
     try:
         vectors = parts.embedder.embed([text for _, text in ready]) if ready else _NO_VECTORS
     except EmbedderFailed:
-        _give_back(parts, claimed)
+        _give_back(parts, claimed, owner)
         raise
     parts.index.put(
         parts.embedder.model,
@@ -163,18 +163,18 @@ def summarize_pending(parts: Parts, owner: str) -> int:
                 made = model.summarize(turns, timeout=parts.timeouts.in_background)
             except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
                 log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
-                _give_back(parts, [work])
+                _give_back(parts, [work], owner)
                 continue
             summary = consolidate.new_summary(
                 parts, work.scope, consolidate.limited(made), model.name
             )
-            parts.store.put_summary(work.scope, work.episode_id, summary)
+            parts.store.put_summary(work.scope, work.episode_id, summary, replacing=work.seq)
             parts.store.finish([work])
             parts.tally.count(WorkKind.SUMMARIZE, done=1)
             improved += 1
 
 
-def _give_back(parts: Parts, claimed: Sequence[Work]) -> None:
+def _give_back(parts: Parts, claimed: Sequence[Work], owner: str) -> None:
     """Each try waits twice as long; a summary that never comes is given up, a vector is not."""
     now = parts.clock.now()
     for work in claimed:
@@ -183,7 +183,7 @@ def _give_back(parts: Parts, claimed: Sequence[Work]) -> None:
             parts.store.finish([work])
             continue
         wait = min(timedelta(seconds=2 ** min(work.attempts, 10)), _LONGEST_WAIT)
-        parts.store.postpone([work], until=now + wait)
+        parts.store.postpone([work], until=now + wait, owner=owner)
 
 
 def close_idle(parts: Parts) -> int:

@@ -41,7 +41,8 @@ def open_episode(
     at = now if at is None else check_time("at", at)
     session_id = intake.session_id(session_id)
     intake.check_metadata(metadata)
-    metadata = parts.guard(scope, session_id=session_id).json(metadata)
+    guard = parts.guard(scope, session_id=session_id)
+    metadata = guard.json(metadata)
     config = parts.config(scope.tenant, scope.agent)
     for _ in range(_RETRIES):
         state = parts.store.session(scope, session_id)
@@ -62,6 +63,7 @@ def open_episode(
             at=at,
             now=now,
             metadata=metadata,
+            placeholders=guard.used(),
         )
         try:
             parts.store.append(write)

@@ -227,8 +227,19 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         """
 
     @abstractmethod
-    def put_summary(self, scope: Scope, episode_id: UUID, summary: NewSummary) -> None:
-        """Replace a closed episode's summary; nothing happens if it is gone or open again."""
+    def put_summary(
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        summary: NewSummary,
+        *,
+        replacing: int | None = None,
+    ) -> None:
+        """Replace a closed episode's summary; nothing happens if it is gone or open again.
+
+        With `replacing`, nothing happens either unless the summary is still the one of that `seq`:
+        whoever took long to make a better one must not undo what came meanwhile.
+        """
 
     @abstractmethod
     def touch(self, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime) -> Session:

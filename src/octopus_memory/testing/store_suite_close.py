@@ -192,6 +192,19 @@ class PutSummaryTests(StoreTests):
         store.put_summary(BEN, new_id(), make_summary("Nobody's."))
         assert snapshot(store, ANA, BEN) == before
 
+    def test_one_that_comes_late_undoes_nothing(self, store: EpisodeStore) -> None:
+        first = make_closing(summary=make_summary("First."))
+        write = make_append(ANA, "a", closing=first)
+        store.append(write)
+        [old] = _summary_rows(store)
+        store.put_summary(ANA, write.episode_id, make_summary("Second."), replacing=old.seq)
+        assert find(store, write).summary == "Second."
+        [turn] = [row for row in store.recall_rows(ANA, after=0)[1] if row.ordinal == 0]
+        for seq in (old.seq, turn.seq):
+            store.put_summary(ANA, write.episode_id, make_summary("Late."), replacing=seq)
+        assert find(store, write).summary == "Second."
+        assert len(_summary_rows(store)) == 1
+
 
 class ArchiveTests(StoreTests):
     def test_turns_go_and_the_summary_stays(self, store: EpisodeStore) -> None:

@@ -97,8 +97,23 @@ class SqlStore(
             now=self._now(),
         )
 
-    def put_summary(self, scope: Scope, episode_id: UUID, summary: NewSummary) -> None:
-        self._write(scope.tenant, ending.put_summary, scope, episode_id, summary, now=self._now())
+    def put_summary(
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        summary: NewSummary,
+        *,
+        replacing: int | None = None,
+    ) -> None:
+        self._write(
+            scope.tenant,
+            ending.put_summary,
+            scope,
+            episode_id,
+            summary,
+            replacing=replacing,
+            now=self._now(),
+        )
 
     def touch(self, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime) -> Session:
         self._write(scope.tenant, writes.touch, scope, session_id, seen_at=seen_at, now=now)

@@ -298,7 +298,7 @@ def _render(sentences: Iterable[_Sentence]) -> str:
     parts: list[str] = []
     speaker = ""
     for sentence in sentences:
-        text = sentence.text
+        text = _own_words(sentence.text)
         if text[-1].isalnum():
             text += "." if text[-1] < "\u3000" else "。"
         parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}{SAYS}{text}")
@@ -306,11 +306,20 @@ def _render(sentences: Iterable[_Sentence]) -> str:
     return " ".join(parts)
 
 
+def _own_words(text: str) -> str:
+    """Without the mark that says who speaks: what one says must not pass for another's words."""
+    return text.replace(SAYS, ", ")
+
+
 def _without_subject(turns: Sequence[Turn], budget: int) -> str:
     """A short line for an episode without a telling sentence: greetings, tools, pictures."""
     for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
         spoken = ((turn, _one_line(turn.text[:500])) for turn in turns if turn.role in roles)
-        lines = [f"{_speaker(turn)}{SAYS}{_shorten(text, 120)}" for turn, text in spoken if text]
+        lines = [
+            f"{_speaker(turn)}{SAYS}{_shorten(_own_words(text), 120)}"
+            for turn, text in spoken
+            if text
+        ]
         if lines:
             return _shorten(" ".join(lines[:5]), min(budget, 400))
     return "No text was exchanged."

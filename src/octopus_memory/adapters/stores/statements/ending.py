@@ -76,14 +76,35 @@ def end(
 
 
 def put_summary(
-    conn: sa.Connection, scope: Scope, episode_id: UUID, summary: NewSummary, *, now: datetime
+    conn: sa.Connection,
+    scope: Scope,
+    episode_id: UUID,
+    summary: NewSummary,
+    *,
+    replacing: int | None = None,
+    now: datetime,
 ) -> None:
     held = scopes.lock(conn, scope)
     before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
     if held is None or before is None or before.ended_at is None:
         return
+    if replacing is not None and not _is_summary(conn, held[0], episode_id, replacing):
+        return
     drop_summary_rows(conn, scope, held[0], episode_id, now=now)
     _write_summary(conn, scope, episode_id, summary, at=before.ended_at, now=now)
+
+
+def _is_summary(conn: sa.Connection, scope_id: int, episode_id: UUID, seq: int) -> bool:
+    recall = schema.recall
+    found = conn.execute(
+        sa.select(recall.c.seq).where(
+            recall.c.scope_id == scope_id,
+            recall.c.seq == seq,
+            recall.c.episode_id == episode_id,
+            recall.c.ordinal == SUMMARY_ORDINAL,
+        )
+    )
+    return found.first() is not None
 
 
 def _write_summary(
