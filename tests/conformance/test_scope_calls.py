@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -33,6 +32,8 @@ from octopus_memory import (
 )
 from octopus_memory.testing import FixedClock
 
+pytestmark = pytest.mark.both_databases
+
 START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
 LEAVE = [
     {"role": "user", "content": "How many leave days do I have left?", "name": "Ana"},
@@ -41,12 +42,10 @@ LEAVE = [
 
 
 @pytest.fixture
-def kept(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
+def kept(memory: EpisodicMemory) -> EpisodicMemory:
     """The memory itself, wherever the calls come from."""
-    path = tmp_path / "memory.db"
-    with EpisodicMemory.open(path, embedder="hashing", clock=clock, background=False) as opened:
-        opened.configure("hr", MemoryConfig(retention=EpisodicRetentionPolicy(archive_mode="cold")))
-        yield opened
+    memory.configure("hr", MemoryConfig(retention=EpisodicRetentionPolicy(archive_mode="cold")))
+    return memory
 
 
 @pytest.fixture(params=["embedded", "service"])

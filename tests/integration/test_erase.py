@@ -27,6 +27,8 @@ from octopus_memory.domain.erasure import EraseReceipt, is_genuine
 from octopus_memory.engine import background, forget
 from octopus_memory.testing import FixedClock
 
+pytestmark = pytest.mark.both_databases
+
 TALK = [("user", "My passport is in the blue folder."), ("assistant", "I will remember that.")]
 
 

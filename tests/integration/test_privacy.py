@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from octopus_memory import EpisodicMemory, MemoryConfig, MemoryScope, PrivacyConfig, SessionConfig
-from octopus_memory.testing import FixedClock
+
+pytestmark = pytest.mark.both_databases
 
 SECRETS = ["Ana López", "López", "ana.lopez@example.com", "415-555-0134", "4111 1111 1111 1111"]
 TALK = [
@@ -17,13 +17,6 @@ TALK = [
     {"role": "assistant", "content": "Thanks, Ana López. Shall I write to ana.lopez@example.com?"},
     {"role": "user", "content": [{"type": "text", "text": "Yes, or call 415-555-0134."}]},
 ]
-
-
-@pytest.fixture
-def memory(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
-    url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with EpisodicMemory.open(url, embedder="hashing", clock=clock, background=False) as opened:
-        yield opened
 
 
 def _scope(memory: EpisodicMemory, mode: str, **more: Any) -> MemoryScope:

@@ -17,6 +17,8 @@ from octopus_memory import (
 )
 from octopus_memory.testing import FixedClock
 
+pytestmark = pytest.mark.both_databases
+
 START = datetime(2025, 3, 14, 9, tzinfo=UTC)
 TALKS = {
     "leave": ["How many leave days do I have left this year?", "You have 12 days remaining."],

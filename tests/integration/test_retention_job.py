@@ -33,6 +33,8 @@ from octopus_memory.engine.keeping import due, retention
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FakeSummarizer, FixedClock, make_append, make_closing
 
+pytestmark = pytest.mark.both_databases
+
 TALK = [
     ("user", "How many leave days do I have left?"),
     ("assistant", "You have 12 days remaining."),
