@@ -72,7 +72,7 @@ class Guard:
     ) -> None:
         self._mode = config.pii if redactor is not None else PiiMode.OFF
         self._redactor = redactor
-        self._key = blake2b(repr(scope).encode(), key=salt[:64], digest_size=32).digest()
+        self._salt, self._scope = salt, scope
         self._known = {(each.kind, each.digest): each.number for each in known}
         self._used: dict[tuple[str, bytes], int] = {}
         self._names = list(names)
@@ -132,11 +132,17 @@ class Guard:
         self._names = list(dict.fromkeys([*self._names, *names]))[-_MOST_NAMES:]
 
     def _number(self, kind: PiiKind, value: str) -> int:
-        digest = blake2b(f"{kind}\0{value}".encode("utf-8", "replace"), key=self._key).digest()[:16]
-        key = (kind.value, digest)
+        key = (kind.value, self._digest(kind, value))
         number = self._known.get(key) or self._used.get(key)
         if number is None:
             taken = [n for (k, _), n in (self._known | self._used).items() if k == kind.value]
             number = max(taken, default=0) + 1
         self._used[key] = number
         return number
+
+    def _digest(self, kind: PiiKind, value: str) -> bytes:
+        """Keyed by the database's secret and the scope: it can be compared here, and nowhere else."""
+        own = blake2b(repr(self._scope).encode(), key=self._salt[:64], digest_size=32).digest()
+        return blake2b(
+            f"{kind}\0{value}".encode("utf-8", "replace"), key=own, digest_size=16
+        ).digest()
