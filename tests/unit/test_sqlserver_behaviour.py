@@ -18,8 +18,8 @@ from sqlserver_double import Driver, Server
 from octopus_memory.adapters.stores import moving, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
-from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.adapters.stores.sqlserver.dialect import SqlServerDialect
+from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.domain.errors import (
     InvalidInput,
     InvalidSetting,

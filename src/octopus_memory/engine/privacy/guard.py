@@ -141,7 +141,7 @@ class Guard:
         return number
 
     def _digest(self, kind: PiiKind, value: str) -> bytes:
-        """Keyed by the database's secret and the scope: it can be compared here, and nowhere else."""
+        """Keyed by the database and the scope: it can be compared here, and nowhere else."""
         own = blake2b(repr(self._scope).encode(), key=self._salt[:64], digest_size=32).digest()
         return blake2b(
             f"{kind}\0{value}".encode("utf-8", "replace"), key=own, digest_size=16
