@@ -35,6 +35,7 @@ from octopus_memory.ports.store import WorkKind
 
 HERE = Path(__file__).parent
 CLIENTS, USERS = 64, 1_000
+_SECONDS = 20
 AGENT, SESSION = "hr", "live"
 OPENING = "Good morning, it is me again."
 TALK = [
@@ -116,7 +117,7 @@ def empty(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
     command = [sys.executable, "-m", "benchmarks.load_empty", str(port)]
     server = Program(command, {}, folder / "empty.log", port)
     server.start()
-    plain = argparse.Namespace(**{**vars(options), "kills": 0})
+    plain = argparse.Namespace(seconds=min(options.seconds, _SECONDS), kills=0)
     try:
         return load(locust, port, "none", server, plain, "empty endpoint")[0]
     finally:
@@ -143,7 +144,8 @@ def octopus(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
         run, seen = load(locust, port, token, server, options, "Octopus")
         stop.set()
         killer.join()
-        run.seen = read_back(f"http://127.0.0.1:{port}", token, seen["adds"])
+        run.seen = {"killed": server.kills}
+        run.seen |= read_back(f"http://127.0.0.1:{port}", token, seen["adds"])
     finally:
         stop.set()
         killer.join()
@@ -171,9 +173,9 @@ def fill(path: Path) -> str:
 def strike(
     server: Program, worker: Program, options: argparse.Namespace, stop: threading.Event
 ) -> None:
-    """Kill the server and the worker again and again, at moments spread over the run."""
+    """Kill the server and the worker again and again, soon after they answer again."""
     for _ in range(options.kills):
-        if stop.wait(options.seconds / (options.kills + 1) * random.uniform(0.5, 1.0)):
+        if stop.wait(random.uniform(0.5, 2.5)):
             return
         server.kill()
         worker.kill()
@@ -248,12 +250,14 @@ def table(runs: list[Run]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=20, help="how long each server is loaded")
+    parser.add_argument("--seconds", type=int, help="how long the service is loaded")
     parser.add_argument(
         "--kills", type=int, default=0, help="how often Octopus is killed meanwhile"
     )
     parser.add_argument("--locust", type=Path, help="a locust program, instead of installing one")
     options = parser.parse_args()
+    # Starting takes seconds, which the requests of that time wait for.
+    options.seconds = options.seconds or _SECONDS + 6 * options.kills
     locust = options.locust or locust_in(HERE.parent / "build" / "locust")
     with tempfile.TemporaryDirectory(prefix="octopus-load-") as folder:
         runs = [empty(locust, options, Path(folder)), octopus(locust, options, Path(folder))]
@@ -267,6 +271,8 @@ def main() -> None:
     held = runs[1].seen
     bad = runs[0].errors + runs[1].errors + held["lost"] + held["twice"]
     bad += held["sessions out of order"] + held["waiting to be embedded"]
+    if held["killed"] < options.kills:
+        raise SystemExit(f"only {held['killed']} kills fitted into {options.seconds} s")
     if bad or held["texts"] != held["vectors"]:
         raise SystemExit("a turn was lost or doubled, or a request failed")
 

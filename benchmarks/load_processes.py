@@ -36,6 +36,7 @@ class Program:
         self._log = log
         self._port = port
         self._spent = 0.0
+        self.kills = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -71,6 +72,7 @@ class Program:
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def kill(self) -> None:
+        self.kills += 1
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:

@@ -24,12 +24,17 @@ DATABASES = ["sqlite", "postgresql"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "both_databases: on PostgreSQL too, not on SQLite alone")
+    for line in (
+        "both_databases(as_owner=False): runs on PostgreSQL, too, as the application or the owner",
+        "sqlite_alone: looks at what only SQLite has",
+    ):
+        config.addinivalue_line("markers", line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """What is marked `both_databases` runs once with each `database_url`."""
-    if metafunc.definition.get_closest_marker("both_databases"):
+    marked = metafunc.definition.get_closest_marker
+    if marked("both_databases") and not marked("sqlite_alone"):
         if "database_url" in metafunc.fixturenames:
             metafunc.parametrize("database_url", DATABASES, indirect=True)
 
@@ -51,11 +56,15 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A file of the test's own; on PostgreSQL its own database, as the guide's application."""
+    """A file, or a database on PostgreSQL, of the test's own.
+
+    There row-level security holds both of the guide's roles; only the owner can rewrite tables.
+    """
     if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path / 'memory.db'}"
     database: Database = request.getfixturevalue("postgres_database")
-    return database.url
+    as_owner = request.node.get_closest_marker("both_databases").kwargs.get("as_owner")
+    return database.owner_url if as_owner else database.url
 
 
 @pytest.fixture

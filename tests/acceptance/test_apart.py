@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from octopus_memory import (
     Episode,
@@ -22,7 +21,9 @@ from octopus_memory import (
     SessionConfig,
     SessionNotFound,
 )
+from octopus_memory.adapters.stores import schema
 from octopus_memory.testing import FixedClock
+from postgres_installation import Installation
 
 ALIKE = [
     "ana",
@@ -87,6 +88,17 @@ WHO = [
     *(("acme", agent, "u") for agent in ALIKE[::5] + LONG_NAMES),
     *((tenant, "hr", "u") for tenant in ALIKE[1::5] + LONG_TENANTS),
 ]
+# PostgreSQL's text holds no NUL: it is escaped there.
+FEW = ["ana", "Ana", "ana ", "ana\x00", "ana\x00b", "\x00ana", "ana\x1a0", "ana\x1a", "an%", "an'a"]
+WHO_ON = {
+    "sqlite": WHO,
+    "postgresql": [
+        *JOINED[:2],
+        *(("acme", "hr", user) for user in FEW + LONG_NAMES[2:]),
+        *(("acme", agent, "u") for agent in FEW[1:4] + LONG_NAMES[2:]),
+        *((tenant, "hr", "u") for tenant in FEW[1:5] + LONG_TENANTS[1:]),
+    ],
+}
 QUESTION = "What is the password of my safe?"
 Who = tuple[str, str, str]
 # Every other table says of each row whose it is.
@@ -105,6 +117,15 @@ SHARED_TABLES = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the scopes are; `admin_url` sees the rows of them all."""
+
+    url: str
+    admin_url: str
+    who: list[Who]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Owned:
     """One scope and what was put into it."""
 
@@ -115,8 +136,8 @@ class Owned:
     open: Episode
 
 
-def fill(memory: EpisodicMemory, number: int) -> Owned:
-    tenant, agent, user = WHO[number]
+def fill(memory: EpisodicMemory, number: int, who: Who) -> Owned:
+    tenant, agent, user = who
     scope = memory.scope(tenant=tenant, agent=agent, user=user)
     mark = f"mark{number:03d}"
     closed = scope.store(
@@ -131,47 +152,60 @@ def fill(memory: EpisodicMemory, number: int) -> Owned:
     return Owned(scope=scope, mark=mark, session_id=session_id, closed=closed, open=opened.episode)
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("apart") / "memory.db"
+@pytest.fixture(scope="module", params=WHO_ON)
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    who = WHO_ON[request.param]
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('apart') / 'memory.db'}"
+        yield Place(url=url, admin_url=url, who=who)
+        return
+    postgres: Installation = request.getfixturevalue("postgres")
+    with postgres.database() as database:
+        admin_url = database.admin_url.replace("://", "+psycopg://", 1)
+        yield Place(url=database.url, admin_url=admin_url, who=who)
 
 
 @pytest.fixture(scope="module")
-def memory(path: Path) -> Iterator[EpisodicMemory]:
+def memory(place: Place) -> Iterator[EpisodicMemory]:
     with EpisodicMemory.open(
-        f"sqlite:///{path}", embedder="hashing", clock=FixedClock(), background=False
+        place.url, embedder="hashing", clock=FixedClock(), background=False
     ) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def owned(memory: EpisodicMemory) -> list[Owned]:
-    everything = [fill(memory, number) for number in range(len(WHO))]
+def owned(memory: EpisodicMemory, place: Place) -> list[Owned]:
+    everything = [fill(memory, number, who) for number, who in enumerate(place.who)]
     memory.flush()
     return everything
+
+
+@pytest.fixture(scope="module")
+def engine(place: Place) -> Iterator[sa.Engine]:
+    made = sa.create_engine(place.admin_url)
+    yield made
+    made.dispose()
 
 
 def marks(*shown: object) -> set[str]:
     return set(re.findall(r"mark\d{3}", repr(shown)))
 
 
-def rows(path: Path) -> dict[Who, list[tuple[Any, ...]]]:
-    """Every row of every scope, as it stands in the file."""
-    conn = sqlite3.connect(path)
-    try:
-        names = conn.execute("SELECT id, tenant, agent, user FROM octopus_scopes")
-        scopes = {row[0]: row[1:] for row in names}
+def rows(engine: sa.Engine) -> dict[Who, list[tuple[Any, ...]]]:
+    """Every row of every scope, as it stands in the database."""
+    names = schema.scopes.c
+    with engine.connect() as conn:
+        listed = conn.execute(sa.select(names.id, names.tenant, names.agent, names.user))
+        scopes: dict[int, Who] = {number: (*who,) for number, *who in listed}
         found: dict[Who, list[tuple[Any, ...]]] = {who: [] for who in scopes.values()}
-        tables = conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
-        for (table,) in tables.fetchall():
-            if table in SHARED_TABLES:
-                continue
+        for table in sorted(set(sa.inspect(conn).get_table_names()) - SHARED_TABLES):
             key = "id" if table == "octopus_scopes" else "scope_id"
-            for number, *row in conn.execute(f"SELECT {key}, * FROM {table} ORDER BY 1, 2, 3"):
+            every = f"SELECT {key}, * FROM {table} ORDER BY 1, 2, 3, 4"
+            for number, *row in conn.exec_driver_sql(every):
                 found[scopes[number]].append((table, *row))
-        return found
-    finally:
-        conn.close()
+    return found
 
 
 def refused(error: type[Exception], *calls: Callable[[], object]) -> None:
@@ -357,8 +391,9 @@ def test_every_public_call_is_tried():
     assert public == set(PROBES)
 
 
-def test_the_names_are_all_different():
-    assert len(set(WHO)) == len(WHO)
+@pytest.mark.parametrize("who", WHO_ON.values(), ids=WHO_ON)
+def test_the_names_are_all_different(who: list[Who]):
+    assert len(set(who)) == len(who)
 
 
 def test_each_scope_holds_its_own_and_no_more(owned: list[Owned]):
@@ -372,24 +407,28 @@ def test_each_scope_holds_its_own_and_no_more(owned: list[Owned]):
         assert marks(context.text) == marks(context.messages) == {own.mark}
 
 
-def test_the_database_counts_them_all(memory: EpisodicMemory, owned: list[Owned], path: Path):
+def test_the_database_counts_them_all(
+    memory: EpisodicMemory, owned: list[Owned], place: Place, engine: sa.Engine
+):
     stats = memory.stats()
-    assert stats.scopes == len(WHO)
-    assert stats.tenants == len({tenant for tenant, _, _ in WHO})
-    assert stats.sessions == stats.episodes == 2 * len(WHO)
-    assert set(rows(path)) == set(WHO)
+    assert stats.scopes == len(place.who)
+    assert stats.tenants == len({tenant for tenant, _, _ in place.who})
+    assert stats.sessions == stats.episodes == 2 * len(place.who)
+    assert set(rows(engine)) == set(place.who)
 
 
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("name", PROBES)
-def test_no_call_reaches_into_another_scope(owned: list[Owned], path: Path, name: str, half: int):
+def test_no_call_reaches_into_another_scope(
+    owned: list[Owned], place: Place, engine: sa.Engine, name: str, half: int
+):
     """Half of the scopes call, each with what belongs to a neighbour of the other half."""
-    before = rows(path)
-    for place in range(half, len(owned) - 1, 2):
-        own, other = owned[place], owned[place + 1]
+    before = rows(engine)
+    for number in range(half, len(owned) - 1, 2):
+        own, other = owned[number], owned[number + 1]
         assert marks(PROBES[name](own.scope, other)) <= {own.mark}
-    after = rows(path)
-    quiet = WHO[1 - half :: 2]
+    after = rows(engine)
+    quiet = place.who[1 - half :: 2]
     if name == "deleted":
         # What a neighbour deletes and restores itself is found by new rows.
         return

@@ -27,9 +27,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "memory.db"
 
 
-def open_again(path: Path) -> EpisodicMemory:
-    check_file(path)
-    return EpisodicMemory.open(f"sqlite:///{path}", embedder="hashing", background=False)
+def open_again(where: Path | str) -> EpisodicMemory:
+    """`where` is a file or a URL."""
+    url = where if isinstance(where, str) else f"sqlite:///{where}"
+    if url.startswith("sqlite"):
+        check_file(Path(url.removeprefix("sqlite:///")))
+    return EpisodicMemory.open(url, embedder="hashing", background=False)
 
 
 def check_file(path: Path) -> None:
@@ -48,16 +51,17 @@ def check_all_embedded(memory: EpisodicMemory) -> None:
     assert sum(stats.vectors.values()) == stats.turns + summaries
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("run", range(4))
-def test_no_acknowledged_turn_is_lost(path: Path, run: int):
+def test_no_acknowledged_turn_is_lost(database_url: str, run: int):
     moment = random.Random()
     acknowledged = []
-    with children.child(children.add_one_by_one, f"sqlite:///{path}", ADDS) as (process, pipe):
+    with children.child(children.add_one_by_one, database_url, ADDS) as (process, pipe):
         acknowledged += [pipe.recv() for _ in range(moment.randint(1, ADDS - 1))]
         time.sleep(moment.random() / 200)
         children.kill(process)
         acknowledged += children.rest(pipe)
-    with open_again(path) as memory:
+    with open_again(database_url) as memory:
         [episode] = memory.scope(user="u").session("s").episodes
         stored = [turn.id for turn in episode.turns]
         # One more may have been stored whose acknowledgement did not get through.
@@ -75,19 +79,17 @@ def test_no_acknowledged_turn_is_lost(path: Path, run: int):
         assert more.ordinal == len(stored)
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("run", range(2))
-def test_a_whole_episode_is_there_or_not_at_all(path: Path, run: int):
+def test_a_whole_episode_is_there_or_not_at_all(database_url: str, run: int):
     size = 300
-    with children.child(children.store_again_and_again, f"sqlite:///{path}", size) as (
-        process,
-        pipe,
-    ):
+    with children.child(children.store_again_and_again, database_url, size) as (process, pipe):
         assert pipe.recv() == "begin"
         acknowledged = [pipe.recv()]
         time.sleep(random.random() / 4)
         children.kill(process)
         acknowledged += children.rest(pipe)
-    with open_again(path) as memory:
+    with open_again(database_url) as memory:
         scope = memory.scope(user="u")
         stored = list(scope.episodes(page_size=1_000))
         assert {episode.id for episode in stored} >= set(acknowledged)
@@ -173,14 +175,14 @@ def test_a_retry_finds_what_was_stored_though_its_session_went_on(path: Path):
             scope.store(said, session_id="s", idempotency_key="another")
 
 
-def test_killed_while_it_embeds(path: Path):
-    url = f"sqlite:///{path}"
-    with children.child(children.stay_in_the_embedder, url) as (process, pipe):
+@pytest.mark.both_databases
+def test_killed_while_it_embeds(database_url: str):
+    with children.child(children.stay_in_the_embedder, database_url) as (process, pipe):
         assert pipe.recv() > 0
-        with open_again(path) as memory:
+        with open_again(database_url) as memory:
             assert memory.stats().vectors == {}
             assert memory.flush(timeout=0.05) is False
         children.kill(process)
-    with open_again(path) as memory:
+    with open_again(database_url) as memory:
         assert memory.scope(user="u").recall("what I said as number 7")
         check_all_embedded(memory)

@@ -193,6 +193,7 @@ def test_odd_names_and_texts(calls: Any):
     assert scope.recall("   ") == []
 
 
+@pytest.mark.both_databases(as_owner=True)
 def test_delete_restore_and_erase(scope: Any, calls: Any, kept: EpisodicMemory):
     stored = scope.store(LEAVE, session_id="s", summary="Leave.")
     other = calls("ben").store(LEAVE, session_id="s", summary="Leave.")

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,8 +37,8 @@ EXTRACTIVE = "extractive-v1"
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'memory.db'}"
+def url(database_url: str) -> str:
+    return database_url
 
 
 def open_memory(url: str, **options: Any) -> EpisodicMemory:
@@ -63,6 +62,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 30) -> bool:
 # Embedding
 
 
+@pytest.mark.both_databases
 def test_the_thread_embeds_soon_after_a_write(url: str):
     with open_memory(url, background=True) as memory:
         scope = memory.scope(user="u")
@@ -99,6 +99,7 @@ def test_what_is_too_short_or_not_said_is_not_embedded(url: str):
         assert all(refs[3:])
 
 
+@pytest.mark.both_databases
 def test_work_left_by_another_process_is_done_after_the_next_start(url: str):
     with open_memory(url) as memory:
         memory.scope(user="u").store(TALK)
@@ -120,6 +121,7 @@ def test_the_lease_of_a_dead_process_ends_at_once(url: str):
         assert memory.run_pending().embedded == 3
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize("owner", ["another-machine/1/x", "{host}/{pid}/x"])
 def test_the_lease_of_a_living_one_is_respected_until_it_ends(url: str, owner: str):
     clock = FixedClock()
@@ -137,6 +139,42 @@ def claim(memory: EpisodicMemory, *, owner: str, now: FixedClock) -> int:
     store = memory.parts.store
     claimed = store.claim(WorkKind.EMBED, owner=owner, limit=100, now=now.now(), until=until)
     return len(claimed)
+
+
+class Meeting(HashingEmbedder):
+    """Keeps what it was asked for; its first work waits until the other has begun, too."""
+
+    def __init__(self, both: threading.Barrier) -> None:
+        super().__init__()
+        self.both, self.asked = both, list[str]()
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if not self.asked:
+            self.both.wait(30)
+        self.asked += texts
+        return super().embed(texts)
+
+
+@pytest.mark.both_databases
+def test_two_workers_share_the_work(url: str):
+    """Neither does what the other has begun, and together they leave nothing."""
+    both = threading.Barrier(2)
+    workers = [Meeting(both), Meeting(both)]
+    with open_memory(url) as memory:
+        for user in "abcdef":
+            said = [("user", f"Number {n} of {user}") for n in range(50)]
+            memory.scope(user=user).add("s", said)
+        first, second = (open_memory(url, embedder=worker) for worker in workers)
+        with first, second:
+            threads = [threading.Thread(target=each.run_pending) for each in (first, second)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        asked = [text for worker in workers for text in worker.asked]
+        assert len(asked) == len(set(asked)) == 300
+        assert waiting(memory) == 0
+        assert memory.stats().vectors == {"hashing-256": 300}
 
 
 def test_a_failing_embedder_is_left_alone_for_longer_each_time(url: str):
@@ -197,6 +235,7 @@ class Gated(HashingEmbedder):
         return super().embed(texts)
 
 
+@pytest.mark.both_databases
 def test_closing_with_work_left_loses_nothing(url: str):
     embedder = Gated()
     memory = open_memory(url, embedder=embedder, background=True)
@@ -236,6 +275,7 @@ def cosines(memory: EpisodicMemory, scope: MemoryScope) -> NDArray[np.float32]:
     return view.cosine(embedder.embed([QUESTION])[0])
 
 
+@pytest.mark.both_databases
 def test_another_model_embeds_everything_anew(url: str):
     with open_memory(url) as memory:
         scope = memory.scope(user="u")
@@ -286,6 +326,7 @@ def test_the_thread_goes_over_to_another_model_by_itself(url: str):
         assert eventually(lambda: memory.stats().vectors == {"hashing-64": 3})
 
 
+@pytest.mark.both_databases
 def test_two_memories_with_two_models_do_not_mix(url: str):
     with open_memory(url) as old:
         old.scope(user="u").store(TALK, session_id="s")
@@ -388,6 +429,7 @@ def test_what_the_caller_gave_is_not_improved(url: str):
         assert scope.get(facts.id).episode.key_facts == ("Mine.",)
 
 
+@pytest.mark.both_databases
 def test_the_thread_improves_summaries(url: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(background, "_BETWEEN_ROUNDS", 0.05)
     model = FakeSummarizer("by the model")
@@ -426,6 +468,7 @@ def test_an_episode_that_goes_on_before_it_is_improved(url: str):
         assert scope.close_episode(episode.id).summary == "by the model"
 
 
+@pytest.mark.both_databases
 def test_closing_wins_against_those_who_keep_adding(url: str, monkeypatch: pytest.MonkeyPatch):
     """Each summary is out of date before it is stored; yet it closes, with all that was said."""
     model = FakeSummarizer("by the model")

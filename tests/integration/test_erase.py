@@ -22,12 +22,12 @@ from octopus_memory import (
     NotFound,
     StoreFull,
 )
-from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.erasure import EraseReceipt, is_genuine
 from octopus_memory.engine import background, forget
+from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FixedClock
 
-pytestmark = pytest.mark.both_databases
+pytestmark = pytest.mark.both_databases(as_owner=True)
 
 TALK = [("user", "My passport is in the blue folder."), ("assistant", "I will remember that.")]
 
@@ -184,6 +184,7 @@ class TestFinishedLater:
         [compacted] = memory.parts.store.audit("")
         assert (compacted.action, compacted.actor) == ("compact", "ops")
 
+    @pytest.mark.sqlite_alone
     def test_a_reader_in_the_way(
         self, memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path, monkeypatch
     ):
@@ -205,11 +206,11 @@ class TestFinishedLater:
     def test_a_full_disk(self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch, caplog):
         scope.store(TALK)
 
-        def full(_: SqliteStore) -> bool:
+        def full(_: EpisodeStore) -> bool:
             raise StoreFull("no space")
 
         with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-            patched.setattr(SqliteStore, "_rewrite", full)
+            patched.setattr(type(memory.parts.store), "_rewrite", full)
             receipt = scope.erase()
         assert not receipt.is_complete
         assert "StoreFull" in caplog.text
@@ -250,7 +251,7 @@ class TestFinishedLater:
     ):
         scope.store(TALK)
         with monkeypatch.context() as patched:
-            patched.setattr(SqliteStore, "left_of", lambda *_: {"turns": 3})
+            patched.setattr(type(memory.parts.store), "left_of", lambda *_: {"turns": 3})
             receipt = scope.erase()
             assert receipt.left == {"turns": 3}
             assert not receipt.is_complete
@@ -323,11 +324,10 @@ class TestCaches:
         assert [key[0] for key in memory.parts.index._cache._held] == [other.scope]
 
     def test_another_memory_forgets_by_its_next_look(
-        self, memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path
+        self, memory: EpisodicMemory, scope: MemoryScope, database_url: str
     ):
-        url = f"sqlite:///{tmp_path / 'memory.db'}"
         scope.store(TALK)
-        with EpisodicMemory.open(url, embedder="hashing", background=False) as second:
+        with EpisodicMemory.open(database_url, embedder="hashing", background=False) as second:
             again = second.scope(tenant="acme", agent="hr", user="user-17")
             assert again.recall("passport")
             scope.erase()
@@ -342,22 +342,22 @@ class TestCaches:
 
     def test_a_look_is_not_taken_too_often(self, memory: EpisodicMemory, monkeypatch):
         looks = []
-        made = SqliteStore.removals_made
+        kind = type(memory.parts.store)
+        made = kind.removals_made
 
-        def counted(store: SqliteStore) -> int:
+        def counted(store: EpisodeStore) -> int:
             looks.append(1)
             return made(store)
 
-        monkeypatch.setattr(SqliteStore, "removals_made", counted)
+        monkeypatch.setattr(kind, "removals_made", counted)
         for _ in range(3):
             memory.parts.look_for_removals(every=1_000)
         assert len(looks) == 1
 
 
-def test_writers_beside_an_erasure_begin_anew(tmp_path: Path):
+def test_writers_beside_an_erasure_begin_anew(database_url: str):
     """What was acknowledged before is gone or was erased; what comes after is whole."""
-    url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with EpisodicMemory.open(url, embedder="hashing") as memory:
+    with EpisodicMemory.open(database_url, embedder="hashing") as memory:
         scope = memory.scope(user="u")
         stop = threading.Event()
         last: dict[int, int] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -28,12 +27,23 @@ TALKS = {
 }
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def lasting_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Of a database for all the tests of this file."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('recall') / 'memory.db'}"
+        return
+    with request.getfixturevalue("postgres").database() as database:
+        yield database.url
+
+
 @pytest.fixture(scope="module")
-def talked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemoryScope]:
+def talked(lasting_url: str) -> Iterator[MemoryScope]:
     """Four talks, a week apart, with the real embedder."""
-    path: Path = tmp_path_factory.mktemp("recall") / "memory.db"
     clock = FixedClock(START + timedelta(days=60))
-    with EpisodicMemory.open(path, clock=clock, background=False) as memory:
+    with EpisodicMemory.open(lasting_url, clock=clock, background=False) as memory:
         scope = memory.scope(tenant="acme", agent="hr", user="user-17")
         for week, (name, (asked, answered)) in enumerate(TALKS.items()):
             at = START + timedelta(weeks=week)

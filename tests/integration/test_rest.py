@@ -24,13 +24,6 @@ HELLO = {"role": "user", "content": "How many leave days do I have left?"}
 
 
 @pytest.fixture
-def memory(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
-    path = tmp_path / "memory.db"
-    with EpisodicMemory.open(path, embedder="hashing", clock=clock, background=False) as opened:
-        yield opened
-
-
-@pytest.fixture
 def client(memory: EpisodicMemory) -> Iterator[httpx.Client]:
     token = rest_server.token(memory, "admin")
     with (
@@ -40,6 +33,7 @@ def client(memory: EpisodicMemory) -> Iterator[httpx.Client]:
         yield opened
 
 
+@pytest.mark.both_databases
 def test_a_conversation_from_open_to_recall(memory: EpisodicMemory, client: httpx.Client):
     opened = client.post("/episodes", json=WHO | {"sessionId": "monday"})
     assert opened.status_code == 201
@@ -65,6 +59,7 @@ def test_a_conversation_from_open_to_recall(memory: EpisodicMemory, client: http
     assert "Leave days." in context["text"]
 
 
+@pytest.mark.both_databases
 def test_a_call_that_is_tried_again_stores_nothing_twice(client: httpx.Client):
     headers = {"Idempotency-Key": "once"}
     body = WHO | {"messages": [HELLO]}
@@ -186,6 +181,7 @@ def test_guessing_is_locked_out(memory: EpisodicMemory):
     assert codes[-1] == 429
 
 
+@pytest.mark.both_databases
 def test_a_key_ends(memory: EpisodicMemory, client: httpx.Client, clock: FixedClock):
     made = access.make_key(memory.parts, tenant="default", role="admin", name="short", actor="test")
     base = str(client.base_url).rstrip("/")

@@ -33,7 +33,7 @@ from octopus_memory.engine.keeping import due, retention
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FakeSummarizer, FixedClock, make_append, make_closing
 
-pytestmark = pytest.mark.both_databases
+pytestmark = pytest.mark.both_databases(as_owner=True)
 
 TALK = [
     ("user", "How many leave days do I have left?"),
@@ -409,6 +409,7 @@ def test_while_one_runs_another_is_told_so(
     assert memory.run_retention(dry_run=True).elsewhere is False
 
 
+@pytest.mark.sqlite_alone
 def test_one_that_is_taken_over_stops(
     memory: EpisodicMemory,
     scope: MemoryScope,
@@ -431,6 +432,7 @@ def test_one_that_is_taken_over_stops(
     assert (others[0].complete, others[0].counts.archived) == (True, 2)
 
 
+@pytest.mark.sqlite_alone
 def test_a_slow_one_notices_between_two_episodes(
     memory: EpisodicMemory,
     scope: MemoryScope,
@@ -459,6 +461,7 @@ def test_a_slow_one_notices_between_two_episodes(
     assert others[0].counts.archived == 2
 
 
+@pytest.mark.sqlite_alone
 def test_the_lead_of_a_dead_process_ends_at_once(memory: EpisodicMemory, clock: FixedClock):
     import os
     import socket
@@ -510,6 +513,7 @@ def test_files_are_rewritten_after_a_run_that_removed_something(
     assert memory.run_retention().compacted is None
 
 
+@pytest.mark.sqlite_alone
 def test_what_cannot_be_rewritten_now_is_said(
     tmp_path: Path, memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
@@ -676,6 +680,7 @@ def test_what_is_said_meanwhile_is_embedded(
     assert set(waiting) == {0}
 
 
+@pytest.mark.sqlite_alone
 def test_settings_of_an_agent_that_nobody_can_read_keep_its_episodes(
     tmp_path: Path,
     memory: EpisodicMemory,
