@@ -108,7 +108,7 @@ class SqliteStore(SqlStore):
 
     def append(self, write: Append) -> list[Turn]:
         plain = write.target is Target.OPEN and write.turns and write.metadata is None
-        if self._in_memory or not plain or write.idempotency or write.closing or write.placeholders:
+        if self._in_memory or not plain or write.closing or write.placeholders:
             return super().append(write)
         return self._commit(lambda conn: writes.append(conn, write), hot=True)
 

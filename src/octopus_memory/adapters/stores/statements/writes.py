@@ -33,6 +33,12 @@ _grow_episode = (
     .returning(schema.episodes.c.message_count, schema.episodes.c.session_id)
 )
 _insert_turns = sa.insert(schema.turns)
+_insert_key = sa.insert(schema.idempotency)
+_key_before = (
+    sa.select(schema.idempotency)
+    .join(schema.scopes, schema.scopes.c.id == schema.idempotency.c.scope_id)
+    .where(reads.WHO, schema.idempotency.c.key == sa.bindparam("idempotency_key"))
+)
 _episode_id = sa.select(schema.episodes.c.id).where(
     ending.THIS_EPISODE, schema.episodes.c.deleted_at.is_(None)
 )
@@ -287,12 +293,8 @@ def _insert_placeholders(conn: sa.Connection, scope_id: int, write: Append) -> N
 def _stored_before(
     conn: sa.Connection, scope: Scope, idempotency: Idempotency
 ) -> list[Turn] | None:
-    keys = schema.idempotency
     row = conn.execute(
-        sa.select(keys)
-        .join(schema.scopes, schema.scopes.c.id == keys.c.scope_id)
-        .where(reads.WHO, keys.c.key == idempotency.key),
-        reads.who(scope),
+        _key_before, {**reads.who(scope), "idempotency_key": idempotency.key}
     ).one_or_none()
     if row is None:
         return None
@@ -305,16 +307,17 @@ def _remember_key(
     conn: sa.Connection, scope_id: int, write: Append, idempotency: Idempotency, first: int
 ) -> None:
     conn.execute(
-        sa.insert(schema.idempotency).values(
-            scope_id=scope_id,
-            key=idempotency.key,
-            tenant=write.scope.tenant,
-            fingerprint=idempotency.fingerprint,
-            episode_id=write.episode_id,
-            first=first,
-            count=len(write.turns),
-            used_at=write.now,
-        )
+        _insert_key,
+        {
+            "scope_id": scope_id,
+            "key": idempotency.key,
+            "tenant": write.scope.tenant,
+            "fingerprint": idempotency.fingerprint,
+            "episode_id": write.episode_id,
+            "first": first,
+            "count": len(write.turns),
+            "used_at": write.now,
+        },
     )
 
 
