@@ -26,7 +26,7 @@ DATABASES = ["sqlite", "postgresql"]
 def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "both_databases(as_owner=False): runs on PostgreSQL, too, as the application or the owner",
-        "sqlite_alone: looks at what only SQLite has",
+        "sqlite_alone: not there: it looks at what only SQLite has, or at no database at all",
     ):
         config.addinivalue_line("markers", line)
 
@@ -34,9 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """What is marked `both_databases` runs once with each `database_url`."""
     marked = metafunc.definition.get_closest_marker
-    if marked("both_databases") and not marked("sqlite_alone"):
-        if "database_url" in metafunc.fixturenames:
-            metafunc.parametrize("database_url", DATABASES, indirect=True)
+    is_both = marked("both_databases") and not marked("sqlite_alone")
+    if is_both and "database_url" in metafunc.fixturenames:
+        metafunc.parametrize("database_url", DATABASES, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,8 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if getattr(request, "param", "sqlite") == "sqlite":
         return f"sqlite:///{tmp_path / 'memory.db'}"
     database: Database = request.getfixturevalue("postgres_database")
-    as_owner = request.node.get_closest_marker("both_databases").kwargs.get("as_owner")
+    marker = request.node.get_closest_marker("both_databases")
+    as_owner = marker is not None and marker.kwargs.get("as_owner")
     return database.owner_url if as_owner else database.url
 
 

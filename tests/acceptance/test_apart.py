@@ -89,14 +89,14 @@ WHO = [
     *((tenant, "hr", "u") for tenant in ALIKE[1::5] + LONG_TENANTS),
 ]
 # PostgreSQL's text holds no NUL: it is escaped there.
-FEW = ["ana", "Ana", "ana ", "ana\x00", "ana\x00b", "\x00ana", "ana\x1a0", "ana\x1a", "an%", "an'a"]
+FEW = ["ana", "Ana", "ana ", "ana\x00", "ana\x00b", "ana\x1a0", "an%"]
 WHO_ON = {
     "sqlite": WHO,
     "postgresql": [
         *JOINED[:2],
         *(("acme", "hr", user) for user in FEW + LONG_NAMES[2:]),
-        *(("acme", agent, "u") for agent in FEW[1:4] + LONG_NAMES[2:]),
-        *((tenant, "hr", "u") for tenant in FEW[1:5] + LONG_TENANTS[1:]),
+        *(("acme", agent, "u") for agent in FEW[3:5]),
+        *((tenant, "hr", "u") for tenant in FEW[2:4] + LONG_TENANTS[1:]),
     ],
 }
 QUESTION = "What is the password of my safe?"

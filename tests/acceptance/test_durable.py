@@ -51,8 +51,11 @@ def check_all_embedded(memory: EpisodicMemory) -> None:
     assert sum(stats.vectors.values()) == stats.turns + summaries
 
 
-@pytest.mark.both_databases
-@pytest.mark.parametrize("run", range(4))
+@pytest.mark.parametrize(
+    ("database_url", "run"),
+    [("sqlite", run) for run in range(4)] + [("postgresql", run) for run in range(2)],
+    indirect=["database_url"],
+)
 def test_no_acknowledged_turn_is_lost(database_url: str, run: int):
     moment = random.Random()
     acknowledged = []

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import children
 import erase_children
+import pytest
 from erase_children import VICTIM
+
+pytestmark = pytest.mark.both_databases
 
 THREADS, EACH = 3, 4
 
 
-def test_another_process_that_only_reads_forgets_too(tmp_path: Path):
-    url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with erase_children.open_memory(url) as memory:
+def test_another_process_that_only_reads_forgets_too(database_url: str):
+    with erase_children.open_memory(database_url) as memory:
         memory.scope(user=VICTIM).store([("user", "what I said before")])
         memory.run_pending()
-        with children.child(erase_children.recall_and_wait, url) as (_, pipe):
+        with children.child(erase_children.recall_and_wait, database_url) as (_, pipe):
             assert pipe.recv() == 1
             memory.tenant().erase_user(VICTIM)
             assert pipe.poll(60)
             assert pipe.recv() == "gone"
 
 
-def test_one_chain_from_many_threads_of_many_processes(tmp_path: Path):
-    url = f"sqlite:///{tmp_path / 'memory.db'}"
-    with erase_children.open_memory(url) as memory:
+def test_one_chain_from_many_threads_of_many_processes(database_url: str):
+    with erase_children.open_memory(database_url) as memory:
         barrier = children.CONTEXT.Barrier(3)
         started = [
-            children.child(erase_children.record_from_threads, url, name, THREADS, EACH, barrier)
+            children.child(
+                erase_children.record_from_threads, database_url, name, THREADS, EACH, barrier
+            )
             for name in ("a", "b")
         ]
         with started[0] as (_, first), started[1] as (_, second):

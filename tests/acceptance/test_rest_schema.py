@@ -51,10 +51,11 @@ def _closed_at_the_end() -> Iterator[None]:
 )
 def test_no_answer_is_a_surprise(case: schemathesis.Case):
     case.call_and_validate(
+        headers={"Host": "localhost"},
         checks=[
             not_a_server_error,
             status_code_conformance,
             content_type_conformance,
             response_schema_conformance,
-        ]
+        ],
     )

@@ -52,8 +52,10 @@ def test_another_embedding_model(memory: EpisodicMemory, scope: MemoryScope, tmp
     memory.run_pending()
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     for dimension in (256, 64, 64):
-        with EpisodicMemory.open(url, embedder=HashingEmbedder(dimension), background=False):
-            pass
+        with EpisodicMemory.open(
+            url, embedder=HashingEmbedder(dimension), background=False
+        ) as again:
+            again.run_pending()
     [changed] = memory.parts.store.audit("")
     assert changed.action == "use_model"
     assert changed.detail == {"model": "hashing-64", "before": "hashing-256", "queued": 3}

@@ -94,6 +94,7 @@ def test_what_is_not_there_is_not_erased(memory: EpisodicMemory, scope: MemorySc
     assert len(scope.recent()) == 1
 
 
+@pytest.mark.sqlite_alone
 @pytest.mark.parametrize("field", ["user", "agent", "actor"])
 def test_names_are_checked(memory: EpisodicMemory, field: str):
     given = {"user": "u", "agent": "a", "actor": "me"} | {field: ""}

@@ -309,6 +309,7 @@ BAD = [
 ]
 
 
+@pytest.mark.sqlite_alone
 @pytest.mark.parametrize(("message", "field", "error"), BAD)
 def test_a_bad_message_names_its_field_and_stores_nothing(
     scope: MemoryScope, message: object, field: str, error: type[Exception]
@@ -333,6 +334,7 @@ def test_a_message_over_the_limit_is_refused(memory: EpisodicMemory, scope: Memo
     scope.add("s", ("user", "x" * 900))
 
 
+@pytest.mark.sqlite_alone
 def test_bad_ids_and_times(memory: EpisodicMemory, scope: MemoryScope):
     for bad in ("", "x" * 257, "\ud800", 5):
         with pytest.raises(InvalidInput, match="user"):

@@ -157,6 +157,7 @@ def test_an_archived_episode_is_found_by_its_summary(memory: EpisodicMemory, sco
     assert "(archived)" in scope.context("Portuguese parrot").text
 
 
+@pytest.mark.sqlite_alone
 @pytest.mark.parametrize(
     ("field", "given"),
     [("mode", {"mode": "guess"}), ("limit", {"limit": 0}), ("min_score", {"min_score": 1.5})],

@@ -33,7 +33,7 @@ from octopus_memory.engine.keeping import due, retention
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FakeSummarizer, FixedClock, make_append, make_closing
 
-pytestmark = pytest.mark.both_databases(as_owner=True)
+pytestmark = pytest.mark.both_databases
 
 TALK = [
     ("user", "How many leave days do I have left?"),
@@ -498,6 +498,7 @@ def test_each_tenant_has_an_entry_in_its_log(memory: EpisodicMemory, clock: Fixe
     assert memory.parts.store.audit("idle") == []
 
 
+@pytest.mark.both_databases(as_owner=True)
 def test_files_are_rewritten_after_a_run_that_removed_something(
     tmp_path: Path, memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
@@ -563,6 +564,7 @@ def test_nothing_that_was_removed_stays_in_memory(
     assert forgotten
 
 
+@pytest.mark.sqlite_alone
 def test_who_runs_it_must_have_a_name(memory: EpisodicMemory):
     with pytest.raises(InvalidInput, match="actor"):
         memory.run_retention(actor="")

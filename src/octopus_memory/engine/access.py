@@ -69,6 +69,7 @@ def rotate_key(parts: Parts, key_id: str, *, grace: timedelta, actor: str) -> Ne
         name=old.name,
         agents=old.agents,
         user=old.user,
+        expires_at=old.expires_at,
         actor=actor,
     )
     parts.store.end_key(key_id, revoked_at=None, expires_at=now + grace)
@@ -148,7 +149,8 @@ class KeyRing:
         with self._lock:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[key_id] = (time.monotonic(), found)
+            if found is not None:
+                self._known[key_id] = (time.monotonic(), found)
         principal = self._judge(found, secret)
         if principal is not None:
             self._note_use(key_id)

@@ -102,7 +102,9 @@ def _unnamed(actor: str, user: str | None) -> str:
     """A person who acts on their own memory is not named either."""
     if user is None:
         return actor
-    kind, colon, name = actor.rpartition(":")
+    if actor == user:
+        return _SUBJECT
+    kind, colon, name = actor.partition(":")
     return f"{kind}{colon}{_SUBJECT}" if name == user else actor
 
 

@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+import traceback
 import uuid
 from datetime import timedelta
 
@@ -55,6 +56,11 @@ def _runs(pid: int) -> bool:
 
 class _Stopped(Exception):
     """The memory closes: retention goes on at the next start."""
+
+
+def _where(error: Exception) -> str:
+    """What kind of error, and where; its words may be somebody's."""
+    return type(error).__name__ + "\n" + "".join(traceback.format_tb(error.__traceback__))
 
 
 class Background:
@@ -122,9 +128,9 @@ class Background:
             pass
         except OctopusError as error:
             log.warning("background work is put off: %s: %s", type(error).__name__, error)
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - the thread must live on
             if not self._stopped:
-                log.exception("background work failed")
+                log.error("background work failed: %s", _where(error))  # noqa: TRY400 - not its words
 
     def _feed(self, *, look: bool) -> None:
         fed = indexing.feed(self._parts, self._owner, look=look, stop=self._is_stopped)

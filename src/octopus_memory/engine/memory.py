@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import datetime
 from typing import Self
@@ -19,6 +20,8 @@ from .pending import PendingReport
 from .scope import MemoryScope
 from .tenant import MemoryTenant
 
+log = logging.getLogger(__name__)
+
 
 class Memory:
     """Remembers conversations. Thread-safe; `close` it, or use it as a context manager."""
@@ -27,8 +30,11 @@ class Memory:
         self._parts = parts
         self._owner = background.new_owner()
         self._closed = False
+        self._has_model = False
         self._background = background.Background(parts, self._owner) if run_in_background else None
-        self._use_model()
+        # Who only looks must not have everything embedded anew because their settings are others.
+        if run_in_background or parts.store.model() is None:
+            self._use_model()
         indexing.attach(parts)
         parts.look_for_removals()
         if pending.is_waiting(parts) or indexing.waiting(parts):
@@ -89,6 +95,7 @@ class Memory:
     def run_pending(self) -> PendingReport:
         """Do the waiting work in this thread: time-outs, summaries, vectors."""
         background.release_dead(self.parts)
+        self._use_model()
         return pending.run_pending(self.parts, self._owner)
 
     def run_retention(
@@ -119,6 +126,7 @@ class Memory:
         deadline = None if timeout is None else time.monotonic() + timeout
         parts = self.parts
         background.release_dead(parts)
+        self._use_model()
         while True:
             while pending.embed_pending(parts, self._owner):
                 if deadline is not None and time.monotonic() >= deadline:
@@ -159,10 +167,22 @@ class Memory:
         return self._parts
 
     def _use_model(self) -> None:
+        """Once: two processes with two models must not take the database from each other."""
+        if self._has_model:
+            return
+        self._has_model = True
         parts = self._parts
         before, model = parts.store.model(), parts.embedder.model
+        if before == model:
+            return
         queued = parts.store.use_model(model)
-        if before not in (None, model) and parts.store.model() == model:
+        if before is not None and parts.store.model() == model:
+            log.warning(
+                "the vectors are by %s and the settings say %s: %d texts are embedded anew",
+                before,
+                model,
+                queued,
+            )
             audit.record(
                 parts,
                 "use_model",

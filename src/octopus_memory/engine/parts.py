@@ -25,6 +25,7 @@ from .privacy.guard import Guard, NamesHeard
 from .tally import Tally
 from .topics import TopicWatch
 
+_MOST_CONFIGS = 10_000
 _CONFIG_SECONDS = 2.0
 """How soon another process's change of an agent's settings is seen."""
 
@@ -90,6 +91,8 @@ class Parts:
             return known[1]
         stored = self.store.config(tenant, agent)
         config = self.defaults if stored is None else MemoryConfig.from_dict(stored)
+        if len(self._configs) >= _MOST_CONFIGS:
+            self._configs.clear()
         self._configs[key] = (now, config)
         return config
 

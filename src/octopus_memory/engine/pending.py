@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..domain import boundary
 from ..domain.episode import Episode, Scope, Turn
-from ..domain.errors import EmbedderFailed
+from ..domain.errors import EmbedderFailed, InvalidSetting, StoreCorrupt
 from ..domain.message import Role
 from ..domain.terms import passage
 from ..ports.store import SUMMARY_ORDINAL, Work, WorkKind
@@ -190,7 +190,12 @@ def close_idle(parts: Parts) -> int:
     """Close the episodes of every tenant whose time is over; returns how many."""
     closed = 0
     for episode in expired(parts, now=parts.clock.now()):
-        consolidate.close_expired(parts, episode, wait=True)
+        try:
+            consolidate.close_expired(parts, episode, wait=True)
+        except (StoreCorrupt, InvalidSetting) as error:
+            # One that cannot be read must not keep everybody else's open.
+            log.warning("an idle episode cannot be closed: %s", type(error).__name__)
+            continue
         closed += 1
     return closed
 

@@ -109,7 +109,7 @@ def add(
             now=now,
             turns=turns,
             idempotency=idempotency,
-            placeholders=guard.new(),
+            placeholders=guard.used() if plan.target is Target.NEW else guard.new(),
         )
         left = _left(parts, scope, plan, config, turns)
         try:

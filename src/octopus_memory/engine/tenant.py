@@ -39,10 +39,10 @@ class MemoryTenant:
     def _parts(self) -> Parts:
         return self._memory.parts
 
-    def locate(self, episode_id: UUID) -> MemoryScope | None:
+    def locate(self, episode_id: UUID, *, actor: str = "library") -> MemoryScope | None:
         """The scope that an episode is in; None where this tenant has no such episode."""
         found = self._parts.store.locate(self.tenant, episode_id)
-        return None if found is None else MemoryScope(self._memory, found)
+        return None if found is None else MemoryScope(self._memory, found, actor=actor)
 
     def episodes(
         self,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import quote, urlsplit
+
+_SECRET = re.compile(r"(\b(?:ssl)?(?:password|pwd)=)[^&]*", re.IGNORECASE)
 
 
 def as_url(db: str | None) -> str | None:
@@ -14,9 +17,17 @@ def as_url(db: str | None) -> str | None:
 
 
 def shown_url(url: str) -> str:
-    """A database's URL without its password."""
-    split = urlsplit(url)
-    if split.password is None:
+    """A database's URL without its password, wherever that stands."""
+    try:
+        split = urlsplit(url)
+        password, host = split.password, split.netloc.rpartition("@")[2]
+    except ValueError:
+        return f"{url.partition(':')[0]}://***"
+    if "@" in split.path:
+        # A password with a slash in it, which should have been escaped.
+        return f"{split.scheme}://***"
+    query = _SECRET.sub(r"\1***", split.query)
+    if password is None and query == split.query:
         return url
-    host = split.netloc.rpartition("@")[2]
-    return split._replace(netloc=f"{split.username or ''}:***@{host}").geturl()
+    netloc = split.netloc if password is None else f"{split.username or ''}:***@{host}"
+    return split._replace(netloc=netloc, query=query).geturl()

@@ -338,8 +338,8 @@ class RemoteScope:
     def erase(self, *, physical: bool = True) -> EraseReceipt:
         query = {"agentId": self.scope.agent, "physical": physical}
         path = f"/users/{segment(self.scope.user)}/episodes"
-        # Erasing twice erases nothing more.
-        return decode.receipt(self._transport.delete(path, query, safe=True))
+        # Not tried again: a second erasure would give a receipt of zeros for the first one's.
+        return decode.receipt(self._transport.delete(path, query, safe=False))
 
     def erase_episode(
         self, episode_id: Episode | UUID | str, *, physical: bool = True

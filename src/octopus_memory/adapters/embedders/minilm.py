@@ -123,6 +123,8 @@ def _tokenizer(directory: Path) -> Tokenizer:
 
 
 def _session(directory: Path) -> InferenceSession:
+    # The runtime would keep a device id and send events to its maker; it looks when imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from ...domain.errors import StoreReadOnly, StoreUnavailable
+from ...domain.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
 from ..urls import as_url
 
 if TYPE_CHECKING:
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 def sqlite_file(url: str) -> Path | None:
     """The file behind an SQLite URL; None for another database, and for one in memory."""
-    split = urlsplit(url)
+    try:
+        split = urlsplit(url)
+    except ValueError as error:
+        raise InvalidSetting(
+            "database_url", "is no URL: write sqlite:///memory.db or postgresql://host/name"
+        ) from error
     path = unquote(split.path.removeprefix("/"))
     if split.scheme != "sqlite" or path in {"", ":memory:"}:
         return None

@@ -50,6 +50,8 @@ def put_config(
 ) -> Response:
     """Store an agent's settings; parts and fields left out have their defaults."""
     need(caller, AccessRole.ADMIN)
+    if not caller.reaches(agent=agent_id):
+        raise Refused(403, "forbidden", "this credential is for another agent")
     config = MemoryConfig.from_dict(body)
     memory_of(request).configure(agent_id, config, tenant=caller.tenant, actor=caller.actor)
     return answer(ConfigOut.of(config))

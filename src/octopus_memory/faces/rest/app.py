@@ -16,7 +16,7 @@ from ...settings import ServerSettings
 from . import admin, episodes, operations, pages, problems, sessions, users
 from .identity import Gate, Limiter, Lockout
 from .metrics import Metrics
-from .middleware import BodyLimit, Watch
+from .middleware import Admission, BodyLimit, Watch
 
 if TYPE_CHECKING:
     from .tokens import JwtReader
@@ -56,7 +56,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     app.state.memory = memory
     app.state.metrics = metrics
     app.state.prefix = PREFIX
-    app.state.gate = Gate(
+    gate = Gate(
         KeyRing(memory.parts),
         tokens=_token_reader(settings),
         limiter=Limiter(settings.requests_per_minute),
@@ -73,6 +73,12 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM, compresslevel=5)
     app.add_middleware(
         BodyLimit, limit=settings.max_body_bytes, unlimited=rf"{PREFIX}/users/.+/import"
+    )
+    app.add_middleware(
+        Admission,
+        gate=gate,
+        prefix=PREFIX,
+        open_paths=frozenset({f"{PREFIX}/openapi.json"}),
     )
     if settings.telemetry:
         from .telemetry import Trace

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +16,7 @@ from ...domain.errors import InvalidSetting, MissingExtra
 from ..urls import as_url, shown_url
 
 if TYPE_CHECKING:
+    from ...engine.memory import Memory
     from ...settings import ServerSettings
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -25,7 +28,8 @@ def serve(
         str | None, typer.Option(help="The address to listen on.", show_default=False)
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="The port; 0 takes a free one.", show_default=False)
+        int | None,
+        typer.Option(help="The port; 0 takes a free one.", min=0, max=65_535, show_default=False),
     ] = None,
     dev: Annotated[
         bool,
@@ -61,11 +65,16 @@ def serve(
             "host", f"--dev listens on this machine alone: leave out --host {server.host}, or --dev"
         )
     _log_lines()
-    with EpisodicMemory.open(settings.url, background=worker) as memory:
+    _check_installed()
+    with (
+        _listening(server) as listener,
+        EpisodicMemory.open(settings.url, background=worker) as memory,
+    ):
         if worker:
             memory.wake()
+        server = server.model_copy(update={"port": listener.getsockname()[1]})
         _say(settings.url, server, dev=dev, worker=worker)
-        _run(memory, server, dev=dev)
+        _run(memory, server, listener, dev=dev)
 
 
 def _say(url: str, server: ServerSettings, *, dev: bool, worker: bool) -> None:
@@ -81,26 +90,45 @@ def _say(url: str, server: ServerSettings, *, dev: bool, worker: bool) -> None:
         )
 
 
-def _run(memory: object, server: ServerSettings, *, dev: bool) -> None:
+def _check_installed() -> None:
     try:
-        import uvicorn
-
-        from .app import make_app
+        import fastapi  # noqa: F401 - only whether it is there
+        import uvicorn  # noqa: F401 - the same
     except ImportError as error:
         raise MissingExtra("server", "the REST service") from error
-    from ...engine.memory import Memory
 
-    assert isinstance(memory, Memory)
+
+@contextmanager
+def _listening(server: ServerSettings) -> Iterator[socket.socket]:
+    """The socket, before anybody is told that the service is there."""
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((server.host, server.port))
+        except OSError as error:
+            raise InvalidSetting(
+                "port" if error.errno == errno.EADDRINUSE else "host",
+                f"cannot listen on {server.host}:{server.port} ({error.strerror or error}): "
+                "choose another with --port or --host",
+            ) from error
+        yield listener
+
+
+def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev: bool) -> None:
+    import uvicorn
+
+    from .app import make_app
+
+    config = uvicorn.Config(
+        make_app(memory, server, development=dev),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=20,
+        server_header=False,
+    )
     with _outliving_signals():
-        uvicorn.run(
-            make_app(memory, server, development=dev),
-            host=server.host,
-            port=server.port,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=20,
-            server_header=False,
-        )
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 @contextmanager

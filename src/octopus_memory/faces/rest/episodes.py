@@ -113,8 +113,9 @@ def _opened(scope: MemoryScope, body: OpenBody, key: str | None) -> Any:
             raise _missing(field, "goes with close: an open episode counts its own")
     opened = scope.open_episode(body.session_id, at=body.at, metadata=body.metadata)
     if body.messages:
-        scope.add(opened.id, body.messages, at=body.times or body.at, idempotency_key=key)
-        return scope.get(opened.id).episode
+        stored = scope.add(opened.id, body.messages, at=body.times or body.at, idempotency_key=key)
+        # Tried again with its key, the call gives the episode that it made first.
+        return scope.get(stored[0].episode_id).episode
     return opened
 
 

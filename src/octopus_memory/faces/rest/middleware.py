@@ -18,8 +18,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...domain.errors import OctopusError
+from .identity import Gate
 from .metrics import Metrics
-from .problems import BODY_TOO_LARGE, respond, unexpected
+from .problems import BODY_TOO_LARGE, Refused, ours, respond, unexpected
 
 log = logging.getLogger("octopus_memory.access")
 failures = logging.getLogger(__name__)
@@ -72,15 +74,47 @@ class Watch:
                 "status": status,
                 "ms": round(seconds * 1000, 2),
                 "request_id": state["request_id"],
-                "actor": state.get("actor"),
+                "actor": _kind(state.get("actor")),
             }
             log.info("%s", json.dumps(line))
+
+
+def _kind(actor: str | None) -> str | None:
+    """A key by its id; of anybody else only what kind of credential it was."""
+    return actor if actor is None or actor.startswith("key:") else actor.partition(":")[0]
 
 
 def _log_failure(error: Exception, request_id: str) -> None:
     """Where it failed and by what kind of error; its words may be somebody's."""
     where = "".join(traceback.format_tb(error.__traceback__))
     failures.error("request %s failed: %s\n%s", request_id, type(error).__name__, where)
+
+
+class Admission:
+    """Asks for the credential before a byte of the body is read: parsing it takes time."""
+
+    def __init__(
+        self, app: ASGIApp, *, gate: Gate, prefix: str, open_paths: frozenset[str]
+    ) -> None:
+        self._app = app
+        self._gate = gate
+        self._prefix = f"{prefix}/"
+        self._open = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        guarded = path.startswith(self._prefix) and path not in self._open
+        if scope["type"] == "http" and guarded:
+            request = Request(scope)
+            try:
+                request.state.principal = await self._gate.admit(request)
+            except Refused as refused:
+                await refused.response(request)(scope, receive, send)
+                return
+            except OctopusError as error:
+                await ours(request, error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 class BodyLimit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from ...domain import errors
+
+log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:octopus:problem:"
@@ -84,6 +87,11 @@ class Refused(Exception):
         self.headers = headers or {}
         self.fields = list(fields)
 
+    def response(self, request: Request) -> JSONResponse:
+        return respond(
+            request, self.status, self.name, self.detail, headers=self.headers, fields=self.fields
+        )
+
 
 def install(app: FastAPI) -> None:
     app.add_exception_handler(errors.OctopusError, _ours)
@@ -121,6 +129,11 @@ def respond(
 
 
 async def _ours(request: Request, error: Exception) -> JSONResponse:
+    return ours(request, error)
+
+
+def ours(request: Request, error: Exception) -> JSONResponse:
+    """An error of Octopus's own as a problem."""
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
     fields = []
     if isinstance(error, errors.InvalidInput):
@@ -135,7 +148,7 @@ async def _ours(request: Request, error: Exception) -> JSONResponse:
         request,
         status,
         _kebab(type(error).__name__),
-        str(error),
+        _detail(error),
         headers=headers,
         fields=fields,
         about=about,
@@ -144,9 +157,7 @@ async def _ours(request: Request, error: Exception) -> JSONResponse:
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, Refused)
-    return respond(
-        request, error.status, error.name, error.detail, headers=error.headers, fields=error.fields
-    )
+    return error.response(request)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
@@ -186,6 +197,14 @@ def unexpected(request: Request) -> JSONResponse:
     return respond(
         request, 500, "internal-error", "something failed here; the log knows it by the request id"
     )
+
+
+def _detail(error: Exception) -> str:
+    """What a caller may know: where the database is, and who it is asked as, is not theirs."""
+    if isinstance(error, errors.StoreError):
+        log.warning("the database failed: %s: %s", type(error).__name__, error)
+        return "the database cannot do this now: nothing was stored; try again"
+    return str(error)
 
 
 def _kebab(name: str) -> str:

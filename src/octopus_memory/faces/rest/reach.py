@@ -51,7 +51,7 @@ def scope_with(
     :raises EpisodeNotFound: for one that is not there, and in the same words for one that is there
         for others
     """
-    found = memory_of(request).tenant(caller.tenant).locate(episode_id)
+    found = memory_of(request).tenant(caller.tenant).locate(episode_id, actor=caller.actor)
     if found is None:
         raise EpisodeNotFound(episode_id)
     agent, user = found.scope.agent, found.scope.user

@@ -52,6 +52,13 @@ class JwtReader:
             tenant=claims[settings.tenant_claim],
             role=role,
             actor=f"jwt:{claims.get('sub', 'unknown')}"[:256],
-            agents=None if agents is None else frozenset(agents),
+            agents=None if agents is None else _listed(agents),
             user=user if role is AccessRole.USER else None,
         )
+
+
+def _listed(agents: Any) -> frozenset[str]:
+    """A text would be taken letter by letter."""
+    if not isinstance(agents, list) or not all(isinstance(agent, str) for agent in agents):
+        raise ValueError("agents must be a list of texts")
+    return frozenset(agents)

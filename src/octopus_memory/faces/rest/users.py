@@ -12,11 +12,12 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, Principal
 from .answers import answer, problems
 from .episodes import WRITES
 from .identity import Caller, need
-from .problems import Refused
+from .problems import FieldProblem, Refused
 from .reach import memory_of, scope_of, scope_with
 from .wire import EpisodeItems, EpisodeOut, NameText, WhoBody
 from .wire_admin import ImportOut, ReceiptOut
@@ -107,9 +108,9 @@ def erase_user(
     physical: Physical = True,
 ) -> Response:
     """Erase everything of a user; the receipt says what went, from where, and what was searched."""
-    _own(caller, user_id, agentId)
+    agent = _own(caller, user_id, agentId)
     tenant = memory_of(request).tenant(caller.tenant)
-    receipt = tenant.erase_user(user_id, agent=agentId, physical=physical, actor=caller.actor)
+    receipt = tenant.erase_user(user_id, agent=agent, physical=physical, actor=caller.actor)
     return answer(ReceiptOut.of(receipt))
 
 
@@ -118,9 +119,9 @@ def export_user(
     request: Request, caller: Caller, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
     """Everything of a user as JSON Lines. Its last line tells whether it came whole."""
-    _own(caller, user_id, agentId)
+    agent = _own(caller, user_id, agentId)
     tenant = memory_of(request).tenant(caller.tenant)
-    lines = tenant.export_user(user_id, agent=agentId, actor=caller.actor)
+    lines = tenant.export_user(user_id, agent=agent, actor=caller.actor)
     return StreamingResponse(lines, media_type=_LINES)
 
 
@@ -135,33 +136,43 @@ async def import_user(
 ) -> Response:
     """Store what an export gave, or another program's transcript, for this user."""
     need(caller, AccessRole.ADMIN)
-    _own(caller, user_id, agentId)
+    agent = _own(caller, user_id, agentId)
     chunks = request.stream()
 
     def bring_in() -> Response:
         report = (
             memory_of(request)
             .tenant(caller.tenant)
-            .import_user(_lines(chunks), user=user_id, agent=agentId, actor=caller.actor)
+            .import_user(_lines(chunks), user=user_id, agent=agent, actor=caller.actor)
         )
         return answer(ImportOut.of(report))
 
     return await run_in_threadpool(bring_in)
 
 
-def _own(caller: Principal, user: str, agent: str | None) -> None:
+def _own(caller: Principal, user: str, agent: str | None) -> str | None:
+    """The agent that is meant: what the credential leaves no choice about need not be said."""
     need(caller, *OWNS)
-    if not caller.reaches(agent=agent, user=user) or (agent is None and caller.agents is not None):
+    if agent is None and caller.agents is not None:
+        if len(caller.agents) != 1:
+            missing = FieldProblem(field="agentId", problem="is needed with this credential")
+            raise Refused(422, "invalid-input", "agentId: is needed", fields=[missing])
+        [agent] = caller.agents
+    if not caller.reaches(agent=agent, user=user):
         raise Refused(403, "forbidden", "this credential is for another agent or user")
+    return agent
 
 
 def _lines(chunks: AsyncIterator[bytes]) -> Iterator[str]:
     """The body's lines, taken from the event loop as they come, on a worker's thread."""
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    decoder = codecs.getincrementaldecoder("utf-8")()
     rest = ""
     while True:
         chunk = anyio.from_thread.run(_next, chunks)
-        rest += decoder.decode(chunk or b"", final=chunk is None)
+        try:
+            rest += decoder.decode(chunk or b"", final=chunk is None)
+        except UnicodeDecodeError as error:
+            raise InvalidInput("body", "is not UTF-8") from error
         *whole, rest = rest.split("\n")
         for line in whole:
             yield line + "\n"

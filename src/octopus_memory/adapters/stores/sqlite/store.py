@@ -232,7 +232,9 @@ class SqliteStore(SqlStore):
     def _make_engine(self) -> sa.Engine:
         pool: type[sa.Pool] = sa.StaticPool if self._in_memory else sa.QueuePool
         options: dict[str, Any] = {} if self._in_memory else {"pool_size": 8, "max_overflow": 64}
-        engine = sa.create_engine("sqlite://", creator=self._connect, poolclass=pool, **options)
+        engine = sa.create_engine(
+            "sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True, **options
+        )
         sa.event.listen(engine, "begin", _begin)
         return engine
 

@@ -22,18 +22,30 @@ _MOST = 64
 """Writes in one transaction: more would only make the first of them wait."""
 
 
+class _Batch:
+    """Writes of one transaction; settled for all of them by one assignment."""
+
+    __slots__ = ("is_done",)
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+
 class _Job:
     """One write, and what came of it."""
 
-    __slots__ = ("do", "error", "hot", "is_done", "outcome", "thread")
+    __slots__ = ("batch", "do", "error", "hot", "outcome")
 
     def __init__(self, do: Callable[[Any], Any], *, hot: bool) -> None:
         self.do = do
         self.hot = hot
         self.outcome: Any = None
         self.error: Exception | None = None
-        self.is_done = False
-        self.thread = threading.get_ident()
+        self.batch = _Batch()
+
+    @property
+    def is_done(self) -> bool:
+        return self.batch.is_done
 
 
 class Together:
@@ -56,44 +68,64 @@ class Together:
         job = _Job(do, hot=hot)
         self._queue.append(job)
         with self._lock:
-            while not job.is_done:
-                self._run([self._queue.popleft() for _ in range(min(len(self._queue), _MOST))])
+            try:
+                while not job.is_done:
+                    self._run()
+            finally:
+                if not job.is_done:
+                    # Told to stop: what nobody waits for any more is not done later either.
+                    self._queue.remove(job)
         if job.error is not None:
             raise job.error
         outcome: T = job.outcome
         return outcome
 
-    def _run(self, batch: list[_Job]) -> None:
+    def _run(self) -> None:
+        # They leave the queue only when they are done: whoever is told to stop in between leaves
+        # the others' writes to the next.
+        while self._queue and self._queue[0].is_done:
+            self._queue.popleft()
+        jobs = [self._queue[place] for place in range(min(len(self._queue), _MOST))]
+        batch = _Batch()
+        for job in jobs:
+            job.batch, job.error = batch, None
         try:
-            self._commit(batch)
+            self._commit(jobs, batch)
         except Exception as error:  # noqa: BLE001 - each waiting thread raises its own
             # Nothing of the batch is stored.
-            for job in batch:
+            for job in jobs:
                 job.error = job.error or error
+            batch.is_done = True
         except BaseException:
-            # This thread is told to stop, anywhere: the connection may be in any state. The others'
-            # writes are not done, and not lost.
+            # The connection may be in any state.
             self._drop()
-            me = threading.get_ident()
-            self._queue.extendleft(job for job in reversed(batch) if job.thread != me)
             raise
-        for job in batch:
-            job.is_done = True
 
-    def _commit(self, batch: list[_Job]) -> None:
+    def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
         try:
             raw.execute("BEGIN IMMEDIATE")
-            if len(batch) == 1:
-                self._perform(raw, batch[0])
+            if len(jobs) == 1:
+                self._perform(raw, jobs[0])
             else:
-                for job in batch:
+                for job in jobs:
                     self._perform_apart(raw, job)
-            raw.execute("COMMIT")
+            self._end(raw, batch)
         except Exception:
             if raw.in_transaction:
                 raw.execute("ROLLBACK")
             raise
+
+    def _end(self, raw: sqlite3.Connection, batch: _Batch) -> None:
+        try:
+            raw.execute("COMMIT")
+        except sqlite3.Error:
+            raise
+        except BaseException:
+            # A signal that comes while the disk is waited for is raised after the commit.
+            batch.is_done = not raw.in_transaction
+            raise
+        batch.is_done = True
 
     def _perform_apart(self, raw: sqlite3.Connection, job: _Job) -> None:
         raw.execute("SAVEPOINT job")
@@ -117,7 +149,7 @@ class Together:
             raw = self._connect()
             # SQLAlchemy only speaks on this connection: transactions are begun and ended here.
             self._engine = sa.create_engine(
-                "sqlite://", creator=lambda: raw, poolclass=sa.StaticPool
+                "sqlite://", creator=lambda: raw, poolclass=sa.StaticPool, hide_parameters=True
             )
             self._core = self._engine.connect()
             self._raw = raw

@@ -22,6 +22,7 @@ _MOST = 400
 def place(conn: sa.Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
     if conn.execute(sa.select(_holds.c.id).where(_holds.c.id == hold.id)).first():
         return
+    _wait_for_removals(conn, hold)
     episodes = schema.episodes
     if hold.episode_id is not None:
         known = conn.execute(
@@ -44,6 +45,18 @@ def place(conn: sa.Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
     )
     if entry is not None:
         chain.append(conn, entry)
+
+
+def _wait_for_removals(conn: sa.Connection, hold: Hold) -> None:
+    """Whoever is removing something now looked for holds before this one: let them finish first."""
+    scopes, episodes = schema.scopes, schema.episodes
+    about = sa.select(scopes.c.id).where(scopes.c.tenant == hold.tenant)
+    if hold.user is not None:
+        about = about.where(scopes.c.user == hold.user)
+    else:
+        own = sa.select(episodes.c.scope_id).where(episodes.c.id == hold.episode_id)
+        about = about.where(scopes.c.id.in_(own))
+    conn.execute(about.order_by(scopes.c.id).with_for_update()).all()
 
 
 def lift(conn: sa.Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | None) -> bool:
