@@ -61,3 +61,10 @@ def test_each_database_has_its_own_salt(tmp_path: Path) -> None:
         salts.add(store.salt)
         store.close()
     assert len(salts) == 3
+
+
+def test_a_new_file_is_its_owners_alone(tmp_path: Path):
+    store = SqliteStore(tmp_path / "memory.db")
+    for file in tmp_path.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file.name
+    store.close()

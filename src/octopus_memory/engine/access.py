@@ -40,6 +40,8 @@ def make_key(
     expires_at: datetime | None = None,
     actor: str,
 ) -> NewKey:
+    if expires_at is not None and expires_at <= parts.clock.now():
+        raise InvalidInput("expires_at", "is over already: give a time to come")
     secret = identity.new_secret()
     key = ApiKey(
         id=identity.new_key_id(),
@@ -52,7 +54,7 @@ def make_key(
         expires_at=expires_at,
     )
     parts.store.put_key(key, identity.secret_hash(secret))
-    _record(parts, key, "key made", actor)
+    _record(parts, key, "make_key", actor)
     return NewKey(key=key, token=identity.as_token(key.id, secret))
 
 
@@ -73,14 +75,14 @@ def rotate_key(parts: Parts, key_id: str, *, grace: timedelta, actor: str) -> Ne
         actor=actor,
     )
     parts.store.end_key(key_id, revoked_at=None, expires_at=now + grace)
-    _record(parts, old, "key rotated", actor)
+    _record(parts, old, "rotate_key", actor)
     return made
 
 
 def revoke_key(parts: Parts, key_id: str, *, actor: str) -> None:
     key, now = _known(parts, key_id), parts.clock.now()
     parts.store.end_key(key_id, revoked_at=now, expires_at=now)
-    _record(parts, key, "key revoked", actor)
+    _record(parts, key, "revoke_key", actor)
 
 
 def _known(parts: Parts, key_id: str) -> ApiKey:

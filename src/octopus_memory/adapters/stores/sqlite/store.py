@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -71,6 +73,7 @@ class SqliteStore(SqlStore):
         self._together = Together(self._connect, self._writing)
         if not (self._in_memory or read_only):
             self._make_folder()
+            self._make_private()
         super().__init__(self._make_engine(), clock=clock)
 
     @property
@@ -219,6 +222,12 @@ class SqliteStore(SqlStore):
             if not busy:
                 return True
         return False
+
+    def _make_private(self) -> None:
+        """A new file is its owner's alone; what SQLite keeps beside it gets the same mode."""
+        # Whatever stands in the way, SQLite says it better when it opens the file.
+        with suppress(OSError):
+            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL, 0o600))
 
     def _make_folder(self) -> None:
         try:
