@@ -19,7 +19,7 @@ from octopus_memory import EpisodicMemory
 from octopus_memory.faces.rest.app import PREFIX, make_app
 from octopus_memory.settings import ServerSettings
 
-CASES = int(os.environ.get("OCTOPUS_TEST_CASES", "15"))
+CASES = int(os.environ.get("OCTOPUS_TEST_CASES", "6"))
 """For each route; OCTOPUS_TEST_CASES=500 goes through tens of thousands."""
 
 

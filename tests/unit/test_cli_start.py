@@ -284,7 +284,16 @@ def test_a_model_needs_its_extra(server, monkeypatch):
     assert "pip install 'octopus-memory[openai]'" in run("chat", code=1).stderr
 
 
+@pytest.fixture
+def heeding_ctrl_c():
+    """Whoever starts the tests in the background has their children ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @POSIX
+@pytest.mark.usefixtures("heeding_ctrl_c")
 def test_ctrl_c_closes_the_session():
     with subprocess.Popen(
         [*PROGRAM, "chat", "--json"],
