@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -103,11 +102,9 @@ def test_a_commit_that_fails_stores_nothing_of_anybody(store: SqliteStore):
 
 def test_a_thread_that_is_stopped_loses_nobody_elses_write(store: SqliteStore):
     writes = [make_append(make_scope(f"u{n}"), "a") for n in range(4)]
-    leader: list[int] = []
 
     def stop() -> None:
         Counting.before_commit = None
-        leader.append(threading.get_ident())
         raise KeyboardInterrupt
 
     Counting.before_commit = stop

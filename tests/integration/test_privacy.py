@@ -45,7 +45,9 @@ def test_flag_stores_as_it_is_and_marks(memory: EpisodicMemory):
     assert [turn.has_pii for turn in turns] == [True, True, True, False]
 
 
-def test_redact_keeps_it_out_of_everything(memory: EpisodicMemory, tmp_path: Path):
+def test_redact_keeps_it_out_of_everything(
+    memory: EpisodicMemory, tmp_path: Path, database_url: str
+):
     scope = _scope(memory, "redact")
     with scope.episode("s", metadata={"mail": "ana.lopez@example.com", "channel": "web"}) as talk:
         for message in TALK:
@@ -73,7 +75,10 @@ def test_redact_keeps_it_out_of_everything(memory: EpisodicMemory, tmp_path: Pat
     assert all(turn.has_pii for turn in scope.session("s").turns)
     assert scope.session("whole").episodes[0].episode.key_facts == ("Her mail is [EMAIL]",)
     memory.close()
-    for file in tmp_path.glob("memory.db*"):
+    files = list(tmp_path.glob("memory.db*"))
+    # On a server there is no file here to look into.
+    assert files or not database_url.startswith("sqlite:")
+    for file in files:
         raw = file.read_bytes()
         assert not [secret for secret in SECRETS if secret.encode() in raw]
 

@@ -207,9 +207,9 @@ def test_a_token_is_not_in_the_database(memory: EpisodicMemory, tmp_path: Path):
     token = rest_server.token(memory)
     secret = token.split("_", 2)[2]
     memory.close()
-    for file in tmp_path.iterdir():
-        if file.is_file():
-            assert secret.encode() not in file.read_bytes()
+    file = tmp_path / "memory.db"
+    assert token.split("_")[1].encode() in file.read_bytes()
+    assert secret.encode() not in file.read_bytes()
 
 
 def test_without_a_credential_only_development_mode_answers(memory: EpisodicMemory):
