@@ -20,13 +20,17 @@ WRITERS = 12
 class Counting(sqlite3.Connection):
     commits = 0
     before_commit: Callable[[], None] | None = None
+    after_commit: Callable[[], None] | None = None
 
     def execute(self, sql: str, *given: object) -> sqlite3.Cursor:
         if sql == "COMMIT":
             Counting.commits += 1
             if Counting.before_commit is not None:
                 Counting.before_commit()
-        return super().execute(sql, *given)
+        done = super().execute(sql, *given)
+        if sql == "COMMIT" and Counting.after_commit is not None:
+            Counting.after_commit()
+        return done
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SqliteSto
     monkeypatch.setattr(
         sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "factory": Counting})
     )
-    Counting.before_commit = None
+    Counting.before_commit = Counting.after_commit = None
     opened = SqliteStore(tmp_path / "memory.db")
     yield opened
     opened.close()
@@ -114,3 +118,22 @@ def test_a_thread_that_is_stopped_loses_nobody_elses_write(store: SqliteStore):
     for write, was_stopped in zip(writes, stopped, strict=True):
         found, _ = store.list_episodes(write.scope, offset=0, limit=5)
         assert len(found) == (0 if was_stopped else 1)
+
+
+def test_a_stop_that_comes_with_the_commit_stores_nothing_twice(store: SqliteStore):
+    """A signal that comes while the disk is waited for is raised when the commit is done."""
+    opened = [make_append(make_scope(f"u{n}"), "first") for n in range(4)]
+    for write in opened:
+        store.append(write)
+
+    def stop() -> None:
+        Counting.after_commit = None
+        raise KeyboardInterrupt
+
+    Counting.after_commit = stop
+    futures = _at_once(store, [lambda w=w: store.append(make_next(w, "more")) for w in opened])
+    stopped = [isinstance(future.exception(), KeyboardInterrupt) for future in futures]
+    assert stopped.count(True) == 1
+    for write in opened:
+        turns = store.turns(write.scope, write.episode_id)
+        assert [turn.text for turn in turns] == ["first", "more"]

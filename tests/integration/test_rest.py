@@ -274,3 +274,51 @@ def test_the_database_away_is_a_problem_that_says_so(
     monkeypatch.setattr(type(memory.parts.store), "backlog", away)
     ready = client.get(f"{str(client.base_url).removesuffix(PREFIX + '/')}/readyz")
     assert (ready.status_code, ready.json()["ready"]) == (503, False)
+
+
+def test_the_credential_is_asked_for_before_the_body_is_read(memory: EpisodicMemory):
+    with rest_server.serving(memory) as url:
+        answer = httpx.post(
+            f"{url}{PREFIX}/episodes/search",
+            content=b"{ this is no JSON",
+            headers={"Content-Type": "application/json"},
+        )
+    assert answer.status_code == 401
+
+
+def test_an_episode_that_is_opened_again_with_its_key_is_the_same(client: httpx.Client):
+    headers = {"Idempotency-Key": "once"}
+    body = WHO | {"messages": [HELLO]}
+    first, second = (client.post("/episodes", json=body, headers=headers).json() for _ in range(2))
+    assert (second["id"], second["messageCount"]) == (first["id"], 1)
+
+
+def test_an_admin_of_one_agent_leaves_the_others_alone(memory: EpisodicMemory):
+    token = rest_server.token(memory, "admin", agents=["hr"])
+    headers = {"Authorization": f"Bearer {token}"}
+    with rest_server.serving(memory) as url:
+        codes = [
+            httpx.put(
+                f"{url}{PREFIX}/agents/{agent}/memory-config", json={}, headers=headers
+            ).status_code
+            for agent in ("hr", "sales")
+        ]
+    assert codes == [200, 403]
+
+
+@pytest.mark.parametrize("header", [("Host", "evil.example"), ("Origin", "http://evil.example")])
+def test_development_mode_answers_no_other_sites_page(
+    memory: EpisodicMemory, header: tuple[str, str]
+):
+    with rest_server.serving(memory, development=True) as url:
+        assert httpx.get(f"{url}{PREFIX}/episodes").status_code == 200
+        assert httpx.get(f"{url}{PREFIX}/episodes", headers=[header]).status_code == 403
+
+
+def test_a_rotated_key_ends_when_the_old_one_would(memory: EpisodicMemory, clock: FixedClock):
+    ends = clock.now() + timedelta(hours=1)
+    made = access.make_key(
+        memory.parts, tenant="t", role="admin", name="k", expires_at=ends, actor="test"
+    )
+    new = access.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="test")
+    assert new.key.expires_at == ends

@@ -71,6 +71,7 @@ class Together:
             try:
                 while not job.is_done:
                     self._run()
+                self._let_go()
             finally:
                 if not job.is_done:
                     # Told to stop: what nobody waits for any more is not done later either.
@@ -83,8 +84,7 @@ class Together:
     def _run(self) -> None:
         # They leave the queue only when they are done: whoever is told to stop in between leaves
         # the others' writes to the next.
-        while self._queue and self._queue[0].is_done:
-            self._queue.popleft()
+        self._let_go()
         jobs = [self._queue[place] for place in range(min(len(self._queue), _MOST))]
         batch = _Batch()
         for job in jobs:
@@ -100,6 +100,11 @@ class Together:
             # The connection may be in any state.
             self._drop()
             raise
+
+    def _let_go(self) -> None:
+        """What is done, and whatever it holds, is kept no longer."""
+        while self._queue and self._queue[0].is_done:
+            self._queue.popleft()
 
     def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
