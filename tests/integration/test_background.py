@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -30,6 +29,7 @@ from octopus_memory.adapters.summarizers.openai import OpenAISummarizer
 from octopus_memory.engine import background
 from octopus_memory.ports.store import SUMMARY_ORDINAL, WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeOpenAIServer, FakeSummarizer, FixedClock
+from patience import eventually
 
 QUESTION = "How many leave days do I have left? Please be formal with me."
 TALK = [("user", QUESTION), ("assistant", "You have 12 days remaining.")]
@@ -47,16 +47,6 @@ def open_memory(url: str, **options: Any) -> EpisodicMemory:
 
 def waiting(memory: EpisodicMemory, kind: WorkKind = WorkKind.EMBED) -> int:
     return memory.stats().backlog[kind].waiting
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 30) -> bool:
-    """For what another thread does; the bound only keeps a broken one from waiting for ever."""
-    until = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 # Embedding
