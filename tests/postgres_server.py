@@ -254,12 +254,17 @@ def _clean_up(folder: Path, programs: Programs, *stop: str) -> subprocess.Popen[
     )
 
 
+_still_cleaning: list[subprocess.Popen[bytes]] = []
+
+
 def _finish(cleaner: subprocess.Popen[bytes]) -> None:
     assert cleaner.stdin
     cleaner.stdin.close()
-    # The programs stay until the last server is closed, which may come later.
-    with suppress(subprocess.TimeoutExpired):
+    try:
         cleaner.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        # The programs stay until the last server is closed, which may come later.
+        _still_cleaning.append(cleaner)
 
 
 def _new_folder() -> Path:
