@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo serve test lint format bench clean
+.PHONY: help demo serve test lint format bench bench-quick clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
@@ -13,7 +13,8 @@ help:
 	@echo "make test    install what the tests need and run them all"
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
-	@echo "make bench   measure compression, quantisation, recall and speed"
+	@echo "make bench   measure everything, beside other libraries, up to a million turns; hours"
+	@echo "make bench-quick  the same on little data, in two minutes"
 
 demo: $(VENV)/installed
 	@$(BIN)/octopus demo
@@ -36,6 +37,9 @@ format: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
+
+bench-quick: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.run --quick
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Octopus needs Python 3.11 or newer: install it, or run make PYTHON=/path/to/python"; exit 1; }

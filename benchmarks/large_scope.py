@@ -1,0 +1,137 @@
+"""One scope of a hundred thousand turns, and of a million: whole, by a sketch, or streamed.
+
+    python -m benchmarks.large_scope
+    python -m benchmarks.large_scope --turns 100000 --questions 100
+
+Each way runs in a process of its own, so that its memory can be told. `whole` is exact search, and
+what the others are compared with: how many of its five best episodes they return. The turns are
+made up (`large_scope_data.py`): topics with words and a direction each, and questions about them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from octopus_memory import EpisodicMemory
+from octopus_memory.adapters.indexes.exact import ExactIndex
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.domain.episode import Scope
+
+from .large_scope_data import QuestionEmbedder, Topics, fill, questions
+
+SCOPE = Scope(tenant="bench", agent="shared", user="everyone")
+WAYS: dict[str, dict[str, int]] = {
+    "whole": {"exact_rows": 10**9, "cache_bytes": 10**11},
+    "sketch": {"exact_rows": 1_000},
+    "streamed": {"exact_rows": 1_000, "cache_bytes": 1},
+}
+_LIMIT = 5
+_SLOW = 3
+"""How many questions are asked of the way that reads the whole scope for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    way: str
+    first: float
+    """CPU seconds of the first recall, which takes the scope in."""
+    usual: float
+    """CPU milliseconds of a later one, the median."""
+    after_add: float
+    """The same right after a turn was added."""
+    memory: float
+    """The most that it took up, in MB, over what the process had before."""
+    found: list[list[Any]]
+
+
+def measure(path: Path, way: str, count: int) -> Measured:
+    asked = questions(count)[: _SLOW if way == "streamed" else count]
+    store_url = f"sqlite:///{path}"
+    memory = EpisodicMemory.open(store_url, embedder=QuestionEmbedder(asked), background=False)
+    index = ExactIndex(memory.parts.store, **WAYS[way])
+    object.__setattr__(memory.parts, "index", index)
+    scope = memory.scope(tenant=SCOPE.tenant, agent=SCOPE.agent, user=SCOPE.user)
+    before = _memory()
+    start = time.process_time()
+    scope.recall(asked[0][0], limit=_LIMIT)
+    first = time.process_time() - start
+    found, times = [], []
+    for text, _ in asked:
+        start = time.process_time()
+        snippets = scope.recall(text, limit=_LIMIT)
+        times.append(time.process_time() - start)
+        found.append([snippet.episode_id for snippet in snippets])
+    memory_used = _memory() - before
+    after = []
+    for text, _ in asked[:_SLOW]:
+        scope.add("live", ("user", text))
+        start = time.process_time()
+        scope.recall(text, limit=_LIMIT)
+        after.append(time.process_time() - start)
+    memory.close()
+    return Measured(
+        way=way,
+        first=first,
+        usual=statistics.median(times) * 1e3,
+        after_add=statistics.median(after) * 1e3,
+        memory=memory_used,
+        found=found,
+    )
+
+
+def _memory() -> float:
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most / (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def agreement(found: list[list[Any]], exact: list[list[Any]]) -> float:
+    pairs = list(zip(found, exact, strict=False))
+    shared = sum(len(set(mine) & set(theirs)) for mine, theirs in pairs)
+    return shared / sum(len(theirs) for _, theirs in pairs)
+
+
+def report(turns: int, path: Path, count: int) -> None:
+    apart = multiprocessing.get_context("spawn")
+    exact: list[list[Any]] = []
+    for way in WAYS:
+        with apart.Pool(1) as pool:
+            measured = pool.apply(measure, (path, way, count))
+        exact = exact or measured.found
+        print(
+            f"| {turns:,} | {way} | {measured.first:.1f} | {measured.usual:.1f} "
+            f"| {measured.after_add:.1f} | {measured.memory:.0f} "
+            f"| {agreement(measured.found, exact):.3f} "
+            f"| {min(len(some) for some in measured.found)} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--questions", type=int, default=50)
+    parser.add_argument("--folder", type=Path, help="where databases are made, and found again")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        print("| turns | way | first, CPU s | then, CPU ms | after an add | MB | agree | least |")
+        print("|--:|---|--:|--:|--:|--:|--:|--:|")
+        for turns in given.turns:
+            path = (given.folder or Path(folder)) / f"large-{turns}.db"
+            if not path.exists():
+                store = SqliteStore(path)
+                fill(store, SCOPE, Topics(), turns)
+                store.close()
+            report(turns, path, given.questions)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Vectors that are given, for subjects that take an embedder and no vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..data import Data, Vectors
+
+
+class Given:
+    """Looks vectors up where a model would make them, so that no model is measured."""
+
+    model = "given"
+    dimension = 384
+
+    def __init__(self, data: Data | None) -> None:
+        self._data = data
+        self.at_hand: dict[str, Vectors] = {}
+        """The texts of the call that is about to be made."""
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        found = [self.at_hand.get(text) for text in texts]
+        known = [vector for vector in found if vector is not None]
+        if len(known) == len(texts):
+            return np.stack(known)
+        if self._data is None:
+            raise LookupError("the vector of this text was not given")
+        return self._data.embed(texts)

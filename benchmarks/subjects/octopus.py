@@ -1,0 +1,105 @@
+"""Octopus, through its public calls, with embeddings that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import Subject
+from .given import Given
+
+if TYPE_CHECKING:
+    from ..data import Data, Query, Turn
+
+
+class Octopus(Subject):
+    name = "octopus"
+    package = "octopus-memory"
+    imports = "from octopus_memory import EpisodicMemory"
+    notes = (
+        "SQLite, WAL, synchronous=FULL; hybrid recall_turns(limit=5); vectors are written after "
+        "the acknowledgement, here by flush() instead of the background thread"
+    )
+
+    def __init__(
+        self, folder: Path, data: Data | None, *, background: bool = False, name: str = "memory.db"
+    ) -> None:
+        from octopus_memory import EpisodicMemory
+
+        super().__init__(folder, data)
+        self.embedder = Given(data)
+        url = f"sqlite:///{folder / name}"
+        self.memory = EpisodicMemory.open(url, embedder=self.embedder, background=background)
+
+    def add(self, user: int, session: str, turns: Sequence[Turn]) -> None:
+        self.memory.scope(user=f"user-{user}").add(
+            session, [(turn.role, turn.text) for turn in turns]
+        )
+
+    def settle(self) -> None:
+        self.memory.flush()
+
+    def load(self, data: Data) -> None:
+        for place, (user, session, turns) in enumerate(data.mixed()):
+            # Whoever moves in with a history has its summaries, too.
+            self.memory.scope(user=f"user-{user}").store(
+                [(turn.role, turn.text) for turn in turns],
+                session_id=session,
+                summary=_summary(turns),
+                key_facts=(),
+            )
+            if place % 100 == 0:
+                self.settle()
+        self.settle()
+
+    def recall(self, query: Query, k: int = 5) -> list[str]:
+        # The embedder takes a text: whoever has the vector already gives it this way.
+        self.embedder.at_hand = {query.text: query.vector}
+        hits = self.memory.scope(user=f"user-{query.user}").recall_turns(query.text, limit=k)
+        return [hit.text for hit in hits]
+
+    def nearest(self, query: Query, k: int = 5) -> list[str]:
+        """By the vectors alone, as the index keeps them: recall ranks by more than those."""
+        import numpy as np
+
+        parts, scope = self.memory.parts, self.memory.scope(user=f"user-{query.user}").scope
+        view = parts.index.view(scope, self.embedder.model)
+        cosines = np.where(view.ordinals >= 0, view.cosine(query.vector), -1)
+        best = np.argsort(-np.nan_to_num(cosines, nan=-1), kind="stable")[:k]
+        places = [
+            (view.episode_ids[view.rows.episode[row]], int(view.ordinals[row])) for row in best
+        ]
+        turns = {
+            (turn.episode_id, turn.ordinal): turn for turn in parts.store.turns_at(scope, places)
+        }
+        return [turns[place].text for place in places]
+
+    def session(self, user: int, session: str) -> list[str]:
+        replay = self.memory.scope(user=f"user-{user}").session(session)
+        return [str(message["content"]) for message in replay.messages()]
+
+    def last(self, user: int, session: str, count: int) -> list[str]:
+        return self.session(user, session)[-count:]
+
+    def erase(self, user: int) -> None:
+        self.memory.scope(user=f"user-{user}").erase()
+
+    def marks(self, turn: Turn) -> dict[str, bytes]:
+        from octopus_memory.adapters.stores import codec
+        from octopus_memory.domain import vectors
+
+        _, packed = codec.encode({"role": turn.role, "content": turn.text})
+        (vector,) = vectors.pack(turn.vector[None])
+        # Past the frame's header, which any message has.
+        return {"text": packed[20:-4], "vector": vector[8:]}
+
+    def close(self) -> None:
+        self.memory.close()
+
+
+def _summary(turns: Sequence[Turn]) -> str:
+    return " ".join(turn.text.split(" ", 1)[1][:120] for turn in turns[:4])
+
+
+SUBJECT = Octopus
