@@ -7,13 +7,16 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import rest_server
+from pydantic import TypeAdapter
 
 from octopus_memory import EpisodicMemory, StoreUnavailable
 from octopus_memory.engine import access
+from octopus_memory.faces.rest import shown
 from octopus_memory.faces.rest.app import PREFIX
 from octopus_memory.settings import ServerSettings
 from octopus_memory.testing import FixedClock
@@ -97,6 +100,36 @@ def test_long_answers_are_compressed(client: httpx.Client):
     assert "word word" in gzip.decompress(raw).decode()
 
 
+def test_an_export_is_compressed_as_it_comes(client: httpx.Client):
+    body = WHO | {"messages": [HELLO | {"content": "word " * 2_000}]}
+    client.post("/sessions/s/messages", json=body)
+    plain = client.get("/users/ana/export", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    packed = client.get("/users/ana/export")
+    assert packed.headers["content-encoding"] == "gzip"
+    # All but the first and the last line, which tell of this export.
+    lines = [each.text.splitlines()[1:-1] for each in (packed, plain)]
+    assert lines[0] == lines[1] != []
+
+
+def test_answers_are_as_the_description_says(client: httpx.Client, memory: EpisodicMemory):
+    query = WHO | {"query": "leave", "mode": "recent"}
+    sent = HELLO | {"name": "Ana", "tool_calls": None}
+    answers: dict[Any, httpx.Response] = {
+        shown.AddedOut: client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO, sent]}),
+        shown.SessionOut: client.post("/sessions/s/close", json=WHO),
+        shown.SessionDetail: client.get("/sessions/s", params=WHO),
+        shown.EpisodeList: client.get("/episodes", params=WHO),
+        shown.SearchOut: client.post("/episodes/search", json=query | {"mode": "hybrid"}),
+        shown.TurnSearchOut: client.post("/turns/search", json=query | {"mode": "hybrid"}),
+        shown.ContextOut: client.post("/context", json=WHO | {"message": "And leave?"}),
+    }
+    for kind, answer in answers.items():
+        found = TypeAdapter(kind).validate_json(answer.content)
+        assert any(found.values()), kind
+    assert all(answers[kind].json()["results"] for kind in (shown.SearchOut, shown.TurnSearchOut))
+
+
 def test_every_answer_has_a_request_id(client: httpx.Client):
     given = client.get("/episodes", headers={"X-Request-ID": "mine-1"})
     assert given.headers["x-request-id"] == "mine-1"
@@ -131,6 +164,34 @@ def test_a_bad_body_is_a_problem_that_names_the_field(
     problem = answer.json()
     assert problem["type"].startswith("urn:octopus:problem:")
     assert field in str([each["field"] for each in problem["errors"]])
+
+
+READ_ALIKE: dict[str, tuple[str, Any, str]] = {
+    "right": ("/sessions/s/messages", WHO | {"messages": [HELLO]}, "k"),
+    "a key too long": ("/sessions/s/messages", WHO | {"messages": [HELLO]}, "k" * 257),
+    "a path too long": (f"/sessions/{'s' * 257}/messages", WHO | {"messages": [HELLO]}, "k"),
+    "nothing to add": ("/sessions/s/messages", WHO | {"messages": []}, "k"),
+    "a wrong type": ("/episodes/search", WHO | {"query": 3}, "k"),
+    "a number as text": ("/episodes/search", WHO | {"query": "x", "topK": "3"}, "k"),
+    "null": ("/episodes/search", None, "k"),
+    "a name of ours": ("/episodes/search", WHO | {"query": "x", "top_k": 3}, "k"),
+}
+
+
+@pytest.mark.parametrize(("path", "body", "key"), READ_ALIKE.values(), ids=READ_ALIKE)
+def test_a_body_is_read_alike_by_us_and_by_the_framework(
+    client: httpx.Client, path: str, body: Any, key: str
+):
+    """What is not plain JSON by its name is left to the framework."""
+    ours, theirs = (
+        client.post(
+            path,
+            content=json.dumps(body),
+            headers={"Content-Type": kind, "Idempotency-Key": key, "X-Request-ID": "same"},
+        )
+        for kind in ("application/json", "application/vnd.octopus+json")
+    )
+    assert (ours.status_code, ours.json()) == (theirs.status_code, theirs.json())
 
 
 def test_a_message_that_cannot_be_stored_is_named(client: httpx.Client):
@@ -230,6 +291,50 @@ def test_operations_need_no_credential(memory: EpisodicMemory):
         numbers = httpx.get(f"{url}/metrics").text
     assert 'octopus_work_waiting{kind="embed"} 0.0' in numbers
     assert "not-an-id" not in numbers
+
+
+def test_who_asks_often_is_told_what_was_counted(
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("octopus_memory.faces.rest.metrics._KNOWN_SECONDS", 3_600.0)
+    count, counted = memory.parts.store.backlog, []
+    monkeypatch.setattr(memory.parts.store, "backlog", lambda: counted.append(1) or count())
+    with rest_server.serving(memory) as url:
+        for path in ("readyz", "readyz", "metrics"):
+            assert httpx.get(f"{url}/{path}").status_code == 200
+    assert len(counted) == 1
+
+
+def test_one_of_many_asks_for_the_key_anew(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
+    token, ring, now = rest_server.token(memory), access.KeyRing(memory.parts), [100.0]
+    monkeypatch.setattr("octopus_memory.engine.access.time.monotonic", lambda: now[0])
+    assert ring.remembered(token) is None
+    asked = ring.who(token)
+    assert ring.remembered(token) == asked
+    now[0] += 1.5
+    assert [ring.remembered(token) for _ in range(3)] == [None, asked, asked]
+    ring.who(token)
+    assert ring.remembered(token) == asked
+    now[0] += 2.0
+    assert [ring.remembered(token) for _ in range(2)] == [None, None]
+
+
+def test_listing_across_users_is_recorded_as_a_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OCTOPUS_AUDIT_READS", "true")
+    url = f"sqlite:///{tmp_path / 'watched.db'}"
+    with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
+        token = rest_server.token(memory)
+        with rest_server.serving(memory) as base:
+            headers = {"Authorization": f"Bearer {token}"}
+            assert httpx.get(f"{base}{PREFIX}/episodes", headers=headers).status_code == 200
+        made, read = memory.tenant("default").audit()
+    assert (read.action, read.actor, read.subject) == (
+        "episodes",
+        f"key:{made.detail['key']}",
+        None,
+    )
 
 
 def test_nothing_that_was_said_is_logged(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import Body, Query, Request, Response
 
-from ...domain.identity import AccessRole
+from ...domain.identity import AccessRole, Principal
 from ...domain.policy import MemoryConfig
 from .answers import answer, problems, tagged
-from .identity import Caller, need
+from .identity import need
 from .problems import Refused
 from .reach import memory_of
+from .routes import router
 from .wire import NameText
 from .wire_admin import (
     AuditList,
@@ -25,23 +26,24 @@ from .wire_admin import (
     ReceiptOut,
 )
 
-router = APIRouter(tags=["Administration"])
+routes = router("Administration")
 _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
 
 
-@router.get("/agents/{agent_id:path}/memory-config", response_model=ConfigOut, responses=problems())
-def get_config(request: Request, caller: Caller, agent_id: NameText) -> Response:
+@routes.get("/agents/{agent_id:path}/memory-config", response_model=ConfigOut, responses=problems())
+def get_config(request: Request, caller: Principal, agent_id: NameText) -> Response:
     """The settings an agent runs with."""
     need(caller, AccessRole.AGENT, *_WATCHES)
     if not caller.reaches(agent=agent_id):
         raise Refused(403, "forbidden", "this credential is for another agent")
-    return tagged(request, ConfigOut.of(memory_of(request).config(agent_id, tenant=caller.tenant)))
+    config = memory_of(request).config(agent_id, tenant=caller.tenant)
+    return tagged(request, ConfigOut, ConfigOut.of(config))
 
 
-@router.put("/agents/{agent_id:path}/memory-config", response_model=ConfigOut, responses=problems())
+@routes.put("/agents/{agent_id:path}/memory-config", response_model=ConfigOut, responses=problems())
 def put_config(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     agent_id: NameText,
     body: Annotated[
         dict[str, dict[str, Any]],
@@ -54,19 +56,19 @@ def put_config(
         raise Refused(403, "forbidden", "this credential is for another agent")
     config = MemoryConfig.from_dict(body)
     memory_of(request).configure(agent_id, config, tenant=caller.tenant, actor=caller.actor)
-    return answer(ConfigOut.of(config))
+    return answer(request, ConfigOut, ConfigOut.of(config))
 
 
-@router.get("/holds", response_model=HoldList, responses=problems())
-def list_holds(request: Request, caller: Caller) -> Response:
+@routes.get("/holds", response_model=HoldList, responses=problems())
+def list_holds(request: Request, caller: Principal) -> Response:
     """The legal holds that stand."""
     need(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).holds()
-    return answer(HoldList(items=[HoldOut.of(hold) for hold in found]))
+    return answer(request, HoldList, HoldList(items=[HoldOut.of(hold) for hold in found]))
 
 
-@router.post("/holds", status_code=201, response_model=HoldOut, responses=problems(404))
-def place_hold(request: Request, caller: Caller, body: HoldBody) -> Response:
+@routes.post("/holds", status_code=201, response_model=HoldOut, responses=problems(404))
+def place_hold(request: Request, caller: Principal, body: HoldBody) -> Response:
     """Stop retention and erasure of a user, or of one episode, until the hold is lifted."""
     need(caller, AccessRole.ADMIN)
     placed = (
@@ -74,46 +76,47 @@ def place_hold(request: Request, caller: Caller, body: HoldBody) -> Response:
         .tenant(caller.tenant)
         .hold(user=body.user_id, episode_id=body.episode_id, reason=body.reason, actor=caller.actor)
     )
-    return answer(HoldOut.of(placed), 201)
+    return answer(request, HoldOut, HoldOut.of(placed), 201)
 
 
-@router.delete("/holds/{hold_id}", response_model=HoldOut, responses=problems(404))
-def lift_hold(request: Request, caller: Caller, hold_id: UUID) -> Response:
+@routes.delete("/holds/{hold_id}", response_model=HoldOut, responses=problems(404))
+def lift_hold(request: Request, caller: Principal, hold_id: UUID) -> Response:
     """End a hold."""
     need(caller, AccessRole.ADMIN)
-    return answer(
-        HoldOut.of(memory_of(request).tenant(caller.tenant).lift(hold_id, actor=caller.actor))
-    )
+    lifted = memory_of(request).tenant(caller.tenant).lift(hold_id, actor=caller.actor)
+    return answer(request, HoldOut, HoldOut.of(lifted))
 
 
-@router.get("/receipts", response_model=ReceiptList, responses=problems())
+@routes.get("/receipts", response_model=ReceiptList, responses=problems())
 def list_receipts(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     before: UUID | None = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
     """The receipts of this tenant's erasures, newest first."""
     need(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).receipts(before=before, limit=limit)
-    return answer(ReceiptList(items=[ReceiptOut.of(receipt) for receipt in found]))
+    receipts = ReceiptList(items=[ReceiptOut.of(receipt) for receipt in found])
+    return answer(request, ReceiptList, receipts)
 
 
-@router.get("/receipts/{receipt_id}", response_model=ReceiptOut, responses=problems(404))
-def get_receipt(request: Request, caller: Caller, receipt_id: UUID) -> Response:
+@routes.get("/receipts/{receipt_id}", response_model=ReceiptOut, responses=problems(404))
+def get_receipt(request: Request, caller: Principal, receipt_id: UUID) -> Response:
     """The receipt of an erasure as it is by now."""
     need(caller, *_WATCHES)
-    return answer(ReceiptOut.of(memory_of(request).tenant(caller.tenant).receipt(receipt_id)))
+    found = memory_of(request).tenant(caller.tenant).receipt(receipt_id)
+    return answer(request, ReceiptOut, ReceiptOut.of(found))
 
 
-@router.get("/audit", response_model=AuditList, responses=problems())
+@routes.get("/audit", response_model=AuditList, responses=problems())
 def read_audit(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
     """The audit log's entries with a `seq` above `after`, in order."""
     need(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).audit(after=after, limit=limit)
-    return answer(AuditList(items=[AuditOut.of(entry) for entry in found]))
+    return answer(request, AuditList, AuditList(items=[AuditOut.of(entry) for entry in found]))

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request, Response
-from pydantic import BaseModel
+from pydantic import TypeAdapter
+from starlette.responses import StreamingResponse
 
 from .problems import MEDIA_TYPE, Problem
 
+T = TypeVar("T")
+_ZIP_FROM = 2_048
+"""Bytes: what is shorter takes longer to compress than to send."""
+_ZIP_LEVEL = 3
+_GZIP = zlib.MAX_WBITS | 16
+_WRITERS: dict[Any, TypeAdapter[Any]] = {}
 _WORDS = {
     400: "The body cannot be read.",
     401: "No valid credential.",
@@ -37,18 +46,67 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def answer(body: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(
-        body.model_dump_json(by_alias=True), status, headers=headers, media_type="application/json"
-    )
+def answer(
+    request: Request,
+    kind: type[T],
+    value: T,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """A value as JSON."""
+    return sent(request, _written(kind, value), status, headers or {})
 
 
-def tagged(request: Request, body: BaseModel) -> Response:
+def tagged(request: Request, kind: type[T], value: T) -> Response:
     """With an `ETag`; 304 where the caller has this already."""
-    content = body.model_dump_json(by_alias=True).encode()
+    content = _written(kind, value)
     tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     known = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
     if tag in known or "*" in known:
         return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type="application/json")
+    return sent(request, content, 200, headers)
+
+
+def sent(
+    request: Request,
+    content: bytes,
+    status: int,
+    headers: dict[str, str],
+    media_type: str = "application/json",
+) -> Response:
+    """Compressed where it is long: here, on a thread, and not by the event loop."""
+    if len(content) >= _ZIP_FROM:
+        headers = headers | {"Vary": "Accept-Encoding"}
+        if _takes_gzip(request):
+            content = zlib.compress(content, _ZIP_LEVEL, _GZIP)
+            headers["Content-Encoding"] = "gzip"
+    return Response(content, status, headers=headers, media_type=media_type)
+
+
+def streamed(request: Request, lines: Iterator[str], media_type: str) -> Response:
+    """Lines as they come, which may be more than memory holds."""
+    headers = {"Vary": "Accept-Encoding"}
+    if not _takes_gzip(request):
+        return StreamingResponse(lines, media_type=media_type, headers=headers)
+    headers["Content-Encoding"] = "gzip"
+    return StreamingResponse(_zipped(lines), media_type=media_type, headers=headers)
+
+
+def _zipped(lines: Iterator[str]) -> Iterator[bytes]:
+    packer = zlib.compressobj(_ZIP_LEVEL, wbits=_GZIP)
+    for line in lines:
+        if packed := packer.compress(line.encode()):
+            yield packed
+    yield packer.flush()
+
+
+def _takes_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+def _written(kind: type[T], value: T) -> bytes:
+    writer: TypeAdapter[T] | None = _WRITERS.get(kind)
+    if writer is None:
+        writer = _WRITERS[kind] = TypeAdapter(kind)
+    return writer.dump_json(value, by_alias=True)

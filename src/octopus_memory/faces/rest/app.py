@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from fastapi import FastAPI
-from starlette.middleware.gzip import GZipMiddleware
 
 from ...engine.access import KeyRing
 from ...engine.memory import Memory
@@ -17,12 +16,12 @@ from . import admin, episodes, operations, pages, problems, sessions, users
 from .identity import Gate, Limiter, Lockout
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
+from .routes import PREFIX
+from .threads import Threads
 
 if TYPE_CHECKING:
     from .tokens import JwtReader
 
-PREFIX = "/api/octopus"
-_GZIP_FROM = 2_048
 _OFF: Any = {
     "tracing": False,
     "metrics": False,
@@ -36,17 +35,22 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     """The routes over one memory, which stays the caller's to close."""
     from ... import __version__
 
+    threads = Threads(settings.threads)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        yield
+        try:
+            yield
+        finally:
+            threads.stop()
 
     app = FastAPI(
         title="Octopus",
         summary="Episodic memory for AI agents.",
         version=__version__,
         lifespan=lifespan,
-        openapi_url=f"{PREFIX}/openapi.json",
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         # The framework's own puts paths, queries and bodies into spans and logs.
@@ -55,7 +59,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     metrics = Metrics(memory)
     app.state.memory = memory
     app.state.metrics = metrics
-    app.state.prefix = PREFIX
+    app.state.threads = threads
     gate = Gate(
         KeyRing(memory.parts),
         tokens=_token_reader(settings),
@@ -65,12 +69,9 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     )
     problems.install(app)
     # Routes are tried in turn: what is asked most comes first.
-    for router in (sessions.router, episodes.router, users.router, admin.router):
-        app.include_router(router, prefix=PREFIX)
-    for router in (operations.router, pages.router):
-        app.include_router(router)
+    for each in (sessions, episodes, users, admin, operations, pages):
+        app.router.routes.extend(each.routes.routes)
     # The last one added is the first to see a request.
-    app.add_middleware(GZipMiddleware, minimum_size=_GZIP_FROM, compresslevel=5)
     app.add_middleware(
         BodyLimit, limit=settings.max_body_bytes, unlimited=rf"{PREFIX}/users/.+/import"
     )
@@ -78,7 +79,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
         Admission,
         gate=gate,
         prefix=PREFIX,
-        open_paths=frozenset({f"{PREFIX}/openapi.json"}),
+        open_paths=frozenset({pages.OPENAPI}),
     )
     if settings.telemetry:
         from .telemetry import Trace

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,9 +58,11 @@ def serve(
     from ...wiring import EpisodicMemory
 
     settings = load(database_url=as_url(db))
-    server = settings.server.model_copy(
-        update={k: v for k, v in (("host", host), ("port", port)) if v is not None}
-    )
+    server = settings.server
+    if host is not None:
+        server = replace(server, host=host)
+    if port is not None:
+        server = replace(server, port=port)
     if dev and server.host not in _LOOPBACK:
         raise InvalidSetting(
             "host", f"--dev listens on this machine alone: leave out --host {server.host}, or --dev"
@@ -72,7 +75,7 @@ def serve(
     ):
         if worker:
             memory.wake()
-        server = server.model_copy(update={"port": listener.getsockname()[1]})
+        server = replace(server, port=listener.getsockname()[1])
         _say(settings.url, server, dev=dev, worker=worker)
         _run(memory, server, listener, dev=dev)
 

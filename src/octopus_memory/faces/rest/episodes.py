@@ -5,32 +5,31 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 
 from ...domain.identity import AccessRole, Principal
 from ...engine.scope import MemoryScope
 from .answers import answer, problems, tagged
-from .identity import Caller, need
+from .identity import need
 from .problems import FieldProblem, Refused
 from .reach import memory_of, scope_of, scope_with
-from .wire import (
-    AddBody,
+from .routes import PREFIX, router
+from .shown import (
     AddedOut,
-    ClosingBody,
     EpisodeDetail,
     EpisodeList,
     EpisodeOut,
-    HitOut,
-    NameText,
-    OpenBody,
-    SearchBody,
     SearchOut,
-    SnippetOut,
     TurnSearchOut,
-    WhoBody,
+    added_out,
+    episode_detail,
+    episode_out,
+    hit_out,
+    snippet_out,
 )
+from .wire import AddBody, ClosingBody, NameText, OpenBody, SearchBody, WhoBody
 
-router = APIRouter(tags=["Episodes"])
+routes = router("Episodes")
 SEES = (AccessRole.AGENT, AccessRole.USER, AccessRole.ADMIN)
 WRITES = (AccessRole.AGENT, AccessRole.ADMIN)
 IdempotencyKey = Annotated[
@@ -42,10 +41,10 @@ IdempotencyKey = Annotated[
 ]
 
 
-@router.get("/episodes", response_model=EpisodeList, responses=problems())
+@routes.get("/episodes", response_model=EpisodeList, responses=problems())
 def list_episodes(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     agentId: NameText | None = None,
     userId: NameText | None = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
@@ -65,30 +64,29 @@ def list_episodes(
             agents=agents,
             user=userId or caller.user,
             include_archived=includeArchived,
+            actor=caller.actor,
         )
     )
     content = caller.role is not AccessRole.AUDITOR
-    return tagged(
-        request,
-        EpisodeList(
-            items=[EpisodeOut.of(episode, content=content) for episode in found.items],
-            total_count=found.total_count,
-            page=page,
-            page_size=pageSize,
-        ),
-    )
+    listed: EpisodeList = {
+        "items": [episode_out(episode, content=content) for episode in found.items],
+        "totalCount": found.total_count,
+        "page": page,
+        "pageSize": pageSize,
+    }
+    return tagged(request, EpisodeList, listed)
 
 
-@router.post("/episodes", status_code=201, response_model=EpisodeOut, responses=problems(409))
+@routes.post("/episodes", status_code=201, response_model=EpisodeOut, responses=problems(409))
 def open_episode(
-    request: Request, caller: Caller, body: OpenBody, idempotency_key: IdempotencyKey = None
+    request: Request, caller: Principal, body: OpenBody, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Open an episode; with `messages` they are added, and with `close` it is stored whole."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     made = _opened(scope, body, idempotency_key)
-    where = f"{request.app.state.prefix}/episodes/{made.id}"
-    return answer(EpisodeOut.of(made), 201, {"Location": where})
+    where = {"Location": f"{PREFIX}/episodes/{made.id}"}
+    return answer(request, EpisodeOut, episode_out(made), 201, where)
 
 
 def _opened(scope: MemoryScope, body: OpenBody, key: str | None) -> Any:
@@ -124,8 +122,8 @@ def _missing(field: str, problem: str) -> Refused:
     return Refused(422, "invalid-input", f"{field}: {problem}", fields=[found])
 
 
-@router.post("/episodes/search", response_model=SearchOut, responses=problems())
-def search_episodes(request: Request, caller: Caller, body: SearchBody) -> Response:
+@routes.post("/episodes/search", response_model=SearchOut, responses=problems())
+def search_episodes(request: Request, caller: Principal, body: SearchBody) -> Response:
     """Episodes relevant to a query, best first, each with why."""
     need(caller, *SEES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
@@ -139,11 +137,11 @@ def search_episodes(request: Request, caller: Caller, body: SearchBody) -> Respo
         include_archived=body.include_archived,
         session_id=body.session_id,
     )
-    return answer(SearchOut(results=[SnippetOut.of(snippet) for snippet in found]))
+    return answer(request, SearchOut, {"results": [snippet_out(each) for each in found]})
 
 
-@router.post("/turns/search", response_model=TurnSearchOut, responses=problems())
-def search_turns(request: Request, caller: Caller, body: SearchBody) -> Response:
+@routes.post("/turns/search", response_model=TurnSearchOut, responses=problems())
+def search_turns(request: Request, caller: Principal, body: SearchBody) -> Response:
     """Single turns relevant to a query, best first."""
     need(caller, *SEES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
@@ -156,13 +154,13 @@ def search_turns(request: Request, caller: Caller, body: SearchBody) -> Response
         until=body.until,
         session_id=body.session_id,
     )
-    return answer(TurnSearchOut(results=[HitOut.of(hit) for hit in found]))
+    return answer(request, TurnSearchOut, {"results": [hit_out(hit) for hit in found]})
 
 
-@router.get("/episodes/recent", response_model=SearchOut, responses=problems())
+@routes.get("/episodes/recent", response_model=SearchOut, responses=problems())
 def recent_episodes(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     agentId: NameText | None = None,
     userId: NameText | None = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 5,
@@ -173,13 +171,13 @@ def recent_episodes(
     need(caller, *SEES)
     scope = scope_of(request, caller, agentId, userId)
     found = scope.recent(limit, include_archived=includeArchived, session_id=sessionId)
-    return answer(SearchOut(results=[SnippetOut.of(snippet) for snippet in found]))
+    return answer(request, SearchOut, {"results": [snippet_out(each) for each in found]})
 
 
-@router.get("/episodes/{episode_id}", response_model=EpisodeDetail, responses=problems(404))
+@routes.get("/episodes/{episode_id}", response_model=EpisodeDetail, responses=problems(404))
 def get_episode(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     episode_id: UUID,
     agentId: NameText | None = None,
     userId: NameText | None = None,
@@ -187,10 +185,10 @@ def get_episode(
     """One episode, with its messages while it is active."""
     replay = scope_with(request, caller, episode_id, agentId, userId).get(episode_id)
     content = caller.role is not AccessRole.AUDITOR
-    return tagged(request, EpisodeDetail.of_replay(replay, content=content))
+    return tagged(request, EpisodeDetail, episode_detail(replay, content=content))
 
 
-@router.post(
+@routes.post(
     "/episodes/{episode_id}/messages",
     status_code=201,
     response_model=AddedOut,
@@ -198,7 +196,7 @@ def get_episode(
 )
 def add_messages(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     episode_id: UUID,
     body: AddBody,
     idempotency_key: IdempotencyKey = None,
@@ -212,20 +210,20 @@ def add_messages(
         tokens=body.tokens,
         idempotency_key=idempotency_key,
     )
-    return answer(AddedOut.of(stored, body.messages), 201)
+    return answer(request, AddedOut, added_out(stored, body.messages), 201)
 
 
-@router.post(
+@routes.post(
     "/episodes/{episode_id}/close", response_model=EpisodeOut, responses=problems(404, 409)
 )
 def close_episode(
-    request: Request, caller: Caller, episode_id: UUID, body: ClosingBody | None = None
+    request: Request, caller: Principal, episode_id: UUID, body: ClosingBody | None = None
 ) -> Response:
     """End an episode: its summary and key facts are made, unless they are given."""
     body = body or ClosingBody()
     scope = _writable(request, caller, episode_id, body)
     closed = scope.close_episode(episode_id, body.reason, body.summary, body.key_facts, at=body.at)
-    return answer(EpisodeOut.of(closed))
+    return answer(request, EpisodeOut, episode_out(closed))
 
 
 def _writable(request: Request, caller: Principal, episode_id: UUID, who: WhoBody) -> MemoryScope:

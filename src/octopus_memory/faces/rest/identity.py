@@ -6,14 +6,15 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
 
 from ...domain.identity import AccessRole, Principal
 from ...engine.access import KeyRing
+from .headers import header
 from .problems import Refused
 
 DEVELOPER = Principal(tenant="default", role=AccessRole.ADMIN, actor="development mode")
@@ -97,18 +98,17 @@ class Gate:
         self._development = development
         self._welcome: OrderedDict[bytes, None] = OrderedDict()
 
-    async def admit(self, request: Request) -> Principal:
-        principal = await self._who(request)
+    async def admit(self, scope: Scope) -> Principal:
+        principal = await self._who(scope)
         wait = self._limiter.wait(f"{principal.tenant}\0{principal.actor}")
         if wait:
             raise _too_many("too many requests with this credential", wait)
-        request.state.actor = principal.actor
         return principal
 
-    async def _who(self, request: Request) -> Principal:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    async def _who(self, scope: Scope) -> Principal:
+        scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
         if not token and self._development:
-            _check_local(request)
+            _check_local(scope)
             return DEVELOPER
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -116,7 +116,7 @@ class Gate:
         principal = self._ring.remembered(token)
         if principal is not None:
             return principal
-        address = request.client.host if request.client else "unknown"
+        address = scope["client"][0] if scope.get("client") else "unknown"
         locked = self._lockout.left(address)
         # Whoever guesses from behind the same address must not shut out those who came in before.
         if locked and not (self._ring.was_right(token) or _digest(token) in self._welcome):
@@ -137,26 +137,17 @@ class Gate:
         return found
 
 
-def _check_local(request: Request) -> None:
+def _check_local(scope: Scope) -> None:
     """Development mode answers this machine's own programs and page, and no other site's page."""
-    host = request.headers.get("host", "")
+    host = header(scope, b"host") or ""
     name = urlsplit(f"//{host}").hostname
-    origin = request.headers.get("origin")
+    origin = header(scope, b"origin")
     if name not in LOOPBACK or (origin is not None and urlsplit(origin).netloc != host):
         raise Refused(403, "forbidden", "development mode answers this machine alone")
 
 
 def _digest(token: str) -> bytes:
     return sha256(token.encode("utf-8", "replace")).digest()
-
-
-async def _admitted(request: Request) -> Principal:
-    """Who was let in before the body was read."""
-    principal: Principal = request.state.principal
-    return principal
-
-
-Caller = Annotated[Principal, Depends(_admitted)]
 
 
 def need(principal: Principal, *roles: AccessRole) -> None:

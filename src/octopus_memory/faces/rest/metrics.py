@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,9 +12,9 @@ from prometheus_client.registry import Collector
 from ...domain.errors import OctopusError
 from ...engine.memory import Memory
 from ...engine.tally import Tally
-from ...ports.store import WorkKind
+from ...ports.store import Backlog, WorkKind
 
-_KNOWN_SECONDS = 5.0
+_KNOWN_SECONDS = 1.0
 
 
 class Metrics:
@@ -35,24 +35,36 @@ class Metrics:
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
             registry=self._registry,
         )
-        self._registry.register(_Backlog(memory, self))
+        self._kinds: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self.waiting = Waiting(memory)
+        self._registry.register(_Backlog(memory, self.waiting))
         self._registry.register(_Work(memory.parts.tally))
-        self._page: tuple[float, list[Metric]] = (0.0, [])
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        kind = (method, route, status)
+        known = self._kinds.get(kind)
+        if known is None:
+            count = self._requests.labels(method, route, str(status))
+            known = self._kinds[kind] = (count, self._seconds.labels(route))
+        known[0].inc()
+        known[1].observe(seconds)
 
     def page(self) -> bytes:
         return generate_latest(self._registry)
 
-    def remembered(self, make: Callable[[], list[Metric]]) -> list[Metric]:
-        """What was counted a moment ago: scraping often must cost the database nothing."""
-        made_at, known = self._page
-        if not known or time.monotonic() - made_at > _KNOWN_SECONDS:
-            known = make()
-            self._page = (time.monotonic(), known)
-        return known
+
+class Waiting:
+    """What is still to be done, counted once a second however many ask for it."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._known: tuple[float, Mapping[WorkKind, Backlog]] | None = None
+
+    def now(self) -> Mapping[WorkKind, Backlog]:
+        known = self._known
+        if known is None or time.monotonic() - known[0] > _KNOWN_SECONDS:
+            known = self._known = (time.monotonic(), self._memory.parts.store.backlog())
+        return known[1]
 
 
 class _Work(Collector):
@@ -78,17 +90,14 @@ class _Work(Collector):
 
 
 class _Backlog(Collector):
-    def __init__(self, memory: Memory, metrics: Metrics) -> None:
+    def __init__(self, memory: Memory, waiting: Waiting) -> None:
         self._memory = memory
-        self._metrics = metrics
+        self._waiting = waiting
 
     def describe(self) -> Iterable[Metric]:
         return []
 
     def collect(self) -> Iterable[Metric]:
-        return self._metrics.remembered(self._count)
-
-    def _count(self) -> list[Metric]:
         waiting = GaugeMetricFamily(
             "octopus_work_waiting", "Pieces of work not done yet.", labels=["kind"]
         )
@@ -97,9 +106,8 @@ class _Backlog(Collector):
         )
         up = GaugeMetricFamily("octopus_database_up", "Whether the database answers.")
         try:
-            parts = self._memory.parts
-            now = parts.clock.now()
-            for kind, backlog in parts.store.backlog().items():
+            now = self._memory.parts.clock.now()
+            for kind, backlog in self._waiting.now().items():
                 waiting.add_metric([kind.value], backlog.waiting)
                 age = (now - backlog.oldest).total_seconds() if backlog.oldest else 0.0
                 oldest.add_metric([kind.value], max(0.0, age))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import re
+import secrets
 import time
 import traceback
-import uuid
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...domain.errors import OctopusError
+from .headers import header
 from .identity import Gate
 from .metrics import Metrics
 from .problems import BODY_TOO_LARGE, Refused, ours, respond, unexpected
@@ -105,15 +106,16 @@ class Admission:
         path = scope.get("path", "")
         guarded = path.startswith(self._prefix) and path not in self._open
         if scope["type"] == "http" and guarded:
-            request = Request(scope)
             try:
-                request.state.principal = await self._gate.admit(request)
+                principal = await self._gate.admit(scope)
             except Refused as refused:
-                await refused.response(request)(scope, receive, send)
+                await refused.response(Request(scope))(scope, receive, send)
                 return
             except OctopusError as error:
-                await ours(request, error)(scope, receive, send)
+                await ours(Request(scope), error)(scope, receive, send)
                 return
+            scope["state"]["principal"] = principal
+            scope["state"]["actor"] = principal.actor
         await self._app(scope, receive, send)
 
 
@@ -129,8 +131,8 @@ class BodyLimit:
         if scope["type"] != "http" or self._unlimited.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
-        sizes = [value for name, value in scope["headers"] if name == b"content-length"]
-        if sizes and sizes[0].isdigit() and int(sizes[0]) > self._limit:
+        size = header(scope, b"content-length") or ""
+        if size.isdigit() and int(size) > self._limit:
             await self._refuse(scope, receive, send)
             return
         taken = 0
@@ -158,9 +160,5 @@ class BodyLimit:
 
 def _request_id(scope: Scope) -> str:
     """The caller's own, where it is short and plain; else a new one."""
-    for name, value in scope["headers"]:
-        if name == b"x-request-id":
-            given: str = value.decode("latin-1")
-            if _REQUEST_ID.fullmatch(given):
-                return given
-    return uuid.uuid4().hex[:16]
+    given = header(scope, b"x-request-id")
+    return given if given and _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)

@@ -13,7 +13,7 @@ from ...ports.store import WorkKind
 from .metrics import Metrics
 from .reach import memory_of
 
-router = APIRouter(tags=["Operations"])
+routes = APIRouter(tags=["Operations"])
 
 
 class Alive(BaseModel):
@@ -25,13 +25,13 @@ class Ready(BaseModel):
     checks: dict[str, str]
 
 
-@router.get("/healthz", response_model=Alive)
-def healthz() -> Alive:
+@routes.get("/healthz", response_model=Alive)
+async def healthz() -> Alive:
     """Whether the process answers."""
     return Alive(status="ok")
 
 
-@router.get(
+@routes.get(
     "/readyz",
     response_model=Ready,
     responses={503: {"model": Ready, "description": "It cannot do its work now."}},
@@ -41,15 +41,15 @@ def readyz(request: Request) -> JSONResponse:
     checks: dict[str, str] = {}
     ready = True
     try:
-        parts = memory_of(request).parts
-        backlog = parts.store.backlog()
+        now = memory_of(request).parts.clock.now()
+        backlog = _numbers(request).waiting.now()
     except OctopusError as error:
         ready = False
         checks["database"] = type(error).__name__
     else:
         checks["database"] = "ok"
         oldest = backlog[WorkKind.EMBED].oldest
-        lag = (parts.clock.now() - oldest).total_seconds() if oldest else 0.0
+        lag = (now - oldest).total_seconds() if oldest else 0.0
         checks["worker"] = f"{backlog[WorkKind.EMBED].waiting} waiting, oldest {lag:.0f} s"
     return JSONResponse({"ready": ready, "checks": checks}, 200 if ready else 503)
 
@@ -57,8 +57,13 @@ def readyz(request: Request) -> JSONResponse:
 _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=_TEXT)
+@routes.get("/metrics", response_class=PlainTextResponse, responses=_TEXT)
 def metrics(request: Request) -> Response:
     """Numbers for Prometheus."""
+    page = _numbers(request).page()
+    return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _numbers(request: Request) -> Metrics:
     numbers: Metrics = request.app.state.metrics
-    return Response(numbers.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return numbers

@@ -1,12 +1,17 @@
-"""The page to try the service on: three files, nothing from elsewhere."""
+"""What a browser is shown: the page to try the service on, and the description of every route."""
 
 from __future__ import annotations
 
+import json
 from importlib import resources
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
-router = APIRouter(include_in_schema=False)
+from .answers import sent
+from .routes import PREFIX
+
+routes = APIRouter(include_in_schema=False)
+OPENAPI = f"{PREFIX}/openapi.json"
 _KINDS = {"try.html": "text/html", "try.css": "text/css", "try.js": "text/javascript"}
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -16,21 +21,26 @@ _HEADERS = {
 }
 
 
-@router.get("/")
-def page() -> Response:
-    return _file("try.html")
+@routes.get("/")
+def page(request: Request) -> Response:
+    return _file(request, "try.html")
 
 
-@router.get("/try.css")
-def style() -> Response:
-    return _file("try.css")
+@routes.get("/try.css")
+def style(request: Request) -> Response:
+    return _file(request, "try.css")
 
 
-@router.get("/try.js")
-def script() -> Response:
-    return _file("try.js")
+@routes.get("/try.js")
+def script(request: Request) -> Response:
+    return _file(request, "try.js")
 
 
-def _file(name: str) -> Response:
+@routes.get(OPENAPI)
+def openapi(request: Request) -> Response:
+    return sent(request, json.dumps(request.app.openapi()).encode(), 200, {})
+
+
+def _file(request: Request, name: str) -> Response:
     content = (resources.files(__package__) / "page" / name).read_bytes()
-    return Response(content, media_type=f"{_KINDS[name]}; charset=utf-8", headers=_HEADERS)
+    return sent(request, content, 200, _HEADERS, f"{_KINDS[name]}; charset=utf-8")

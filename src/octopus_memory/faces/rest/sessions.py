@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from ...domain.identity import Principal
 from .answers import answer, problems, tagged
 from .episodes import SEES, WRITES, IdempotencyKey
-from .identity import Caller, need
+from .identity import need
 from .reach import scope_of
-from .wire import (
+from .routes import router
+from .shown import (
     AddedOut,
-    ContextBody,
     ContextOut,
-    HeartbeatBody,
-    NameText,
-    SessionAddBody,
-    SessionCloseBody,
     SessionDetail,
     SessionOut,
+    added_out,
+    context_out,
+    session_detail,
+    session_out,
 )
+from .wire import ContextBody, HeartbeatBody, NameText, SessionAddBody, SessionCloseBody
 
-router = APIRouter(tags=["Sessions"])
+routes = router("Sessions")
 
 
-@router.post(
+@routes.post(
     "/sessions/{session_id:path}/messages",
     status_code=201,
     response_model=AddedOut,
@@ -31,7 +33,7 @@ router = APIRouter(tags=["Sessions"])
 )
 def add_to_session(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     session_id: NameText,
     body: SessionAddBody,
     idempotency_key: IdempotencyKey = None,
@@ -46,13 +48,13 @@ def add_to_session(
         tokens=body.tokens,
         idempotency_key=idempotency_key,
     )
-    return answer(AddedOut.of(stored, body.messages), 201)
+    return answer(request, AddedOut, added_out(stored, body.messages), 201)
 
 
-@router.get("/sessions/{session_id:path}", response_model=SessionDetail, responses=problems(404))
+@routes.get("/sessions/{session_id:path}", response_model=SessionDetail, responses=problems(404))
 def get_session(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     session_id: NameText,
     agentId: NameText | None = None,
     userId: NameText | None = None,
@@ -60,35 +62,37 @@ def get_session(
     """One session, whole and in order."""
     need(caller, *SEES)
     scope = scope_of(request, caller, agentId, userId)
-    return tagged(request, SessionDetail.of_replay(scope.session(session_id)))
+    return tagged(request, SessionDetail, session_detail(scope.session(session_id)))
 
 
-@router.post(
+@routes.post(
     "/sessions/{session_id:path}/close", response_model=SessionOut, responses=problems(404)
 )
 def close_session(
-    request: Request, caller: Caller, session_id: NameText, body: SessionCloseBody
+    request: Request, caller: Principal, session_id: NameText, body: SessionCloseBody
 ) -> Response:
     """End the session's open episode, if it has one."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
-    return answer(SessionOut.of(scope.close_session(session_id, body.reason)))
+    closed = scope.close_session(session_id, body.reason)
+    return answer(request, SessionOut, session_out(closed))
 
 
-@router.post(
+@routes.post(
     "/sessions/{session_id:path}/heartbeat", response_model=SessionOut, responses=problems(404)
 )
 def heartbeat(
-    request: Request, caller: Caller, session_id: NameText, body: HeartbeatBody
+    request: Request, caller: Principal, session_id: NameText, body: HeartbeatBody
 ) -> Response:
     """Keep an idle session open; `status` says whether it still is."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
-    return answer(SessionOut.of(scope.heartbeat(session_id, at=body.at)))
+    seen = scope.heartbeat(session_id, at=body.at)
+    return answer(request, SessionOut, session_out(seen))
 
 
-@router.post("/context", response_model=ContextOut, responses=problems(), tags=["Context"])
-def context(request: Request, caller: Caller, body: ContextBody) -> Response:
+@routes.post("/context", response_model=ContextOut, responses=problems(), tags=["Context"])
+def context(request: Request, caller: Principal, body: ContextBody) -> Response:
     """What the model should see for the current message: the block, and the message list."""
     need(caller, *SEES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
@@ -99,4 +103,4 @@ def context(request: Request, caller: Caller, body: ContextBody) -> Response:
         budget_tokens=body.budget_tokens,
         session_id=body.session_id,
     )
-    return answer(ContextOut.of(made))
+    return answer(request, ContextOut, context_out(made))

@@ -8,21 +8,23 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import anyio.from_thread
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, Principal
-from .answers import answer, problems
+from .answers import answer, problems, streamed
 from .episodes import WRITES
-from .identity import Caller, need
+from .identity import need
 from .problems import FieldProblem, Refused
 from .reach import memory_of, scope_of, scope_with
-from .wire import EpisodeItems, EpisodeOut, NameText, WhoBody
+from .routes import router
+from .shown import EpisodeItems, EpisodeOut, episode_out
+from .wire import NameText, WhoBody
 from .wire_admin import ImportOut, ReceiptOut
 
-router = APIRouter(tags=["Users"])
+routes = router("Users")
 Physical = Annotated[
     bool, Query(description="Whether the files are rewritten now, or left to a later clean-up.")
 ]
@@ -43,10 +45,10 @@ _IMPORT = {
 }
 
 
-@router.delete("/episodes/{episode_id}", response_model=ReceiptOut, responses=problems(404, 409))
+@routes.delete("/episodes/{episode_id}", response_model=ReceiptOut, responses=problems(404, 409))
 def erase_episode(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     episode_id: UUID,
     agentId: NameText | None = None,
     userId: NameText | None = None,
@@ -56,12 +58,12 @@ def erase_episode(
     need(caller, *OWNS)
     scope = scope_with(request, caller, episode_id, agentId, userId)
     receipt = scope.erase_episode(episode_id, physical=physical, actor=caller.actor)
-    return answer(ReceiptOut.of(receipt))
+    return answer(request, ReceiptOut, ReceiptOut.of(receipt))
 
 
-@router.post("/episodes/{episode_id}/delete", status_code=204, responses=problems(404, 409))
+@routes.post("/episodes/{episode_id}/delete", status_code=204, responses=problems(404, 409))
 def delete_episode(
-    request: Request, caller: Caller, episode_id: UUID, body: WhoBody | None = None
+    request: Request, caller: Principal, episode_id: UUID, body: WhoBody | None = None
 ) -> Response:
     """Mark an episode: gone from every read, and restorable until its grace days are over."""
     need(caller, *WRITES)
@@ -71,21 +73,21 @@ def delete_episode(
     return Response(status_code=204)
 
 
-@router.get("/users/{user_id:path}/deleted", response_model=EpisodeItems, responses=problems())
+@routes.get("/users/{user_id:path}/deleted", response_model=EpisodeItems, responses=problems())
 def deleted_episodes(
-    request: Request, caller: Caller, user_id: NameText, agentId: NameText | None = None
+    request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
     """The episodes of a user that are marked, and can still be restored."""
     need(caller, AccessRole.AGENT, *OWNS)
     found = scope_of(request, caller, agentId, user_id).deleted()
-    return answer(EpisodeItems(items=[EpisodeOut.of(episode) for episode in found]))
+    return answer(request, EpisodeItems, {"items": [episode_out(each) for each in found]})
 
 
-@router.post(
+@routes.post(
     "/episodes/{episode_id}/restore", response_model=EpisodeOut, responses=problems(404, 409)
 )
 def restore_episode(
-    request: Request, caller: Caller, episode_id: UUID, body: WhoBody | None = None
+    request: Request, caller: Principal, episode_id: UUID, body: WhoBody | None = None
 ) -> Response:
     """Bring a deleted or a cold-archived episode back; one that is deleted needs its user named."""
     need(caller, *WRITES)
@@ -94,13 +96,14 @@ def restore_episode(
         scope = scope_of(request, caller, body.agent_id, body.user_id)
     else:
         scope = scope_with(request, caller, episode_id, body.agent_id)
-    return answer(EpisodeOut.of(scope.restore(episode_id, actor=caller.actor)))
+    restored = scope.restore(episode_id, actor=caller.actor)
+    return answer(request, EpisodeOut, episode_out(restored))
 
 
-@router.delete("/users/{user_id:path}/episodes", response_model=ReceiptOut, responses=problems(409))
+@routes.delete("/users/{user_id:path}/episodes", response_model=ReceiptOut, responses=problems(409))
 def erase_user(
     request: Request,
-    caller: Caller,
+    caller: Principal,
     user_id: NameText,
     agentId: Annotated[
         NameText | None, Query(description="With this agent only; without it, with all.")
@@ -111,28 +114,28 @@ def erase_user(
     agent = _own(caller, user_id, agentId)
     tenant = memory_of(request).tenant(caller.tenant)
     receipt = tenant.erase_user(user_id, agent=agent, physical=physical, actor=caller.actor)
-    return answer(ReceiptOut.of(receipt))
+    return answer(request, ReceiptOut, ReceiptOut.of(receipt))
 
 
-@router.get("/users/{user_id:path}/export", response_class=StreamingResponse, responses=_EXPORT)
+@routes.get("/users/{user_id:path}/export", response_class=StreamingResponse, responses=_EXPORT)
 def export_user(
-    request: Request, caller: Caller, user_id: NameText, agentId: NameText | None = None
+    request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
     """Everything of a user as JSON Lines. Its last line tells whether it came whole."""
     agent = _own(caller, user_id, agentId)
     tenant = memory_of(request).tenant(caller.tenant)
     lines = tenant.export_user(user_id, agent=agent, actor=caller.actor)
-    return StreamingResponse(lines, media_type=_LINES)
+    return streamed(request, lines, _LINES)
 
 
-@router.post(
+@routes.post(
     "/users/{user_id:path}/import",
     response_model=ImportOut,
     responses=problems(409),
     openapi_extra=_IMPORT,
 )
 async def import_user(
-    request: Request, caller: Caller, user_id: NameText, agentId: NameText | None = None
+    request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
     """Store what an export gave, or another program's transcript, for this user."""
     need(caller, AccessRole.ADMIN)
@@ -145,7 +148,7 @@ async def import_user(
             .tenant(caller.tenant)
             .import_user(_lines(chunks), user=user_id, agent=agent, actor=caller.actor)
         )
-        return answer(ImportOut.of(report))
+        return answer(request, ImportOut, ImportOut.of(report))
 
     return await run_in_threadpool(bring_in)
 

@@ -1,0 +1,98 @@
+"""Routes as Octopus has them: functions that know who asks and run on a thread."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial, wraps
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+
+from .headers import header
+from .threads import Threads
+
+PREFIX = "/api/octopus"
+_CALLER = "caller"
+_JSON = "application/json"
+
+
+def router(tag: str) -> APIRouter:
+    """The routes of one subject, for `APIRouter.routes` of the application."""
+    return APIRouter(prefix=PREFIX, tags=[tag], route_class=Route)
+
+
+class Route(APIRoute):
+    """Gives its function the `caller` that was let in, where it asks for one.
+
+    A dependency of the framework's would be looked at anew for each request, and its pool of
+    threads costs more than a write.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, _called(endpoint), **options)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """A plain JSON body is read by what the framework worked out when the route was made.
+
+        It would work that out again for each request. Whatever is not plain, or not right, is left
+        to it, so that it is refused in the same words.
+        """
+        by_the_framework = super().get_route_handler()
+        needs = self.dependant
+        others = needs.query_params or needs.cookie_params or needs.dependencies
+        if len(needs.body_params) != 1 or others:
+            return by_the_framework
+
+        async def handle(request: Request) -> Response:
+            values = self._read(request, await request.body())
+            if values is None:
+                return await by_the_framework(request)
+            answered: Response = await self.endpoint(request, **values)
+            return answered
+
+        return handle
+
+    def _read(self, request: Request, content: bytes) -> dict[str, Any] | None:
+        """The function's values; None where the framework should have a look."""
+        scope, needs = request.scope, self.dependant
+        if (header(scope, b"content-type") or "").partition(";")[0] != _JSON:
+            return None
+        try:
+            given = [(needs.body_params[0], json.loads(content))]
+        except (ValueError, RecursionError):
+            return None
+        given += [(each, scope["path_params"][each.alias]) for each in needs.path_params]
+        given += [
+            (each, header(scope, each.alias.lower().encode())) for each in needs.header_params
+        ]
+        values = {}
+        for field, value in given:
+            values[field.name], wrong = field.validate(value)
+            if wrong:
+                return None
+        return values
+
+
+def _called(endpoint: Callable[..., Any]) -> Callable[..., Awaitable[Response]]:
+    signature = inspect.signature(endpoint)
+    known = _CALLER in signature.parameters
+    waits = inspect.iscoroutinefunction(endpoint)
+
+    @wraps(endpoint)
+    async def call(request: Request, **values: Any) -> Response:
+        if known:
+            values[_CALLER] = request.scope["state"]["principal"]
+        threads: Threads = request.scope["app"].state.threads
+        answered: Response
+        if waits:
+            answered = await endpoint(request, **values)
+        else:
+            answered = await threads.run(partial(endpoint, request, **values))
+        return answered
+
+    shown = [each for each in signature.parameters.values() if each.name != _CALLER]
+    call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return call

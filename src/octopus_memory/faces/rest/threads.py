@@ -1,0 +1,87 @@
+"""The threads that requests are worked on.
+
+A general pool costs more for each call than storing a message does: this one has no locks but
+those of its queue, and wakes the event loop once for all the calls that ended since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_Outcome = tuple[Any, BaseException | None]
+
+
+class _Job:
+    __slots__ = ("call", "context", "future", "loop")
+
+    def __init__(
+        self, call: Callable[[], Any], loop: asyncio.AbstractEventLoop, context: Context
+    ) -> None:
+        self.call = call
+        self.context = context
+        self.loop = loop
+        self.future: asyncio.Future[_Outcome] = loop.create_future()
+
+
+class Threads:
+    """At most so many calls at once; the others wait in the order they came in."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._busy = 0
+        self._started = 0
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What a call returns or raises, from a thread and in the context of the caller."""
+        job = _Job(call, asyncio.get_running_loop(), copy_context())
+        self._busy += 1
+        if self._busy > self._started and self._started < self._most:
+            self._start()
+        self._jobs.put(job)
+        try:
+            outcome, error = await job.future
+        finally:
+            self._busy -= 1
+        if error is not None:
+            raise error
+        result: T = outcome
+        return result
+
+    def stop(self) -> None:
+        """Let the threads end, each after the call at hand."""
+        for _ in range(self._started):
+            self._jobs.put(None)
+        self._started = 0
+
+    def _start(self) -> None:
+        self._started += 1
+        name = f"octopus-request-{self._started}"
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            _perform(job)
+
+
+def _perform(job: _Job) -> None:
+    outcome: _Outcome
+    try:
+        outcome = job.context.run(job.call), None
+    except BaseException as error:  # noqa: BLE001 - it is the caller's
+        outcome = None, error
+    # A loop that has ended waits for nothing.
+    with suppress(RuntimeError):
+        job.loop.call_soon_threadsafe(_settle, job.future, outcome)
+
+
+def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
+    if not future.done():
+        future.set_result(outcome)
