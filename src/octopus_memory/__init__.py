@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from .aio import (
-    AsyncEpisodeInHand,
-    AsyncEpisodicMemory,
-    AsyncMemoryScope,
-    AsyncMemoryTenant,
-    AsyncRemoteMemory,
-)
-from .domain.audit import AuditCheck, AuditEntry
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
 from .domain.episode import (
     EndReason,
     Episode,
@@ -21,7 +16,6 @@ from .domain.episode import (
     Turn,
     TurnHit,
 )
-from .domain.erasure import EraseReceipt
 from .domain.errors import (
     AccessDenied,
     Conflict,
@@ -68,19 +62,30 @@ from .domain.policy import (
     PruneStrategy,
     SessionConfig,
 )
-from .domain.portable import ImportReport
-from .domain.replay import EpisodeReplay, SessionReplay
-from .domain.retention import AgentRetention, RetentionCounts, RetentionReport
-from .engine.hand import EpisodeInHand
-from .engine.keeping.retention import MemoryRetentionJob
-from .engine.orchestrator import MemoryContext, MemoryOrchestrator
-from .engine.pending import PendingReport
-from .engine.privacy.scrub import ScrubReport
-from .engine.scope import MemoryScope
-from .engine.tenant import MemoryTenant
-from .ports.store import Backlog, Hold, StoreStats
-from .remote import RemoteMemory, RemoteScope
-from .wiring import EpisodicMemory
+
+if TYPE_CHECKING:
+    from .aio import (
+        AsyncEpisodeInHand,
+        AsyncEpisodicMemory,
+        AsyncMemoryScope,
+        AsyncMemoryTenant,
+        AsyncRemoteMemory,
+    )
+    from .domain.audit import AuditCheck, AuditEntry
+    from .domain.erasure import EraseReceipt
+    from .domain.portable import ImportReport
+    from .domain.replay import EpisodeReplay, SessionReplay
+    from .domain.retention import AgentRetention, RetentionCounts, RetentionReport
+    from .engine.hand import EpisodeInHand
+    from .engine.keeping.retention import MemoryRetentionJob
+    from .engine.orchestrator import MemoryContext, MemoryOrchestrator
+    from .engine.pending import PendingReport
+    from .engine.privacy.scrub import ScrubReport
+    from .engine.scope import MemoryScope
+    from .engine.tenant import MemoryTenant
+    from .ports.store import Backlog, Hold, StoreStats
+    from .remote import RemoteMemory, RemoteScope
+    from .wiring import EpisodicMemory
 
 __version__ = "0.1.0"
 
@@ -167,3 +172,43 @@ __all__ = [
     "Turn",
     "TurnHit",
 ]
+
+_LATER = {
+    "aio": (
+        "AsyncEpisodeInHand",
+        "AsyncEpisodicMemory",
+        "AsyncMemoryScope",
+        "AsyncMemoryTenant",
+        "AsyncRemoteMemory",
+    ),
+    "domain.audit": ("AuditCheck", "AuditEntry"),
+    "domain.erasure": ("EraseReceipt",),
+    "domain.portable": ("ImportReport",),
+    "domain.replay": ("EpisodeReplay", "SessionReplay"),
+    "domain.retention": ("AgentRetention", "RetentionCounts", "RetentionReport"),
+    "engine.hand": ("EpisodeInHand",),
+    "engine.keeping.retention": ("MemoryRetentionJob",),
+    "engine.orchestrator": ("MemoryContext", "MemoryOrchestrator"),
+    "engine.pending": ("PendingReport",),
+    "engine.privacy.scrub": ("ScrubReport",),
+    "engine.scope": ("MemoryScope",),
+    "engine.tenant": ("MemoryTenant",),
+    "ports.store": ("Backlog", "Hold", "StoreStats"),
+    "remote": ("RemoteMemory", "RemoteScope"),
+    "wiring": ("EpisodicMemory",),
+}
+"""What is loaded when it is first asked for, by its home: whoever imports the package for a
+message's type need not wait for numpy, nor whoever opens a memory for what exports one."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        for home, names in _LATER.items():
+            if name in names:
+                value = getattr(_import_module(f".{home}", __name__), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -2,39 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
-
-import platformdirs
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    model_validator,
-)
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from typing import Any
 
 from .domain.errors import InvalidSetting
 from .domain.policy import MemoryConfig
 
 FILE = Path("octopus.toml")
+_PREFIX = "octopus_"
+_NESTED = "__"
+_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
+_FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
+_ENVIRONMENT = "environment"
 
 
-class JwtSettings(BaseModel):
+class Secret:
+    """A value that is never shown; `get_secret_value` tells it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def get_secret_value(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "**********" if self._value else ""
+
+
+def _text(given: Any) -> str:
+    if not isinstance(given, str):
+        raise ValueError("Input should be a valid string")
+    return given
+
+
+def _secret(given: Any) -> Secret:
+    return given if isinstance(given, Secret) else Secret(_text(given))
+
+
+def _table(given: Any) -> dict[str, Any]:
+    """A table, or one in JSON: the environment has only text."""
+    table = _json(given)
+    if not isinstance(table, Mapping):
+        raise ValueError("Input should be a valid dictionary")
+    return dict(table)
+
+
+def _json(given: Any) -> Any:
+    """What is not JSON is taken as it is."""
+    try:
+        return json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        return given
+
+
+def _switch(given: Any) -> bool:
+    word = str(given).lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError("Input should be a valid boolean, unable to interpret input")
+    return word in _TRUE
+
+
+def _whole(given: Any) -> int:
+    number = _number(given, "integer")
+    if not number.is_integer():
+        raise ValueError("Input should be a valid integer")
+    return int(number)
+
+
+def _number(given: Any, kind: str = "number") -> float:
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise ValueError(f"Input should be a valid {kind}") from None
+
+
+_READERS: Mapping[type, Callable[[Any], Any]] = {
+    bool: _switch,
+    dict: _table,
+    float: _number,
+    int: _whole,
+    str: _text,
+    Secret: _secret,
+}
+
+
+def _setting(
+    kind: type,
+    default: Any = None,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+    above: int | None = None,
+    also: str | None = None,
+) -> Any:
+    """A field whose kind its default does not tell, or with bounds, or read from `also` too."""
+
+    def read(given: Any) -> Any:
+        value = _READERS[kind](given)
+        if least is not None and value < least:
+            raise ValueError(f"Input should be greater than or equal to {least}")
+        if most is not None and value > most:
+            raise ValueError(f"Input should be less than or equal to {most}")
+        if above is not None and not value > above:
+            raise ValueError(f"Input should be greater than {above}")
+        return value
+
+    return field(default=default, metadata={"read": read, "also": also})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtSettings:
     """Which JWTs the service takes as credentials, and what their claims mean."""
-
-    model_config = ConfigDict(extra="forbid")
 
     jwks_url: str | None = None
     """Where the issuer publishes its keys; without it no JWT is taken."""
@@ -45,45 +130,39 @@ class JwtSettings(BaseModel):
     user_claim: str = "sub"
     agents_claim: str = "agents"
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def __post_init__(self) -> None:
         if self.jwks_url is not None and not (self.issuer and self.audience):
-            raise ValueError("jwks_url needs issuer and audience beside it")
-        return self
+            raise InvalidSetting("server.jwt", "jwks_url needs issuer and audience beside it")
 
 
-class ServerSettings(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
     """The service's own settings."""
 
-    model_config = ConfigDict(extra="forbid")
-
     host: str = "127.0.0.1"
-    port: int = Field(default=8765, ge=0, le=65_535)
-    threads: int = Field(default=40, ge=1)
+    port: int = _setting(int, 8765, least=0, most=65_535)
+    threads: int = _setting(int, 40, least=1)
     """How many requests are worked on at once."""
-    max_body_bytes: int = Field(default=16 * 1024 * 1024, ge=1_024)
-    requests_per_minute: int = Field(default=60_000, ge=1)
+    max_body_bytes: int = _setting(int, 16 * 1024 * 1024, least=1_024)
+    requests_per_minute: int = _setting(int, 60_000, least=1)
     """For each credential."""
-    wrong_credentials_allowed: int = Field(default=20, ge=1)
+    wrong_credentials_allowed: int = _setting(int, 20, least=1)
     """From one address; then it is not listened to for a minute."""
     telemetry: bool = False
     """Whether each request is a span for OpenTelemetry."""
-    jwt: JwtSettings = Field(default_factory=JwtSettings)
+    jwt: JwtSettings = field(default_factory=JwtSettings)
 
 
-class Settings(BaseSettings):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
     """Each value comes from the environment (`OCTOPUS_…`), else `octopus.toml`, else here."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="OCTOPUS_", env_nested_delimiter="__", toml_file=FILE, extra="forbid"
-    )
 
     database_url: str | None = None
     """Where memories are kept; without it, a file in the user's data folder."""
-    pool_size: int = Field(default=10, ge=1)
+    pool_size: int = _setting(int, 10, least=1)
     """Connections to PostgreSQL or SQL Server that are kept open."""
-    statement_timeout_seconds: float = Field(default=30, gt=0)
-    connect_timeout_seconds: float = Field(default=10, gt=0)
+    statement_timeout_seconds: float = _setting(float, 30.0, above=0)
+    connect_timeout_seconds: float = _setting(float, 10.0, above=0)
     embedder: str = "minilm"
     """`minilm`, `openai`, `hashing`, or the name of an installed adapter."""
     summarizer: str = "extractive"
@@ -93,28 +172,25 @@ class Settings(BaseSettings):
     index: str = "exact"
     """`exact`, `pgvector`, `qdrant`, or the name of an installed adapter."""
     qdrant_url: str = "http://localhost:6333"
-    qdrant_api_key: SecretStr | None = None
-    qdrant_timeout_seconds: int = Field(default=5, ge=1)
+    qdrant_api_key: Secret | None = _setting(Secret)
+    qdrant_timeout_seconds: int = _setting(int, 5, least=1)
     """How long one request to Qdrant may take."""
     redactor: str = "patterns"
     """`patterns`, `presidio`, or the name of an installed adapter; used where an agent asks."""
     phone_region: str = "US"
     """Where phone numbers without a country code are from."""
-    openai_base_url: str | None = Field(
-        default=None, validation_alias=AliasChoices("OCTOPUS_OPENAI_BASE_URL", "openai_base_url")
-    )
-    openai_api_key: SecretStr | None = Field(
-        default=None,
-        validation_alias=AliasChoices("OCTOPUS_OPENAI_API_KEY", "OPENAI_API_KEY", "openai_api_key"),
-    )
+    openai_base_url: str | None = _setting(str, also="openai_base_url")
+    openai_api_key: Secret | None = _setting(Secret, also="openai_api_key")
     embedding_model: str = "text-embedding-3-small"
-    embedding_dimension: int | None = Field(default=None, ge=1)
+    embedding_dimension: int | None = _setting(int, least=1)
     summary_model: str = "gpt-4o-mini"
     chat_model: str = "gpt-4o-mini"
-    embedder_threads: int | None = Field(default=None, ge=1)
-    cache_mb: int = Field(default=256, ge=1)
+    embedder_threads: int | None = _setting(int, least=1)
+    cache_mb: int = _setting(int, 256, least=1)
     """How much memory hot scopes may take."""
-    close_timeout_seconds: float = Field(default=8.0, gt=0)
+    exact_rows: int = _setting(int, 120_000, least=0)
+    """A scope of more turns and summaries is not taken into memory whole by the exact index."""
+    close_timeout_seconds: float = _setting(float, 8.0, above=0)
     """How long closing waits for a model's summary."""
     audit_reads: bool = False
     """Whether the audit log records reads too."""
@@ -124,32 +200,15 @@ class Settings(BaseSettings):
     """When retention runs in the background: a cron expression in UTC; empty for never."""
     retention_compact: bool = True
     """Whether files are rewritten after a retention run that removed something."""
-    server: ServerSettings = Field(default_factory=ServerSettings)
-    memory: dict[str, Any] = Field(default_factory=dict)
+    server: ServerSettings = field(default_factory=ServerSettings)
+    memory: dict[str, Any] = field(default_factory=dict)
     """Default settings of every agent: the tables of `MemoryConfig`."""
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
-
-    @classmethod
-    def given_by(cls, kind: type[EnvSettingsSource | TomlConfigSettingsSource]) -> dict[str, Any]:
-        """What one source says, by the names of the fields."""
-        given = kind(cls)()
-        for name, field in cls.model_fields.items():
-            alias = field.validation_alias
-            if isinstance(alias, AliasChoices):
-                for choice in alias.choices:
-                    if isinstance(choice, str) and choice in given:
-                        given[name] = given[choice]
-        return given
+    def chosen(self) -> list[str]:
+        """The names of those that are not the default."""
+        usual = Settings()
+        names = [each.name for each in fields(self)]
+        return [name for name in names if getattr(self, name) != getattr(usual, name)]
 
     @property
     def url(self) -> str:
@@ -160,6 +219,8 @@ class Settings(BaseSettings):
 
 
 def default_url() -> str:
+    import platformdirs
+
     folder = Path(platformdirs.user_data_dir("octopus-memory", appauthor=False))
     return f"sqlite:///{folder / 'memory.db'}"
 
@@ -169,15 +230,10 @@ def load(**given: Any) -> Settings:
 
     :raises InvalidSetting: naming the value that cannot be used
     """
-    try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "settings"
-        raise InvalidSetting(field, first["msg"]) from None
-    except ValueError as error:
-        # A file that is no TOML: the parser's own message says where.
-        raise InvalidSetting(str(FILE), str(error)) from error
+    whole = _over(_file(), _environment())
+    whole |= {name: value for name, value in given.items() if value is not None}
+    settings: Settings = _read(Settings, whole, "")
+    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,29 +248,139 @@ class Sourced:
 def sources() -> list[Sourced]:
     """Every setting that is in force: from the environment, the file, or the default."""
     settings = load()
-    environment = Settings.given_by(EnvSettingsSource)
-    file = Settings.given_by(TomlConfigSettingsSource)
+    given = {_ENVIRONMENT: _environment(), str(FILE): _file()}
     found = []
     for name, value in _flat("", settings):
         path = name.split(".")
-        if _has(environment, path):
-            source = "environment"
-        elif _has(file, path):
-            source = str(FILE)
-        else:
-            source = "default"
+        source = next((where for where, values in given.items() if _has(values, path)), "default")
         shown = settings.url if name == "database_url" else value
         found.append(Sourced(name=name, value=shown, source=source))
     return found
 
 
-def _flat(prefix: str, model: BaseModel) -> Iterator[tuple[str, Any]]:
-    for name in type(model).model_fields:
-        value = getattr(model, name)
-        if isinstance(value, BaseModel):
-            yield from _flat(f"{prefix}{name}.", value)
+def _file() -> dict[str, Any]:
+    if not FILE.exists():
+        return {}
+    import tomllib
+
+    try:
+        return tomllib.loads(FILE.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        # The parser's own message says where.
+        raise InvalidSetting(str(FILE), str(error)) from error
+
+
+def _environment() -> dict[str, Any]:
+    """`OCTOPUS_NAME`, or `OCTOPUS_TABLE__NAME` in a table; tables may be JSON as well."""
+    variables = {
+        name.lower(): value
+        for name, value in os.environ.items()
+        if name.lower().startswith((_PREFIX, "openai_"))
+    }
+    given: dict[str, Any] = {}
+    for each in fields(Settings):
+        name = _PREFIX + each.name
+        if _is_table(each):
+            if table := _from_variables(each, variables):
+                given[each.name] = table
+        elif name in variables:
+            given[each.name] = variables[name]
+        elif each.metadata.get("also") in variables:
+            given[each.name] = variables[each.metadata["also"]]
+    tables = tuple(_PREFIX + each.name + _NESTED for each in fields(Settings) if _is_table(each))
+    for name in variables.keys() - {_PREFIX + each.name for each in fields(Settings)}:
+        if name.startswith(_PREFIX) and not name.startswith(tables):
+            _doubt(name)
+    return given
+
+
+@cache
+def _doubt(name: str) -> None:
+    """Once for each variable that is no setting, but much like one."""
+    import logging
+    from difflib import get_close_matches
+
+    known = [each.name for each in fields(Settings)]
+    known += [f"server{_NESTED}{each.name}" for each in fields(ServerSettings)]
+    for near in get_close_matches(name.removeprefix(_PREFIX), known, n=1, cutoff=0.85):
+        said, meant = name.upper(), (_PREFIX + near).upper()
+        logging.getLogger(__name__).warning("%s is no setting: is %s meant?", said, meant)
+
+
+def _from_variables(setting: Field[Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    name = _PREFIX + setting.name
+    table: dict[str, Any] = _checked(_table, variables.get(name, {}), setting.name)
+    for key in sorted(variables):
+        if key.startswith(name + _NESTED):
+            inner = table
+            *path, last = key.removeprefix(name + _NESTED).split(_NESTED)
+            for part in path:
+                below = inner.get(part)
+                inner[part] = inner = dict(below) if isinstance(below, Mapping) else {}
+            value = _json(variables[key])
+            # Only where the kinds are not known here, `5` is taken for a number.
+            guess = setting.default_factory is dict or isinstance(value, dict)
+            inner[last] = value if guess else variables[key]
+    return table
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both, table by table; where both say something, what is `above` holds."""
+    both = dict(below)
+    for name, value in above.items():
+        other = both.get(name, {})
+        tables = isinstance(value, Mapping) and isinstance(other, Mapping)
+        both[name] = _over(other, value) if tables else value
+    return both
+
+
+def _read(kind: Any, given: Any, path: str) -> Any:
+    known = {each.name: each for each in fields(kind)}
+    for name in given:
+        if name not in known:
+            raise InvalidSetting(_below(path, name), "Extra inputs are not permitted")
+    return kind(
+        **{name: _value(known[name], value, _below(path, name)) for name, value in given.items()}
+    )
+
+
+def _value(setting: Field[Any], given: Any, path: str) -> Any:
+    if is_dataclass(setting.default_factory):
+        return _read(setting.default_factory, _checked(_table, given, path), path)
+    return _checked(_reader(setting), given, path)
+
+
+def _checked(read: Callable[[Any], Any], given: Any, path: str) -> Any:
+    try:
+        return read(given)
+    except ValueError as error:
+        raise InvalidSetting(path, str(error)) from None
+
+
+def _reader(setting: Field[Any]) -> Callable[[Any], Any]:
+    told: Callable[[Any], Any] | None = setting.metadata.get("read")
+    if told is not None:
+        return told
+    if setting.default is None:
+        return _text
+    return _table if _is_table(setting) else _READERS[type(setting.default)]
+
+
+def _is_table(setting: Field[Any]) -> bool:
+    return setting.default_factory is not MISSING
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else str(name)
+
+
+def _flat(prefix: str, table: Any) -> Iterator[tuple[str, Any]]:
+    for each in fields(table):
+        value = getattr(table, each.name)
+        if is_dataclass(value):
+            yield from _flat(f"{prefix}{each.name}.", value)
         else:
-            yield prefix + name, value
+            yield prefix + each.name, value
 
 
 def _has(given: Mapping[str, Any], path: Sequence[str]) -> bool:

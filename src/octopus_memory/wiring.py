@@ -11,14 +11,10 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from .adapters.analyzers.snowball import SnowballAnalyzer
-from .adapters.indexes.exact import ExactIndex
-from .adapters.summarizers.extractive import ExtractiveSummarizer
 from .domain.calibration import Calibration
 from .domain.errors import InvalidInput, InvalidSetting, StoreUnavailable
 from .domain.policy import MemoryConfig
@@ -111,6 +107,9 @@ def build(
     config: MemoryConfig | None = None,
 ) -> Parts:
     """The parts that the settings name, with those that are given in their place."""
+    from .adapters.analyzers.snowball import SnowballAnalyzer
+    from .adapters.summarizers.extractive import ExtractiveSummarizer
+
     embedder = embedder or make_embedder(settings)
     summarizer = summarizer or make_summarizer(settings)
     counter = counter or make_counter(settings)
@@ -147,7 +146,9 @@ def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
     cache_bytes = settings.cache_mb * 1024 * 1024
     match settings.index:
         case "exact":
-            return ExactIndex(store, cache_bytes=cache_bytes)
+            from .adapters.indexes.exact import ExactIndex
+
+            return ExactIndex(store, exact_rows=settings.exact_rows, cache_bytes=cache_bytes)
         case "pgvector":
             from .adapters.indexes.pgvector import PgVectorIndex
 
@@ -340,6 +341,8 @@ def _secret(settings: Settings) -> str | None:
 
 
 def _installed(group: str, name: str, field: str, known: tuple[str, ...]) -> Any:
+    from importlib.metadata import entry_points
+
     found = entry_points(group=f"octopus_memory.{group}", name=name)
     for entry in found:
         return entry.load()

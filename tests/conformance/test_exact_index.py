@@ -54,11 +54,18 @@ class TestExactIndexOnFile(IndexSuite):
 
 
 class TestExactIndexInMemory(IndexSuite):
+    """And a second one that looks at a part of the smallest scope, by its sketch."""
+
     @pytest.fixture
     def store(self) -> Iterator[EpisodeStore]:
         store = SqliteStore(":memory:")
         yield store
         store.close()
+
+    @pytest.fixture(params=["in memory", "from the store"])
+    def eager_index(self, store: EpisodeStore, request: pytest.FixtureRequest) -> RecallIndex:
+        no_room = {"cache_bytes": 1} if request.param == "from the store" else {}
+        return ExactIndex(store, exact_rows=0, **no_room)
 
     @pytest.fixture
     def index(self, store: EpisodeStore) -> Iterator[RecallIndex]:

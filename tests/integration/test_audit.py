@@ -102,6 +102,14 @@ class TestReads:
         scope.recall_turns("zanzibar")
         assert actions(watched)[-1] == "recall"
 
+    def test_reading_across_users_is_one_entry(self, watched: EpisodicMemory):
+        tenant = watched.tenant("acme")
+        tenant.episodes(actor="ops:1")
+        tenant.episodes(user="user-17", actor="ops:2")
+        everybody, one = tenant.audit()
+        assert (everybody.action, everybody.actor, everybody.subject) == ("episodes", "ops:1", None)
+        assert (one.actor, one.subject) == ("ops:2", tenant.subject("user-17"))
+
     def test_a_read_that_finds_nothing_says_so(self, watched: EpisodicMemory):
         scope = watched.scope(tenant="acme", user="user-17")
         for read in (lambda: scope.session("s"), lambda: scope.get("no id")):

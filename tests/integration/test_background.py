@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -22,6 +24,7 @@ from octopus_memory import (
     MemoryConfig,
     MemoryScope,
     SessionConfig,
+    StoreCorrupt,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
@@ -223,6 +226,36 @@ class Gated(HashingEmbedder):
         self.asked.set()
         assert self.gate.wait(30)
         return super().embed(texts)
+
+
+def damage(url: str, ordinal: int) -> None:
+    file = sqlite3.connect(url.removeprefix("sqlite:///"))
+    with contextlib.closing(file), file:
+        [[message]] = file.execute("SELECT message FROM octopus_turns WHERE ordinal = ?", [ordinal])
+        change = "UPDATE octopus_turns SET message = ? WHERE ordinal = ?"
+        file.execute(change, [message[:-8] + b"\xa5" * 8, ordinal])
+
+
+def test_a_damaged_turn_does_not_keep_the_others_waiting(url: str, caplog: Any):
+    with open_memory(url) as memory:
+        scope = memory.scope(user="u")
+        scope.add("s", [("user", f"{QUESTION} Of number {n}, I mean.") for n in range(5)])
+        memory.scope(user="v").add("s", TALK[0])
+        damage(url, 2)
+        assert memory.run_pending().embedded == 6
+        assert "1 texts cannot be read" in caplog.text
+        assert waiting(memory) == 1
+        assert memory.stats().vectors == {memory.parts.embedder.model: 5}
+        assert memory.parts.tally.failed(WorkKind.EMBED) == 1
+
+
+def test_waiting_for_a_damaged_turn_says_so(url: str):
+    with open_memory(url) as memory:
+        memory.scope(user="u").add("s", [("user", QUESTION), ("assistant", QUESTION)])
+        damage(url, 0)
+        with pytest.raises(StoreCorrupt, match="1 texts cannot be read"):
+            memory.flush()
+        assert memory.stats().vectors == {memory.parts.embedder.model: 1}
 
 
 @pytest.mark.both_databases

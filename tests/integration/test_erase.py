@@ -306,15 +306,19 @@ class TestCaches:
         memory.run_pending()
         parts = memory.parts
         scope.recall("asking about zanzibar")
-        index, queries = parts.index._cache._held, parts._queries._known
+        index, queries = parts.index._cache._slots, parts._queries
         assert (len(index), len(queries)) == (1, 1)
         assert parts._hasher.cache_info().currsize
-        assert parts.analyzer._of_word.cache_info().currsize
+        assert parts.lexicon._known
+        assert parts.lexicon._told
+        assert parts.analyzer._of_word
         parts.topics._heard[scope.scope, "s"] = {}
         scope.erase()
         assert (len(index), len(queries), len(parts.topics._heard)) == (0, 0, 0)
         assert parts._hasher.cache_info().currsize == 0
-        assert parts.analyzer._of_word.cache_info().currsize == 0
+        assert not parts.lexicon._known
+        assert not parts.lexicon._told
+        assert not parts.analyzer._of_word
 
     def test_others_stay_warm(self, memory: EpisodicMemory, scope: MemoryScope):
         other = memory.scope(tenant="acme", agent="hr", user="user-18")
@@ -322,7 +326,7 @@ class TestCaches:
             each.store(TALK)
             each.recall("passport")
         scope.erase()
-        assert [key[0] for key in memory.parts.index._cache._held] == [other.scope]
+        assert [key[0] for key in memory.parts.index._cache._slots] == [other.scope]
 
     def test_another_memory_forgets_by_its_next_look(
         self, memory: EpisodicMemory, scope: MemoryScope, database_url: str
@@ -332,14 +336,14 @@ class TestCaches:
             again = second.scope(tenant="acme", agent="hr", user="user-17")
             assert again.recall("passport")
             scope.erase()
-            assert len(second.parts.index._cache._held) == 1
+            assert len(second.parts.index._cache._slots) == 1
             assert again.recall("passport") == []
             scope.store(TALK)
             assert again.recall("passport")
             scope.erase()
             second.parts.look_for_removals()
-            assert len(second.parts.index._cache._held) == 0
-            assert len(second.parts._queries._known) == 0
+            assert len(second.parts.index._cache._slots) == 0
+            assert len(second.parts._queries) == 0
 
     def test_a_look_is_not_taken_too_often(self, memory: EpisodicMemory, monkeypatch):
         looks = []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from octopus_memory.adapters.stores.sqlite import together
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.errors import EpisodeNotFound, StoreFull
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
@@ -137,3 +138,23 @@ def test_a_stop_that_comes_with_the_commit_stores_nothing_twice(store: SqliteSto
     for write in opened:
         turns = store.turns(write.scope, write.episode_id)
         assert [turn.text for turn in turns] == ["first", "more"]
+
+
+def test_nobody_waits_for_a_call_that_does_not_come(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    """A thread can be stopped just before it calls the next."""
+    monkeypatch.setattr(together, "_PATIENCE", 0.01)
+    store._together._is_led = True
+    assert len(store.append(make_append(make_scope("u"), "a"))) == 1
+    assert not store._together._queue
+    assert not store._together._is_led
+
+
+def test_more_writers_than_a_transaction_takes(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(together, "_MOST", 5)
+    writes = [make_append(make_scope(f"u{n}"), "a") for n in range(WRITERS)]
+    Counting.commits = 0
+    for future in _at_once(store, [lambda w=w: store.append(w) for w in writes]):
+        assert len(future.result()) == 1
+    assert Counting.commits == 3

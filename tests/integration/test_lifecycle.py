@@ -194,6 +194,25 @@ def test_an_episode_without_messages_can_be_closed(scope: MemoryScope):
     assert scope.recall("anything") == []
 
 
+def test_what_another_process_ended_or_erased_is_not_gone_on_with(
+    scope: MemoryScope, database_url: str
+):
+    with EpisodicMemory.open(database_url, embedder="hashing", background=False) as second:
+        others = second.scope(
+            tenant=scope.scope.tenant, agent=scope.scope.agent, user=scope.scope.user
+        )
+        for end in (others.close_episode, others.erase_episode):
+            first = scope.add("s-1", ("user", QUESTION))[0].episode_id
+            assert scope.add("s-1", ("assistant", ANSWER))[0].ordinal == 1
+            assert scope.add(first, ("user", QUESTION))[0].ordinal == 2
+            end(first)
+            with pytest.raises((EpisodeClosed, EpisodeNotFound)):
+                scope.add(first, ("user", QUESTION))
+            [turn] = scope.add("s-1", ("user", QUESTION))
+            assert (turn.ordinal, turn.episode_id != first) == (0, True)
+            scope.close_session("s-1")
+
+
 def test_the_same_key_stores_nothing_twice(scope: MemoryScope):
     first = scope.add("s", [("user", QUESTION), ("assistant", ANSWER)], idempotency_key="k")
     again = scope.add("s", [("user", QUESTION), ("assistant", ANSWER)], idempotency_key="k")

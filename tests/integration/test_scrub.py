@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from octopus_memory import (
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.adapters.stores import codec
 from octopus_memory.domain import vectors
+from octopus_memory.domain.episode import Summary, Turn
 from octopus_memory.domain.errors import EpisodeChanged
 from octopus_memory.domain.terms import passage
 from octopus_memory.faces.cli.app import app
@@ -607,6 +608,52 @@ def test_a_vector_in_the_making_is_not_kept(path: Path, clock: FixedClock):
         [row] = memory.parts.store.recall_rows(scope.scope, after=0)[1]
         expected = slow.embed(["My card is [CREDIT_CARD], as I said."])
         assert row.vector == vectors.pack(expected)[0]
+
+
+class Echo(FakeSummarizer):
+    """Sums up by saying everything again; does something else in between, once."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
+        super().summarize(turns, timeout=timeout)
+        do, self.meanwhile = self.meanwhile, None
+        if do is not None:
+            do()
+        return Summary(text=" ".join(turn.text for turn in turns))
+
+
+def test_a_summary_in_the_making_is_not_kept(path: Path, clock: FixedClock):
+    echo = Echo()
+    with open_memory(path, clock, summarizer=echo) as memory:
+        scope = memory.scope(user="u")
+        scope.add("s", TALK)
+        echo.meanwhile = memory.tenant().scrub
+        scope.close_session("s")
+        assert left(shown(scope)) == []
+        memory.run_pending()
+        summary = scope.session("s").episodes[0].episode.summary
+        assert summary == " ".join(texts(scope, "s"))
+
+
+def test_nor_a_better_one_that_the_worker_waits_for(path: Path, clock: FixedClock):
+    echo = Echo()
+    with open_memory(path, clock, summarizer=echo) as memory, open_memory(path, clock) as other:
+        scope = memory.scope(user="u")
+        scope.add("s", [("system", "The caller's number is 415-555-0134."), *TALK[3:]])
+        echo.fail()
+        scope.close_session("s")
+        before = scope.session("s").episodes[0].episode.summary or ""
+        assert left(before) == []
+        # Whoever scrubs has nothing to change in the summary, and no model to ask for another.
+        echo.meanwhile = other.tenant().scrub
+        memory.run_pending()
+        assert scope.session("s").episodes[0].episode.summary == before
+        clock.advance(minutes=1)
+        memory.run_pending()
+        summary = scope.session("s").episodes[0].episode.summary
+        assert summary == " ".join(texts(scope, "s"))
+        assert left(shown(scope)) == []
 
 
 def test_resumed_and_cut_sessions(memory: EpisodicMemory):

@@ -15,7 +15,7 @@ DEFAULT = Calibration.default()
 def top(cosine: float, coverage: float | None) -> float:
     words = None if coverage is None else np.array([coverage], np.float32)
     odds = DEFAULT.odds(np.array([cosine], np.float32), words)
-    return float(DEFAULT.relevance(np.zeros(1, np.float32), odds)[0])
+    return DEFAULT.relevance([0], odds.tolist())[0]
 
 
 def test_more_evidence_is_more_relevance() -> None:
@@ -30,15 +30,15 @@ def test_what_is_missing_is_not_held_against_it() -> None:
 
 
 def test_a_row_is_no_more_relevant_than_its_evidence_or_its_rank_allows() -> None:
-    scores = np.array([3, 2.9, -50], np.float32)
-    sure, unsure = np.array([4, -3, -3], np.float32), np.array([4, 4, 4], np.float32)
-    assert DEFAULT.relevance(scores, sure).tolist() == pytest.approx([0.98, 0.05, 0], abs=0.01)
-    assert DEFAULT.relevance(scores, unsure).tolist() == pytest.approx([0.98, 0.98, 0], abs=0.01)
+    scores = [3, 2.9, -50]
+    assert DEFAULT.relevance(scores, [4, -3, -3]) == pytest.approx([0.98, 0.05, 0], abs=0.01)
+    assert DEFAULT.relevance(scores, [4, 4, 4]) == pytest.approx([0.98, 0.98, 0], abs=0.01)
 
 
 def test_relevance_never_rises_even_where_evidence_does() -> None:
-    scores, odds = np.array([3, 2, 1], np.float32), np.array([-2, 0, 2], np.float32)
-    assert (np.diff(DEFAULT.relevance(scores, odds)) <= 0).all()
+    every = DEFAULT.relevance([3, 2, 1], [-2, 0, 2])
+    assert every == sorted(every, reverse=True)
+    assert DEFAULT.relevance([3, 2], [-2, 0], beyond=2) == every[:2]
 
 
 def test_the_shipped_calibration_is_the_default() -> None:

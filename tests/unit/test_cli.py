@@ -316,6 +316,15 @@ def test_a_wrong_setting_is_named(monkeypatch):
     assert run("recent", code=1).stderr.startswith("error: octopus.toml: ")
 
 
+def test_a_variable_much_like_a_setting_is_pointed_out(monkeypatch, caplog):
+    for name in ("OCTOPUS_EMBEDER", "OCTOPUS_SERVER_PORT", "OCTOPUS_ARMS"):
+        monkeypatch.setenv(name, "8")
+    run("config", "show")
+    assert "OCTOPUS_EMBEDER is no setting: is OCTOPUS_EMBEDDER meant?" in caplog.text
+    assert "is OCTOPUS_SERVER__PORT meant?" in caplog.text
+    assert "OCTOPUS_ARMS" not in caplog.text
+
+
 def test_looking_makes_no_database():
     for args in (["recall", "x"], ["recent"], ["replay", "x"], ["stats"], ["doctor"]):
         CliRunner().invoke(app, args)

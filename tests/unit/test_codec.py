@@ -62,6 +62,32 @@ def test_reads_back_what_was_written(value: object) -> None:
     assert repr(read) == repr(value)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        ["\ud83d", "\ude00"],
+        [[], {}, None, 1, 1.0, True, -0.0, "", 2**200],
+        [{**TURN, "number": number, "cut": "in half: \ud83d"} for number in range(200)],
+        [{**TURN, "name": "x" * 200_000}, TURN],
+    ],
+    ids=["none", "short", "of every kind", "two hundred", "large"],
+)
+def test_many_are_read_as_each(values: list[object]) -> None:
+    stored = [codec.encode(value) for value in values]
+    read = codec.decode_many([number for number, _ in stored], [payload for _, payload in stored])
+    assert repr(read) == repr(values)
+
+
+def test_of_many_a_damaged_one_is_seen() -> None:
+    whole = [codec.encode({**TURN, "number": number})[1] for number in range(5)]
+    two = zstandard.ZstdCompressor().compress(b'{"role":"user"},{"role":"tool"}')
+    for damaged in (whole[0][:-3], whole[0] + b"\0", two):
+        payloads = [*whole, damaged]
+        with pytest.raises(StoreCorrupt, match=f"a stored payload of {len(damaged)} bytes"):
+            codec.decode_many([codec.ZSTD_TURNS_V1] * len(payloads), payloads)
+
+
 def test_keeps_the_order_of_keys() -> None:
     value = {"content": "b before a", "role": "user", "b": 1, "a": 2}
     assert list(codec.decode(*codec.encode(value))) == ["content", "role", "b", "a"]  # type: ignore[call-overload]

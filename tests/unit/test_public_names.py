@@ -18,6 +18,7 @@ from octopus_memory.domain import errors
 
 SOURCE = Path(octopus_memory.__file__).parent
 HEAVY = ["alembic", "onnxruntime", "openai", "rich", "tiktoken", "tokenizers", "typer"]
+AFTER_OPENING = ["asyncio", "numpy", "pydantic", "sqlalchemy"]
 LONGEST_FILE = 400
 
 
@@ -44,7 +45,23 @@ def test_every_name_that_is_there_is_in_all():
         for name, value in vars(octopus_memory).items()
         if not name.startswith("_") and not isinstance(value, ModuleType)
     }
-    assert there - {"annotations"} == set(octopus_memory.__all__)
+    assert there - {"annotations", "TYPE_CHECKING"} == set(octopus_memory.__all__)
+
+
+def test_what_is_loaded_later_is_what_type_checkers_see():
+    tree = ast.parse(Path(octopus_memory.__file__).read_text(encoding="utf-8"))
+    [shown] = [node for node in tree.body if isinstance(node, ast.If) and not node.orelse][:1]
+    seen = {
+        line.module: tuple(name.name for name in line.names)
+        for line in shown.body
+        if isinstance(line, ast.ImportFrom)
+    }
+    assert seen == octopus_memory._LATER
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        octopus_memory.Nothing  # noqa: B018
 
 
 def test_every_error_is_public():
@@ -96,7 +113,19 @@ def test_an_import_loads_nothing_heavy():
         "import sys, octopus_memory; print(*{name.partition('.')[0] for name in sys.modules})"
     ).split()
     assert "octopus_memory" in loaded
-    assert [name for name in HEAVY if name in loaded] == []
+    assert [name for name in [*HEAVY, *AFTER_OPENING] if name in loaded] == []
+
+
+def test_recall_with_a_quick_embedder_loads_nothing_heavy(tmp_path: Path):
+    loaded = run(
+        "import sys, octopus_memory\n"
+        "with octopus_memory.EpisodicMemory.open(embedder='hashing') as memory:\n"
+        "    memory.scope(user='u').recall('anything')\n"
+        "print(*{name.partition('.')[0] for name in sys.modules})",
+        OCTOPUS_DATABASE_URL=f"sqlite:///{tmp_path / 'memory.db'}",
+    ).split()
+    assert "numpy" in loaded
+    assert [name for name in [*HEAVY, "pydantic"] if name in loaded] == []
 
 
 # Prints what the code after it writes, starts, connects to, and reads of the environment.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.bm25 import Postings
+from octopus_memory.domain.calibration import Calibration
 from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.hashing import TermHasher, unpack_all, unpack_words
 from octopus_memory.domain.query import QueryPlan, plan_query
@@ -20,6 +21,7 @@ from octopus_memory.domain.rows import ASSISTANT, SUMMARY, USER, Rows
 from octopus_memory.domain.terms import turn_flags
 
 ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
+MANY = 100
 ANALYZER = SnowballAnalyzer()
 HASHER = TermHasher(b"salt" * 8, Scope(tenant="t", agent="a", user="u"))
 
@@ -71,8 +73,16 @@ class Talk:
         plan = self.plan(query)
         dense = np.full(len(self.said), np.nan) if cosines is None else np.array(cosines)
         lexical = self.postings.score(plan.terms, plan.related)
-        signals = Signals(rows=self.rows, dense=dense.astype(np.float32), lexical=lexical)
-        return rank(signals, plan, keep=keep)
+        signals = Signals(self.rows, dense.astype(np.float32), lexical)
+        return rank(signals, plan, Calibration.default(), keep=keep)
+
+
+def turns(found: Ranking) -> list[int]:
+    return [row for row, _ in found.turns(MANY)]
+
+
+def episodes(found: Ranking) -> list[int]:
+    return [number for number, _ in found.episodes(MANY)]
 
 
 SMALL = Talk(
@@ -88,26 +98,25 @@ SMALL = Talk(
 
 def test_the_best_turn_and_its_episode_come_first() -> None:
     found = SMALL.ask("When does my flight leave?", [0.1, 0.0, 0.1, 0.6, 0.3])
-    assert found.turns[0] == 3
-    assert found.episodes.tolist() == [1, 0]
-    assert found.best_row.tolist()[1] == 3
-    assert found.matches(1).tolist() == [3, 4]
-    assert found.episode_relevance[1] > 0.65 > found.episode_relevance[0]
+    assert turns(found)[0] == 3
+    assert episodes(found) == [1, 0]
+    assert found.matches(1) == [3, 4]
+    assert dict(found.episodes(MANY))[1] > 0.65 > dict(found.episodes(MANY))[0]
 
 
 def test_words_alone_find_what_is_not_embedded_yet() -> None:
-    assert SMALL.ask("flight to Oslo").turns[0] == 3
+    assert turns(SMALL.ask("flight to Oslo"))[0] == 3
     some = SMALL.ask("flight to Oslo", [0.2, 0.1, 0.1, np.nan, np.nan])
-    assert some.turns[0] == 3
+    assert turns(some)[0] == 3
     assert np.isfinite(some.turn_score).all()
 
 
 def test_meaning_alone_finds_what_shares_no_word() -> None:
-    assert SMALL.ask("canine companion", [0.5, 0.1, 0.3, 0.0, 0.0]).episodes[0] == 0
+    assert episodes(SMALL.ask("canine companion", [0.5, 0.1, 0.3, 0.0, 0.0]))[0] == 0
 
 
 def test_a_related_word_finds_a_turn() -> None:
-    assert SMALL.ask("Which pets?").episodes[0] == 0
+    assert episodes(SMALL.ask("Which pets?"))[0] == 0
 
 
 def test_a_neighbours_words_count_for_a_part() -> None:
@@ -123,9 +132,9 @@ def test_a_name_turns_to_that_speakers_turns() -> None:
             Said(0, "I painted a horse in a field.", ASSISTANT, "Bob"),
         ]
     )
-    assert talk.ask("What did Ann paint?", [0.4, 0.4]).turns[0] == 0
-    assert talk.ask("What has Bob's brush painted?", [0.4, 0.4]).turns[0] == 1
-    assert talk.ask("What did Bob say to Ann about painting?", [0.4, 0.4]).turns[0] == 1
+    assert turns(talk.ask("What did Ann paint?", [0.4, 0.4]))[0] == 0
+    assert turns(talk.ask("What has Bob's brush painted?", [0.4, 0.4]))[0] == 1
+    assert turns(talk.ask("What did Bob say to Ann about painting?", [0.4, 0.4]))[0] == 1
     plan = talk.plan("Did Ann Lee like Bob's horse?")
     assert plan.embed_text == "Did you like your horse?"
     assert (plan.speaker, plan.only_speaker) == (0, False)
@@ -142,22 +151,22 @@ def test_a_date_turns_to_what_was_said_then() -> None:
     may, june = datetime(2023, 5, 7, 9, tzinfo=UTC), datetime(2023, 7, 7, 9, tzinfo=UTC)
     talk = Talk([Said(0, "We had pasta.", at=june), Said(1, "We had soup.", at=may)])
     found = talk.ask("What did I eat on 7 May 2023?", [0.3, 0.3])
-    assert found.episodes[0] == 1
+    assert episodes(found)[0] == 1
     assert "date" in {part.signal for part in found.explain(1)}
 
 
 def test_latest_and_earliest() -> None:
     talk = Talk([Said(0, "I ran five miles."), Said(1, "I ran five miles.")])
-    assert talk.ask("the last time I ran", [0.5, 0.5]).episodes.tolist() == [1, 0]
-    assert talk.ask("the first time I ran", [0.5, 0.5]).episodes.tolist() == [0, 1]
+    assert episodes(talk.ask("the last time I ran", [0.5, 0.5])) == [1, 0]
+    assert episodes(talk.ask("the first time I ran", [0.5, 0.5])) == [0, 1]
 
 
 def test_an_assistant_that_writes_at_length_does_not_drown_the_user() -> None:
     long = "Peanuts are legumes and many people are allergic to them, so be careful. " * 9
     chat = Talk([Said(0, "I am allergic to peanuts."), Said(0, long, ASSISTANT)])
     assert chat.rows.lopsided == 1
-    assert chat.ask("What am I allergic to?", [0.5, 0.5]).turns[0] == 0
-    assert chat.ask("What did you tell me about peanuts?", [0.5, 0.5]).turns[0] == 1
+    assert turns(chat.ask("What am I allergic to?", [0.5, 0.5]))[0] == 0
+    assert turns(chat.ask("What did you tell me about peanuts?", [0.5, 0.5]))[0] == 1
 
 
 def test_an_archived_episode_is_found_by_its_summary() -> None:
@@ -168,22 +177,21 @@ def test_an_archived_episode_is_found_by_its_summary() -> None:
             Said(1, "User likes tea.", SUMMARY),
         ]
     )
-    assert talk.ask("Oslo", [0.5, 0.1, 0.1]).episodes[0] == 0
+    assert episodes(talk.ask("Oslo", [0.5, 0.1, 0.1]))[0] == 0
     assert talk.rows.archived.tolist() == [1, 0, 0]
 
 
 def test_a_filter_takes_rows_out_of_every_result() -> None:
     keep = SMALL.rows.episode == 0
     found = SMALL.ask("flight to Oslo", [0.1, 0.1, 0.1, 0.6, 0.3], keep)
-    assert found.episodes.tolist() == [0]
-    assert set(found.turns.tolist()) == {0, 1, 2}
-    assert found.turn_relevance[3] == 0
-    assert found.matches(1).tolist() == []
+    assert episodes(found) == [0]
+    assert set(turns(found)) == {0, 1, 2}
+    assert found.matches(1) == []
 
 
 def test_parts_add_up_to_the_score() -> None:
     found = SMALL.ask("When does my flight leave on Friday?", [0.1, 0.0, 0.1, 0.6, 0.3])
-    parts = found.explain(1)
+    parts = found.explain(found.matches(1)[0])
     assert sum(part.contribution for part in parts) == pytest.approx(
         found.episode_score[1], abs=0.03
     )
@@ -194,24 +202,24 @@ def test_parts_add_up_to_the_score() -> None:
 
 def test_an_empty_scope_has_no_results() -> None:
     found = Talk([]).ask("anything at all", [])
-    assert len(found.turns) == len(found.episodes) == 0
+    assert turns(found) == episodes(found) == []
 
 
 def test_one_turn_is_found() -> None:
     found = Talk([Said(0, "Just this.")]).ask("this one", [0.4])
-    assert found.turns.tolist() == [0]
+    assert turns(found) == [0]
     assert np.isfinite(found.turn_score).all()
 
 
 def test_chinese_is_found_by_its_words() -> None:
     talk = Talk([Said(0, "我昨天去了北京"), Said(1, "我喜欢吃苹果"), Said(2, "🎉🎉")])
-    assert talk.ask("北京").episodes[0] == 0
-    assert talk.ask("苹果").episodes[0] == 1
+    assert episodes(talk.ask("北京"))[0] == 0
+    assert episodes(talk.ask("苹果"))[0] == 1
 
 
 def test_a_question_of_many_words_is_cut_to_the_rarest() -> None:
     long = "Please tell me about " + " ".join(f"word{number}" for number in range(300)) + " Oslo"
-    assert SMALL.ask(long[-1_990:]).turns[0] == 3
+    assert turns(SMALL.ask(long[-1_990:]))[0] == 3
 
 
 TEXTS = st.lists(
@@ -229,8 +237,8 @@ TEXTS = st.lists(
 )
 def test_nothing_breaks_the_order(texts: list[str], query: str, data: st.DataObject) -> None:
     count = len(texts)
-    episodes = sorted(data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
-    numbers = {episode: place for place, episode in enumerate(dict.fromkeys(episodes))}
+    of = sorted(data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
+    numbers = {episode: place for place, episode in enumerate(dict.fromkeys(of))}
     names = data.draw(
         st.lists(st.sampled_from([None, "Ann", "Bob"]), min_size=count, max_size=count)
     )
@@ -239,20 +247,24 @@ def test_nothing_breaks_the_order(texts: list[str], query: str, data: st.DataObj
     talk = Talk(
         [
             Said(numbers[episode], text, place % 2, name)
-            for place, (episode, text, name) in enumerate(zip(episodes, texts, names, strict=True))
+            for place, (episode, text, name) in enumerate(zip(of, texts, names, strict=True))
         ]
     )
     found = talk.ask(query, cosines)
     assert np.isfinite(found.turn_score).all()
-    assert sorted(found.turns.tolist()) == list(range(count))
-    assert sorted(found.episodes.tolist()) == list(range(len(numbers)))
-    for relevance in (
-        found.turn_relevance[found.turns],
-        found.episode_relevance[found.episodes],
-    ):
-        assert ((relevance >= 0) & (relevance <= 1)).all()
-        assert (np.diff(relevance) <= 0).all()
+    assert sorted(turns(found)) == list(range(count))
+    assert sorted(episodes(found)) == list(range(len(numbers)))
+    every = found.turns(MANY)
+    for ranked in (every, found.episodes(MANY)):
+        relevance = [value for _, value in ranked]
+        assert all(0 <= value <= 1 for value in relevance)
+        assert relevance == sorted(relevance, reverse=True)
+    # However few are asked for, they are the first of all and as relevant as there.
+    assert [found.turns(k) for k in range(1, count)] == [every[:k] for k in range(1, count)]
+    assert found.relevance(range(count)) == dict(every)
+    assert found.episodes(1) == found.episodes(MANY)[:1]
     for episode in numbers.values():
-        assert talk.rows.episode[found.best_row[episode]] == episode
-        assert found.matches(episode)[0] == found.best_row[episode]
-        assert all(np.isfinite(part.contribution) for part in found.explain(episode))
+        best = found.matches(episode)[0]
+        assert talk.rows.episode[best] == episode
+        assert found.turn_score[best] == found.episode_score[episode]
+        assert all(np.isfinite(part.contribution) for part in found.explain(best))

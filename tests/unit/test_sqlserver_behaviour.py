@@ -99,6 +99,7 @@ def _bytes(column: sa.Column[Any]) -> int:
 
 def test_only_open_episodes_are_in_the_index_of_open_ones() -> None:
     [index] = [index for index in schema.episodes.indexes if index.name == "octopus_episodes_open"]
+    schema.limit_indexes("mssql")
     assert ddl(CreateIndex(index)).endswith("WHERE ended_at IS NULL")
 
 

@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
+from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.errors import InvalidSetting
+from octopus_memory.domain.hashing import TermHasher
 from octopus_memory.domain.terms import LENGTH_SHIFT, TEXT_CAP, Flag, passage, turn_flags, words
+from octopus_memory.engine import lexicon
 
 ANALYZER = SnowballAnalyzer()
+SCOPE = Scope(tenant="acme", agent="hr", user="ana")
+HASHER = TermHasher(b"salt", SCOPE)
+TELLING = ["I", "Last", "week,", "3", "don't", "US", "北京", "déjà-vu"]
+LEXICON = lexicon.Lexicon(ANALYZER, lambda _: HASHER)
 
 
 @pytest.mark.parametrize(
@@ -112,3 +119,27 @@ def test_a_short_turn_is_embedded_with_what_it_answers() -> None:
 
 def test_words_keep_apostrophes_and_drop_underscores() -> None:
     assert words("O'Brien said_so it's") == ["o'brien", "said_so", "it's"]
+
+
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["I", "Last", "week,", "3", "don't", "US", "北京", "déjà-vu"])).map(
+        " ".join
+    )
+)
+def test_words_looked_up_one_by_one_tell_the_same_as_the_text(text: str) -> None:
+    found = LEXICON.turn(SCOPE, text, "Ana Maria")
+    assert found.terms == HASHER.pack(ANALYZER.terms(text.strip()))
+    assert found.flags == turn_flags(text)
+    assert found.speaker == HASHER.pack_words(["ana", "maria"])
+
+
+def test_only_so_many_words_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lexicon, "_MOST", 46)
+    kept = lexicon.Lexicon(ANALYZER, lambda _: HASHER)
+    for number in range(20):
+        text = " ".join(f"word{number}x{place}" for place in range(7)) + " " + "far" * 20
+        assert kept.turn(SCOPE, text, None).terms == HASHER.pack(ANALYZER.terms(text))
+        words_kept = [word for known in kept._known.values() for word in known]
+        assert len(words_kept) <= 30
+        assert max(map(len, words_kept), default=0) < 12

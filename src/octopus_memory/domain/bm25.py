@@ -7,26 +7,48 @@ for a part of it, and so does a related word. Of all that may stand for a term t
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .rows import SUMMARY, Rows
+from .term_lists import Layers, Places, TermList, found, having, places
 
 _K1_ROW, _B_ROW = 1.0, 0.5
 _K1_EPISODE, _B_EPISODE = 1.2, 0.75
 _ONE_TURN_AWAY, _TWO_TURNS_AWAY = 0.5, 0.25
+_FAR = 2
+"""How many turns away a term still counts."""
 _MOST_TERMS = 32
+_AT_ONCE = 1 << 20
+"""How many terms times rows are worked on together."""
 _USUAL_WORDS = 12.0
 """How many terms a turn has, where the others are not there to be compared with."""
 
 Floats = NDArray[np.float32]
+Numbers = NDArray[np.intp]
+
+_NUMBERS = np.arange(_MOST_TERMS)
+_AROUND = np.arange(2 * _FAR + 1)[:, None]
+_SHARES = np.float32(_K1_ROW + 1) * np.array(
+    [
+        [_TWO_TURNS_AWAY * (before > 1) for before in range(3) for _ in range(3)],
+        [_ONE_TURN_AWAY * (before > 0) for before in range(3) for _ in range(3)],
+        [1] * 9,
+        [_ONE_TURN_AWAY * (after > 0) for _ in range(3) for after in range(3)],
+        [_TWO_TURNS_AWAY * (after > 1) for _ in range(3) for after in range(3)],
+    ],
+    np.float32,
+)
+"""What a term counts for in the turns around, by a row's `reach`, times what BM25 multiplies by."""
+_LOGS = np.log(np.arange(8_192) + 0.5).astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LexicalScores:
+class LexicalScores(NamedTuple):
     """What the words of a query say about each row and episode."""
 
     row: Floats
@@ -45,13 +67,12 @@ class LexicalScores:
         return coverage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RelatedTerms:
+class RelatedTerms(NamedTuple):
     """Words that may stand for a query's terms."""
 
     terms: NDArray[np.uint32]
     stands_for: NDArray[np.intp]
-    """The place of the query's term."""
+    """The place of the query's term; never falling."""
     weight: Floats
     """How near it comes, 0 to 1."""
 
@@ -63,23 +84,69 @@ class RelatedTerms:
             weight=np.empty(0, np.float32),
         )
 
+    def of(self, first: int, end: int) -> RelatedTerms:
+        """Those for the terms from `first` to before `end`."""
+        start, stop = np.searchsorted(self.stands_for, (first, end))
+        return RelatedTerms(
+            terms=self.terms[start:stop],
+            stands_for=self.stands_for[start:stop] - first,
+            weight=self.weight[start:stop],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Beyond:
+    """What is known of a whole scope, where only a part of its rows is at hand."""
+
+    rows: int
+    episodes: int
+    terms: NDArray[np.uint32]
+    """A question's, in order, each once."""
+    having: NDArray[np.intp]
+    """How many rows have each."""
+    sampled: int
+    """Of how many episodes, taken at random, it is known which terms they have."""
+    sampled_having: NDArray[np.intp]
+
+    def rarity_of_rows(self, terms: NDArray[np.uint32]) -> Floats:
+        return _idf(self.rows, self._known(self.having, terms))
+
+    def rarity_of_episodes(self, terms: NDArray[np.uint32], here: NDArray[np.intp]) -> Floats:
+        """`here` is how many of the part have each: of a rare term, most of all."""
+        share = self.episodes / max(self.sampled, 1)
+        in_all = (self._known(self.sampled_having, terms) * share).astype(np.intp)
+        return _idf(self.episodes, np.maximum(here, in_all))
+
+    def _known(self, values: NDArray[np.intp], terms: NDArray[np.uint32]) -> NDArray[np.intp]:
+        if not len(self.terms):
+            return np.zeros(len(terms), np.intp)
+        at = self.terms.searchsorted(terms)
+        is_known = self.terms.take(at, mode="clip") == terms
+        found: NDArray[np.intp] = values.take(at, mode="clip") * is_known
+        return found
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Postings:
-    """For each term the rows it is in. Immutable; made once for a scope's rows."""
+    """For each term the rows it is in. Immutable.
 
-    vocabulary: NDArray[np.uint32]
-    offsets: NDArray[np.intp]
-    row_of: NDArray[np.int32]
-    saturation: Floats
-    """How much the term counts in that row, by how often it is there and how long the row is."""
+    How much a term counts in a row depends on all the others' lengths, so that is worked out for
+    the rows that a question finds, and the lists of rows can grow.
+    """
+
+    layers: Layers
+    place_of: NDArray[np.int32] | None
+    """The row that stands for a row of the lists; None where they go by the same numbers."""
+    row_norm: Floats
     episode_of: NDArray[np.int32]
-    counts: Floats
-    """How often the term is in that row."""
+    """By row."""
     episode_norm: Floats
     rows: int
-    next_to: Floats
-    two_away: Floats
+    reach: NDArray[np.uint8]
+    """How many turns of its episode stand right before a row, times three, and how many after it:
+    two at most of each."""
+    beyond: Beyond | None = None
+    """The whole scope, where these are a part of it: how rare a term is goes by that."""
 
     @classmethod
     def build(
@@ -91,30 +158,39 @@ class Postings:
         rows: Rows,
     ) -> Self:
         """From the flat list of every row's terms, in row order."""
-        order = np.argsort(terms, kind="stable")
         # A summary has nothing to add while its episode has its turns.
-        order = order[_has_words(rows)[row_of[order]]]
-        vocabulary, starts = np.unique(terms[order], return_index=True)
-        row_of, often = row_of[order], counts[order].astype(np.float32)
-        episode_of = rows.episode[row_of]
-        lengths = np.bincount(row_of, weights=often, minlength=len(rows))
-        totals = np.bincount(episode_of, weights=often, minlength=rows.episodes)
-        row_norm = _row_norm(lengths, rows)
+        has = ((rows.role != SUMMARY) | (rows.archived > 0))[row_of]
+        terms, counts, row_of = terms[has], counts[has], row_of[has]
+        lengths = np.bincount(row_of, weights=counts, minlength=len(rows))
+        return cls.of((TermList.build(terms, counts, row_of),), lengths, rows)
+
+    @classmethod
+    def of(
+        cls,
+        layers: Layers,
+        lengths: NDArray[Any],
+        rows: Rows,
+        place_of: NDArray[np.int32] | None = None,
+    ) -> Self:
+        """From lists that are there already; `lengths` is how many words each row has in them."""
+        totals = np.bincount(rows.episode, weights=lengths, minlength=rows.episodes)
         return cls(
-            vocabulary=vocabulary,
-            offsets=np.append(starts, len(order)),
-            row_of=row_of,
-            saturation=_saturated(often, row_norm[row_of], _K1_ROW),
-            episode_of=episode_of,
-            counts=often,
-            episode_norm=_norm(totals, _K1_EPISODE, _B_EPISODE),
+            layers=layers,
+            place_of=place_of,
+            row_norm=_row_norm(lengths, rows),
+            episode_of=rows.episode,
+            episode_norm=_norm(totals, totals.sum() / max(len(totals), 1), _K1_EPISODE, _B_EPISODE),
             rows=len(rows),
-            next_to=rows.together * np.float32(_ONE_TURN_AWAY),
-            two_away=rows.together[1:] * rows.together[:-1] * np.float32(_TWO_TURNS_AWAY),
+            reach=_reach(rows),
         )
 
     def __len__(self) -> int:
-        return len(self.row_of)
+        return sum(len(layer) for layer in self.layers)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(layer.size for layer in self.layers) + 16 * self.rows
 
     def score(
         self, terms: NDArray[np.uint32], related: RelatedTerms | None = None
@@ -122,18 +198,24 @@ class Postings:
         """`terms` are the query's, each once; `related` are for those terms, in that order."""
         if not len(terms) or not len(self):
             return self._nothing()
-        first, size = self._places(terms)
         if len(terms) > _MOST_TERMS:
             # So long a question has words enough of its own.
-            return self.score(terms[np.argsort(np.where(size, size, self.rows))[:_MOST_TERMS]])
-        rarity = _idf(self.rows, size)
-        matches = _Matches(first=first, size=size, line=np.arange(len(terms)), weight=rarity)
-        if related is not None and len(related.terms):
-            matches = matches.and_also(self._related(related, rarity))
+            often = having(places(self.layers, terms), len(terms))
+            rarest = np.argsort(np.where(often, often, self.rows))[:_MOST_TERMS]
+            terms, related = terms[rarest], None
+        related = related or RelatedTerms.none()
+        step = max(1, _AT_ONCE // self.rows)
+        if len(terms) <= step:
+            return self._score(terms, related)
+        # What each term adds is independent of the others, and a few of them fit into the cache.
+        some = [
+            self._score(terms[first : first + step], related.of(first, first + step))
+            for first in range(0, len(terms), step)
+        ]
         return LexicalScores(
-            row=self._with_neighbours(self._best_of(matches, len(terms))).sum(axis=0),
-            episode=self._of_episodes(first, size),
-            whole=float(rarity.sum()),
+            row=np.add.reduce([scores.row for scores in some]),
+            episode=np.add.reduce([scores.episode for scores in some]),
+            whole=sum(scores.whole for scores in some),
         )
 
     def _nothing(self) -> LexicalScores:
@@ -143,47 +225,93 @@ class Postings:
             whole=0.0,
         )
 
-    def _related(self, related: RelatedTerms, rarity: Floats) -> _Matches:
-        first, size = self._places(related.terms)
-        # A rare word that is near to a common one is no better than the common one.
-        rarity = np.minimum(_idf(self.rows, size), rarity[related.stands_for])
-        return _Matches(
-            first=first, size=size, line=related.stands_for, weight=related.weight * rarity
+    def _score(self, terms: NDArray[np.uint32], related: RelatedTerms) -> LexicalScores:
+        own, asked = len(terms), terms
+        if len(related.terms):
+            asked = np.concatenate([terms, related.terms])
+        at = places(self.layers, asked)
+        which, row, often = self._found(at)
+        weight = self._rarity(asked, at)
+        rarity = weight[:own]
+        line = which
+        if len(asked) > own:
+            # A rare word that is near to a common one is no better than the common one.
+            also = weight[own:]
+            np.minimum(also, rarity[related.stands_for], out=also)
+            also *= related.weight
+            line = np.concatenate([_NUMBERS[:own], related.stands_for])[which]
+        impact = often / (often + self.row_norm[row])
+        impact *= weight[which]
+        return LexicalScores(
+            row=self._of_rows(row, line, impact, own),
+            episode=self._of_episodes(which, row, often, terms),
+            whole=sum(rarity.tolist()),
         )
 
-    def _places(self, terms: NDArray[np.uint32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Where the rows of each term start, and how many they are."""
-        at = np.minimum(np.searchsorted(self.vocabulary, terms), len(self.vocabulary) - 1)
-        first = self.offsets[at]
-        return first, (self.offsets[at + 1] - first) * (self.vocabulary[at] == terms)
+    def _rarity(self, terms: NDArray[np.uint32], at: Sequence[Places]) -> Floats:
+        if self.beyond is None:
+            return _idf(self.rows, having(at, len(terms)))
+        return self.beyond.rarity_of_rows(terms)
 
-    def _best_of(self, matches: _Matches, terms: int) -> Floats:
-        """For each term and row, the best of what may stand for the term."""
-        places, which = _flat(matches.first, matches.size)
-        impact = self.saturation[places] * matches.weight[which]
-        best = np.zeros(terms * self.rows, np.float32)
-        np.maximum.at(best, matches.line[which] * self.rows + self.row_of[places], impact)
-        return best.reshape(terms, self.rows)
+    def _found(self, at: Sequence[Places]) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
+        """Which of the terms is where, by the numbers of `rows`, and how often."""
+        which, row, often = found(self.layers, at)
+        if self.place_of is not None:
+            row = self.place_of.take(row)
+        # Arrays are looked up in by indexes of this type, and every other is turned into it first.
+        return which, row.astype(np.intp), often
 
-    def _with_neighbours(self, best: Floats) -> Floats:
-        spread = best.copy()
-        for away, part in ((1, self.next_to), (2, self.two_away)):
-            before, after = spread[:, away:], spread[:, :-away]
-            np.maximum(before, best[:, :-away] * part, out=before)
-            np.maximum(after, best[:, away:] * part, out=after)
-        return spread
+    def _of_rows(self, row: Numbers, line: Numbers, impact: Floats, terms: int) -> Floats:
+        """For each row the sum over the terms of the best that stands for each, there or near by.
 
-    def _of_episodes(self, first: NDArray[np.intp], size: NDArray[np.intp]) -> Floats:
-        episodes, terms = len(self.episode_norm), len(first)
-        places, which = _flat(first, size)
-        flat = np.bincount(
-            which * episodes + self.episode_of[places],
-            weights=self.counts[places],
-            minlength=terms * episodes,
+        Made from the rows that have a term and those around them: most have none.
+        """
+        wide = self.rows + 2 * _FAR
+        best = np.zeros((terms, wide), np.float32)
+        middle = line * wide
+        middle += row
+        np.maximum.at(
+            best.reshape(-1),
+            (_AROUND + middle).reshape(-1),
+            (_SHARES.take(self.reach[row], axis=1) * impact).reshape(-1),
         )
-        often = flat.astype(np.float32).reshape(terms, episodes)
-        rarity = _idf(episodes, np.count_nonzero(often, axis=1))
-        return rarity @ _saturated(often, self.episode_norm, _K1_EPISODE)
+        score: Floats = np.add.reduce(best)
+        return score[_FAR:-_FAR]
+
+    def _of_episodes(
+        self,
+        which: Numbers,
+        row: Numbers,
+        often: NDArray[np.uint8],
+        terms: NDArray[np.uint32],
+    ) -> Floats:
+        """By the query's own terms: of a related one the whole tells nothing."""
+        times = self._times(which, row, often, len(terms))
+        here = np.add.reduce(times > 0, axis=1)
+        if self.beyond is None:
+            rarity = _idf(len(self.episode_norm), here)
+        else:
+            rarity = self.beyond.rarity_of_episodes(terms, here)
+        return rarity @ _saturated(times, self.episode_norm, _K1_EPISODE)
+
+    def episodes_having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """How many episodes have each term."""
+        if not len(terms) or not len(self):
+            return np.zeros(len(terms), np.intp)
+        times = self._times(*self._found(places(self.layers, terms)), len(terms))
+        episodes: Numbers = np.add.reduce(times > 0, axis=1)
+        return episodes
+
+    def _times(self, which: Numbers, row: Numbers, often: NDArray[np.uint8], terms: int) -> Floats:
+        """How often each of the first `terms` is in each episode."""
+        episodes = len(self.episode_norm)
+        # All the others go to one line more.
+        cell = np.minimum(which, terms)
+        cell *= episodes
+        cell += self.episode_of[row]
+        size = terms * episodes
+        times = np.bincount(cell, often, size)[:size].astype(np.float32)
+        return times.reshape(terms, episodes)
 
 
 def alone(counts: NDArray[np.uint8]) -> Floats:
@@ -193,55 +321,41 @@ def alone(counts: NDArray[np.uint8]) -> Floats:
     return _saturated(often, np.float32(_K1_ROW) * (1 - _B_ROW + _B_ROW * length), _K1_ROW)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Matches:
-    """Words that were found: where their rows are, which term each stands for, what it counts."""
-
-    first: NDArray[np.intp]
-    size: NDArray[np.intp]
-    line: NDArray[np.intp]
-    weight: Floats
-
-    def and_also(self, other: _Matches) -> _Matches:
-        return _Matches(
-            first=np.concatenate([self.first, other.first]),
-            size=np.concatenate([self.size, other.size]),
-            line=np.concatenate([self.line, other.line]),
-            weight=np.concatenate([self.weight, other.weight]),
-        )
-
-
-def _flat(
-    first: NDArray[np.intp], size: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Every place of every stretch, and which stretch it is in."""
-    which = np.repeat(np.arange(len(size)), size)
-    starts = np.cumsum(size) - size
-    return np.arange(len(which)) + (first - starts)[which], which
-
-
-def _has_words(rows: Rows) -> NDArray[np.bool_]:
-    has: NDArray[np.bool_] = (rows.role != SUMMARY) | (rows.archived > 0)
-    return has
+def _reach(rows: Rows) -> NDArray[np.uint8]:
+    next_to = rows.together.astype(np.uint8)
+    two_away = next_to[1:] * next_to[:-1]
+    reach = np.zeros(len(rows), np.uint8)
+    for away, near in ((1, next_to), (2, two_away)):
+        reach[away:] += near * np.uint8(_FAR + 1)
+        reach[:-away] += near
+    return reach
 
 
 def _row_norm(lengths: NDArray[Any], rows: Rows) -> Floats:
     """Turns are measured against turns, summaries, which are long, against summaries."""
-    norm = np.empty(len(lengths), np.float32)
-    for kind in (rows.role == SUMMARY, rows.role != SUMMARY):
-        norm[kind] = _norm(lengths[kind], _K1_ROW, _B_ROW)
+    summary = (rows.role == SUMMARY).nonzero()[0]
+    long = lengths[summary]
+    words, turns = lengths.sum() - long.sum(), len(lengths) - len(long)
+    norm = _norm(lengths, words / max(turns, 1), _K1_ROW, _B_ROW)
+    if len(long):
+        norm[summary] = _norm(long, long.sum() / len(long), _K1_ROW, _B_ROW)
     return norm
 
 
-def _norm(lengths: NDArray[Any], k1: float, b: float) -> Floats:
-    usual = max(lengths.mean(), 1.0) if len(lengths) else 1.0
-    return np.asarray(k1 * (1 - b + b * lengths / usual)).astype(np.float32)
+def _norm(lengths: NDArray[Any], usual: float, k1: float, b: float) -> Floats:
+    norm: Floats = lengths.astype(np.float32)
+    norm *= k1 * b / max(usual, 1.0)
+    norm += k1 * (1 - b)
+    return norm
 
 
-def _saturated(often: Floats, norm: Floats | np.float32, k1: float) -> Floats:
+def _saturated(often: Floats | NDArray[np.uint8], norm: Floats | np.float32, k1: float) -> Floats:
     saturated: Floats = np.float32(k1 + 1) * often / (often + norm)
     return saturated
 
 
-def _idf(rows: int, having: NDArray[np.intp]) -> Floats:
-    return np.log1p((rows - having + 0.5) / (having + 0.5)).astype(np.float32)
+def _idf(rows: int, having: Numbers) -> Floats:
+    if rows < len(_LOGS):
+        rarity: Floats = math.log(rows + 1) - _LOGS.take(having)
+        return rarity
+    return np.log((rows + 1) / (having + 0.5)).astype(np.float32)

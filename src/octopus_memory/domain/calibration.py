@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Self
 
 import numpy as np
@@ -14,8 +15,8 @@ from .errors import InvalidSetting
 
 Floats = NDArray[np.float32]
 
-# Beyond this a relevance is 0 to many places, and its exponential still fits a float32.
-_LEAST_ODDS = np.float32(-60)
+# Beyond this a relevance is 0 to many places.
+_LEAST_ODDS = -60.0
 _NONE = np.zeros(1, np.float32)
 
 
@@ -32,8 +33,8 @@ class Line:
             _check(name, getattr(self, name), least=-math.inf if name == "bias" else 0)
 
     def odds(self, cosine: Floats, coverage: Floats) -> Floats:
-        odds = np.float32(self.cosine) * cosine + np.float32(self.coverage) * coverage
-        odds += np.float32(self.bias)
+        odds = cosine * self.cosine + coverage * self.coverage
+        odds += self.bias
         return odds
 
 
@@ -77,25 +78,37 @@ class Calibration:
 
     def odds(self, cosine: Floats, coverage: Floats | None) -> Floats:
         """What speaks for each row by itself; NaN cosines and None coverage are not there."""
-        missing = np.isnan(cosine)
         if coverage is None:
-            return np.where(missing, _LEAST_ODDS, self.meaning.odds(cosine, _NONE))
-        odds = self.both.odds(cosine, coverage)
-        if missing.any():
-            odds[missing] = self.words.odds(_NONE, coverage[missing])
+            odds = self.meaning.odds(cosine, _NONE)
+        else:
+            odds = self.both.odds(cosine, coverage)
+        if math.isnan(np.add.reduce(odds)):
+            missing = np.isnan(cosine)
+            odds[missing] = _LEAST_ODDS
+            if coverage is not None:
+                odds[missing] = self.words.odds(_NONE, coverage[missing])
         return odds
 
-    def relevance(self, scores: Floats, odds: Floats) -> Floats:
-        """Of rows given best first: never rising, and never more than a row and those after it
-        can show, nor more than the best one's less what it is behind.
+    def relevance(
+        self, scores: Sequence[float], odds: Sequence[float], beyond: float = -math.inf
+    ) -> list[float]:
+        """Of rows given best first, the odds of any after them being `beyond` at the most.
+
+        Never rising, and never more than a row and those after it can show, nor more than the best
+        one's less what it is behind.
         """
-        if not len(scores):
-            return scores
-        shown = np.maximum.accumulate(odds[::-1])[::-1]
-        most = shown[0] - np.float32(self.behind) * (scores[0] - scores)
-        limited = np.maximum(np.minimum(shown, most), _LEAST_ODDS)
-        relevance: Floats = 1 / (1 + np.exp(-limited))
-        return relevance
+        if not scores:
+            return []
+        shown = list(accumulate(reversed(odds), max, initial=beyond))[:0:-1]
+        most = shown[0] - self.behind * scores[0]
+        return [
+            _likely(min(can, most + self.behind * score))
+            for score, can in zip(scores, shown, strict=True)
+        ]
+
+
+def _likely(odds: float) -> float:
+    return 1 / (1 + math.exp(-max(odds, _LEAST_ODDS)))
 
 
 def _line(name: str, values: object) -> Line:

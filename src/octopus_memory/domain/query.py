@@ -6,19 +6,21 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .bm25 import RelatedTerms
-from .temporal import DateWindow, Order, date_window, order_cue
+from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
 from .terms import bare
 
 QUERY_CAP = 2_000
 """How much of a question is read."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W\d_]+)*")
+_RUN = re.compile(r"\w+")
+_YOU = frozenset(("you", "your"))
 _POSSESSIVE = re.compile(r"['’]s?$")
 _MOST_TERMS_WITH_RELATED = 12
 _ASKS_TIME = re.compile(
@@ -41,6 +43,8 @@ class _Analyzer(Protocol):
 
 class _Hasher(Protocol):
     def number(self, term: str) -> int: ...
+
+    def pack_words(self, words: Iterable[str]) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,7 +71,7 @@ def plan_query(
     analyzer: _Analyzer,
     hasher: _Hasher,
     speakers: Sequence[Sequence[int]] = (),
-    related: Callable[[str], Iterable[tuple[str, float]]] | None = None,
+    related: Callable[[str], Sequence[tuple[str, float]]] | None = None,
 ) -> QueryPlan:
     """`speakers` are the hashed words of the participants' names, by their numbers in the rows.
 
@@ -76,21 +80,29 @@ def plan_query(
     text = text[:QUERY_CAP]
     spoken = _names_out(text, analyzer, hasher, speakers)
     terms = list(dict.fromkeys(analyzer.terms(spoken.without, cap=QUERY_CAP)))
+    also = _related(terms, related)
+    said = set(_RUN.findall(text.casefold()))
+    timed = may_name_time(said, text)
+    words = [*terms, *(word for words in also for word, _ in words)]
+    numbers = np.frombuffer(hasher.pack_words(words), "<u4")
     return QueryPlan(
         embed_text=spoken.as_you,
-        terms=np.array([hasher.number(term) for term in terms], dtype=np.uint32),
-        related=_related(terms, hasher, related),
+        terms=numbers[: len(terms)],
+        related=RelatedTerms(
+            terms=numbers[len(terms) :],
+            stands_for=np.arange(len(also)).repeat(np.array([len(words) for words in also], int)),
+            weight=np.array([near for words in also for _, near in words], np.float32),
+        ),
         speaker=spoken.named[0] if spoken.named else None,
         only_speaker=len(spoken.named) < 2,
-        window=date_window(text, asked_at),
-        order=order_cue(text),
-        asks_time=bool(_ASKS_TIME.match(text)),
-        asks_assistant=bool(_ASKS_ASSISTANT.search(text)),
+        window=date_window(text, asked_at) if timed else None,
+        order=order_cue(text) if timed else Order.NONE,
+        asks_time=_ASKS_TIME.match(text) is not None,
+        asks_assistant=not _YOU.isdisjoint(said) and _ASKS_ASSISTANT.search(text) is not None,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Spoken:
+class _Spoken(NamedTuple):
     """A question without the participants' names, and who they were, in order."""
 
     as_you: str
@@ -101,12 +113,14 @@ class _Spoken:
 def _names_out(
     text: str, analyzer: _Analyzer, hasher: _Hasher, speakers: Sequence[Sequence[int]]
 ) -> _Spoken:
+    if not speakers:
+        return _Spoken(text, text, [])
     whose = {word: number for number, name in enumerate(speakers) for word in name}
     named: dict[int, None] = {}
     as_you: list[str] = []
     without: list[str] = []
     end = 0
-    for found in _WORD.finditer(text) if whose else ():
+    for found in _WORD.finditer(text):
         who = whose.get(hasher.number(bare(found[0].casefold())))
         if who is None or not _may_be_name(found[0], analyzer):
             continue
@@ -119,8 +133,8 @@ def _names_out(
         end = found.end()
     rest = "".join([*without, text[end:]])
     if not any(map(str.isalnum, rest)):
-        return _Spoken(as_you=text, without=text, named=list(named))
-    return _Spoken(as_you="".join([*as_you, text[end:]]), without=rest, named=list(named))
+        return _Spoken(text, text, list(named))
+    return _Spoken("".join([*as_you, text[end:]]), rest, list(named))
 
 
 def _may_be_name(said: str, analyzer: _Analyzer) -> bool:
@@ -129,15 +143,9 @@ def _may_be_name(said: str, analyzer: _Analyzer) -> bool:
 
 
 def _related(
-    terms: Sequence[str],
-    hasher: _Hasher,
-    related: Callable[[str], Iterable[tuple[str, float]]] | None,
-) -> RelatedTerms:
+    terms: Sequence[str], related: Callable[[str], Sequence[tuple[str, float]]] | None
+) -> list[Sequence[tuple[str, float]]]:
+    """For each term the words that may stand for it."""
     if related is None or len(terms) > _MOST_TERMS_WITH_RELATED:
-        return RelatedTerms.none()
-    found = [(word, place, near) for place, t in enumerate(terms) for word, near in related(t)]
-    return RelatedTerms(
-        terms=np.array([hasher.number(word) for word, _, _ in found], dtype=np.uint32),
-        stands_for=np.array([place for _, place, _ in found], dtype=np.intp),
-        weight=np.array([near for _, _, near in found], dtype=np.float32),
-    )
+        return []
+    return [related(term) for term in terms]

@@ -7,7 +7,8 @@ and what the rest of its episode is about. An episode is as good as its best row
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,116 +17,123 @@ from numpy.typing import NDArray
 from .calibration import Calibration
 from .episode import SignalShare
 from .query import QueryPlan
-from .rows import Rows
+from .rows import SUMMARY
 from .scoring import Floats, ScoreParts, Signals, Weights, gather
 
-_OUT = np.float32(-np.inf)
+_OUT = -math.inf
+_WEIGHTS = Weights()
+_FEW = 256
+"""So many are sorted faster than the best are picked out first."""
 
-__all__ = ["RankConfig", "Ranking", "Signals", "Weights", "rank"]
+__all__ = ["Ranked", "Ranking", "Signals", "Weights", "rank"]
+
+Ranked = tuple[int, float]
+"""The number of a row or an episode, and its relevance, 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankConfig:
-    calibration: Calibration = field(default_factory=Calibration.default)
-    weights: Weights = field(default_factory=Weights)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Ranking:
-    """The order of a scope's turns and episodes for one question."""
+    """The order of a scope's turns and episodes for one question.
 
-    turn_score: Floats
-    """Minus infinity for a row that a filter took out."""
-    episode_score: Floats
-    episode_relevance: Floats
-    """By episode number, 0 to 1."""
-    episodes: NDArray[np.intp]
-    """Episode numbers, best first; their relevance never rises along them."""
-    best_row: NDArray[np.intp]
-    """By episode number: the row that gives the episode its score."""
-    parts: ScoreParts
-    odds: Floats
-    calibration: Calibration
+    Whatever stands before another in it is at least as relevant.
+    """
+
+    def __init__(
+        self, parts: ScoreParts, score: Floats, odds: Floats, calibration: Calibration
+    ) -> None:
+        self._parts = parts
+        self._rows = parts.signals.rows
+        self._odds = odds
+        self._calibration = calibration
+        self.turn_score = score
+        """By row number; minus infinity for a row that a filter took out."""
+
+    def turns(self, k: int) -> list[Ranked]:
+        """The `k` best turns, best first: summaries count for the order and are left out."""
+        role, reach = self._rows.role, 2 * k
+        while True:
+            rows = _first(self.turn_score, reach)
+            places = (role[rows] != SUMMARY).nonzero()[0][:k]
+            if len(places) == k or len(rows) < reach:
+                break
+            reach *= 4
+        found = places.tolist()
+        ranked = self._ranked(self.turn_score, self._odds, rows[: found[-1] + 1 if found else 0])
+        return [ranked[place] for place in found]
+
+    def episodes(self, k: int) -> list[Ranked]:
+        """The `k` best episodes, best first; one is as good as its best row."""
+        score = self.episode_score
+        odds = np.maximum.reduceat(self._odds, self._rows.starts)
+        return self._ranked(score, odds, _first(score, k))
 
     @cached_property
-    def turns(self) -> NDArray[np.intp]:
-        """Row numbers, best first, without those that a filter took out."""
-        return _in_order(self.turn_score)
+    def episode_score(self) -> Floats:
+        """By episode number."""
+        score: Floats = np.maximum.reduceat(self.turn_score, self._rows.starts)
+        return score
 
-    @cached_property
-    def turn_relevance(self) -> Floats:
-        """By row number, 0 to 1; it never rises along `turns`."""
-        return _relevance(self.calibration, self.turn_score, self.odds, self.turns)
-
-    def matches(self, episode: int, k: int = 3) -> NDArray[np.intp]:
+    def matches(self, episode: int, k: int = 3) -> list[int]:
         """The `k` best rows of an episode, best first."""
-        starts = self.parts.signals.rows.starts
+        starts = self._rows.starts
         first = int(starts[episode])
-        last = int(starts[episode + 1]) if episode + 1 < len(starts) else len(self.turn_score)
-        return first + _in_order(self.turn_score[first:last])[:k]
+        end = int(starts[episode + 1]) if episode + 1 < len(starts) else None
+        rows: list[int] = (_first(self.turn_score[first:end], k) + first).tolist()
+        return rows
 
-    def explain(self, episode: int) -> tuple[SignalShare, ...]:
-        """What made up the score of the episode's best row, the strongest signal first."""
-        return self.explain_row(int(self.best_row[episode]))
+    def relevance(self, rows: Sequence[int]) -> dict[int, float]:
+        """Of any rows that no filter took out."""
+        if not rows:
+            return {}
+        score = self.turn_score
+        at_least = (score >= score[rows].min()).nonzero()[0]
+        known = dict(self._ranked(score, self._odds, at_least[_in_order(score[at_least])]))
+        return {row: known[row] for row in rows}
 
-    def explain_row(self, row: int) -> tuple[SignalShare, ...]:
-        """The same for any row."""
-        return self.parts.explain(row)
+    def explain(self, row: int) -> tuple[SignalShare, ...]:
+        """What made up the row's score, the strongest signal first."""
+        return self._parts.explain(row)
+
+    def _ranked(self, score: Floats, odds: Floats, first: NDArray[np.intp]) -> list[Ranked]:
+        """The first ones of an order, with their relevance."""
+        after = odds.copy()
+        after[first] = _OUT
+        relevance = self._calibration.relevance(
+            score[first].tolist(),
+            odds[first].tolist(),
+            beyond=float(np.maximum.reduce(after, initial=_OUT)),
+        )
+        return list(zip(first.tolist(), relevance, strict=True))
 
 
 def rank(
     signals: Signals,
     plan: QueryPlan,
-    config: RankConfig | None = None,
+    calibration: Calibration,
     *,
+    weights: Weights = _WEIGHTS,
     keep: NDArray[np.bool_] | None = None,
 ) -> Ranking:
     """`keep` says which rows may be returned; the others still serve to compare with."""
-    config = config or RankConfig()
-    parts = gather(signals, plan, config.weights)
-    score = parts.total()
-    odds = config.calibration.odds(signals.dense, signals.lexical.coverage())
+    parts = gather(signals, plan, weights)
+    score = parts.score
+    odds = calibration.odds(signals.dense, signals.lexical.coverage())
     if keep is not None:
-        score = np.where(keep, score, _OUT)
-        odds = np.where(keep, odds, _OUT)
-    episode_score = _best_of_each(score, signals.rows)
-    episodes = _in_order(episode_score)
-    return Ranking(
-        turn_score=score,
-        episode_score=episode_score,
-        episode_relevance=_relevance(
-            config.calibration, episode_score, _best_of_each(odds, signals.rows), episodes
-        ),
-        episodes=episodes,
-        best_row=_first_best(score, episode_score, signals.rows),
-        parts=parts,
-        odds=odds,
-        calibration=config.calibration,
-    )
+        score, odds = np.where(keep, score, _OUT), np.where(keep, odds, _OUT)
+    return Ranking(parts, score, odds, calibration)
+
+
+def _first(score: Floats, k: int) -> NDArray[np.intp]:
+    """Where the `k` best stand, best first, equal ones as they stood; fewer where some are out."""
+    if len(score) <= _FEW or k >= len(score):
+        first = _in_order(score)[:k]
+    else:
+        least = np.partition(score, len(score) - k)[len(score) - k]
+        places = (score >= least).nonzero()[0]
+        first = places[_in_order(score[places])[:k]]
+    if len(first) and score[first[-1]] == _OUT:
+        first = first[score[first] > _OUT]
+    return first
 
 
 def _in_order(score: Floats) -> NDArray[np.intp]:
-    """Best first, equal ones as they stood, those that are out left out."""
-    order = np.argsort(-score, kind="stable")
-    return order[: int(np.count_nonzero(score > _OUT))]
-
-
-def _best_of_each(values: Floats, rows: Rows) -> Floats:
-    if not len(rows):
-        return values
-    best: Floats = np.maximum.reduceat(values, rows.starts)
-    return best
-
-
-def _first_best(score: Floats, best: Floats, rows: Rows) -> NDArray[np.intp]:
-    """The first row of each episode that has the episode's best score."""
-    places = np.flatnonzero(score == best[rows.episode])
-    return places[np.searchsorted(places, rows.starts)]
-
-
-def _relevance(
-    calibration: Calibration, score: Floats, odds: Floats, order: NDArray[np.intp]
-) -> Floats:
-    relevance = np.zeros(len(score), np.float32)
-    relevance[order] = calibration.relevance(score[order], odds[order])
-    return relevance
+    return (-score).argsort(kind="stable")

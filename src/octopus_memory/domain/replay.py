@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .episode import Episode, Session, Turn
 from .message import Json, Role, as_text
-from .neutral import neutralise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +50,10 @@ class SessionReplay:
 
 def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
     """Turns in the form that chat-completion providers accept."""
+    bodies = [turn.message.body for turn in turns]
+    # Where nobody calls a tool there is nothing to bring together.
+    if not any(body["role"] == _TOOL or "tool_calls" in body for body in bodies):
+        return [said for body in bodies if _says_something(said := _spoken(body))]
     answered = _answered(turns)
     requested = {r["id"]: r for turn in turns for r in turn.message.requests}
     history: list[dict[str, Json]] = []
@@ -67,14 +70,18 @@ def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
             open_calls.discard(call_id)
             history.append(_result(turn))
             continue
-        body = _spoken(turn)
+        body = _spoken(turn.message.body)
         requests = [r for r in turn.message.requests if (place, r["id"]) in answered]
         open_calls = {request["id"] for request in requests}
         if requests:
             body["tool_calls"] = requests
-        if requests or body.get("content") is not None or body.get("refusal"):
+        if requests or _says_something(body):
             history.append(body)
     return history
+
+
+def _says_something(body: Mapping[str, Json]) -> bool:
+    return body.get("content") is not None or bool(body.get("refusal"))
 
 
 def _answered(turns: Sequence[Turn]) -> set[tuple[int, str]]:
@@ -89,14 +96,15 @@ def _answered(turns: Sequence[Turn]) -> set[tuple[int, str]]:
     return found
 
 
-_PROVIDER_KEYS = ("role", "content", "name", "refusal", "audio")
+_TOOL = Role.TOOL.value
+_PROVIDER_KEYS = frozenset(("role", "content", "name", "refusal", "audio"))
 
 
-def _spoken(turn: Turn) -> dict[str, Json]:
-    body = {key: turn.message.body[key] for key in _PROVIDER_KEYS if key in turn.message.body}
-    if body.get("name") is None:
-        body.pop("name", None)
-    return body
+def _spoken(body: Mapping[str, Json]) -> dict[str, Json]:
+    said = {key: value for key, value in body.items() if key in _PROVIDER_KEYS}
+    if "name" in said and said["name"] is None:
+        del said["name"]
+    return said
 
 
 def _request_of(turn: Turn) -> dict[str, Json] | None:
@@ -122,6 +130,8 @@ def _result(turn: Turn) -> dict[str, Json]:
 
 
 def _archived(episode: Episode) -> dict[str, Json]:
+    from .neutral import neutralise  # noqa: PLC0415 - its patterns take a while to compile
+
     # A summary holds other people's words: as a system message it must not pass for ours.
     summary = neutralise(episode.summary or "no summary")
     return {"role": "system", "content": f"[Archived conversation] It was about: {summary}"}

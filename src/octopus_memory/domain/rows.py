@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .terms import LENGTH_SHIFT, Flag
+
+D = TypeVar("D", bound=np.generic)
 
 USER, ASSISTANT, SYSTEM, TOOL, SUMMARY = range(5)
 """The roles as numbers."""
@@ -58,10 +60,12 @@ class Rows:
         flags: NDArray[np.uint8],
     ) -> Self:
         """Rows of an episode stand together, in order, its summary last; episodes by start."""
-        starts = np.flatnonzero(np.diff(episode, prepend=-1))
+        first = np.ones(len(episode), np.bool_)
+        np.not_equal(episode[1:], episode[:-1], out=first[1:])
         turn = role != SUMMARY
-        archived = ~turn & (np.diff(starts, append=len(episode)) == 1)[episode]
-        together = (episode[1:] == episode[:-1]) & turn[1:] & turn[:-1]
+        # A summary that is its episode's first row is the only one.
+        archived = first & ~turn
+        together = ~first[1:] & turn[1:] & turn[:-1]
         length = (flags >> LENGTH_SHIFT).astype(np.float32) - _USUAL_LENGTH_CLASS
         length[~turn] = 0
         return cls(
@@ -70,7 +74,7 @@ class Rows:
             speaker=speaker,
             time=time,
             flags=flags,
-            starts=starts,
+            starts=first.nonzero()[0],
             together=together.astype(np.float32),
             question=(flags & Flag.QUESTION).astype(np.float32),
             tells_time=((flags & Flag.TIME) != 0).astype(np.float32),
@@ -78,6 +82,45 @@ class Rows:
             side=_SIDES[role],
             anyone=((speaker < 0) & (turn | archived)).astype(np.float32),
             archived=archived.astype(np.float32),
+            lopsided=_lopsided(role, length),
+        )
+
+    def extended(
+        self,
+        *,
+        episode: NDArray[np.int32],
+        role: NDArray[np.int8],
+        speaker: NDArray[np.int32],
+        time: NDArray[np.int64],
+        flags: NDArray[np.uint8],
+    ) -> Rows:
+        """What `build` makes of these columns, which begin with the ones that this was made of."""
+        known = len(self)
+        if not known:
+            return Rows.build(episode=episode, role=role, speaker=speaker, time=time, flags=flags)
+        # With the last row that is known, which the first new one may belong with.
+        new = Rows.build(
+            episode=episode[known - 1 :],
+            role=role[known - 1 :],
+            speaker=speaker[known - 1 :],
+            time=time[known - 1 :],
+            flags=flags[known - 1 :],
+        )
+        length = _joined(self.length, new.length[1:])
+        return Rows(
+            episode=episode,
+            role=role,
+            speaker=speaker,
+            time=time,
+            flags=flags,
+            starts=_joined(self.starts, new.starts[1:] + (known - 1)),
+            together=_joined(self.together, new.together),
+            question=_joined(self.question, new.question[1:]),
+            tells_time=_joined(self.tells_time, new.tells_time[1:]),
+            length=length,
+            side=_joined(self.side, new.side[1:]),
+            anyone=_joined(self.anyone, new.anyone[1:]),
+            archived=_joined(self.archived, new.archived[1:]),
             lopsided=_lopsided(role, length),
         )
 
@@ -89,8 +132,13 @@ class Rows:
         return len(self.starts)
 
 
+def _joined(known: NDArray[D], new: NDArray[D]) -> NDArray[D]:
+    return np.concatenate([known, new])
+
+
 def _lopsided(role: NDArray[np.int8], length: NDArray[np.float32]) -> float:
-    user, assistant = length[role == USER], length[role == ASSISTANT]
-    if not len(user) or not len(assistant):
+    turns = np.bincount(role, minlength=SUMMARY + 1)
+    if not turns[USER] or not turns[ASSISTANT]:
         return 0.0
-    return float(np.clip(assistant.mean() - user.mean() - _CHANCE, 0, 1))
+    user, assistant, *_ = np.bincount(role, weights=length, minlength=SUMMARY + 1) / turns.clip(1)
+    return float(min(max(assistant - user - _CHANCE, 0.0), 1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from .bm25 import LexicalScores
 from .episode import SignalShare
 from .query import QueryPlan
+from .quick import maker
 from .rows import Rows
 from .temporal import Order
 
@@ -21,6 +23,10 @@ Floats = NDArray[np.float32]
 _LEAST_COSINE_SPREAD = 0.05
 _LEAST_WORDS_SPREAD = 0.5
 _UNSEEN = 0.005
+
+_LONG = "a statement, a long turn, or all that is left of it"
+_SHORT = "a question, or a short turn"
+_new_share = maker(SignalShare)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,175 +49,171 @@ class Weights:
     order: float = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Signals:
+class Signals(NamedTuple):
     """What the index found for one question, a value for each row."""
 
     rows: Rows
     dense: Floats
     """Cosine with the question, NaN where the row has no vector."""
     lexical: LexicalScores
+    sample: Signals | None = None
+    """Of rows taken at random, where the rows are only those of a scope that come near: what is
+    usual is measured by them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScoreParts:
-    """What each signal adds to each row's score; None for a signal that the question has not."""
+class Asked(NamedTuple):
+    """A signal that not every question has."""
+
+    signal: str
+    adds: Floats
+    """To each row's score."""
+    words: str
+
+
+class ScoreParts(NamedTuple):
+    """What each signal adds to each row's score, and their sum."""
 
     signals: Signals
     meaning: Floats
     words: Floats
     around: Floats
     episode: Floats
+    """By episode."""
     form: Floats
-    side: Floats | None
-    speaker: Floats | None
-    date: Floats | None
-    time: Floats | None
-    order: Floats | None
-
-    def total(self) -> Floats:
-        score = self.meaning + self.words
-        score += self.around
-        score += self.episode
-        score += self.form
-        for part in (self.side, self.speaker, self.date, self.time, self.order):
-            if part is not None:
-                score += part
-        return score
+    asked: tuple[Asked, ...]
+    score: Floats
 
     def explain(self, row: int) -> tuple[SignalShare, ...]:
         """What made up one row's score, the strongest signal first."""
-        shares = [share for share in self._shares(row) if abs(share.contribution) > _UNSEEN]
-        return tuple(sorted(shares, key=lambda share: -abs(share.contribution)))
+        shares = []
+        for signal, value, adds, words in self._shares(row):
+            contribution = round(adds, 4)
+            if not -_UNSEEN <= contribution <= _UNSEEN:
+                shares.append(_new_share(signal, round(value, 4), contribution, words))
+        shares.sort(key=_strength)
+        return tuple(shares)
 
-    def _shares(self, row: int) -> Iterator[SignalShare]:
-        cosine = float(self.signals.dense[row])
-        if not math.isnan(cosine):
-            yield _share("meaning", cosine, self.meaning[row], f"cosine {cosine:.2f}")
-        whole = self.signals.lexical.whole
-        covered = min(1.0, float(self.signals.lexical.row[row]) / whole) if whole else 0.0
-        yield _share(
-            "words", covered, self.words[row], f"{covered:.0%} of the question's words, by rarity"
-        )
-        yield _share("around", self.around[row], self.around[row], "the turns before and after")
-        about = float(self.signals.lexical.episode[self.signals.rows.episode[row]])
-        yield _share("episode", about, self.episode[row], "the question's words in all of it")
-        yield _share(
-            "form",
-            self.form[row],
-            self.form[row],
-            "a statement, a long turn, or all that is left of it"
-            if self.form[row] > 0
-            else "a question, or a short turn",
-        )
-        for signal, part, words in (
-            ("side", self.side, "said by the side that the question is about"),
-            ("speaker", self.speaker, "said by the person the question names"),
-            ("date", self.date, "at the time the question names"),
-            ("time", self.time, "tells of a time, as the question asks"),
-            ("order", self.order, "first or last, as the question asks"),
-        ):
-            if part is not None:
-                yield _share(signal, part[row], part[row], words)
+    def _shares(self, row: int) -> list[tuple[str, float, float, str]]:
+        rows, dense, lexical, _ = self.signals
+        cosine, around, form = dense.item(row), self.around.item(row), self.form.item(row)
+        covered = min(1.0, lexical.row.item(row) / lexical.whole) if lexical.whole else 0.0
+        episode = rows.episode.item(row)
+        about, adds = lexical.episode.item(episode), self.episode.item(episode)
+        shares = [
+            ("meaning", cosine, self.meaning.item(row), f"cosine {cosine:.2f}"),
+            (
+                "words",
+                covered,
+                self.words.item(row),
+                f"{covered:.0%} of the question's words, by rarity",
+            ),
+            ("around", around, around, "the turns before and after"),
+            ("episode", about, adds, "the question's words in all of it"),
+            ("form", form, form, _LONG if form > 0 else _SHORT),
+        ]
+        for signal, values, words in self.asked:
+            adds = values.item(row)
+            shares.append((signal, adds, adds, words))
+        return shares
 
 
 def gather(signals: Signals, plan: QueryPlan, weights: Weights) -> ScoreParts:
     """Every part of the score of every row."""
     rows = signals.rows
     meaning, words = _match(signals, weights)
-    return ScoreParts(
-        signals=signals,
-        meaning=meaning,
-        words=words,
-        around=_around(meaning + words, rows, weights),
-        episode=_episode(signals, weights),
-        form=_form(rows, weights),
-        side=_side(rows, plan, weights),
-        speaker=_speaker(rows, plan, weights),
-        date=_date(rows, plan, weights),
-        time=rows.tells_time * np.float32(weights.time) if plan.asks_time else None,
-        order=_order(rows, plan, weights),
-    )
+    match = meaning + words
+    around = _around(match, rows, weights)
+    usual = signals.sample and signals.sample.lexical.episode
+    episode = _standard(signals.lexical.episode, _LEAST_WORDS_SPREAD, weights.episode, usual)
+    form = _form(rows, weights)
+    asked = tuple(_asked(rows, plan, weights))
+    score = match
+    score += around
+    score += episode.take(rows.episode)
+    score += form
+    for signal in asked:
+        score += signal.adds
+    return ScoreParts(signals, meaning, words, around, episode, form, asked, score)
 
 
 def _match(signals: Signals, weights: Weights) -> tuple[Floats, Floats]:
-    words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD)
-    missing = np.isnan(signals.dense)
-    if not missing.any():
-        meaning = _standard(signals.dense, _LEAST_COSINE_SPREAD) * np.float32(weights.meaning)
-        return meaning, words * np.float32(weights.words)
+    meaning = _standard(signals.dense, _LEAST_COSINE_SPREAD, weights.meaning)
+    if signals.sample is None and (not len(meaning) or not math.isnan(meaning[0])):
+        words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, weights.words)
+        return meaning, words
     # A row that has no vector yet stands by its words alone.
-    meaning = np.zeros(len(words), np.float32)
-    meaning[~missing] = _standard(signals.dense[~missing], _LEAST_COSINE_SPREAD) * np.float32(
-        weights.meaning
+    missing = np.isnan(signals.dense)
+    there = ~missing
+    meaning = np.zeros(len(missing), np.float32)
+    usual_cosine = usual_words = None
+    if signals.sample is not None:
+        usual_cosine = signals.sample.dense[~np.isnan(signals.sample.dense)]
+        usual_words = signals.sample.lexical.row
+    meaning[there] = _standard(
+        signals.dense[there], _LEAST_COSINE_SPREAD, weights.meaning, usual_cosine
     )
+    words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, 1.0, usual_words)
     share = np.where(missing, weights.meaning + weights.words, weights.words)
     return meaning, words * share.astype(np.float32)
 
 
-def _standard(values: Floats, least: float) -> Floats:
-    """In spreads over the mean of the scope."""
+def _standard(values: Floats, least: float, weight: float, usual: Floats | None = None) -> Floats:
+    """In spreads over the mean of the scope; NaN if any of them is.
+
+    `usual` are values from all over the scope, where these are not.
+    """
     if not len(values):
         return values
-    mean = values.mean()
-    variance = float(values @ values) / len(values) - float(mean) ** 2
-    standard: Floats = (values - mean) * np.float32(max(variance, least * least) ** -0.5)
+    among = values if usual is None or not len(usual) else usual
+    mean = float(np.add.reduce(among)) / len(among)
+    # Not by `dot`, which wakes the threads of numpy's library and waits for them.
+    variance = float(np.add.reduce(among * among)) / len(among) - mean**2
+    standard: Floats = values - mean
+    standard *= weight * max(variance, least * least) ** -0.5
     return standard
 
 
 def _around(match: Floats, rows: Rows, weights: Weights) -> Floats:
-    around = np.zeros(len(rows), np.float32)
-    around[1:] = match[:-1] * rows.together * np.float32(weights.previous)
-    around[:-1] += match[1:] * rows.together * np.float32(weights.next)
+    around = np.zeros(len(match), np.float32)
+    np.multiply(match[:-1], rows.together * weights.previous, out=around[1:])
+    around[:-1] += match[1:] * (rows.together * weights.next)
     return around
 
 
-def _episode(signals: Signals, weights: Weights) -> Floats:
-    about = _standard(signals.lexical.episode, _LEAST_WORDS_SPREAD) * np.float32(weights.episode)
-    return about[signals.rows.episode]
-
-
 def _form(rows: Rows, weights: Weights) -> Floats:
+    form: Floats = rows.archived * weights.archived
     # Not so with an assistant: there the user tells while asking, and long answers are the rule.
     alike = 1 - rows.lopsided
-    form: Floats = rows.question * np.float32(weights.question * alike)
-    form += rows.length * np.float32(weights.length * alike)
-    form += rows.archived * np.float32(weights.archived)
+    if alike:
+        form += rows.question * (weights.question * alike)
+        form += rows.length * (weights.length * alike)
     return form
 
 
-def _side(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
-    """An assistant writes more about everything; what counts is mostly what the user said."""
-    if not rows.lopsided:
-        return None
-    towards_user = -1 if plan.asks_assistant else 1
-    return rows.side * np.float32(towards_user * weights.user * rows.lopsided / 2)
+def _asked(rows: Rows, plan: QueryPlan, weights: Weights) -> Iterator[Asked]:
+    if rows.lopsided:
+        # An assistant writes more about everything; what counts is mostly what the user said.
+        towards_user = -1 if plan.asks_assistant else 1
+        side = rows.side * (towards_user * weights.user * rows.lopsided / 2)
+        yield Asked("side", side, "said by the side that the question is about")
+    if plan.speaker is not None:
+        weight = weights.speaker if plan.only_speaker else weights.first_of_speakers
+        said: Floats = ((rows.speaker == plan.speaker) + rows.anyone) * weight
+        yield Asked("speaker", said, "said by the person the question names")
+    if plan.window is not None:
+        near = plan.window.closeness(rows.time) * weights.date
+        yield Asked("date", near, "at the time the question names")
+    if plan.asks_time:
+        told = rows.tells_time * weights.time
+        yield Asked("time", told, "tells of a time, as the question asks")
+    if plan.order is not Order.NONE and rows.episodes > 1:
+        yield Asked("order", _order(rows, plan, weights), "first or last, as the question asks")
 
 
-def _speaker(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
-    if plan.speaker is None:
-        return None
-    said: Floats = (rows.speaker == plan.speaker) + rows.anyone
-    return said * np.float32(weights.speaker if plan.only_speaker else weights.first_of_speakers)
+def _order(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats:
+    place = rows.episode.astype(np.float32) * (weights.order / (rows.episodes - 1))
+    return place if plan.order is Order.LATEST else weights.order - place
 
 
-def _date(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
-    if plan.window is None:
-        return None
-    return plan.window.closeness(rows.time) * np.float32(weights.date)
-
-
-def _order(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats | None:
-    if plan.order is Order.NONE or rows.episodes < 2:
-        return None
-    place = rows.episode.astype(np.float32) * np.float32(weights.order / (rows.episodes - 1))
-    return place if plan.order is Order.LATEST else np.float32(weights.order) - place
-
-
-def _share(signal: str, value: float, contribution: float, words: str) -> SignalShare:
-    return SignalShare(
-        signal=signal,
-        value=round(float(value), 4),
-        contribution=round(float(contribution), 4),
-        words=words,
-    )
+def _strength(share: SignalShare) -> float:
+    return -abs(share.contribution)

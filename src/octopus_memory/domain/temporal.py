@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -48,6 +49,14 @@ class DateWindow:
         share = np.where(late < 0, 1.0, np.where(late < after, _AFTERWARDS_SHARE, 0.0))
         share[nearest < 0] = 0
         return (share * self.strength).astype(np.float32)
+
+
+def may_name_time(words: AbstractSet[str], text: str) -> bool:
+    """Whether it is worth looking for a time or an order: most questions have no sign of either.
+
+    `words` are the runs of letters and digits in `text`, in lower case.
+    """
+    return not _SIGNS.isdisjoint(words) or _DIGITS.search(text) is not None
 
 
 def date_window(query: str, asked_at: datetime) -> DateWindow | None:
@@ -217,6 +226,12 @@ def _weekend(_: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
     saturday = today - ((today.weekday() - 6) % 7 + 1) * _DAY
     return saturday, saturday + 2 * _DAY
 
+
+# A month may stand right after its day, and a date may do without a word.
+_DIGITS = re.compile(rf"\d(?:[-/]|(?:st|nd|rd|th)?(?:{'|'.join(_SHORT)}))", re.IGNORECASE)
+_OTHER_SIGNS = """ago last past previous this current weekend yesterday today tonight recent
+recently latest newest first earliest originally"""
+_SIGNS = frozenset((*_MONTHS, *_SHORT, *_WEEKDAYS, *_OTHER_SIGNS.split()))
 
 _RELATIVE = (
     (_AGO, _ago),

@@ -33,8 +33,9 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_RUNS = re.compile(rf"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+# Large classes take long to compile: `re` does it when a first word has such a character.
+_RUNS = rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"
+_IS_UNSPACED = rf"[{_UNSPACED}]"
 
 
 class Flag(IntFlag):
@@ -46,23 +47,31 @@ class Flag(IntFlag):
     FIRST_PERSON = 8
 
 
-_TIME_WORDS = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|week(?:end)?s?|months?|years?"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|april|june|july|august"
-    r"|september|october|november|december)\b",
-    re.IGNORECASE,
-)
-_FIRST_PERSON = re.compile(r"\b(?:I|i|my|me|we|our|us|My|We|Our)\b")
+_TIMES = """yesterday today tonight tomorrow ago last next week weeks weekend weekends month months
+year years monday tuesday wednesday thursday friday saturday sunday january february april june july
+august september october november december"""
+_TIME_WORDS = frozenset(_TIMES.split())
+_FIRST_PERSON = frozenset(("I", "i", "my", "me", "we", "our", "us", "My", "We", "Our"))
 _DIGIT = re.compile(r"\d")
+_RUN = re.compile(r"\w+")
+_NO_RUN = {code: " " for code in range(128) if not _RUN.match(chr(code))}
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
 
 
 def words(text: str, cap: int = TEXT_CAP) -> list[str]:
     """The lower-case words of the first `cap` characters, in order."""
+    return words_in(fold_case(text, cap))
+
+
+def fold_case(text: str, cap: int) -> str:
+    """The first `cap` characters as words are compared by."""
     text = text[:cap]
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    found: list[str] = _WORD.findall(text.casefold())
+    return (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+
+
+def words_in(folded: str) -> list[str]:
+    """The words of a text whose case is folded; none of them has a space in it."""
+    found: list[str] = _WORD.findall(folded)
     return found
 
 
@@ -70,16 +79,18 @@ def bare(word: str) -> str:
     """A word without "'s" and its like, a number without the commas between its thousands."""
     if word[0].isdigit():
         return _THOUSANDS.sub("", word)
+    if "'" not in word and "’" not in word:
+        return word
     return _ELISION.sub("", word).replace("’", "'")
 
 
 def pieces(word: str) -> list[str]:
     """A word as one term; where the script has no spaces, each pair of neighbouring characters."""
-    if word.isascii() or not _IS_UNSPACED.search(word):
+    if word.isascii() or not re.search(_IS_UNSPACED, word):
         return [word]
     found: list[str] = []
-    for run in _RUNS.findall(word):
-        if not _IS_UNSPACED.match(run) or len(run) == 1:
+    for run in re.findall(_RUNS, word):
+        if not re.match(_IS_UNSPACED, run) or len(run) == 1:
             found.append(run)
         else:
             found.extend(run[place : place + 2] for place in range(len(run) - 1))
@@ -99,18 +110,24 @@ def fold(word: str) -> str:
 def turn_flags(text: str) -> int:
     """One byte about a turn: what ranking may know of it beside its terms."""
     text = text.strip()
-    head = text[:TEXT_CAP]
-    flags = Flag(0)
-    if text.endswith(_QUESTION_MARKS):
-        flags |= Flag.QUESTION
-    if _DIGIT.search(head):
-        flags |= Flag.NUMBER
-    if _TIME_WORDS.search(head):
-        flags |= Flag.TIME
-    if _FIRST_PERSON.search(head):
-        flags |= Flag.FIRST_PERSON
+    return word_flags(text[:TEXT_CAP]) | shape_flags(text)
+
+
+def word_flags(text: str) -> int:
+    """What single words tell: those of a text are those of all its words."""
+    # A pattern for each of these would take as long as everything else that is done with a turn.
+    runs = set(text.translate(_NO_RUN).split() if text.isascii() else _RUN.findall(text))
+    return (
+        Flag.NUMBER * (_DIGIT.search(text) is not None)
+        | Flag.TIME * (not _TIME_WORDS.isdisjoint(map(str.casefold, runs)))
+        | Flag.FIRST_PERSON * (not _FIRST_PERSON.isdisjoint(runs))
+    )
+
+
+def shape_flags(text: str) -> int:
+    """What the whole of a text tells, without spaces around it."""
     size = min((len(text) // 16).bit_length(), _LONGEST_CLASS)
-    return int(flags) | size << LENGTH_SHIFT
+    return Flag.QUESTION * text.endswith(_QUESTION_MARKS) | size << LENGTH_SHIFT
 
 
 def passage(text: str, *, previous: str | None = None) -> str:

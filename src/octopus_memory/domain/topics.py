@@ -77,43 +77,41 @@ class Opening(Enum):
     """It takes up what was said: "And the hotel?", "Yes, but…"."""
 
 
-_GREETING = re.compile(
-    r"\W*(?:hey|hi|hello|hiya|greetings|good (?:morning|afternoon|evening|day)"
+# `re` compiles these when a first message is looked at: most agents never ask for it.
+_GREETING = (
+    r"(?is)\W*(?:hey|hi|hello|hiya|greetings|good (?:morning|afternoon|evening|day)"
     r"|hallo|guten (?:morgen|tag|abend)|moin|servus|bonjour|bonsoir|salut|hola|buen[oa]s"
     r"|ciao|buongiorno|buonasera|olá|hej|привет|здравствуйте|добрый день)\b"
     r"|\W*(?:你好|您好|こんにちは|안녕하세요)"
     r"|.{0,80}?\b(?:long time no|(?:since|last time) we (?:last|spoke|talked|chatted|met)"
-    r"|since (?:our|the) last (?:chat|talk|time)|we haven't (?:talked|spoken|chatted))\b",
-    re.IGNORECASE | re.DOTALL,
+    r"|since (?:our|the) last (?:chat|talk|time)|we haven't (?:talked|spoken|chatted))\b"
 )
-_ANNOUNCED = re.compile(
-    r"\b(?:by the way|btw|on (?:another|a different) (?:note|topic|subject)"
+_ANNOUNCED = (
+    r"(?i)\b(?:by the way|btw|on (?:another|a different) (?:note|topic|subject)"
     r"|(?:another|different|new|unrelated|separate) (?:question|topic|subject|matter|issue|problem)"
     r"|something (?:else|different|completely different)|chang(?:e|ing) (?:the )?(?:subject|topic)"
     r"|switching (?:topics?|gears)"
     r"|übrigens|(?:andere|neue) frage|(?:anderes|neues) (?:thema|problem)|etwas (?:ganz )?anderes"
-    r"|au fait|autre (?:question|chose|sujet)|por cierto|otr[ao] (?:pregunta|tema|cosa))\b",
-    re.IGNORECASE,
+    r"|au fait|autre (?:question|chose|sujet)|por cierto|otr[ao] (?:pregunta|tema|cosa))\b"
 )
-_REPLY = re.compile(
-    r"\W*(?:and|but|so|or|also|then|because|what about|how about|that|it|this|they|he|she|these"
+_REPLY = (
+    r"(?i)\W*(?:and|but|so|or|also|then|because|what about|how about|that|it|this|they|he|she|these"
     r"|those|yes|yeah|yep|yup|no|nope|nah|ok|okay|thanks|thank|thx|great|nice|perfect|alright"
     r"|right|hmm|haha?|wow|cool|sure|absolutely|definitely|totally|exactly|of course|aww?|oh|ooh"
     r"|glad|congrats|congratulations|sounds|got it|good|awesome|amazing|sorry|oof|same|me too"
     r"|i agree|agreed|true|really|well"
-    r"|und|aber|oder|ja|nein|danke|genau|gut|et|mais|ou|oui|non|merci|y|pero|o|sí|gracias|vale)\b",
-    re.IGNORECASE,
+    r"|und|aber|oder|ja|nein|danke|genau|gut|et|mais|ou|oui|non|merci|y|pero|o|sí|gracias|vale)\b"
 )
 
 
 def opening(text: str) -> Opening:
     """English, and the commonest words of a few other languages."""
     head = text[:_HEAD]
-    if _GREETING.match(head):
+    if re.match(_GREETING, head):
         return Opening.GREETING
-    if _ANNOUNCED.search(head):
+    if re.search(_ANNOUNCED, head):
         return Opening.ANNOUNCED
-    return Opening.REPLY if _REPLY.match(head) else Opening.PLAIN
+    return Opening.REPLY if re.match(_REPLY, head) else Opening.PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

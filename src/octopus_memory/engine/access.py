@@ -111,12 +111,24 @@ def _record(parts: Parts, key: ApiKey, action: str, actor: str) -> None:
     )
 
 
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """A key as the database had it at a time, by this process's clock."""
+
+    at: float
+    key: ApiKey
+    kept: bytes
+    principal: Principal
+    is_asked_for: bool = False
+    """Whether somebody is asking the database anew."""
+
+
 class KeyRing:
     """Knows a token again without asking the database each time. Thread-safe."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._known: dict[str, tuple[float, tuple[ApiKey, bytes] | None]] = {}
+        self._known: dict[str, _Known] = {}
         self._noted: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -126,20 +138,21 @@ class KeyRing:
         if split is None:
             return None
         key_id, secret = split
-        with self._lock:
-            known = self._known.get(key_id)
-        if known is None or time.monotonic() - known[0] > _KNOWN_SECONDS:
+        known = self._known.get(key_id)
+        age = _KNOWN_SECONDS if known is None else time.monotonic() - known.at
+        if known is None or age >= _KNOWN_SECONDS:
             return None
-        return self._judge(known[1], secret)
+        if age > _KNOWN_SECONDS / 2 and not known.is_asked_for:
+            # One asks in good time, so that not all who come with this key wait at once.
+            known.is_asked_for = True
+            return None
+        return self._judge(known, secret)
 
     def was_right(self, token: str) -> bool:
         """Whether this token was the right one when the database was last asked for its key."""
         split = identity.split_token(token)
-        with self._lock:
-            known = self._known.get(split[0]) if split else None
-        return (
-            split is not None and known is not None and self._judge(known[1], split[1]) is not None
-        )
+        known = self._known.get(split[0]) if split else None
+        return split is not None and known is not None and self._judge(known, split[1]) is not None
 
     def who(self, token: str) -> Principal | None:
         """Who a token stands for; None for one that is unknown, revoked, expired or wrong."""
@@ -148,23 +161,25 @@ class KeyRing:
             return None
         key_id, secret = split
         found = self._parts.store.find_key(key_id)
-        with self._lock:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            if found is not None:
-                self._known[key_id] = (time.monotonic(), found)
-        principal = self._judge(found, secret)
+        known = None
+        if found is not None:
+            key, kept = found
+            known = _Known(at=time.monotonic(), key=key, kept=kept, principal=key.principal())
+            with self._lock:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[key_id] = known
+        principal = self._judge(known, secret)
         if principal is not None:
             self._note_use(key_id)
         return principal
 
-    def _judge(self, found: tuple[ApiKey, bytes] | None, secret: str) -> Principal | None:
+    def _judge(self, known: _Known | None, secret: str) -> Principal | None:
         # An unknown id costs as much as a wrong secret, so that the time tells nothing.
-        key, kept = found or (None, b"")
-        right = identity.same(identity.secret_hash(secret), kept)
-        if key is None or not right or not key.is_valid(self._parts.clock.now()):
+        right = identity.same(identity.secret_hash(secret), known.kept if known else b"")
+        if known is None or not right or not known.key.is_valid(self._parts.clock.now()):
             return None
-        return key.principal()
+        return known.principal
 
     def _note_use(self, key_id: str) -> None:
         now = time.monotonic()

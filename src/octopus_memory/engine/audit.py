@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from uuid import UUID
 
 from ..domain.audit import (
@@ -69,16 +69,29 @@ def record(
     )
 
 
-@contextmanager
-def reading(parts: Parts, action: str, scope: Scope, *, actor: str) -> Iterator[None]:
+def reading(
+    parts: Parts, action: str, scope: Scope, *, actor: str
+) -> AbstractContextManager[Parts]:
     """Record a read, where reads are recorded: that it was made, never what was asked or found."""
+    return reading_across(parts, action, tenant=scope.tenant, user=scope.user, actor=actor)
+
+
+def reading_across(
+    parts: Parts, action: str, *, tenant: str, user: str | None, actor: str
+) -> AbstractContextManager[Parts]:
+    """Record a read of one user's episodes with every agent, or of everybody's."""
     if not parts.audit_reads:
-        yield
-        return
-    about = {"tenant": scope.tenant, "actor": actor, "user": scope.user}
-    with refusals(parts, action, **about):
-        yield
-    record(parts, action, **about)
+        return nullcontext(parts)
+    return _recorded(parts, action, tenant=tenant, user=user, actor=actor)
+
+
+@contextmanager
+def _recorded(
+    parts: Parts, action: str, *, tenant: str, user: str | None, actor: str
+) -> Iterator[Parts]:
+    with refusals(parts, action, tenant=tenant, user=user, actor=actor):
+        yield parts
+    record(parts, action, tenant=tenant, user=user, actor=actor)
 
 
 @contextmanager

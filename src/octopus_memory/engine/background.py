@@ -11,13 +11,15 @@ import time
 import traceback
 import uuid
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from ..domain.errors import OctopusError
-from ..domain.retention import RetentionReport
 from ..ports.store import WorkKind
 from . import forget, indexing, pending
-from .keeping import retention
 from .parts import Parts
+
+if TYPE_CHECKING:
+    from ..domain.retention import RetentionReport
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +27,8 @@ _BETWEEN_ROUNDS = 60.0
 """Seconds between looks for time-outs and for work that other processes left."""
 _BETWEEN_LOOKS = 5.0
 """Seconds between looks for what other processes removed, while there is much to do."""
+_BEFORE_FIRST_ROUND = 1.0
+"""Seconds that whoever has just opened a memory, and only reads, is left alone."""
 _STILL_ERASING = timedelta(minutes=2)
 """An erasure this young is left to the call that began it."""
 
@@ -72,6 +76,7 @@ class Background:
         self._wake = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
         self._lock = threading.Lock()
 
     def wake(self) -> None:
@@ -82,7 +87,8 @@ class Background:
         """Whoever only reads needs its rounds too: they drop what others erased from memory."""
         if self._thread is None:
             with self._lock:
-                if self._thread is None and not self._stopped:
+                # Never in a fork: what it would work with belongs to the process that opened it.
+                if self._thread is None and not self._stopped and self._process == os.getpid():
                     self._thread = threading.Thread(
                         target=self._run, name="octopus-background", daemon=True
                     )
@@ -98,7 +104,10 @@ class Background:
 
     def _run(self) -> None:
         due = time.monotonic() + _BETWEEN_ROUNDS
-        self._round(whole=True)
+        self._wake.wait(timeout=_BEFORE_FIRST_ROUND)
+        self._wake.clear()
+        if not self._stopped:
+            self._round(whole=True)
         while not self._stopped:
             woken = self._wake.wait(timeout=_BETWEEN_ROUNDS)
             self._wake.clear()
@@ -123,6 +132,8 @@ class Background:
                 self._feed(look=whole)
                 pending.summarize_pending(self._parts, self._owner)
             if whole and not self._stopped:
+                from .keeping import retention
+
                 retention.run_if_due(self._parts, self._owner, self._between_batches)
         except _Stopped:
             pass

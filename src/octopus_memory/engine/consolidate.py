@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -18,7 +20,7 @@ from ..domain.episode import (
     check_time,
 )
 from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
-from ..ports.store import Append, Closing, Lexical, NewSummary, Target
+from ..ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target
 from . import intake
 from .parts import Parts
 from .privacy.guard import Guard
@@ -58,11 +60,12 @@ def close(
         if seen is not None and seen.message_count != episode.message_count:
             return episode
         config = parts.config(scope.tenant, scope.agent).session
-        turns = parts.store.turns(scope, episode_id)
+        turns, made_of = read(parts, scope, episode_id)
         closing = closing_for(
             parts,
             scope,
             turns,
+            made_of=made_of,
             reason=EndReason(reason),
             ended_at=ended_at
             or boundary.end_time(
@@ -74,11 +77,13 @@ def close(
             wait=wait and attempt == 0,
         )
         try:
-            return parts.store.close_episode(
+            closed = parts.store.close_episode(
                 scope, episode_id, closing, expect_messages=episode.message_count
             )
         except (EpisodeChanged, EpisodeClosed):
             continue
+        parts.places.leave(closed)
+        return closed
     return _close_first(parts, episode, closing, len(turns), key_facts)
 
 
@@ -103,16 +108,29 @@ def _close_first(
     try:
         parts.store.append(write)
     except EpisodeChanged:
+        if _known(parts, episode.scope, episode.id).is_open:
+            # Its text was rewritten: what comes of the old one is not stored.
+            raise
         # Somebody else closed it first, and theirs is the summary.
         if given or key_facts is not None:
             raise EpisodeClosed(episode.id) from None
     else:
-        turns = parts.store.turns(episode.scope, episode.id)
+        turns, made_of = read(parts, episode.scope, episode.id)
         if len(turns) > summarized and not given:
             whole = _summary(parts, episode.scope, turns, None, key_facts, wait=False)
             if whole is not None:
-                parts.store.put_summary(episode.scope, episode.id, whole)
+                # Where the text was rewritten just now, so was the summary that is there.
+                with suppress(EpisodeChanged):
+                    new = replace(whole, made_of=made_of)
+                    parts.store.put_summary(episode.scope, episode.id, new)
     return _known(parts, episode.scope, episode.id)
+
+
+def read(parts: Parts, scope: Scope, episode_id: UUID) -> tuple[list[Turn], SummedUp]:
+    """An episode's turns, and what tells the store whether they are still these later on."""
+    state = parts.store.recall_state(scope)
+    turns = parts.store.turns(scope, episode_id)
+    return turns, SummedUp(turns=len(turns), newest=0 if state is None else state.newest)
 
 
 def _known(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
@@ -144,6 +162,7 @@ def closing_for(
     summary: str | None,
     key_facts: Sequence[str] | None,
     wait: bool,
+    made_of: SummedUp | None = None,
     guard: Guard | None = None,
     input_tokens: int | None = None,
     output_tokens: int | None = None,
@@ -153,10 +172,11 @@ def closing_for(
         guard = guard or _guard_for(parts, scope, turns)
         summary = None if summary is None else guard.text(summary)
         key_facts = None if key_facts is None else [guard.text(fact) for fact in key_facts]
+    new = _summary(parts, scope, turns, summary, key_facts, wait=wait)
     return Closing(
         ended_at=ended_at,
         reason=reason,
-        summary=_summary(parts, scope, turns, summary, key_facts, wait=wait),
+        summary=None if new is None else replace(new, made_of=made_of),
         input_tokens=input_tokens,
         output_tokens=output_tokens,
     )
@@ -225,14 +245,14 @@ def ensure_summary(parts: Parts, episode: Episode) -> None:
     """Sum up an ended episode that nobody has: without its turns nothing else would find it."""
     if episode.summary:
         return
-    turns = parts.store.turns(episode.scope, episode.id)
+    turns, made_of = read(parts, episode.scope, episode.id)
     if not turns:
         return
     made = limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
     if made.text:
         made = Summary(text=made.text, key_facts=episode.key_facts or made.key_facts)
         new = new_summary(parts, episode.scope, made, parts.extractive.name)
-        parts.store.put_summary(episode.scope, episode.id, new)
+        parts.store.put_summary(episode.scope, episode.id, replace(new, made_of=made_of))
 
 
 def _check_summary(summary: str | None, facts: Sequence[str] | None) -> None:

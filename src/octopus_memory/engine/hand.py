@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Turn
 from ..domain.message import Json, Message, MessageLike, ToolCall
 from ..domain.replay import EpisodeReplay
 from .intake import Times
-from .orchestrator import MemoryContext
+
+if TYPE_CHECKING:
+    from .orchestrator import MemoryContext
 
 
 class _Scope(Protocol):

@@ -13,7 +13,7 @@ from ..domain.errors import InvalidInput, InvalidMessage
 from ..domain.ids import new_id
 from ..domain.message import Json, Message, MessageLike, Role, message_tokens, parse_message
 from ..domain.policy import MemoryConfig
-from ..domain.terms import SUMMARY_CAP, turn_flags
+from ..domain.quick import maker
 from ..ports.store import Idempotency, Lexical, NewTurn
 from .parts import Parts
 from .privacy.guard import Guard
@@ -21,6 +21,7 @@ from .privacy.guard import Guard
 Times = datetime | Sequence[datetime] | None
 _DEEPEST = 100
 _MOST_TOKENS = 2**31 - 1
+_make_turn = maker(NewTurn)
 
 
 def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -> list[Message]:
@@ -47,16 +48,16 @@ def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -
 def _is_deep(value: Json) -> bool:
     """Whether reading it back could fail for a caller whose own stack is deep already."""
     layer = [value]
-    for _ in range(_DEEPEST + 1):
+    for _ in range(_DEEPEST):
         layer = [
             inner
             for outer in layer
-            if isinstance(outer, Mapping | list)
             for inner in (outer if isinstance(outer, list) else outer.values())
+            if isinstance(inner, dict | list)
         ]
         if not layer:
             return False
-    return True
+    return any(layer)
 
 
 def new_turns(
@@ -73,14 +74,14 @@ def new_turns(
         _check_counts(tokens, len(messages))
     checked = (guard or parts.guard(scope)).messages(messages)
     return [
-        NewTurn(
-            id=new_id(),
-            message=each.message,
-            tokens=tokens[place] if tokens else message_tokens(each.message, parts.counter.count),
-            at=times[place],
-            lexical=lexical(parts, scope, each.message.text, each.message.name),
-            embed=wants_vector(each.message, config),
-            has_pii=each.has_pii,
+        _make_turn(
+            new_id(),
+            each.message,
+            tokens[place] if tokens else message_tokens(each.message, parts.counter.count),
+            times[place],
+            lexical(parts, scope, each.message.text, each.message.name),
+            wants_vector(each.message, config),
+            each.has_pii,
         )
         for place, each in enumerate(checked)
     ]
@@ -101,25 +102,19 @@ def check_tokens(field: str, count: int) -> None:
 
 
 def lexical(parts: Parts, scope: Scope, text: str, name: str | None = None) -> Lexical:
-    hasher = parts.hasher(scope)
-    return Lexical(
-        terms=hasher.pack(parts.analyzer.terms(text)),
-        speaker=hasher.pack_words(name.casefold().split()) if name else b"",
-        flags=turn_flags(text),
-    )
+    return parts.lexicon.turn(scope, text, name)
 
 
 def summary_lexical(parts: Parts, scope: Scope, text: str) -> Lexical:
-    """A summary is searched whole, where a turn's text is capped."""
-    return Lexical(terms=parts.hasher(scope).pack(parts.analyzer.terms(text, cap=SUMMARY_CAP)))
+    return parts.lexicon.summary(scope, text)
 
 
 def wants_vector(message: Message, config: MemoryConfig) -> bool:
     """Whether a turn is embedded; every turn is found by its words."""
-    wanted = config.embedding
-    if message.role is Role.SYSTEM and not wanted.system_turns:
+    wanted, role = config.embedding, message.role
+    if role is Role.SYSTEM and not wanted.system_turns:
         return False
-    if message.role is Role.TOOL and not wanted.tool_turns:
+    if role is Role.TOOL and not wanted.tool_turns:
         return False
     text = message.text.strip()
     return bool(text) and len(text) >= wanted.min_chars
@@ -150,7 +145,7 @@ def check_metadata(metadata: Mapping[str, Json] | None) -> None:
         ) == dict(metadata)
     except (TypeError, ValueError, RecursionError):
         same = False
-    if not same or _is_deep(metadata):
+    if not same or _is_deep(dict(metadata)):
         raise InvalidInput("metadata", f"must be a dict of plain JSON, at most {_DEEPEST} deep")
 
 

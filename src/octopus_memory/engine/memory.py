@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from datetime import datetime
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from ..domain.episode import Scope, check_name
-from ..domain.errors import InvalidInput, MemoryClosed
+from ..domain.errors import InvalidInput, MemoryClosed, StoreCorrupt
 from ..domain.policy import MemoryConfig
-from ..domain.retention import RetentionReport
 from ..ports.store import StoreStats
 from . import audit, background, forget, indexing, pending
-from .keeping.retention import MemoryRetentionJob, Progress, next_run
 from .parts import Parts
 from .pending import PendingReport
 from .scope import MemoryScope
-from .tenant import MemoryTenant
+
+if TYPE_CHECKING:
+    from ..domain.retention import RetentionReport
+    from .keeping.retention import Progress
+    from .tenant import MemoryTenant
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ class Memory:
         self._parts = parts
         self._owner = background.new_owner()
         self._closed = False
+        self._process = os.getpid()
         self._has_model = False
         self._background = background.Background(parts, self._owner) if run_in_background else None
         # Who only looks must not have everything embedded anew because their settings are others.
@@ -59,6 +63,9 @@ class Memory:
 
     def tenant(self, name: str = "default") -> MemoryTenant:
         """One tenant, across its agents and users: erasure, holds, export, the audit log."""
+        # Those who only talk need not wait for what exports, scrubs and holds.
+        from .tenant import MemoryTenant
+
         return MemoryTenant(self, str(name) if isinstance(name, UUID) else name)
 
     def configure(
@@ -108,6 +115,8 @@ class Memory:
         actor: str = "library",
     ) -> RetentionReport:
         """Archive, delete and purge what is due, of every tenant: see `MemoryRetentionJob.run`."""
+        from .keeping.retention import MemoryRetentionJob
+
         if not dry_run:
             background.release_dead(self.parts)
         return MemoryRetentionJob(self.parts, self._owner).run(
@@ -116,21 +125,28 @@ class Memory:
 
     def next_retention(self) -> datetime | None:
         """When retention runs by itself next; None where it runs only by hand."""
+        from .keeping.retention import next_run
+
         return next_run(self.parts)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to embed; False if `timeout` seconds passed first.
 
         :raises EmbedderFailed: when the embedder cannot be reached
+        :raises StoreCorrupt: when a text cannot be read; the others are embedded
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         parts = self.parts
         background.release_dead(parts)
         self._use_model()
         while True:
-            while pending.embed_pending(parts, self._owner):
+            damaged = 0
+            while (batch := pending.embed_batch(parts, self._owner)).taken:
+                damaged += batch.damaged
                 if deadline is not None and time.monotonic() >= deadline:
                     break
+            if damaged:
+                raise StoreCorrupt(f"{damaged} texts cannot be read: restore a backup")
             if not pending.is_waiting(parts):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
@@ -144,6 +160,10 @@ class Memory:
     def close(self) -> None:
         """Stop the background work and release the files. What is left to do stays stored."""
         if self._closed:
+            return
+        if self._process != os.getpid():
+            # What a fork copied belongs to the process that opened it, and so do its locks.
+            self._closed = True
             return
         if self._background is not None:
             self._background.stop()
@@ -160,10 +180,12 @@ class Memory:
     def parts(self) -> Parts:
         """The adapters behind this memory.
 
-        :raises MemoryClosed: after `close`
+        :raises MemoryClosed: after `close`, and in a process forked since it was opened
         """
         if self._closed:
             raise MemoryClosed
+        if self._process != os.getpid():
+            raise MemoryClosed("was opened before this process was forked")
         return self._parts
 
     def _use_model(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from uuid import UUID
 
 from ..domain.context import BlockEntry, Said, render_block
 from ..domain.episode import Episode, EpisodeSnippet, Scope, Turn, TurnHit, check_name
@@ -91,19 +93,22 @@ class MemoryOrchestrator:
         wanted = config.recall
         if not wanted.enabled:
             return []
-        relevant = self._relevant(query, config, session_id)
+        still_open, last = self._listed(config, session_id)
+        relevant = self._relevant(query, config, session_id, still_open)
         known = {snippet.episode_id for snippet in relevant}
         latest = [
-            recall.snippet_of(episode, relevance=0.0)
-            for episode in self._latest(config, session_id)
-            if episode.id not in known
+            recall.snippet_of(episode, relevance=0.0) for episode in last if episode.id not in known
         ]
         if not wanted.use_session_summaries:
             latest = [self._with_last_words(snippet) for snippet in latest]
         return relevant + latest
 
     def _relevant(
-        self, query: str, config: MemoryConfig, session_id: str | None
+        self,
+        query: str,
+        config: MemoryConfig,
+        session_id: str | None,
+        still_open: frozenset[UUID],
     ) -> list[EpisodeSnippet]:
         wanted = config.recall
         if not wanted.semantic_top_k:
@@ -115,31 +120,43 @@ class MemoryOrchestrator:
             include_archived=wanted.include_archived,
             leave_out_session=session_id,
             # Who does not say which session this is cannot mean the one that is going on.
-            leave_out_open=session_id is None,
+            leave_out=still_open,
         )
         return recall.recall(self._parts, self._scope, ask)
 
-    def _latest(self, config: MemoryConfig, session_id: str | None) -> list[Episode]:
-        """The last episode of each of the last sessions, newest first."""
+    def _listed(
+        self, config: MemoryConfig, session_id: str | None
+    ) -> tuple[frozenset[UUID], list[Episode]]:
+        """The open episodes, and the last one of each of the last sessions, newest first.
+
+        Where a session is named it is left out, and which others are open does not matter.
+        """
         count = config.recall.recent_sessions_to_inject
+        if session_id is not None:
+            check_name("session_id", session_id)
+            if not count:
+                return frozenset(), []
+        still_open: set[UUID] = set()
         latest: dict[str, Episode] = {}
-        offset, page_size = 0, max(8, 2 * count)
-        while len(latest) < count:
+        page_size = max(8, 2 * count)
+        for offset in range(0, sys.maxsize, page_size):
             page, _ = self._parts.store.list_episodes(
                 self._scope,
                 offset=offset,
                 limit=page_size,
                 include_archived=config.recall.include_archived,
-                include_open=False,
+                include_open=session_id is None,
                 leave_out_session=session_id,
             )
             for episode in page:
-                if episode.summary and len(latest) < count:
+                if episode.is_open:
+                    still_open.add(episode.id)
+                elif episode.summary and len(latest) < count:
                     latest.setdefault(episode.session_id, episode)
-            if len(page) < page_size:
+            # Open ones are listed before all others.
+            if len(page) < page_size or (len(latest) == count and not page[-1].is_open):
                 break
-            offset += page_size
-        return list(latest.values())
+        return frozenset(still_open), list(latest.values())
 
     def _with_last_words(self, snippet: EpisodeSnippet, count: int = 2) -> EpisodeSnippet:
         episode = self._parts.store.episodes(self._scope, [snippet.episode_id]).get(

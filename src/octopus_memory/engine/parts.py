@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,16 +14,20 @@ from numpy.typing import NDArray
 from ..domain.calibration import Calibration
 from ..domain.episode import Scope
 from ..domain.hashing import TermHasher
+from ..domain.known import Known
 from ..domain.policy import MemoryConfig, PiiMode
 from ..ports.index import RecallIndex
 from ..ports.keeping import Schedule
 from ..ports.seams import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from ..ports.store import EpisodeStore, Placeholder
+from .lexicon import Lexicon
+from .places import Places
 from .privacy.guard import Guard, NamesHeard
 from .tally import Tally
 from .topics import TopicWatch
 
 _MOST_CONFIGS = 10_000
+_MOST_QUERIES = 256
 _CONFIG_SECONDS = 2.0
 """How soon another process's change of an agent's settings is seen."""
 
@@ -66,18 +68,23 @@ class Parts:
         hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
         object.__setattr__(self, "_hasher", hasher)
         object.__setattr__(self, "_configs", {})
-        object.__setattr__(self, "_queries", _QueryVectors(self.embedder))
+        # An agent often asks twice, for the block and for a search.
+        object.__setattr__(self, "_queries", Known(self._embedded, most=_MOST_QUERIES))
         object.__setattr__(self, "_removals", _Removals(self))
         object.__setattr__(self, "heard", NamesHeard())
+        object.__setattr__(self, "places", Places())
+        object.__setattr__(self, "lexicon", Lexicon(self.analyzer, self.hasher))
         watch = TopicWatch(self.store, self.embedder, self.analyzer, self.clock)
         object.__setattr__(self, "topics", watch)
 
     _hasher: Any = field(init=False, repr=False)
     _configs: dict[tuple[str, str], tuple[float, MemoryConfig]] = field(init=False, repr=False)
-    _queries: _QueryVectors = field(init=False, repr=False)
+    _queries: Known[str, NDArray[np.float32]] = field(init=False, repr=False)
     _removals: _Removals = field(init=False, repr=False)
     topics: TopicWatch = field(init=False, repr=False)
     heard: NamesHeard = field(init=False, repr=False)
+    places: Places = field(init=False, repr=False)
+    lexicon: Lexicon = field(init=False, repr=False)
 
     def hasher(self, scope: Scope) -> TermHasher:
         known: TermHasher = self._hasher(scope)
@@ -123,7 +130,9 @@ class Parts:
         """Drop from memory whatever may hold something that was removed from the store."""
         self.topics.forget()
         self.heard.forget()
-        self._queries.forget()
+        self.places.forget()
+        self.lexicon.forget()
+        self._queries.clear()
         self._hasher.cache_clear()
         for part in (self.index, self.analyzer, self.embedder, self.summarizer):
             forget: Any = getattr(part, "forget", None)
@@ -134,8 +143,11 @@ class Parts:
         """Forget what another process removed; at most once in so many seconds."""
         self._removals.look(every)
 
+    def _embedded(self, text: str) -> NDArray[np.float32]:
+        return np.asarray(self.embedder.embed([text])[0])
+
     def query_vector(self, text: str) -> NDArray[np.float32]:
-        return self._queries.get(text)
+        return self._queries[text]
 
     def close(self) -> None:
         for part in (self.index, self.store, self.embedder, self.summarizer):
@@ -161,30 +173,3 @@ class _Removals:
         known, self._seen = self._seen, made
         if known not in (None, made):
             self._parts.forget()
-
-
-class _QueryVectors:
-    """The last queries' vectors: an agent often asks twice, for the block and for a search."""
-
-    def __init__(self, embedder: Embedder, size: int = 256) -> None:
-        self._embedder = embedder
-        self._size = size
-        self._known: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def forget(self) -> None:
-        with self._lock:
-            self._known.clear()
-
-    def get(self, text: str) -> NDArray[np.float32]:
-        with self._lock:
-            vector = self._known.get(text)
-            if vector is not None:
-                self._known.move_to_end(text)
-                return vector
-        vector = np.asarray(self._embedder.embed([text])[0])
-        with self._lock:
-            self._known[text] = vector
-            if len(self._known) > self._size:
-                self._known.popitem(last=False)
-        return vector

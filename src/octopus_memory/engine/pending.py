@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..domain import boundary
 from ..domain.episode import Episode, Scope, Turn
-from ..domain.errors import EmbedderFailed, InvalidSetting, StoreCorrupt
+from ..domain.errors import EmbedderFailed, EpisodeChanged, InvalidSetting, StoreCorrupt
 from ..domain.message import Role
 from ..domain.terms import passage
 from ..ports.store import SUMMARY_ORDINAL, Work, WorkKind
@@ -71,11 +72,23 @@ def forget_keys(parts: Parts) -> int:
     return parts.store.prune_idempotency(before=parts.clock.now() - _KEYS_KEPT)
 
 
+class Batch(NamedTuple):
+    """How many pieces of work were taken, and how many of them cannot be read."""
+
+    taken: int = 0
+    damaged: int = 0
+
+
 def embed_pending(parts: Parts, owner: str) -> int:
     """Embed one batch; returns how many pieces of work it took.
 
     :raises EmbedderFailed: after giving the batch back, to be tried again later
     """
+    return embed_batch(parts, owner).taken
+
+
+def embed_batch(parts: Parts, owner: str) -> Batch:
+    """As `embed_pending`; what is damaged is put off, and keeps nothing else waiting."""
     in_use = parts.store.model()
     if in_use != parts.embedder.model:
         raise EmbedderFailed(
@@ -87,47 +100,78 @@ def embed_pending(parts: Parts, owner: str) -> int:
         WorkKind.EMBED, owner=owner, limit=_EMBED_BATCH, now=now, until=now + _LEASE
     )
     if not claimed:
-        return 0
-    ready = list(_texts(parts, claimed))
+        return Batch()
+    ready, damaged = _texts(parts, claimed)
+    if damaged:
+        log.warning("%d texts cannot be read, and get no vector", len(damaged))
+        _give_back(parts, damaged, owner)
     try:
         vectors = parts.embedder.embed([text for _, text in ready]) if ready else _NO_VECTORS
     except EmbedderFailed:
-        _give_back(parts, claimed, owner)
+        _give_back(parts, [work for work in claimed if work not in damaged], owner)
         raise
     parts.index.put(
         parts.embedder.model,
         [(work, vector) for (work, _), vector in zip(ready, vectors, strict=True)],
     )
-    if len(ready) < len(claimed):
-        done = {work.id for work, _ in ready}
-        parts.store.finish([work for work in claimed if work.id not in done])
-    parts.tally.count(WorkKind.EMBED, done=len(claimed))
-    return len(claimed)
+    left = {work.id for work in claimed} - {work.id for work in damaged}
+    gone = left - {work.id for work, _ in ready}
+    if gone:
+        parts.store.finish([work for work in claimed if work.id in gone])
+    parts.tally.count(WorkKind.EMBED, done=len(left))
+    return Batch(len(claimed), len(damaged))
 
 
-def _texts(parts: Parts, claimed: Sequence[Work]) -> Iterable[tuple[Work, str]]:
-    """The text of each piece of work whose turn or summary is still there."""
+def _texts(parts: Parts, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]], list[Work]]:
+    """The text of each piece of work whose turn or summary is there; and those that are damaged."""
     by_scope: dict[Scope, list[Work]] = {}
     for work in claimed:
         by_scope.setdefault(work.scope, []).append(work)
+    ready: list[tuple[Work, str]] = []
+    damaged: list[Work] = []
     for scope, pieces in by_scope.items():
-        places = {(w.episode_id, w.ordinal) for w in pieces if w.ordinal != SUMMARY_ORDINAL}
-        before = {(episode, ordinal - 1) for episode, ordinal in places if ordinal}
-        turns = {
-            (turn.episode_id, turn.ordinal): turn
-            for turn in parts.store.turns_at(scope, sorted(places | before))
-        }
-        closed = [work.episode_id for work in pieces if work.ordinal == SUMMARY_ORDINAL]
-        episodes = parts.store.episodes(scope, closed)
-        for work in pieces:
-            if work.ordinal == SUMMARY_ORDINAL:
-                episode = episodes.get(work.episode_id)
-                if episode is not None and episode.summary:
-                    yield work, episode.summary
-                continue
-            turn = turns.get((work.episode_id, work.ordinal))
-            if turn is not None:
-                yield work, passage(turn.text, previous=_said_before(turns, work))
+        try:
+            ready += _texts_of(parts, scope, pieces)
+        except StoreCorrupt:
+            for work in pieces:
+                alone = _text_alone(parts, work)
+                if alone is None:
+                    damaged.append(work)
+                else:
+                    ready += alone
+    return ready, damaged
+
+
+def _text_alone(parts: Parts, work: Work) -> list[tuple[Work, str]] | None:
+    """None if it cannot be read. What was said before it may be what is damaged."""
+    for look_before in (True, False):
+        try:
+            return list(_texts_of(parts, work.scope, [work], look_before=look_before))
+        except StoreCorrupt:
+            continue
+    return None
+
+
+def _texts_of(
+    parts: Parts, scope: Scope, pieces: Sequence[Work], *, look_before: bool = True
+) -> Iterator[tuple[Work, str]]:
+    places = {(w.episode_id, w.ordinal) for w in pieces if w.ordinal != SUMMARY_ORDINAL}
+    before = {(episode, ordinal - 1) for episode, ordinal in places if ordinal and look_before}
+    turns = {
+        (turn.episode_id, turn.ordinal): turn
+        for turn in parts.store.turns_at(scope, sorted(places | before))
+    }
+    closed = [work.episode_id for work in pieces if work.ordinal == SUMMARY_ORDINAL]
+    episodes = parts.store.episodes(scope, closed)
+    for work in pieces:
+        if work.ordinal == SUMMARY_ORDINAL:
+            episode = episodes.get(work.episode_id)
+            if episode is not None and episode.summary:
+                yield work, episode.summary
+            continue
+        turn = turns.get((work.episode_id, work.ordinal))
+        if turn is not None:
+            yield work, passage(turn.text, previous=_said_before(turns, work))
 
 
 def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
@@ -155,7 +199,7 @@ def summarize_pending(parts: Parts, owner: str) -> int:
         if not claimed:
             return improved
         for work in claimed:
-            turns = parts.store.turns(work.scope, work.episode_id)
+            turns, made_of = consolidate.read(parts, work.scope, work.episode_id)
             if not turns:
                 parts.store.finish([work])
                 continue
@@ -168,7 +212,17 @@ def summarize_pending(parts: Parts, owner: str) -> int:
             summary = consolidate.new_summary(
                 parts, work.scope, consolidate.limited(made), model.name
             )
-            parts.store.put_summary(work.scope, work.episode_id, summary, replacing=work.seq)
+            try:
+                parts.store.put_summary(
+                    work.scope,
+                    work.episode_id,
+                    replace(summary, made_of=made_of),
+                    replacing=work.seq,
+                )
+            except EpisodeChanged:
+                # Its text was rewritten while the model read it.
+                _give_back(parts, [work], owner)
+                continue
             parts.store.finish([work])
             parts.tally.count(WorkKind.SUMMARIZE, done=1)
             improved += 1

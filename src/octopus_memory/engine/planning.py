@@ -16,6 +16,7 @@ from ..domain.policy import MemoryConfig
 from ..ports.store import NewTurn, SessionState, Target
 from . import consolidate
 from .parts import Parts
+from .places import Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,9 @@ def plan_for(
     *,
     retried: bool,
 ) -> Plan:
+    place = _place_of(parts, scope, where, config, turns)
+    if place is not None:
+        return Plan(session_id=place.session_id, episode_id=place.episode_id, target=Target.OPEN)
     named = find_episode(parts, scope, where)
     if named is not None:
         session_id = named.session_id
@@ -67,6 +71,34 @@ def plan_for(
     if episode is None:
         return Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
     return Plan(session_id=session_id, episode_id=episode.id, target=Target.OPEN, goes_on=episode)
+
+
+def _place_of(
+    parts: Parts,
+    scope: Scope,
+    where: Episode | UUID | str,
+    config: MemoryConfig,
+    turns: Sequence[NewTurn],
+) -> Place | None:
+    """Where the last turns went, if these need nothing read before they follow them."""
+    if config.session.topic_shift or any(turn.message.role is Role.TOOL for turn in turns):
+        return None
+    return parts.places.open_at(scope, where, turns[0].at, config.session)
+
+
+def note_place(
+    parts: Parts, scope: Scope, where: Episode | UUID | str, plan: Plan, turns: Sequence[NewTurn]
+) -> None:
+    """The next turns may follow these where they were written."""
+    if plan.goes_on is None and plan.target is not Target.NEW:
+        return
+    place = Place(
+        session_id=plan.session_id,
+        episode_id=plan.episode_id,
+        started_at=turns[0].at if plan.goes_on is None else plan.goes_on.started_at,
+        seen_at=turns[-1].at,
+    )
+    parts.places.put(scope, where, place)
 
 
 def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> Plan:

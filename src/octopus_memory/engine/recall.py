@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
@@ -26,7 +26,8 @@ from ..domain.episode import (
 from ..domain.errors import EmbedderFailed, InvalidInput
 from ..domain.hashing import unpack_words
 from ..domain.query import QueryPlan, plan_query
-from ..domain.ranking import RankConfig, Ranking, Signals, rank
+from ..domain.quick import maker
+from ..domain.ranking import Ranking, Signals, rank
 from ..domain.rows import SUMMARY
 from ..ports.index import AskProbe, Probe, ScopeView
 from ..ports.store import SUMMARY_ORDINAL
@@ -34,6 +35,7 @@ from .parts import Parts
 
 log = logging.getLogger(__name__)
 
+_new_hit = maker(TurnHit)
 _MATCHES_SHOWN = 3
 _WORDS_SHOWN = 300
 _MOST = 1_000_000
@@ -57,7 +59,7 @@ class Ask:
     until: datetime | None = None
     include_archived: bool = True
     leave_out_session: str | None = None
-    leave_out_open: bool = False
+    leave_out: frozenset[UUID] = frozenset()
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str):
@@ -82,6 +84,9 @@ class _Found:
     def episode_id(self, row: int) -> UUID:
         return self.view.episode_ids[int(self.view.rows.episode[row])]
 
+    def is_turn(self, row: int) -> bool:
+        return bool(self.view.ordinals[row] != SUMMARY_ORDINAL)
+
     def place(self, row: int) -> tuple[UUID, int]:
         return self.episode_id(row), int(self.view.ordinals[row])
 
@@ -92,11 +97,11 @@ def recall(parts: Parts, scope: Scope, ask: Ask) -> list[EpisodeSnippet]:
     if found is None:
         return []
     least = _least(parts, scope, ask)
-    best = [
-        number
-        for number in found.ranking.episodes[: ask.limit].tolist()
-        if found.ranking.episode_relevance[number] >= least
-    ]
+    best = {
+        number: relevance
+        for number, relevance in found.ranking.episodes(ask.limit)
+        if relevance >= least
+    }
     return _snippets(parts, scope, found, best)
 
 
@@ -106,18 +111,13 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
     if found is None:
         return []
     least = _least(parts, scope, ask)
-    rows: list[int] = []
-    for row in found.ranking.turns.tolist():
-        if len(rows) == ask.limit:
-            break
-        if found.view.rows.role[row] == SUMMARY:
-            continue
-        if found.ranking.turn_relevance[row] >= least:
-            rows.append(row)
-    turns = _turns(parts, scope, found, rows)
+    best = [
+        (row, relevance) for row, relevance in found.ranking.turns(ask.limit) if relevance >= least
+    ]
+    turns = _turns(parts, scope, found, [row for row, _ in best])
     return [
-        replace(_hit(turns[row], found, row), signals=found.ranking.explain_row(row))
-        for row in rows
+        plain_hit(turns[row], score=relevance, signals=found.ranking.explain(row))
+        for row, relevance in best
         if row in turns
     ]
 
@@ -129,16 +129,17 @@ def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
     if not len(view.ordinals):
         return None
     plan = _plan(parts, scope, ask, [unpack_words(words) for words in view.speakers])
-    signals = Signals(
-        rows=view.rows,
-        dense=_cosines(parts, view, plan, ask.mode),
-        lexical=_lexical(view, plan, ask.mode),
-    )
-    config = RankConfig(calibration=parts.calibration)
+    signals = _signals(parts, view, plan, ask.mode)
     keep = _keep(parts, scope, view, ask)
     if keep is not None and not keep.any():
         return None
-    return _Found(view=view, ranking=rank(signals, plan, config, keep=keep))
+    return _Found(view=view, ranking=rank(signals, plan, parts.calibration, keep=keep))
+
+
+def _signals(parts: Parts, view: ScopeView, plan: QueryPlan, mode: RecallMode) -> Signals:
+    sample = None if view.sample is None else _signals(parts, view.sample, plan, mode)
+    cosines, words = _cosines(parts, view, plan, mode), _lexical(view, plan, mode)
+    return Signals(view.rows, cosines, words, sample)
 
 
 def _plan(
@@ -150,26 +151,27 @@ def _plan(
         analyzer=parts.analyzer,
         hasher=parts.hasher(scope),
         speakers=speakers,
-        related=parts.analyzer.related,
+        related=parts.analyzer.related if ask.mode is RecallMode.HYBRID else None,
     )
 
 
-def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe | None:
-    """What an index may ask where a scope is very large; None where all of it is needed.
+def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe:
+    """What an index may ask where a scope is very large.
 
-    Filters by time and stage go over the view's rows, so a part of them could leave too few.
+    Filters go over the view's rows: a part that does not mind them could leave too few.
     """
-    if ask.since is not None or ask.until is not None or not ask.include_archived:
-        return None
 
     def probe() -> Probe:
         plan = _plan(parts, scope, ask)
         words = ask.mode is RecallMode.HYBRID
-        left_out = sum(len(ids) for ids in _left_out(parts, scope, ask))
+        left_out = len(_left_out(parts, scope, ask))
         return Probe(
             vector=_vector(parts, plan, ask.mode),
             terms=np.concatenate([plan.terms, plan.related.terms]) if words else plan.terms[:0],
             episodes=ask.limit + left_out,
+            since=None if ask.since is None else _micros(ask.since),
+            until=None if ask.until is None else _micros(ask.until),
+            include_archived=ask.include_archived,
         )
 
     return probe
@@ -213,60 +215,47 @@ def _keep(parts: Parts, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.b
         turns = np.zeros(len(view.episode_ids), dtype=np.bool_)
         turns[view.rows.episode[view.rows.role != SUMMARY]] = True
         masks.append(turns[view.rows.episode])
-    for ids in _left_out(parts, scope, ask):
-        numbers = [place for place, known in enumerate(view.episode_ids) if known in ids]
-        masks.append(~np.isin(view.rows.episode, numbers))
+    left_out = _left_out(parts, scope, ask)
+    if left_out:
+        # An id's own hash is slow: it is written in Python.
+        numbers = {episode_id.int for episode_id in left_out}
+        stays = [episode_id.int not in numbers for episode_id in view.episode_ids]
+        masks.append(np.array(stays).take(view.rows.episode))
     if not masks:
         return None
     keep: NDArray[np.bool_] = np.logical_and.reduce(masks)
     return keep
 
 
-def _left_out(parts: Parts, scope: Scope, ask: Ask) -> list[set[UUID]]:
-    left_out = []
-    if ask.leave_out_session is not None:
-        episodes = parts.store.session_episodes(scope, ask.leave_out_session)
-        left_out.append({episode.id for episode in episodes})
-    if ask.leave_out_open:
-        # Open ones are listed first, so a page of them ends with the first that is closed.
-        page, _ = parts.store.list_episodes(scope, offset=0, limit=1_000)
-        left_out.append({episode.id for episode in page if episode.is_open})
-    return left_out
+def _left_out(parts: Parts, scope: Scope, ask: Ask) -> frozenset[UUID]:
+    if ask.leave_out_session is None:
+        return ask.leave_out
+    episodes = parts.store.session_episodes(scope, ask.leave_out_session)
+    return ask.leave_out.union(episode.id for episode in episodes)
 
 
 def _snippets(
-    parts: Parts, scope: Scope, found: _Found, numbers: Sequence[int]
+    parts: Parts, scope: Scope, found: _Found, best: Mapping[int, float]
 ) -> list[EpisodeSnippet]:
-    ids = [found.view.episode_ids[number] for number in numbers]
-    episodes = parts.store.episodes(scope, ids)
-    matches = {
-        number: [
-            row
-            for row in found.ranking.matches(number, k=_MATCHES_SHOWN).tolist()
-            if found.view.ordinals[row] != SUMMARY_ORDINAL
-        ]
-        for number in numbers
-    }
-    turns = _turns(parts, scope, found, [row for rows in matches.values() for row in rows])
-    snippets = []
-    for number, episode_id in zip(numbers, ids, strict=True):
+    """`best` are the episodes' numbers with their relevance."""
+    ids = {number: found.view.episode_ids[number] for number in best}
+    episodes = parts.store.episodes(scope, list(ids.values()))
+    matches = {number: found.ranking.matches(number, k=_MATCHES_SHOWN) for number in best}
+    shown = [row for rows in matches.values() for row in rows if found.is_turn(row)]
+    turns, scores = _turns(parts, scope, found, shown), found.ranking.relevance(shown)
+    return [
+        snippet_of(
+            episodes[ids[number]],
+            relevance=relevance,
+            turns=tuple(
+                plain_hit(turns[row], score=scores[row]) for row in matches[number] if row in turns
+            ),
+            signals=found.ranking.explain(matches[number][0]),
+        )
+        for number, relevance in best.items()
         # An erasure may have been faster than this read.
-        episode = episodes.get(episode_id)
-        if episode is not None:
-            hits = tuple(_hit(turns[row], found, row) for row in matches[number] if row in turns)
-            snippets.append(_snippet(episode, found.ranking, number, hits))
-    return snippets
-
-
-def _snippet(
-    episode: Episode, ranking: Ranking, number: int, hits: tuple[TurnHit, ...]
-) -> EpisodeSnippet:
-    return snippet_of(
-        episode,
-        relevance=float(ranking.episode_relevance[number]),
-        turns=hits,
-        signals=ranking.explain(number),
-    )
+        if ids[number] in episodes
+    ]
 
 
 def snippet_of(
@@ -291,27 +280,28 @@ def snippet_of(
 
 
 def _turns(parts: Parts, scope: Scope, found: _Found, rows: Sequence[int]) -> dict[int, Turn]:
-    places = {row: found.place(row) for row in rows}
-    read = parts.store.turns_at(scope, list(places.values()))
-    by_place = {(turn.episode_id, turn.ordinal): turn for turn in read}
-    return {row: by_place[place] for row, place in places.items() if place in by_place}
+    places = [found.place(row) for row in rows]
+    row_of = {
+        (episode_id.int, ordinal): row
+        for (episode_id, ordinal), row in zip(places, rows, strict=True)
+    }
+    read = parts.store.turns_at(scope, places)
+    return {row_of[turn.episode_id.int, turn.ordinal]: turn for turn in read}
 
 
-def _hit(turn: Turn, found: _Found, row: int) -> TurnHit:
-    return plain_hit(turn, score=float(found.ranking.turn_relevance[row]))
-
-
-def plain_hit(turn: Turn, *, score: float = 0.0) -> TurnHit:
-    return TurnHit(
-        id=turn.id,
-        episode_id=turn.episode_id,
-        session_id=turn.session_id,
-        ordinal=turn.ordinal,
-        role=turn.role,
-        text=turn.text,
-        at=turn.at,
-        score=score,
-        name=turn.message.name,
+def plain_hit(turn: Turn, *, score: float = 0.0, signals: tuple[SignalShare, ...] = ()) -> TurnHit:
+    message = turn.message
+    return _new_hit(
+        turn.id,
+        turn.episode_id,
+        turn.session_id,
+        turn.ordinal,
+        message.role,
+        message.text,
+        turn.at,
+        score,
+        message.name,
+        signals,
     )
 
 

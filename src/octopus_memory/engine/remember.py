@@ -88,10 +88,11 @@ def add(
     config = parts.config(scope.tenant, scope.agent)
     parsed = intake.parse(messages, config)
     times = intake.times(at, len(parsed), now)
-    guard = parts.guard(scope, session_id=_session_named(where))
-    turns = intake.new_turns(parts, scope, parsed, times, config, tokens, guard)
+    first_guard = parts.guard(scope, session_id=_session_named(where))
+    first_turns = intake.new_turns(parts, scope, parsed, times, config, tokens, first_guard)
     idempotency = intake.idempotency(parts, idempotency_key, parsed)
     for _ in range(_RETRIES):
+        guard, turns = first_guard, first_turns
         plan = planning.plan_for(
             parts, scope, where, config, turns, retried=idempotency is not None
         )
@@ -118,16 +119,20 @@ def add(
             else:
                 stored = parts.store.append(write)
         except EpisodeChanged:
+            parts.places.drop(scope, where)
             if planning.is_closed_for_good(parts, scope, where, config):
                 raise EpisodeClosed(plan.episode_id) from None
             continue
         except EpisodeNotFound:
+            parts.places.drop(scope, where)
             # Erased since it was planned: a session begins anew, an episode does not.
             if _session_named(where) != plan.session_id:
                 raise
             continue
         if guard.names:
             parts.heard.add(scope, plan.session_id, guard.names)
+        if stored[0].id == turns[0].id and not left:
+            planning.note_place(parts, scope, where, plan, turns)
         return stored
     raise EpisodeChanged(plan.session_id)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -27,12 +27,12 @@ from . import audit, consolidate, forget, planning, recall, remember
 from .hand import EpisodeInHand
 from .intake import Times
 from .keeping import restoring
-from .orchestrator import MemoryContext, MemoryOrchestrator
 from .parts import Parts
 from .recall import Ask
 
 if TYPE_CHECKING:
     from .memory import Memory
+    from .orchestrator import MemoryContext
 
 
 class MemoryScope:
@@ -50,11 +50,9 @@ class MemoryScope:
     def _parts(self) -> Parts:
         return self._memory.parts
 
-    @contextmanager
-    def _reading(self, action: str) -> Iterator[Parts]:
+    def _reading(self, action: str) -> AbstractContextManager[Parts]:
         self._memory.attend()
-        with audit.reading(self._parts, action, self.scope, actor=self._actor):
-            yield self._parts
+        return audit.reading(self._parts, action, self.scope, actor=self._actor)
 
     def episode(
         self,
@@ -262,17 +260,10 @@ class MemoryScope:
         """
         check_name("session_id", session_id)
         with self._reading("session") as parts:
-            store = parts.store
-            state = store.session(self.scope, session_id)
-            if state is None:
+            found = parts.store.replay(self.scope, session_id)
+            if found is None:
                 raise SessionNotFound(session_id)
-            return SessionReplay(
-                session=state.session,
-                episodes=tuple(
-                    EpisodeReplay(episode=episode, turns=tuple(store.turns(self.scope, episode.id)))
-                    for episode in store.session_episodes(self.scope, session_id)
-                ),
-            )
+            return found
 
     def episodes(
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
@@ -339,6 +330,8 @@ class MemoryScope:
         `session_id` names the current session, which is left out; without it, every episode that
         is still open is.
         """
+        from .orchestrator import MemoryOrchestrator
+
         with self._reading("context") as parts:
             return MemoryOrchestrator(parts, self.scope).context(
                 message,

@@ -52,18 +52,22 @@ class MemoryTenant:
         agents: Collection[str] | None = None,
         user: str | None = None,
         include_archived: bool = True,
+        actor: str = "library",
     ) -> Page[Episode]:
         """A page of episodes across scopes, newest first."""
         recall.check_limit(page, "page")
         recall.check_limit(page_size, "page_size")
-        items, total = self._parts.store.tenant_episodes(
-            self.tenant,
-            agents=agents,
-            user=user,
-            include_archived=include_archived,
-            offset=(page - 1) * page_size,
-            limit=page_size,
-        )
+        with audit.reading_across(
+            self._parts, "episodes", tenant=self.tenant, user=user, actor=actor
+        ) as parts:
+            items, total = parts.store.tenant_episodes(
+                self.tenant,
+                agents=agents,
+                user=user,
+                include_archived=include_archived,
+                offset=(page - 1) * page_size,
+                limit=page_size,
+            )
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
     def hold(

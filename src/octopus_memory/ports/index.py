@@ -33,6 +33,16 @@ class Probe:
     """The question's hashed words, and those that may stand for them."""
     episodes: int
     """The view holds at least so many episodes, where there are as many."""
+    since: int | None = None
+    """Rows before this time, in microseconds since 1970, are going to be left out."""
+    until: int | None = None
+    """And those after this."""
+    include_archived: bool = True
+    """Without, episodes that have no turns any more are going to be left out too."""
+
+    @property
+    def filters(self) -> bool:
+        return self.since is not None or self.until is not None or not self.include_archived
 
 
 AskProbe: TypeAlias = Callable[[], Probe]
@@ -54,6 +64,8 @@ class ScopeView(ABC):
     """The turn's place in its episode; `SUMMARY_ORDINAL` for a summary."""
     speakers: Sequence[bytes]
     """The hashed words of each speaker's name, by the speaker numbers in `rows`."""
+    sample: ScopeView | None = None
+    """Where the view is a part of its scope: rows of it taken at random, to compare with."""
 
     @abstractmethod
     def cosine(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -76,7 +88,8 @@ class RecallIndex(ABC):
         With `probe`, a view of a scope that is too large to be taken in may be a part of it: the
         episodes that the probe's vector or words bring near, each with all its rows that were ever
         given a vector and what stands between them, and every row that still waits for its vector
-        or for the index. Without it the view is whole, whatever that costs.
+        or for the index. Where those are thousands, the newest; of an episode of many thousand
+        rows, those around what is near. Without it the view is whole, whatever that costs.
 
         An index that cannot be reached is no reason to raise: the store has all there is to find.
         """

@@ -6,13 +6,15 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from ..domain.audit import AuditDraft
 from ..domain.episode import Episode, Scope, Turn
-from ..domain.retention import Stage
 from .turns import Lexical
+
+if TYPE_CHECKING:
+    from ..domain.retention import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

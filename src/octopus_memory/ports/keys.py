@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from ..domain.identity import ApiKey
+if TYPE_CHECKING:
+    from ..domain.identity import ApiKey
 
 
 class Keys(ABC):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ..domain.episode import Scope, Session, Turn
-from ..domain.portable import KeptEpisode
 from .turns import NewTurn, Placeholder
 
 if TYPE_CHECKING:
+    from ..domain.portable import KeptEpisode
     from .store import NewSummary
 
 

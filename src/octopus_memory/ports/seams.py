@@ -55,7 +55,8 @@ class Analyzer(Protocol):
     def terms(self, text: str, cap: int | None = None) -> list[str]:
         """Stemmed words in order, stopwords left out; the same text always gives the same.
 
-        Only the first `cap` characters are read: without it, as many as suit a turn.
+        A space ends a word: a text's terms are those of the pieces between its spaces. Only the
+        first `cap` characters are read: without it, as many as suit a turn.
         """
 
     def related(self, term: str) -> Sequence[tuple[str, float]]:

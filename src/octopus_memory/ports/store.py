@@ -14,10 +14,12 @@ from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
+from ..domain.replay import SessionReplay
 from .forgetting import Erasure, Forgetting
 from .keeping import Aged, Findable, Hold, Keeping, Lead
 from .keys import Keys
 from .portable import Portable
+from .recall import SUMMARY_ORDINAL, RecallBlock, RecallRow, RecallState
 from .scrubbing import Scrubbing
 from .tenant import TenantReads
 from .turns import Lexical, NewTurn, Placeholder
@@ -40,19 +42,18 @@ __all__ = [
     "NewTurn",
     "OpenEpisode",
     "Placeholder",
+    "RecallBlock",
     "RecallRow",
     "RecallState",
     "Removal",
     "RowPart",
     "SessionState",
     "StoreStats",
+    "SummedUp",
     "Target",
     "Work",
     "WorkKind",
 ]
-
-SUMMARY_ORDINAL = -1
-"""The ordinal of the recall row that stands for an episode's summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +65,30 @@ class Idempotency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SummedUp:
+    """The turns that a summary was made of, as they were when they were read."""
+
+    turns: int
+    """How many: the first ones of the episode."""
+    newest: int
+    """The scope's highest `seq` before they were read; one rewritten since has a higher one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewSummary:
+    """A summary that is stored only if the turns that it was made of are still the same.
+
+    Where they were rewritten meanwhile (`Scrubbing.rewrite`), it would bring their old text back:
+    the store raises `EpisodeChanged`, and it is to be made again.
+    """
+
     summary: Summary
     by: str
     lexical: Lexical
     improve: bool = False
     """Whether the worker should ask the model for a better one."""
+    made_of: SummedUp | None = None
+    """None for one that is made of nothing that is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,39 +150,6 @@ class OpenEpisode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallState:
-    """Where a scope's recall rows stand.
-
-    A cache of the same scope number and `epoch` needs only newer rows.
-    """
-
-    scope_id: int
-    """The scope's number in this database; one that is erased and comes back has another."""
-    version: int
-    """Bumped by every write that adds, changes or removes rows."""
-    epoch: int
-    """Bumped by every write that changes or removes rows other than by giving them a vector."""
-    newest: int = 0
-    """The highest `seq` that was given in the scope: it never had more rows than that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallRow:
-    """What recall needs of one turn, or of one summary (`ordinal` is `SUMMARY_ORDINAL`)."""
-
-    seq: int
-    episode_id: UUID
-    ordinal: int
-    role: int
-    at: int
-    """Microseconds since 1970, UTC."""
-    lexical: Lexical
-    model: str | None
-    """Whose vector this is; None while one is awaited, "" where none is wanted."""
-    vector: bytes | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
     """Counts over the whole database."""
 
@@ -210,7 +196,8 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         With an idempotency key that was used before, nothing is written and the turns stored
         then are returned.
 
-        :raises EpisodeChanged: when the target is not in the state the append says
+        :raises EpisodeChanged: when the target is not in the state the append says, or the turns
+            were rewritten since its closing's summary was made of them
         :raises EpisodeNotFound: when an OPEN or RESUME target is not in the scope
         :raises IdempotencyConflict: when the key was used with another fingerprint
         """
@@ -223,7 +210,8 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
 
         :raises EpisodeNotFound: when it is not in the scope
         :raises EpisodeClosed: when it has ended already
-        :raises EpisodeChanged: when its number of turns is another
+        :raises EpisodeChanged: when its number of turns is another, or they were rewritten since
+            the summary was made of them
         """
 
     @abstractmethod
@@ -239,6 +227,8 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
 
         With `replacing`, nothing happens either unless the summary is still the one of that `seq`:
         whoever took long to make a better one must not undo what came meanwhile.
+
+        :raises EpisodeChanged: when the turns were rewritten since it was made of them
         """
 
     @abstractmethod
@@ -251,6 +241,10 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
     @abstractmethod
     def session(self, scope: Scope, session_id: str) -> SessionState | None:
         """The session and its last episode: the open one, else the last by its start."""
+
+    @abstractmethod
+    def replay(self, scope: Scope, session_id: str) -> SessionReplay | None:
+        """The session whole, read at one moment: episodes by their start, turns in order."""
 
     @abstractmethod
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
@@ -297,12 +291,33 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         """None for a scope that nothing was ever written in."""
 
     @abstractmethod
-    def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
-        """The rows with a `seq` above `after`, in order, and the state they were read in."""
+    def recall_block(
+        self,
+        scope: Scope,
+        *,
+        after: int,
+        up_to: int | None = None,
+        late: Sequence[int] = (),
+        model: str = "",
+    ) -> tuple[RecallState, RecallBlock]:
+        """The rows with a `seq` above `after`, as columns, and the state they were read in.
+
+        None above `up_to`, where that is given: a scope may be too large to be read at once. `late`
+        are rows that had no vector of `model` yet: those that have one by now are given beside.
+        """
 
     @abstractmethod
+    def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
+        """Those of these rows that exist, in the order of their `seq`, as columns."""
+
+    def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
+        """The rows with a `seq` above `after`, in order, and the state they were read in."""
+        state, block = self.recall_block(scope, after=after)
+        return state, block.rows()
+
     def recall_rows_at(self, scope: Scope, seqs: Sequence[int]) -> list[RecallRow]:
         """Those of these rows that exist, in the order of their `seq`."""
+        return self.recall_block_at(scope, seqs).rows()
 
     @abstractmethod
     def open_episodes(

@@ -123,6 +123,25 @@ class ProbeTests(IndexTests):
         assert len(view.episode_ids) >= 6
         assert set(view.episode_ids) <= mine
 
+    def test_a_filter_leaves_what_there_is(
+        self, store: EpisodeStore, index: RecallIndex, eager_index: RecallIndex
+    ) -> None:
+        writes = _fill(store)
+        store.archive(ANA, writes[4].episode_id)
+        embed(store, index)
+        first, last = (round(after(days=day).timestamp() * 1e6) for day in (3, 6))
+        probe = Probe(
+            # Nearest to an episode that is left out.
+            vector=vector_for(writes[9].episode_id, 0, 28),
+            terms=_NO_TERMS,
+            episodes=3,
+            since=first,
+            until=last,
+            include_archived=False,
+        )
+        view = _view(eager_index, probe)
+        assert {writes[day].episode_id for day in (3, 5)} <= set(view.episode_ids)
+
     def test_a_scope_without_rows(self, store: EpisodeStore, eager_index: RecallIndex) -> None:
         store.append(make_append(BEN, "hello"))
         view = _view(eager_index, Probe(vector=unit([3]), terms=_NO_TERMS, episodes=5))

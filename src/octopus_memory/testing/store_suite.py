@@ -40,7 +40,11 @@ from .store_suite_reads import (
 from .store_suite_recall import ModelTests, RecallRowTests, RecallStateTests, VectorTests
 from .store_suite_removals import ErasureTests, RemovalTests
 from .store_suite_restore import RestoreTests, StageEntryTests
-from .store_suite_rewriting import RewriteMirrorTests, RewriteRefusalTests
+from .store_suite_rewriting import (
+    RewriteMirrorTests,
+    RewriteRefusalTests,
+    RewrittenMeanwhileTests,
+)
 from .store_suite_scrubbing import RewriteTests, StoredTests
 from .store_suite_tenant import KeyTests, TenantReadTests
 from .store_suite_whole import ConfigTests, LifeTests, StatsTests
@@ -97,6 +101,7 @@ class StoreSuite(
     RewriteTests,
     RewriteRefusalTests,
     RewriteMirrorTests,
+    RewrittenMeanwhileTests,
     KeptTests,
     BringTests,
 ):

@@ -10,6 +10,7 @@ import pytest
 
 from ..domain.episode import Scope, Turn
 from ..domain.errors import EpisodeNotFound, IdempotencyConflict, SessionNotFound
+from ..domain.replay import SessionReplay
 from ..ports.store import Append, EpisodeStore, Target, WorkKind
 from .fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
 from .store_tests import ANA, FAR, StoreTests, after, claim_all, find, snapshot, texts
@@ -57,6 +58,7 @@ def _fill(store: EpisodeStore, scopes: list[Scope], **more: Any) -> dict[Scope, 
 
 _READS: dict[str, Callable[[EpisodeStore, Scope, list[Append]], Any]] = {
     "session": lambda store, scope, _: store.session(scope, "session"),
+    "replay": lambda store, scope, _: store.replay(scope, "session"),
     "session_episodes": lambda store, scope, _: store.session_episodes(scope, "session"),
     "episodes": lambda store, scope, all_: store.episodes(scope, [w.episode_id for w in all_]),
     "list_episodes": lambda store, scope, _: store.list_episodes(scope, offset=0, limit=9),
@@ -111,6 +113,8 @@ def _scopes_in(value: Any, of: dict[Any, Scope]) -> set[Scope]:
         return {scope for part in parts for scope in _scopes_in(part, of)}
     if isinstance(value, Turn):
         return {of[value.episode_id], of[value.text]}
+    if isinstance(value, SessionReplay):
+        return _scopes_in([value.session, *(e.episode for e in value.episodes), *value.turns], of)
     if hasattr(value, "session"):
         return _scopes_in([value.session, value.episode], of)
     if hasattr(value, "scope"):

@@ -186,6 +186,7 @@ class ColdArchiveTests(StoreTests):
 _UNSEEN: dict[str, Callable[[EpisodeStore, Append], object]] = {
     "episodes": lambda store, write: store.episodes(ANA, [write.episode_id]),
     "session": lambda store, write: store.session(ANA, write.session_id),
+    "replay": lambda store, write: store.replay(ANA, write.session_id),
     "session_episodes": lambda store, write: store.session_episodes(ANA, write.session_id),
     "list": lambda store, write: [
         episode

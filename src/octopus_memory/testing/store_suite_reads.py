@@ -12,6 +12,7 @@ class SessionReadTests(StoreTests):
     def test_what_was_never_written_reads_empty(self, store: EpisodeStore) -> None:
         store.append(make_append(BEN, "a"))
         assert store.session(ANA, "session") is None
+        assert store.replay(ANA, "session") is None
         assert store.episodes(ANA, [new_id()]) == {}
         assert store.session_episodes(ANA, "session") == []
         assert store.list_episodes(ANA, offset=0, limit=9) == ([], 0)
@@ -61,6 +62,29 @@ class SessionReadTests(StoreTests):
         found = store.session_episodes(ANA, "session")
         assert found == [find(store, writes[place]) for place in (1, 2, 0)]
         assert store.session_episodes(ANA, "another") == []
+
+    def test_a_replay_is_the_session_whole(self, store: EpisodeStore) -> None:
+        past = [
+            make_append(
+                ANA,
+                *(f"{day} {number}" for number in range(day * 5)),
+                at=after(days=day),
+                now=after(days=9),
+                closing=make_closing(after(days=day)),
+            )
+            for day in (2, 0, 1)
+        ]
+        open_now = make_append(ANA, "now", at=after(days=1, hours=1), now=after(days=9))
+        for write in [*past, open_now, make_append(ANA, "b", session_id="other")]:
+            store.append(write)
+        replay, state = store.replay(ANA, "session"), store.session(ANA, "session")
+        assert replay is not None
+        assert state is not None
+        assert replay.session == state.session
+        assert [each.episode for each in replay.episodes] == store.session_episodes(ANA, "session")
+        for each in replay.episodes:
+            assert list(each.turns) == store.turns(ANA, each.episode.id)
+        assert len(replay.turns) == 16
 
 
 class EpisodeReadTests(StoreTests):

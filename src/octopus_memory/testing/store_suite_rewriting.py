@@ -16,11 +16,13 @@ from ..ports.scrubbing import StoredEpisode
 from ..ports.store import (
     SUMMARY_ORDINAL,
     Append,
+    Closing,
     EpisodeStore,
     Placeholder,
     RecallRow,
     Removal,
     RowPart,
+    SummedUp,
     Target,
     WorkKind,
 )
@@ -122,6 +124,50 @@ class RewriteRefusalTests(StoreTests):
         store.place_hold(hold_on(episode_id=first.episode_id))
         self._refused(store, stored(store, write), LegalHold, metadata={})
         store.rewrite(stored(store, write), turns=[rewritten(0, "x")], now=LATER)
+
+
+class RewrittenMeanwhileTests(StoreTests):
+    """A summary of text that was rewritten while it was made is not stored."""
+
+    def _late(self, store: EpisodeStore, write: Append, ordinal: int = 1) -> Closing:
+        """How an episode would end by what was read before one of its turns was rewritten."""
+        state = store.recall_state(ANA)
+        assert state is not None
+        made_of = SummedUp(turns=len(write.turns), newest=state.newest)
+        store.rewrite(stored(store, write), turns=[rewritten(ordinal, "[NAME]")], now=LATER)
+        closing = make_closing(after(hours=1))
+        assert closing.summary is not None
+        return replace(closing, summary=replace(closing.summary, made_of=made_of))
+
+    def test_the_episode_stays_open(self, store: EpisodeStore) -> None:
+        write = make_append(ANA, "a", "Ana", "c")
+        store.append(write)
+        closing = self._late(store, write)
+        before = snapshot(store, ANA)
+        with pytest.raises(EpisodeChanged):
+            store.close_episode(ANA, write.episode_id, closing, expect_messages=3)
+        with pytest.raises(EpisodeChanged):
+            store.append(make_next(write, closing=closing))
+        assert snapshot(store, ANA) == before
+
+    def test_the_summary_stays_the_one_it_was(self, store: EpisodeStore) -> None:
+        write = told(store)
+        late = self._late(store, write).summary
+        assert late is not None
+        before = snapshot(store, ANA)
+        with pytest.raises(EpisodeChanged):
+            store.put_summary(ANA, write.episode_id, late)
+        assert snapshot(store, ANA) == before
+
+    def test_what_happens_to_others_does_not_matter(self, store: EpisodeStore) -> None:
+        write, other = make_append(ANA, "a"), make_append(ANA, "Ana", session_id="other")
+        store.append(other)
+        store.append(write)
+        closing = self._late(store, other, 0)
+        # Of the episode itself, turns that came later do not, either.
+        store.append(make_next(write, "b"))
+        store.append(make_next(write, closing=closing))
+        assert not store.episodes(ANA, [write.episode_id])[write.episode_id].is_open
 
 
 class RewriteMirrorTests(StoreTests):

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _TABLE = Path(__file__).parent / "related-english.npz"
-_FULL_WEIGHT = 255
+_NEARNESS = [weight / 255 for weight in range(256)]
+"""What a weight in the table stands for; those that are 0 come last and stand for nothing."""
 _CACHED = 4_096
 
 
@@ -41,13 +42,9 @@ class RelatedWords:
         place = self._places.get(stem)
         if place is None:
             return ()
-        return tuple(
-            (self._stems[other], weight / _FULL_WEIGHT)
-            for other, weight in zip(
-                self._nearest[place].tolist(), self._weights[place].tolist(), strict=True
-            )
-            if weight
-        )
+        nearest, weights = self._nearest[place].tolist(), self._weights[place].tolist()
+        words = map(self._stems.__getitem__, nearest)
+        return tuple(zip(words, map(_NEARNESS.__getitem__, filter(None, weights)), strict=False))
 
 
 @cache

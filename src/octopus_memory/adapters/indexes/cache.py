@@ -4,105 +4,176 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar, cast
 
 from ...domain.episode import Scope
 from ...domain.errors import StoreCorrupt
-from ...ports.store import EpisodeStore, RecallState
-from .columns import Columns
-from .views import OrderedView
+from ...ports.store import EpisodeStore, RecallBlock, RecallState
 
-V = TypeVar("V", bound=OrderedView)
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
-DAMAGED = "what recall searches is damaged: restore the database from a backup"
+BLOCK = 16_384
+"""Rows read at once: a large scope is never in memory as the database gives it."""
+_NOTHING = RecallState(scope_id=0, version=0, epoch=0)
 
 
-@dataclass(slots=True)
-class _Held(Generic[V]):
-    state: RecallState
-    columns: Columns
-    view: V
-    size: int
+class Kept(Protocol):
+    """What is kept of a scope. Rows are only ever added to it; one thread does so at a time."""
 
-    def goes_on_in(self, state: RecallState) -> bool:
-        """Whether its rows are still there, and only newer ones can be missing."""
-        return (self.state.scope_id, self.state.epoch) == (state.scope_id, state.epoch)
+    newest: int
+    """The `seq` up to which rows were taken in."""
+
+    @property
+    def waiting(self) -> Sequence[int]:
+        """The `seq` of the rows that may still get their vector."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it keeps in memory."""
+
+    def reserve(self, count: int) -> None:
+        """At most so many rows more are going to be taken in."""
+
+    def take_in(self, block: RecallBlock) -> None:
+        """Newer rows, and vectors of those that waited."""
+
+    def settle(self, scope: Scope, state: RecallState) -> None:
+        """Everything was taken in that was there in this state."""
 
 
-class ScopeCache(Generic[V]):
+K = TypeVar("K", bound=Kept)
+Make = Callable[[str], K]
+"""Makes what is kept, without rows as yet, for vectors of one model."""
+
+
+class _Slot:
+    """A place in the cache; whoever has its lock may bring what is held up to date."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.held: tuple[RecallState, Kept] | None = None
+        self.size = 0
+
+    def since(self, state: RecallState) -> Kept | None:
+        """What was read in this state, or in a later one."""
+        held = self.held
+        if held is None:
+            return None
+        known, kept = held
+        is_new = (known.scope_id, known.version) >= (state.scope_id, state.version)
+        return kept if is_new else None
+
+
+class ScopeCache:
     """An LRU of scopes, bounded in bytes."""
 
-    def __init__(
-        self,
-        store: EpisodeStore,
-        make: Callable[[Scope, RecallState, Columns], V],
-        *,
-        keeps_vectors: bool,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> None:
+    def __init__(self, store: EpisodeStore, *, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._store = store
-        self._make = make
-        self._keeps_vectors = keeps_vectors
         self._cache_bytes = cache_bytes
-        self._held: OrderedDict[tuple[Scope, str], _Held[V]] = OrderedDict()
+        self._slots: OrderedDict[tuple[Scope, str, Make[Any]], _Slot] = OrderedDict()
+        self._total = 0
         self._lock = threading.Lock()
 
-    def view(self, scope: Scope, model: str) -> V:
-        state = self._store.recall_state(scope)
-        key = scope, model
+    def get(self, scope: Scope, state: RecallState | None, model: str, make: Make[K]) -> K:
+        """What `make` makes, with all that was there in the scope's `state`, or more."""
+        key = scope, model, make
         if state is None:
             with self._lock:
-                self._held.pop(key, None)
-            nothing = RecallState(scope_id=0, version=0, epoch=0)
-            return self._make(scope, nothing, self._no_columns(model))
+                self._drop(key)
+            nothing = make(model)
+            nothing.settle(scope, _NOTHING)
+            return nothing
         with self._lock:
-            held = self._held.get(key)
-            if held is not None:
-                self._held.move_to_end(key)
-        if held is None or held.state != state:
-            held = self._load(scope, model, held if held and held.goes_on_in(state) else None)
-            self._hold(key, held)
-        return held.view
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+        kept = slot.since(state)
+        if kept is None:
+            with slot.lock:
+                kept = slot.since(state) or self._refresh(slot, *key)
+            self._weigh(key, slot)
+        return cast("K", kept)
 
     def forget(self) -> None:
         with self._lock:
-            held = list(self._held.items())
-        for key, known in held:
-            state = self._store.recall_state(key[0])
-            if state is None or not known.goes_on_in(state):
+            slots = list(self._slots.items())
+        for key, slot in slots:
+            # Whoever is reading rows right now may have begun before they were removed.
+            with slot.lock:
+                now = self._store.recall_state(key[0])
+                is_true = slot.held and now and _goes_on(slot.held[0], now)
+            if not is_true:
                 with self._lock:
-                    if self._held.get(key) is known:
-                        del self._held[key]
+                    if self._slots.get(key) is slot:
+                        self._drop(key)
 
     def clear(self) -> None:
         with self._lock:
-            self._held.clear()
+            self._slots.clear()
+            self._total = 0
 
-    def _no_columns(self, model: str) -> Columns:
-        return Columns(model=model, keeps_vectors=self._keeps_vectors)
-
-    def _load(self, scope: Scope, model: str, held: _Held[V] | None) -> _Held[V]:
-        columns = held.columns if held else self._no_columns(model)
-        after = columns.settled
-        state, fresh = self._store.recall_rows(scope, after=after)
-        if held is not None and not held.goes_on_in(state):
-            return self._load(scope, model, None)
+    def _refresh(self, slot: _Slot, scope: Scope, model: str, make: Make[Any]) -> Kept:
+        known, kept = slot.held or (None, make(model))
         try:
-            columns = columns.with_rows(after, fresh)
-            view = self._make(scope, state, columns)
-        except (IndexError, OverflowError, ValueError) as error:
-            raise StoreCorrupt(DAMAGED) from error
-        # The columns and the view each hold the vectors.
-        return _Held(state=state, columns=columns, view=view, size=2 * view.size)
+            with damage_told():
+                while (now := self._read_on(kept, known, scope, model)) is None:
+                    known, kept = None, make(model)
+                kept.settle(scope, now)
+        except BaseException:
+            # It may be half taken in.
+            slot.held = None
+            raise
+        slot.held = now, kept
+        return kept
 
-    def _hold(self, key: tuple[Scope, str], held: _Held[V]) -> None:
+    def _read_on(
+        self, kept: Kept, known: RecallState | None, scope: Scope, model: str
+    ) -> RecallState | None:
+        """The state that all was read in, or a later one; None where known rows are gone."""
+        late, first = kept.waiting, None
+        while True:
+            up_to = kept.newest + BLOCK
+            state, block = self._store.recall_block(
+                scope, after=kept.newest, up_to=up_to, late=late, model=model
+            )
+            known = known or state
+            if not _goes_on(known, state):
+                return None
+            first = first or state
+            kept.reserve(state.newest - kept.newest)
+            kept.take_in(block)
+            kept.newest, late = min(up_to, state.newest), ()
+            if kept.newest == state.newest:
+                return first
+
+    def _weigh(self, key: tuple[Scope, str, Make[Any]], slot: _Slot) -> None:
         with self._lock:
-            self._held[key] = held
-            self._held.move_to_end(key)
-            total = sum(other.size for other in self._held.values())
+            if self._slots.get(key) is not slot or slot.held is None:
+                return
+            self._total -= slot.size
+            slot.size = slot.held[1].size
+            self._total += slot.size
             # The newest stays even where it alone is over the bound: it is in use right now.
-            while total > self._cache_bytes and len(self._held) > 1:
-                _, oldest = self._held.popitem(last=False)
-                total -= oldest.size
+            while self._total > self._cache_bytes and len(self._slots) > 1:
+                self._drop(next(iter(self._slots)))
+
+    def _drop(self, key: tuple[Scope, str, Make[Any]]) -> None:
+        slot = self._slots.pop(key, None)
+        if slot is not None:
+            self._total -= slot.size
+
+
+def _goes_on(known: RecallState, now: RecallState) -> bool:
+    """Whether the rows known are still there, and only newer ones can be missing."""
+    return (known.scope_id, known.epoch) == (now.scope_id, now.epoch)
+
+
+@contextmanager
+def damage_told() -> Iterator[None]:
+    """Rows that do not fit together."""
+    try:
+        yield
+    except (IndexError, OverflowError, ValueError) as error:
+        raise StoreCorrupt(
+            "what recall searches is damaged: restore the database from a backup"
+        ) from error

@@ -1,118 +1,244 @@
-"""A scope's recall rows as columns, taken in as they come."""
+"""A scope's recall rows as columns, in the order they came, taken in block by block."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeAlias
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain import vectors
-from ...ports.store import SUMMARY_ORDINAL, RecallRow
+from ...domain import hashing, vectors
+from ...domain.rows import SUMMARY
+from ...domain.term_lists import Layers, TermList, with_newer
+from ...ports.recall import SUMMARY_ORDINAL, RecallBlock
+from .growing import Growing
+from .ordering import Ordering
 
-D = TypeVar("D", bound=np.generic)
-K = TypeVar("K", UUID, bytes)
+Flat: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32]]
+"""Terms, how often each is in its row, and the row."""
+_LAST_PLACE = np.iinfo(np.int32).max
+_OF_AN_EPISODE = 250
+"""About how many bytes an episode's id and number take."""
 
 
-@dataclass(slots=True, eq=False)
 class Columns:
-    """Rows in `seq` order. Growing makes new arrays: whoever holds the old ones keeps them."""
+    """Rows are only added, so that a view of fewer of them stays true; one thread does so.
 
-    model: str
-    keeps_vectors: bool = True
-    """Without, only which rows have one is known."""
-    dimension: int = 0
-    """0 before the first vector."""
-    episode_ids: list[UUID] = field(default_factory=list)
-    speakers: list[bytes] = field(default_factory=list)
-    seq: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    episode: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    ordinal: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    role: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
-    speaker: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    flags: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
-    time: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    awaits: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    has: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    terms: list[bytes] = field(default_factory=list)
-    vectors: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    Of the rows that are there only one thing changes: some get their vector later. A view knows
+    which had one when it was made.
+    """
+
+    def __init__(self, model: str, *, keeps_vectors: bool = True) -> None:
+        """Without `keeps_vectors`, only which rows have one is known."""
+        self.model = model
+        self.newest = 0
+        """The `seq` up to which rows were taken in."""
+        self.dimension = 0
+        """0 before the first vector."""
+        self.layers: Layers = ()
+        self.episode_ids: list[UUID] = []
+        self.speakers: list[bytes] = []
+        self._keeps_vectors = keeps_vectors
+        self._expected = 0
+        self._numbers: dict[UUID, int] = {}
+        self._names: dict[bytes, int] = {b"": -1}
+        self._waiting: set[int] = set()
+        self._seq: Growing[np.int64] = Growing(np.int64)
+        self._episode: Growing[np.int32] = Growing(np.int32)
+        self._ordinal: Growing[np.int32] = Growing(np.int32)
+        self._place: Growing[np.int32] = Growing(np.int32)
+        """The ordinal, but for a summary, which stands last."""
+        self._role: Growing[np.int8] = Growing(np.int8)
+        self._speaker: Growing[np.int32] = Growing(np.int32)
+        self._flags: Growing[np.uint8] = Growing(np.uint8)
+        self._time: Growing[np.int64] = Growing(np.int64)
+        self._has: Growing[np.bool_] = Growing(np.bool_)
+        self._words: Growing[np.int32] = Growing(np.int32)
+        self._vectors: Growing[np.float32] = Growing(np.float32, 0)
+        self._ordering = Ordering()
+        self._unlisted: list[Flat] = []
+        """Terms that are not in the layers yet."""
+        self._listed = 0
+        """How many rows are."""
+        self._has_turns: Growing[np.bool_] = Growing(np.bool_)
+        """By episode."""
+        self._lone: NDArray[np.intp] = np.empty(0, np.intp)
+        """Summaries whose episodes have no turns."""
+
+    def __len__(self) -> int:
+        return len(self._seq)
 
     @property
-    def settled(self) -> int:
-        """The `seq` up to which nothing can change any more by getting its vector."""
-        if not len(self.seq):
-            return 0
-        waiting = self.seq[self.awaits]
-        return int(waiting[0]) - 1 if len(waiting) else int(self.seq[-1])
+    def waiting(self) -> list[int]:
+        """The `seq` of each row that may still get a vector of this model."""
+        return sorted(self._waiting)
 
-    def with_rows(self, after: int, fresh: Sequence[RecallRow]) -> Columns:
-        """These rows up to `after`, then `fresh`."""
-        keep = int(np.searchsorted(self.seq, after, side="right"))
-        episode_ids, speakers = list(self.episode_ids), list(self.speakers)
-        episodes = _numbers(episode_ids, [row.episode_id for row in fresh])
-        said_by = _numbers(speakers, [row.lexical.speaker for row in fresh], none=b"")
-        mine = [row.vector if row.model == self.model else None for row in fresh]
-        dimension = next((len(vector) for vector in mine if vector), self.dimension)
-        return Columns(
-            model=self.model,
-            keeps_vectors=self.keeps_vectors,
-            dimension=dimension,
-            episode_ids=episode_ids,
-            speakers=speakers,
-            seq=_join(self.seq[:keep], [row.seq for row in fresh]),
-            episode=_join(self.episode[:keep], episodes),
-            ordinal=_join(self.ordinal[:keep], [row.ordinal for row in fresh]),
-            role=_join(self.role[:keep], [row.role for row in fresh]),
-            speaker=_join(self.speaker[:keep], said_by),
-            flags=_join(self.flags[:keep], [row.lexical.flags for row in fresh]),
-            time=_join(self.time[:keep], [row.at for row in fresh]),
-            awaits=_join(self.awaits[:keep], [self._awaits(row) for row in fresh]),
-            has=_join(self.has[:keep], [vector is not None for vector in mine]),
-            terms=self.terms[:keep] + [row.lexical.terms for row in fresh],
-            vectors=self._vectors(keep, mine, dimension if self.keeps_vectors else 0),
+    @property
+    def size(self) -> int:
+        """About how many bytes they keep in memory."""
+        columns = (self._seq, self._episode, self._ordinal, self._place, self._role, self._speaker)
+        more = (self._flags, self._time, self._has, self._words, self._vectors)
+        return (
+            sum(column.size for column in (*columns, *more))
+            + sum(layer.size for layer in self.layers)
+            + _OF_AN_EPISODE * len(self.episode_ids)
         )
 
-    def order(self) -> NDArray[np.intp]:
-        """The rows by start of their episode, then by place in it, the summary last."""
-        starts = np.full(len(self.episode_ids), np.iinfo(np.int64).max)
-        np.minimum.at(starts, self.episode, self.time)
-        place = np.where(self.ordinal == SUMMARY_ORDINAL, np.iinfo(np.int32).max, self.ordinal)
-        return np.lexsort((place, self.episode, starts[self.episode]))
+    def reserve(self, count: int) -> None:
+        """At most so many rows more are going to be taken in."""
+        self._expected = len(self) + count
 
-    def _awaits(self, row: RecallRow) -> bool:
-        return row.model not in (self.model, "")
+    def take_in(self, block: RecallBlock) -> None:
+        """Rows with a `seq` above all that are there."""
+        self._take_late(block)
+        if not len(block):
+            return
+        first = len(self)
+        episode = np.array([self._number(known) for known in block.episode_ids], np.int32)
+        speaker = np.array([self._name(known) for known in block.speakers], np.int32)
+        self._seq.extend(block.seq)
+        self._episode.extend(episode[block.episode])
+        self._ordinal.extend(block.ordinal)
+        self._place.extend(np.where(block.ordinal == SUMMARY_ORDINAL, _LAST_PLACE, block.ordinal))
+        self._role.extend(block.role)
+        self._speaker.extend(speaker[block.speaker])
+        self._flags.extend(block.flags)
+        self._time.extend(block.at)
+        terms, counts, row_of = hashing.unpack_all(block.terms)
+        self._words.extend(np.bincount(row_of, weights=counts, minlength=len(block)))
+        self._unlisted.append((terms, counts, row_of + np.int32(first)))
+        self._has_turns.values[self._episode.values[first:][block.role != SUMMARY]] = True
+        self._take_vectors(block)
+        self.newest = int(block.seq[-1])
 
-    def _vectors(
-        self, keep: int, fresh: Sequence[bytes | None], dimension: int
-    ) -> NDArray[np.float32]:
-        """One row each, NaN where there is no vector of this model."""
-        block = np.full((len(fresh), dimension), np.nan, np.float32)
-        packed = [vector for vector in fresh if vector] if dimension else []
-        if packed:
-            block[[vector is not None for vector in fresh]] = vectors.unpack(packed, dimension)
-        kept = self.vectors[:keep]
-        if kept.shape[1] != dimension:
-            kept = np.full((keep, dimension), np.nan, np.float32)
-        return np.concatenate([kept, block])
+    def arrange(self) -> None:
+        """Take what came since the last time into the order and the lists of terms."""
+        if self._unlisted:
+            self._list_terms()
+        self._ordering.take_in(self.episode, self._place.values, self.time)
 
+    @property
+    def order(self) -> NDArray[np.intp] | None:
+        """The rows by start of their episode, then by place in it, the summary last.
 
-def _join(old: NDArray[D], new: Sequence[int]) -> NDArray[D]:
-    return np.concatenate([old, np.asarray(new, dtype=old.dtype)])
+        None where they came in that order.
+        """
+        return self._ordering.order
 
+    @property
+    def place_of(self) -> NDArray[np.int32] | None:
+        """Where each row stands in that order; None where they came in it."""
+        return self._ordering.place_of
 
-def _numbers(known: list[K], values: Sequence[K], none: K | None = None) -> list[int]:
-    """The number of each value, those not known yet added at the end; -1 for `none`."""
-    numbers = {value: number for number, value in enumerate(known)}
-    found = []
-    for value in values:
-        if none is not None and value == none:
-            found.append(-1)
-            continue
-        if value not in numbers:
-            numbers[value] = len(known)
-            known.append(value)
-        found.append(numbers[value])
-    return found
+    @property
+    def seq(self) -> NDArray[np.int64]:
+        return self._seq.values
+
+    @property
+    def episode(self) -> NDArray[np.int32]:
+        """Numbers by first sight."""
+        return self._episode.values
+
+    @property
+    def ordinal(self) -> NDArray[np.int32]:
+        return self._ordinal.values
+
+    @property
+    def role(self) -> NDArray[np.int8]:
+        return self._role.values
+
+    @property
+    def speaker(self) -> NDArray[np.int32]:
+        return self._speaker.values
+
+    @property
+    def flags(self) -> NDArray[np.uint8]:
+        return self._flags.values
+
+    @property
+    def time(self) -> NDArray[np.int64]:
+        return self._time.values
+
+    @property
+    def words(self) -> NDArray[np.int32]:
+        """How many words each row has in the lists of terms."""
+        return self._words.values
+
+    @property
+    def has(self) -> NDArray[np.bool_]:
+        """Which rows have a vector now."""
+        return self._has.values.copy()
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """Unit vectors; of a row that has none whatever."""
+        return self._vectors.values
+
+    def _number(self, episode_id: UUID) -> int:
+        number = self._numbers.setdefault(episode_id, len(self.episode_ids))
+        if number == len(self.episode_ids):
+            self.episode_ids.append(episode_id)
+            self._has_turns.lengthen(1)
+        return number
+
+    def _name(self, speaker: bytes) -> int:
+        number = self._names.setdefault(speaker, len(self.speakers))
+        if number == len(self.speakers):
+            self.speakers.append(speaker)
+        return number
+
+    def _take_late(self, block: RecallBlock) -> None:
+        late = [(seq, vector) for seq, vector in block.late if seq in self._waiting]
+        if late:
+            rows = np.searchsorted(self.seq, [seq for seq, _ in late])
+            self._put(rows, [vector for _, vector in late])
+            self._waiting.difference_update(seq for seq, _ in late)
+
+    def _take_vectors(self, block: RecallBlock) -> None:
+        is_mine = np.array([model == self.model for model in block.models], np.bool_)
+        mine = is_mine[block.model].tolist()
+        may_come = [model not in (self.model, "") for model in block.models]
+        self._waiting.update(block.seq[np.array(may_come, np.bool_)[block.model]].tolist())
+        first = len(self._has)
+        self._has.lengthen(len(block))
+        if self.dimension and self._keeps_vectors:
+            self._vectors.lengthen(len(block))
+        given = [
+            (first + row, vector)
+            for row, vector in enumerate(block.vectors)
+            if vector is not None and mine[row]
+        ]
+        if given:
+            self._put([row for row, _ in given], [vector for _, vector in given])
+
+    def _put(self, rows: list[int] | NDArray[np.intp], packed: Sequence[bytes]) -> None:
+        found = vectors.unpack(packed, self.dimension or len(packed[0]))
+        self._has.values[rows] = True
+        if not self.dimension:
+            self.dimension = found.shape[1]
+            if self._keeps_vectors:
+                self._vectors = Growing(np.float32, self.dimension)
+                # Room for what comes later, so that the first row to come need not make it.
+                self._vectors.reserve(max(self._expected, len(self)) * 9 // 8)
+                self._vectors.lengthen(len(self._has))
+        if self._keeps_vectors:
+            self._vectors.values[rows] = found
+
+    def _list_terms(self) -> None:
+        """A summary has no words of its own while its episode has its turns."""
+        new = self._listed + np.flatnonzero(self.role[self._listed :] == SUMMARY)
+        summaries = np.concatenate([self._lone, new])
+        spoken = self._has_turns.values[self.episode[summaries]]
+        self._lone, wordless = summaries[~spoken], summaries[spoken]
+        terms, counts, row_of = (np.concatenate(flat) for flat in zip(*self._unlisted, strict=True))
+        if len(wordless):
+            self._words.values[wordless] = 0
+            keep = ~np.isin(row_of, wordless)
+            terms, counts, row_of = terms[keep], counts[keep], row_of[keep]
+            if wordless[0] < self._listed:
+                # An episode that was only a summary has turns again.
+                self.layers = tuple(layer.without(wordless) for layer in self.layers)
+        self.layers = with_newer(self.layers, TermList.build(terms, counts, row_of))
+        self._unlisted, self._listed = [], len(self)

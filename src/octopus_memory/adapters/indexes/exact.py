@@ -10,25 +10,46 @@ from numpy.typing import NDArray
 from ...domain import vectors
 from ...domain.episode import Scope
 from ...ports.index import AskProbe, RecallIndex
-from ...ports.store import EpisodeStore, Work
+from ...ports.store import EpisodeStore, RecallState, Work
 from .cache import DEFAULT_CACHE_BYTES, ScopeCache
-from .views import ExactView
+from .large import Source, Streamed, part_of
+from .sketch import BYTES_A_ROW, Sketch
+from .views import ExactView, Whole
+
+EXACT_ROWS = 120_000
+"""A scope of more rows than this is not taken into memory whole: with vectors of 384 components,
+that would be 200 MB."""
 
 
 class ExactIndex(RecallIndex):
-    """Every scope is taken in whole, so that a probe is never asked for."""
+    """A scope is taken in whole, unless it is very large: then the rows that its sketch finds."""
 
-    def __init__(self, store: EpisodeStore, *, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        store: EpisodeStore,
+        *,
+        exact_rows: int = EXACT_ROWS,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
         self._store = store
-        self._cache = ScopeCache(
-            store,
-            lambda _scope, _state, columns: ExactView(columns),
-            keeps_vectors=True,
-            cache_bytes=cache_bytes,
-        )
+        self._exact_rows = exact_rows
+        self._cache_bytes = cache_bytes
+        self._cache = ScopeCache(store, cache_bytes=cache_bytes)
 
-    def view(self, scope: Scope, model: str, probe: AskProbe | None = None) -> ExactView:  # noqa: ARG002 - the port's signature
-        return self._cache.view(scope, model)
+    def view(self, scope: Scope, model: str, probe: AskProbe | None = None) -> ExactView:
+        state = self._store.recall_state(scope)
+        if probe is not None and state is not None and state.newest > self._exact_rows:
+            source = self._source(scope, state, model)
+            if source is not None:
+                return part_of(self._store, scope, model, probe(), source, state.newest)
+        return self._cache.get(scope, state, model, _whole).view
+
+    def _source(self, scope: Scope, state: RecallState, model: str) -> Source | None:
+        """None where the scope had as many rows, and has not any more."""
+        if state.newest * BYTES_A_ROW > self._cache_bytes:
+            return Streamed(self._store, scope, model)
+        sketch = self._cache.get(scope, state, model, Sketch)
+        return sketch if len(sketch) > self._exact_rows else None
 
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
         self._store.put_vectors(model, pack(done))
@@ -38,6 +59,10 @@ class ExactIndex(RecallIndex):
 
     def close(self) -> None:
         self._cache.clear()
+
+
+def _whole(model: str) -> Whole[ExactView]:
+    return Whole(model, lambda _scope, _state, columns, before: ExactView(columns, before))
 
 
 def pack(done: Sequence[tuple[Work, NDArray[np.float32]]]) -> list[tuple[Work, bytes]]:

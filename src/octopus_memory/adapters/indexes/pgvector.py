@@ -26,7 +26,7 @@ from .exact import pack
 from .nearby import nearby
 from .pgvector_rows import Floats, PgVectorCopy, SqlAccess
 from .reading import stored_cosines
-from .views import RemoteView
+from .views import RemoteView, Whole
 
 log = logging.getLogger(__name__)
 
@@ -60,20 +60,19 @@ class PgVectorIndex(RecallIndex):
         self._taken_whole = taken_whole
         self._graph_from = graph_from
         self._is_quick: set[str] = set()
-        self._cache = ScopeCache(store, self._remote, keeps_vectors=False, cache_bytes=cache_bytes)
+        self._cache = ScopeCache(store, cache_bytes=cache_bytes)
 
     @property
     def copy(self) -> PgVectorCopy:
         return self._copy
 
     def view(self, scope: Scope, model: str, probe: AskProbe | None = None) -> ScopeView:
-        if probe is not None:
-            state = self._store.recall_state(scope)
-            if state is not None and state.newest > self._taken_whole:
-                part = self._part(scope, state, model, probe)
-                if part is not None:
-                    return part
-        return self._cache.view(scope, model)
+        state = self._store.recall_state(scope)
+        if probe is not None and state is not None and state.newest > self._taken_whole:
+            part = self._part(scope, state, model, probe)
+            if part is not None:
+                return part
+        return self._cache.get(scope, state, model, self._whole).view
 
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
         packed = pack(done)
@@ -91,7 +90,12 @@ class PgVectorIndex(RecallIndex):
     def close(self) -> None:
         self._cache.clear()
 
-    def _remote(self, scope: Scope, state: RecallState, columns: Columns) -> RemoteView:
+    def _whole(self, model: str) -> Whole[RemoteView]:
+        return Whole(model, self._remote, keeps_vectors=False)
+
+    def _remote(
+        self, scope: Scope, state: RecallState, columns: Columns, before: RemoteView | None
+    ) -> RemoteView:
         model = columns.model
 
         def ask(vector: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -103,7 +107,7 @@ class PgVectorIndex(RecallIndex):
         def read(seqs: Sequence[int], vector: Floats) -> Floats:
             return stored_cosines(self._store, scope, model, seqs, vector)
 
-        return RemoteView(columns, ask, read)
+        return RemoteView(columns, ask, read, before)
 
     def _part(
         self, scope: Scope, state: RecallState, model: str, ask: AskProbe

@@ -25,7 +25,7 @@ from .exact import pack
 from .nearby import nearby
 from .qdrant_points import Floats, NoCollection, QdrantClient, QdrantCopy
 from .reading import stored_cosines
-from .views import RemoteView
+from .views import RemoteView, Whole
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -65,20 +65,19 @@ class QdrantIndex(RecallIndex):
         self._taken_whole = taken_whole
         self._monotonic = monotonic
         self._rests_until = 0.0
-        self._cache = ScopeCache(store, self._remote, keeps_vectors=False, cache_bytes=cache_bytes)
+        self._cache = ScopeCache(store, cache_bytes=cache_bytes)
 
     @property
     def copy(self) -> QdrantCopy:
         return self._copy
 
     def view(self, scope: Scope, model: str, probe: AskProbe | None = None) -> ScopeView:
-        if probe is not None:
-            state = self._store.recall_state(scope)
-            if state is not None and state.newest > self._taken_whole:
-                part = self._part(scope, state, model, probe)
-                if part is not None:
-                    return part
-        return self._cache.view(scope, model)
+        state = self._store.recall_state(scope)
+        if probe is not None and state is not None and state.newest > self._taken_whole:
+            part = self._part(scope, state, model, probe)
+            if part is not None:
+                return part
+        return self._cache.get(scope, state, model, self._whole).view
 
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
         # With the store's mirror on, this queues each row for Qdrant in the same transaction.
@@ -98,7 +97,12 @@ class QdrantIndex(RecallIndex):
         self._cache.clear()
         self._copy.close()
 
-    def _remote(self, scope: Scope, state: RecallState, columns: Columns) -> RemoteView:
+    def _whole(self, model: str) -> Whole[RemoteView]:
+        return Whole(model, self._remote, keeps_vectors=False)
+
+    def _remote(
+        self, scope: Scope, state: RecallState, columns: Columns, before: RemoteView | None
+    ) -> RemoteView:
         model, rows = columns.model, int(columns.has.sum())
 
         def search(vector: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -110,7 +114,7 @@ class QdrantIndex(RecallIndex):
         def read(seqs: Sequence[int], vector: Floats) -> Floats:
             return stored_cosines(self._store, scope, model, seqs, vector)
 
-        return RemoteView(columns, search, read)
+        return RemoteView(columns, search, read, before)
 
     def _part(
         self, scope: Scope, state: RecallState, model: str, ask: AskProbe

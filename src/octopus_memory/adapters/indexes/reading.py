@@ -11,7 +11,8 @@ from ...domain import vectors
 from ...domain.episode import Scope
 from ...ports.store import EpisodeStore
 
-_MANY = 1_000
+_NO_MORE = 2**62
+"""A `seq` that no row is above."""
 
 
 def stored_cosines(
@@ -22,18 +23,10 @@ def stored_cosines(
     vector: NDArray[np.float32],
 ) -> NDArray[np.float32]:
     """NaN for a row that has gone, or that has no vector of this model any more."""
-    if len(seqs) > _MANY:
-        _, rows = store.recall_rows(scope, after=min(seqs) - 1)
-    else:
-        rows = store.recall_rows_at(scope, seqs)
+    _, block = store.recall_block(scope, after=_NO_MORE, late=seqs, model=model)
     wanted = {seq: place for place, seq in enumerate(seqs)}
-    held = [
-        (wanted[row.seq], row.vector)
-        for row in rows
-        if row.seq in wanted and row.model == model and row.vector is not None
-    ]
+    held = [(wanted[seq], packed) for seq, packed in block.late if len(packed) == len(vector)]
     cosines = np.full(len(seqs), np.nan, np.float32)
-    held = [(place, packed) for place, packed in held if len(packed) == len(vector)]
     if held:
         found = vectors.unpack([packed for _, packed in held], len(vector))
         cosines[[place for place, _ in held]] = found @ vector

@@ -5,83 +5,108 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain import hashing
 from ...domain.bm25 import Postings
+from ...domain.episode import Scope
 from ...domain.rows import Rows
 from ...ports.index import ScopeView
+from ...ports.store import RecallState
 from .columns import Columns
 
 Floats = NDArray[np.float32]
 Seqs = NDArray[np.int64]
 Search: TypeAlias = Callable[[Floats], tuple[Seqs, Floats]]
 """A question's vector to the rows that were reached and their cosines."""
+D = TypeVar("D", bound=np.generic)
+V = TypeVar("V", bound="OrderedView")
 _QUESTIONS_KEPT = 4
+_OF_A_ROW, _OF_A_MOVED_ROW = 56, 102
+"""Bytes of a row in `Rows`, `Postings` and, where rows do not stand as they came, the order."""
 
 
 class OrderedView(ScopeView):
     """Everything but the vectors."""
 
-    def __init__(self, columns: Columns) -> None:
-        order = columns.order()
-        # Episodes are numbered in the order they stand in, which numbers by first sight are not.
-        seen = columns.episode[order]
-        starts = np.flatnonzero(np.diff(seen, prepend=-1))
-        episode = np.repeat(
-            np.arange(len(starts), dtype=np.int32), np.diff(starts, append=len(seen))
-        )
-        self.episode_ids = [columns.episode_ids[number] for number in seen[starts]]
-        self.ordinals = columns.ordinal[order]
-        self.speakers = columns.speakers
-        self.rows = Rows.build(
+    def __init__(self, columns: Columns, before: OrderedView | None = None) -> None:
+        """`before` is the view of these columns when there were fewer rows, or as many."""
+        if before is not None and len(before.ordinals) == len(columns):
+            for name in ("_order", "episode_ids", "ordinals", "speakers", "rows", "postings"):
+                setattr(self, name, getattr(before, name))
+            return
+        columns.arrange()
+        self._order = columns.order
+        episode = self._ordered(columns.episode)
+        self.episode_ids = list(columns.episode_ids)
+        if self._order is not None:
+            # Numbered in the order they stand in, which the numbers by first sight are not.
+            starts = np.flatnonzero(np.diff(episode, prepend=-1))
+            self.episode_ids = [self.episode_ids[number] for number in episode[starts].tolist()]
+            sizes = np.diff(starts, append=len(episode))
+            episode = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
+        self.ordinals = self._ordered(columns.ordinal)
+        self.speakers = list(columns.speakers)
+        goes_on = before is not None and before.as_they_came and self.as_they_came
+        make = before.rows.extended if before is not None and goes_on else Rows.build
+        self.rows = make(
             episode=episode,
-            role=columns.role[order],
-            speaker=columns.speaker[order],
-            time=columns.time[order],
-            flags=columns.flags[order],
+            role=self._ordered(columns.role),
+            speaker=self._ordered(columns.speaker),
+            time=self._ordered(columns.time),
+            flags=self._ordered(columns.flags),
         )
-        terms, counts, row_of = hashing.unpack_all([columns.terms[row] for row in order])
-        self.postings = Postings.build(terms=terms, counts=counts, row_of=row_of, rows=self.rows)
-        self._order = order
+        self.postings = Postings.of(
+            columns.layers, self._ordered(columns.words), self.rows, columns.place_of
+        )
+
+    @property
+    def as_they_came(self) -> bool:
+        """Whether the rows stand in the order in which they were stored."""
+        return self._order is None
+
+    def _ordered(self, column: NDArray[D]) -> NDArray[D]:
+        return column if self._order is None else column[self._order]
 
     @property
     def size(self) -> int:
-        """About how many bytes it keeps in memory."""
-        return 64 * len(self.ordinals) + 16 * len(self.postings)
+        """About how many bytes it keeps in memory, besides the columns."""
+        return (_OF_A_ROW if self._order is None else _OF_A_MOVED_ROW) * len(self.ordinals)
 
 
 class ExactView(OrderedView):
     """With the vectors themselves."""
 
-    def __init__(self, columns: Columns) -> None:
-        super().__init__(columns)
-        self._vectors = columns.vectors[self._order]
+    def __init__(self, columns: Columns, before: OrderedView | None = None) -> None:
+        super().__init__(columns, before)
+        self._vectors = columns.vectors
+        self._lacking = np.flatnonzero(~columns.has)
 
     def cosine(self, vector: Floats) -> Floats:
         if self._vectors.shape[1] != len(vector):
-            return np.full(len(self._vectors), np.nan, np.float32)
-        return self._vectors @ vector
-
-    @property
-    def size(self) -> int:
-        return self._vectors.nbytes + super().size
+            return np.full(len(self.ordinals), np.nan, np.float32)
+        cosines: Floats = self._vectors @ vector
+        cosines[self._lacking] = np.nan
+        return self._ordered(cosines)
 
 
 class RemoteView(OrderedView):
     """The vectors are elsewhere. What is not found there is asked of the store."""
 
     def __init__(
-        self, columns: Columns, search: Search, read: Callable[[Sequence[int], Floats], Floats]
+        self,
+        columns: Columns,
+        search: Search,
+        read: Callable[[Sequence[int], Floats], Floats],
+        before: OrderedView | None = None,
     ) -> None:
         """`read` gives the cosines of these rows by the store's own vectors, NaN for those gone."""
-        super().__init__(columns)
+        super().__init__(columns, before)
         self._dimension = columns.dimension
-        self._has = columns.has[self._order]
-        self._seq = columns.seq[self._order]
+        self._has = self._ordered(columns.has)
+        self._seq = self._ordered(columns.seq)
         self._by_seq = np.argsort(self._seq)
         self._search, self._read = search, read
         # The same question to the same view has the same answer, whatever was removed since.
@@ -115,3 +140,30 @@ class RemoteView(OrderedView):
         if len(missing):
             found[missing] = self._read(self._seq[missing].tolist(), vector)
         return found
+
+
+Look: TypeAlias = Callable[[Scope, RecallState, Columns, V | None], V]
+"""Makes a view of columns; the last is the view of when they were fewer."""
+
+
+class Whole(Columns, Generic[V]):
+    """A scope in the cache: its columns, and the view of them."""
+
+    def __init__(
+        self,
+        model: str,
+        look: Look[V],
+        *,
+        keeps_vectors: bool = True,
+    ) -> None:
+        super().__init__(model, keeps_vectors=keeps_vectors)
+        self._look = look
+        self.view: V
+        self._before: V | None = None
+
+    def settle(self, scope: Scope, state: RecallState) -> None:
+        self.view = self._before = self._look(scope, state, self, self._before)
+
+    @property
+    def size(self) -> int:
+        return super().size + self.view.size

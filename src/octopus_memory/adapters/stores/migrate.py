@@ -60,7 +60,7 @@ def _create(engine: sa.Engine) -> None:
         if _read_version(conn) is not None:
             return
         # A table of that name is not ours, whatever it holds: better no memory than a mixed one.
-        schema.metadata.create_all(conn, checkfirst=False)
+        schema.create(conn)
         version = _version_table()
         version.create(conn)
         conn.execute(sa.insert(version).values(version_num=HEAD))

@@ -137,7 +137,7 @@ def _kept_turns(
     taken, size = [], 0
     with conn.execute(statement) as found:
         for row in found:
-            taken.append(rows.turn(row, this.session_id))
+            taken += rows.turns([row], this.session_id)
             size += len(row.message) + len(row.tool_calls or b"")
             if size >= _MOST_BYTES:
                 break

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from itertools import repeat
 from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
 
 from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus, Summary, Turn
 from ...domain.errors import StoreCorrupt
 from ...domain.message import Json, Message, Role
+from ...domain.quick import maker
 from ...ports.store import SUMMARY_ORDINAL, Lexical, NewTurn, RowPart, WorkKind
 from . import codec, schema, types
 
@@ -42,26 +45,34 @@ TURN_COLUMNS = [
     if column.name not in ("row", "tenant", "scope_id", "role", "agent")
 ]
 
+_TURN_WIDTH = len(TURN_COLUMNS)
+_END_REASONS = {str(reason): reason for reason in EndReason}
+_STATUSES = {str(status): status for status in SessionStatus}
+
+_make_episode = maker(Episode)
+_make_turn = maker(Turn)
+_make_message = maker(Message)
+
 
 def episode(row: Row, scope: Scope) -> Episode:
     summary = unpack_summary(row.summary_codec, row.summary)
-    return Episode(
-        id=row.id,
-        scope=scope,
-        session_id=row.session_id,
-        started_at=row.started_at,
-        last_message_at=row.last_message_at,
-        ended_at=row.ended_at,
-        end_reason=_one_of(EndReason, row.end_reason) if row.end_reason else None,
-        message_count=row.message_count,
-        input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens,
-        summary=summary.text if summary else None,
-        key_facts=summary.key_facts if summary else (),
-        summarized_by=row.summarized_by,
-        is_archived=bool(row.is_archived),
-        archived_at=row.archived_at,
-        is_cold=bool(row.is_cold),
+    return _make_episode(
+        row.id,
+        scope,
+        row.session_id,
+        row.started_at,
+        row.last_message_at,
+        row.ended_at,
+        _one_of(_END_REASONS, row.end_reason) if row.end_reason else None,
+        row.message_count,
+        row.input_tokens,
+        row.output_tokens,
+        summary.text if summary else None,
+        summary.key_facts if summary else (),
+        row.summarized_by,
+        bool(row.is_archived),
+        row.archived_at,
+        bool(row.is_cold),
     )
 
 
@@ -69,32 +80,46 @@ def session(row: Row, scope: Scope) -> Session:
     return Session(
         id=row.session_id,
         scope=scope,
-        status=_one_of(SessionStatus, row.status),
+        status=_one_of(_STATUSES, row.status),
         metadata=load_json(row.metadata),
         created_at=row.created_at,
         last_seen_at=row.last_seen_at or row.created_at,
     )
 
 
-def _one_of(kind: type[E], word: str) -> E:
+def _one_of(known: Mapping[str, E], word: str) -> E:
     try:
-        return kind(word)
-    except ValueError as error:
+        return known[word]
+    except KeyError as error:
         raise StoreCorrupt(types.DAMAGED) from error
 
 
-def turn(row: Row, session_id: str) -> Turn:
-    return Turn(
-        id=row.id,
-        episode_id=row.episode_id,
-        session_id=session_id,
-        ordinal=row.ordinal,
-        message=unpack_message(row),
-        tokens=row.tokens,
-        at=row.at,
-        has_pii=bool(row.has_pii),
-        embedding_ref=row.embedding_ref,
+def turns(found: Iterable[Row], session_id: str | None = None) -> list[Turn]:
+    """Rows of `TURN_COLUMNS`, with the session's id after them unless it is given."""
+    columns = list(zip(*found, strict=True))
+    if not columns:
+        return []
+    episode_id, ordinal, turn_id, at, tokens, has_pii, refs, *packed = columns[:_TURN_WIDTH]
+    messages = map(_make_message, _unpack(*packed))
+    sessions = columns[_TURN_WIDTH] if session_id is None else repeat(session_id)
+    flags = map(bool, has_pii)
+    return list(
+        map(_make_turn, turn_id, episode_id, sessions, ordinal, messages, tokens, at, flags, refs)
     )
+
+
+def _unpack(
+    marks: Sequence[int],
+    payloads: Sequence[bytes],
+    tool_marks: Sequence[int | None],
+    tool_payloads: Sequence[bytes | None],
+) -> list[Any]:
+    bodies = codec.decode_many(marks, payloads)
+    if any(tool_payloads):
+        for place, tools in enumerate(tool_payloads):
+            if tools is not None:
+                bodies[place] |= codec.decode(tool_marks[place], tools)
+    return bodies
 
 
 def pack_message(message: Message) -> dict[str, Any]:
@@ -110,13 +135,6 @@ def pack_message(message: Message) -> dict[str, Any]:
         "tool_codec": tool_mark,
         "tool_calls": tool_payload,
     }
-
-
-def unpack_message(row: Row) -> Message:
-    body: Any = codec.decode(row.codec, row.message)
-    if row.tool_calls is not None:
-        body = body | codec.decode(row.tool_codec, row.tool_calls)
-    return Message(body)
 
 
 def pack_summary(summary: Summary | None) -> dict[str, Any]:
@@ -138,11 +156,28 @@ def dump_json(value: Mapping[str, Json]) -> str:
 
 
 def load_json(text: str) -> dict[str, Json]:
+    if text == "{}":
+        return {}
     try:
         loaded: dict[str, Json] = json.loads(text)
     except (TypeError, ValueError) as error:
         raise StoreCorrupt(types.DAMAGED) from error
     return loaded
+
+
+def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -> Turn:
+    """A new turn as it is read back."""
+    return _make_turn(
+        new.id,
+        episode_id,
+        session_id,
+        ordinal,
+        new.message,
+        new.tokens,
+        new.at,
+        new.has_pii,
+        None,
+    )
 
 
 def turn_row(new: NewTurn, ordinal: int) -> dict[str, Any]:

@@ -20,6 +20,24 @@ _Tenant = Name(100)
 _Name = Name()
 
 
+# Given as `postgresql_where` and the like, it would load every product's dialect with each start.
+_WHERE = "where"
+
+
+def create(conn: sa.Connection) -> None:
+    """Make every table; none may be there already."""
+    limit_indexes(conn.dialect.name)
+    metadata.create_all(conn, checkfirst=False)
+
+
+def limit_indexes(dialect: str) -> None:
+    """Tell the partial indexes which rows they have, as the dialect wants to hear it."""
+    for table in metadata.tables.values():
+        for index in table.indexes:
+            if _WHERE in index.info:
+                index.dialect_kwargs[f"{dialect}_where"] = index.info[_WHERE]
+
+
 def _table(name: str, *columns: Any, clustered: bool = False) -> sa.Table:
     return sa.Table(f"octopus_{name}", metadata, *columns, sqlite_with_rowid=not clustered)
 
@@ -102,9 +120,7 @@ sa.Index(
     "octopus_episodes_open",
     episodes.c.id,
     episodes.c.touched_at,
-    sqlite_where=episodes.c.ended_at.is_(None),
-    postgresql_where=episodes.c.ended_at.is_(None),
-    mssql_where=episodes.c.ended_at.is_(None),
+    info={_WHERE: episodes.c.ended_at.is_(None)},
 )
 
 sa.Index("octopus_episodes_age", episodes.c.is_archived, episodes.c.aged_from, episodes.c.id)
@@ -112,9 +128,7 @@ sa.Index(
     "octopus_episodes_deleted",
     episodes.c.deleted_at,
     episodes.c.id,
-    sqlite_where=episodes.c.deleted_at.is_not(None),
-    postgresql_where=episodes.c.deleted_at.is_not(None),
-    mssql_where=episodes.c.deleted_at.is_not(None),
+    info={_WHERE: episodes.c.deleted_at.is_not(None)},
 )
 
 # The turns of an episode are read together and in order, so the place is the key; a turn's own id

@@ -109,7 +109,7 @@ def _stored_episode(conn: sa.Connection, scope: Scope, episode_id: UUID) -> Stor
     )
     return StoredEpisode(
         episode=rows.episode(row, scope),
-        turns=tuple(rows.turn(turn, row.session_id) for turn in turns),
+        turns=tuple(rows.turns(turns, row.session_id)),
         metadata=rows.load_json(row.metadata),
         placeholders=tuple(
             Placeholder(kind=each.kind, digest=each.digest, number=each.number) for each in known

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from ...domain.episode import Episode, Scope, Session, Turn
 from ...domain.errors import SessionNotFound
 from ...domain.message import Json
+from ...domain.replay import SessionReplay
 from ...ports.seams import Clock
 from ...ports.store import (
     Append,
@@ -21,7 +22,7 @@ from ...ports.store import (
     NewSummary,
     OpenEpisode,
     Placeholder,
-    RecallRow,
+    RecallBlock,
     RecallState,
     SessionState,
     StoreStats,
@@ -33,7 +34,7 @@ from .keys import SqlKeys
 from .moving import SqlMoving
 from .portable import SqlPortable
 from .scrubbing import SqlScrubbing
-from .statements import ending, meta, queue, reads, writes
+from .statements import ending, meta, queue, reads, recalling, writes
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork
@@ -125,6 +126,9 @@ class SqlStore(
     def session(self, scope: Scope, session_id: str) -> SessionState | None:
         return self._read(scope.tenant, reads.session, scope, session_id)
 
+    def replay(self, scope: Scope, session_id: str) -> SessionReplay | None:
+        return self._read(scope.tenant, reads.replay, scope, session_id)
+
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
         return self._read(scope.tenant, reads.episodes, scope, ids) if ids else {}
 
@@ -165,13 +169,21 @@ class SqlStore(
         return self._read(scope.tenant, reads.turns_at, scope, places) if places else []
 
     def recall_state(self, scope: Scope) -> RecallState | None:
-        return self._read(scope.tenant, reads.recall_state, scope)
+        return self._read(scope.tenant, recalling.state, scope)
 
-    def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
-        return self._read(scope.tenant, reads.recall_rows, scope, after)
+    def recall_block(
+        self,
+        scope: Scope,
+        *,
+        after: int,
+        up_to: int | None = None,
+        late: Sequence[int] = (),
+        model: str = "",
+    ) -> tuple[RecallState, RecallBlock]:
+        return self._read(scope.tenant, recalling.block, scope, after, up_to, late, model)
 
-    def recall_rows_at(self, scope: Scope, seqs: Sequence[int]) -> list[RecallRow]:
-        return self._read(scope.tenant, reads.recall_rows_at, scope, seqs) if seqs else []
+    def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
+        return self._read(scope.tenant, recalling.block_at, scope, seqs)
 
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
         return self._read(scope.tenant, reads.placeholders, scope, episode_id)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
 from ...domain.errors import StoreCorrupt
+from ...domain.ids import id_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -28,6 +29,28 @@ def moment(count: int) -> datetime:
     return EPOCH + count * MICROSECOND
 
 
+def _bind_time(value: datetime | None) -> int | None:
+    return None if value is None else micros(value)
+
+
+def _read_time(value: Any) -> datetime | None:
+    try:
+        return None if value is None else moment(value)
+    except (TypeError, OverflowError) as error:
+        raise StoreCorrupt(DAMAGED) from error
+
+
+def _bind_id(value: UUID | None) -> bytes | None:
+    return None if value is None else value.bytes
+
+
+def _read_id(value: Any) -> UUID | None:
+    try:
+        return None if value is None else id_of(value)
+    except (TypeError, ValueError) as error:
+        raise StoreCorrupt(DAMAGED) from error
+
+
 class UtcTime(TypeDecorator[datetime]):
     """An aware UTC time: microseconds since 1970 on SQLite, native elsewhere."""
 
@@ -41,23 +64,18 @@ class UtcTime(TypeDecorator[datetime]):
             return DATETIMEOFFSET(6)  # type: ignore[no-untyped-call]
         return sa.BigInteger() if dialect.name == "sqlite" else sa.DateTime(timezone=True)
 
-    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
-        if value is not None and dialect.name == "mssql":
-            return value.astimezone(UTC)
-        if value is None or dialect.name != "sqlite":
-            return value
-        return micros(value)
+    def bind_processor(self, dialect: sa.Dialect) -> Any:
+        return _bind_time if dialect.name == "sqlite" else super().bind_processor(dialect)
 
-    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if dialect.name != "sqlite":
-            native: datetime = value.astimezone(UTC)
-            return native
-        try:
-            return moment(value)
-        except (TypeError, OverflowError) as error:
-            raise StoreCorrupt(DAMAGED) from error
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:
+        usual = super().result_processor
+        return _read_time if dialect.name == "sqlite" else usual(dialect, coltype)
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
+        return value.astimezone(UTC) if value is not None and dialect.name == "mssql" else value
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
+        return None if value is None else value.astimezone(UTC)
 
 
 class Uuid(TypeDecorator[UUID]):
@@ -69,21 +87,17 @@ class Uuid(TypeDecorator[UUID]):
     def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
         return sa.LargeBinary(16) if dialect.name == "sqlite" else sa.Uuid()
 
+    def bind_processor(self, dialect: sa.Dialect) -> Any:
+        return _bind_id if dialect.name == "sqlite" else super().bind_processor(dialect)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:
+        return _read_id if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+
     def process_bind_param(self, value: UUID | None, dialect: sa.Dialect) -> Any:
-        if value is not None and dialect.name == "mssql":
-            return to_sql_server(value)
-        return value.bytes if value is not None and dialect.name == "sqlite" else value
+        return to_sql_server(value) if value is not None and dialect.name == "mssql" else value
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> UUID | None:
-        if value is not None and dialect.name == "mssql":
-            return from_sql_server(value)
-        if value is None or dialect.name != "sqlite":
-            native: UUID | None = value
-            return native
-        try:
-            return UUID(bytes=value)
-        except (TypeError, ValueError) as error:
-            raise StoreCorrupt(DAMAGED) from error
+        return from_sql_server(value) if value is not None and dialect.name == "mssql" else value
 
 
 class Name(TypeDecorator[str]):
@@ -104,6 +118,12 @@ class Name(TypeDecorator[str]):
             longest = 4 * self.length + 1
             return sa.VARBINARY(longest if longest <= _LONGEST_INLINE else None)
         return sa.String(self.length)
+
+    def bind_processor(self, dialect: sa.Dialect) -> Any:
+        return None if dialect.name == "sqlite" else super().bind_processor(dialect)
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:
+        return None if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> Any:
         if value is not None and dialect.name == "mssql":

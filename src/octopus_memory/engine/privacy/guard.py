@@ -12,6 +12,7 @@ from ...domain.episode import Scope
 from ...domain.message import Json, Message
 from ...domain.pii import NumberOf, PiiKind
 from ...domain.policy import PiiMode, PrivacyConfig
+from ...domain.quick import maker
 from ...ports.seams import Redactor
 from ...ports.store import Placeholder
 from . import redaction as privacy
@@ -26,6 +27,9 @@ class Checked:
 
     message: Message
     has_pii: bool = False
+
+
+_make_checked = maker(Checked)
 
 
 class NamesHeard:
@@ -96,7 +100,7 @@ class Guard:
 
     def messages(self, messages: Sequence[Message]) -> list[Checked]:
         if self._mode is PiiMode.OFF or self._redactor is None:
-            return [Checked(message=message) for message in messages]
+            return [_make_checked(message, has_pii=False) for message in messages]
         return [self._message(message, self._redactor) for message in messages]
 
     def _message(self, message: Message, redactor: Redactor) -> Checked:

@@ -117,7 +117,7 @@ def _settings(settings: Settings) -> Check:
 
     file = f"{FILE} is read" if FILE.exists() else f"no {FILE} here"
     # Names alone: a value may be a key.
-    chosen = ", ".join(sorted(settings.model_fields_set)) or "none, all defaults"
+    chosen = ", ".join(settings.chosen()) or "none, all defaults"
     return Check(name="settings", status=Status.OK, detail=f"{file}; set: {chosen}")
 
 

@@ -63,8 +63,8 @@ def export(
     """
     with open_to_read(db) as memory:
         lines = memory.tenant(tenant).export_user(user, agent=agent, actor=current_actor())
-        episodes = memory.tenant(tenant).episodes(page_size=1, user=user).total_count
-        with bar("exporting", episodes) as done, _sink(out) as write:
+        listed = memory.tenant(tenant).episodes(page_size=1, user=user, actor=current_actor())
+        with bar("exporting", listed.total_count) as done, _sink(out) as write:
             trailer = _write(lines, write, done)
     if out is None:
         # Standard output has the lines themselves.

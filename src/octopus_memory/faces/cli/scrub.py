@@ -84,7 +84,8 @@ def scrub(
 
 def _episodes(memory: EpisodicMemory, tenant: str, user: str | None, agent: str | None) -> int:
     agents = None if agent is None else [agent]
-    return memory.tenant(tenant).episodes(page_size=1, agents=agents, user=user).total_count
+    listed = memory.tenant(tenant).episodes(page_size=1, agents=agents, user=user, actor=actor())
+    return listed.total_count
 
 
 def _show(screen: Screen, report: ScrubReport, waiting: int) -> None:

@@ -9,15 +9,21 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 _EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
+_NATIVE = (sa.LargeBinary, sa.Boolean)
+"""What the driver takes as it is, and SQLAlchemy would wrap."""
 
-Parameters = Mapping[str, Any]
-Convert = Callable[[Any], Any]
+Parameters: TypeAlias = Mapping[str, Any]
+Converts: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
+"""The places whose values are converted, and how."""
 
 
 class Prepared:
@@ -25,43 +31,41 @@ class Prepared:
 
     def __init__(self, statement: Any, dialect: sa.Dialect, keys: Sequence[str]) -> None:
         compiled = statement.compile(dialect=dialect, column_keys=keys)
-        self._text = str(compiled)
-        self._names: tuple[str, ...] = tuple(compiled.positiontup or ())
-        self._fixed = {name: compiled.params.get(name) for name in self._names}
-        self._expanding = tuple(_EXPANDING.findall(self._text))
-        self._binders = {
-            name: compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
-            for name in self._names
-        }
+        # Around each list that is given for an `IN`: name and text by turns.
+        self._text, *rest = _EXPANDING.split(str(compiled))
+        names = tuple(compiled.positiontup or ())
+        self._lists = list(zip(map(names.index, rest[::2]), rest[1::2], strict=True))
+        self._fixed = {name: compiled.params.get(name) for name in names if name not in keys}
+        self._take = _taker(names)
+        self._binders = _converts(
+            _binder(compiled.binds[name], dialect, is_list=name in rest[::2]) for name in names
+        )
         columns = _columns(statement)
-        self._readers = [
-            (place, read)
-            for place, (_, kind) in enumerate(columns)
-            if (read := kind.dialect_impl(dialect).result_processor(dialect, None))
-        ]
-        self._row = _row_type([name for name, _ in columns])
+        self._readers = _converts(
+            kind.dialect_impl(dialect).result_processor(dialect, None) for _, kind in columns
+        )
+        self.named = _row_type([name for name, _ in columns])._make
 
-    def text(self, given: Parameters) -> str:
-        if not self._expanding:
-            return self._text
-        return _EXPANDING.sub(lambda m: f"({','.join('?' * len(given[m[1]]))})", self._text)
+    def run(self, raw: sqlite3.Connection, given: Parameters) -> sqlite3.Cursor:
+        values = _converted_row(self._take({**self._fixed, **given}), self._binders)
+        text = self._text
+        for place, following in self._lists:
+            text += _marks(len(values[place])) + following
+        for place, _ in reversed(self._lists):
+            values[place : place + 1] = values[place]
+        return raw.execute(text, values)
 
-    def values(self, given: Parameters) -> list[Any]:
-        values: list[Any] = []
-        for name in self._names:
-            bind = self._binders[name]
-            if name in self._expanding:
-                values += [bind(value) if bind else value for value in given[name]]
-                continue
-            value = given[name] if name in given else self._fixed[name]
-            values.append(bind(value) if bind else value)
-        return values
+    def run_many(self, raw: sqlite3.Connection, given: Iterable[Parameters]) -> sqlite3.Cursor:
+        if self._fixed:
+            given = ({**self._fixed, **one} for one in given)
+        return raw.executemany(self._text, _converted(map(self._take, given), self._binders))
 
-    def read(self, raw: Sequence[Any]) -> Any:
-        values = list(raw)
-        for place, convert in self._readers:
-            values[place] = convert(values[place])
-        return self._row(*values)
+    def read(self, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+        if not self._readers:
+            return rows
+        if len(rows) == 1:
+            return (tuple(_converted_row(rows[0], self._readers)),)
+        return _converted(rows, self._readers)
 
 
 class Result:
@@ -76,7 +80,11 @@ class Result:
         return self._cursor.rowcount
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._prepared.read, self._cursor.fetchall())
+        return map(self._prepared.named, self.all())
+
+    def all(self) -> Iterable[tuple[Any, ...]]:
+        """Without names, which rows of SQLAlchemy's have."""
+        return self._prepared.read(self._cursor.fetchall())
 
     def first(self) -> Any:
         return next(iter(self), None)
@@ -99,17 +107,68 @@ class DriverConnection:
         self._known = known
 
     def execute(self, statement: Any, given: Any = None) -> Result:
-        many = isinstance(given, list)
-        first: Parameters = (given[0] if many else given) or {}
+        rows: list[Parameters] = given if isinstance(given, list) else [given or {}]
+        first = rows[0]
         keys = tuple(first)
         prepared = self._known.get((statement, keys))
         if prepared is None:
             prepared = self._known[statement, keys] = Prepared(statement, self._dialect, keys)
-        if many:
-            rows = [prepared.values(one) for one in given]
-            return Result(self._raw.executemany(prepared.text(first), rows), prepared)
-        cursor = self._raw.execute(prepared.text(first), prepared.values(first))
-        return Result(cursor, prepared)
+        if len(rows) == 1:
+            return Result(prepared.run(self._raw, first), prepared)
+        return Result(prepared.run_many(self._raw, rows), prepared)
+
+
+def _binder(given: sa.BindParameter[Any], dialect: sa.Dialect, *, is_list: bool) -> Any:
+    kind = given.type.dialect_impl(dialect)
+    bind: Any = None if isinstance(kind, _NATIVE) else kind.bind_processor(dialect)
+    if not is_list:
+        return bind
+    return lambda values: _padded([bind(value) for value in values] if bind else values)
+
+
+def _converts(converts: Iterable[Any]) -> Converts:
+    return [(place, convert) for place, convert in enumerate(converts) if convert]
+
+
+def _converted_row(values: Sequence[Any], converts: Converts) -> list[Any]:
+    row = list(values)
+    for place, convert in converts:
+        row[place] = convert(row[place])
+    return row
+
+
+def _converted(rows: Iterable[Sequence[Any]], converts: Converts) -> Iterator[tuple[Any, ...]]:
+    """Column by column, which takes no step of Python's for a value."""
+    columns: list[Any] = list(zip(*rows, strict=True))
+    if columns:
+        for place, convert in converts:
+            columns[place] = _converted_column(columns[place], convert)
+    return zip(*columns, strict=True)
+
+
+def _converted_column(column: tuple[Any, ...], convert: Callable[[Any], Any]) -> Iterable[Any]:
+    first = column[0]
+    # Rows that are read or written together often have their episode and their times in common.
+    if first == column[-1] and column.count(first) == len(column):
+        return repeat(convert(first), len(column))
+    return map(convert, column)
+
+
+def _taker(names: Sequence[str]) -> Callable[[Parameters], tuple[Any, ...]]:
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda given: tuple(given[name] for name in names)
+
+
+def _padded(values: Sequence[Any]) -> list[Any]:
+    """As many as the next power of two: a few texts of a statement do for all lengths."""
+    missing = (1 << (len(values) - 1).bit_length()) - len(values) if values else 0
+    return [*values, *[values[-1]] * missing] if missing else list(values)
+
+
+@cache
+def _marks(count: int) -> str:
+    return f"({','.join('?' * count)})"
 
 
 def _row_type(names: Sequence[str]) -> Any:

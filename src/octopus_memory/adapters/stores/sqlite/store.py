@@ -29,7 +29,7 @@ from ....ports.seams import Clock
 from ....ports.store import Append, Target
 from .. import types
 from ..sql import SqlStore
-from ..statements import reads, writes
+from ..statements import ending, reads, recalling, stages, writes
 from ..transactions import READING, Every, Reach
 from . import traces
 from .driver import DriverConnection, Prepared
@@ -41,11 +41,15 @@ _LARGE = 256 * 1024 * 1024
 """From here on the copy that a rewrite makes is too large to be held in memory."""
 _CHECKPOINTS = 10
 _CHECKPOINT_MS = 500
+_VENDORS = (sqlite3.Error, sa.exc.DBAPIError, UnicodeDecodeError)
 _HOT_READS = frozenset(
     {
         reads.episodes,
-        reads.recall_rows,
-        reads.recall_state,
+        reads.list_episodes,
+        recalling.block,
+        recalling.block_at,
+        recalling.state,
+        reads.replay,
         reads.session,
         reads.session_episodes,
         reads.turns,
@@ -53,6 +57,8 @@ _HOT_READS = frozenset(
     }
 )
 """What recall and every message ask: their statements live as long as their module."""
+_HOT_WRITES = frozenset({ending.close_episode, stages.archive, stages.delete, stages.purge})
+"""The same of what is written, besides an append: every session's end, and retention's steps."""
 
 
 class SqliteStore(SqlStore):
@@ -97,6 +103,12 @@ class SqliteStore(SqlStore):
         kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "see the error before this one"))
         return kind(f"{self._path.name}: {error} ({self._better_advice(kind) or advice})")
 
+    def _as_ours(self, error: Exception) -> StoreError:
+        if isinstance(error, UnicodeDecodeError):
+            # A damaged file can make the driver fail over its own message.
+            return StoreCorrupt(types.DAMAGED)
+        return self.translate_driver(error.orig if isinstance(error, sa.exc.DBAPIError) else error)
+
     def _better_advice(self, kind: type[StoreError]) -> str | None:
         """What to do where more is known than SQLite says."""
         if kind is StoreReadOnly and self._read_only:
@@ -110,23 +122,21 @@ class SqliteStore(SqlStore):
         return None
 
     def append(self, write: Append) -> list[Turn]:
-        plain = write.target is Target.OPEN and write.turns and write.metadata is None
-        if self._in_memory or not plain or write.closing or write.placeholders:
+        if self._in_memory or write.target is Target.RESUME:
             return super().append(write)
         return self._commit(lambda conn: writes.append(conn, write), hot=True)
 
     def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         if not self._in_memory:
-            return self._commit(lambda conn: do(conn, *args, **named))
+            return self._commit(lambda conn: do(conn, *args, **named), hot=do in _HOT_WRITES)
         with self._writing:
             return super()._write(reach, do, *args, **named)
 
     def _commit(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
         try:
-            with self._translated():
-                return self._together.write(do, hot=hot)
-        except sqlite3.Error as error:
-            raise self.translate_driver(error) from error
+            return self._together.write(do, hot=hot)
+        except _VENDORS as error:
+            raise self._as_ours(error) from error
 
     def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         if do in _HOT_READS and not self._in_memory:
@@ -151,11 +161,8 @@ class SqliteStore(SqlStore):
                 self._idle.append(raw)
                 if self._closed:
                     self._close_idle()
-        except sqlite3.Error as error:
-            raise self.translate_driver(error) from error
-        except UnicodeDecodeError as error:
-            # A damaged file can make the driver fail over its own message.
-            raise StoreCorrupt(types.DAMAGED) from error
+        except _VENDORS as error:
+            raise self._as_ours(error) from error
         return done
 
     def _take(self) -> sqlite3.Connection:

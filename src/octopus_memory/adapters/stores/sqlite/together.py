@@ -1,8 +1,8 @@
 """Group commit: writers of one process that come at the same time share one commit.
 
-A commit waits for the disk, and while it does the next writers queue up; whoever gets the lock then
-runs them all in one transaction, each in a savepoint of its own. Nobody is answered before the
-commit that has their write in it, so that what is acknowledged is durable, as it is for one alone.
+A commit waits for the disk, and while it does the next writers queue up; the first of them then
+runs them all in one transaction. Nobody is answered before the commit that has their write in it,
+so that what is acknowledged is durable, as it is for one alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -20,6 +21,8 @@ from .driver import DriverConnection, Prepared
 T = TypeVar("T")
 _MOST = 64
 """Writes in one transaction: more would only make the first of them wait."""
+_PATIENCE = 1.0
+"""Seconds after which a writer no longer waits to be called, in case who should was stopped."""
 
 
 class _Batch:
@@ -34,7 +37,7 @@ class _Batch:
 class _Job:
     """One write, and what came of it."""
 
-    __slots__ = ("batch", "do", "error", "hot", "outcome")
+    __slots__ = ("batch", "do", "error", "gate", "hot", "outcome")
 
     def __init__(self, do: Callable[[Any], Any], *, hot: bool) -> None:
         self.do = do
@@ -42,10 +45,19 @@ class _Job:
         self.outcome: Any = None
         self.error: Exception | None = None
         self.batch = _Batch()
+        # Each waits at its own: at one for all of them they would pass one at a time, and every
+        # one of them would keep the next commit waiting.
+        self.gate = threading.Lock()
+        self.gate.acquire()
 
     @property
     def is_done(self) -> bool:
         return self.batch.is_done
+
+    def call(self) -> None:
+        """Let its thread go on: it is done, or it is its turn to write."""
+        if self.gate.locked():
+            self.gate.release()
 
 
 class Together:
@@ -55,6 +67,9 @@ class Together:
         self._connect = connect
         self._lock = lock
         self._queue: deque[_Job] = deque()
+        self._queueing = threading.Lock()
+        self._is_led = False
+        """Whether a thread writes, or is called to, and will call the next."""
         self._raw: sqlite3.Connection | None = None
         self._core: sa.Connection | None = None
         self._engine: sa.Engine | None = None
@@ -66,26 +81,52 @@ class Together:
         A `hot` one is given the driver's connection, another one SQLAlchemy's.
         """
         job = _Job(do, hot=hot)
-        self._queue.append(job)
-        with self._lock:
-            try:
-                while not job.is_done:
-                    self._run()
-                self._let_go()
-            finally:
-                if not job.is_done:
-                    # Told to stop: what nobody waits for any more is not done later either.
-                    self._queue.remove(job)
+        with self._queueing:
+            self._queue.append(job)
+            leads, self._is_led = not self._is_led, True
+        if leads or not self._was_done(job):
+            self._lead(job)
         if job.error is not None:
             raise job.error
         outcome: T = job.outcome
         return outcome
 
+    def _was_done(self, job: _Job) -> bool:
+        """Wait to be called: whether another wrote it, else it is this thread's turn."""
+        try:
+            job.gate.acquire(timeout=_PATIENCE)
+        except BaseException:
+            self._call_next(job)
+            raise
+        return job.is_done
+
+    def _lead(self, job: _Job) -> None:
+        try:
+            with self._lock:
+                while not job.is_done:
+                    self._run()
+        finally:
+            self._call_next(job)
+
+    def _call_next(self, job: _Job) -> None:
+        with self._queueing:
+            if not job.is_done:
+                # Told to stop: what nobody waits for any more is not done later either.
+                self._queue.remove(job)
+            done: list[_Job] = []
+            while self._queue and self._queue[0].is_done:
+                done.append(self._queue.popleft())
+            self._is_led = bool(self._queue)
+            if self._is_led:
+                self._queue[0].call()
+            for each in done:
+                each.call()
+
     def _run(self) -> None:
         # They leave the queue only when they are done: whoever is told to stop in between leaves
         # the others' writes to the next.
-        self._let_go()
-        jobs = [self._queue[place] for place in range(min(len(self._queue), _MOST))]
+        with self._queueing:
+            jobs = list(islice((job for job in self._queue if not job.is_done), _MOST))
         batch = _Batch()
         for job in jobs:
             job.batch, job.error = batch, None
@@ -101,20 +142,11 @@ class Together:
             self._drop()
             raise
 
-    def _let_go(self) -> None:
-        """What is done, and whatever it holds, is kept no longer."""
-        while self._queue and self._queue[0].is_done:
-            self._queue.popleft()
-
     def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
         try:
             raw.execute("BEGIN IMMEDIATE")
-            if len(jobs) == 1:
-                self._perform(raw, jobs[0])
-            else:
-                for job in jobs:
-                    self._perform_apart(raw, job)
+            self._perform_all(raw, jobs)
             self._end(raw, batch)
         except Exception:
             if raw.in_transaction:
@@ -132,13 +164,26 @@ class Together:
             raise
         batch.is_done = True
 
+    def _perform_all(self, raw: sqlite3.Connection, jobs: list[_Job]) -> None:
+        """One after the other; where one of them fails, which few do, again and each apart."""
+        try:
+            for job in jobs:
+                self._perform(raw, job)
+        except Exception:
+            if len(jobs) == 1 or not raw.in_transaction:
+                # A full disk ends the whole transaction, with what the others wrote.
+                raise
+            raw.execute("ROLLBACK")
+            raw.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                self._perform_apart(raw, job)
+
     def _perform_apart(self, raw: sqlite3.Connection, job: _Job) -> None:
         raw.execute("SAVEPOINT job")
         try:
             self._perform(raw, job)
         except Exception as error:
             if not raw.in_transaction:
-                # A full disk ends the whole transaction, with what the others wrote.
                 raise
             raw.execute("ROLLBACK TO job")
             job.error = error

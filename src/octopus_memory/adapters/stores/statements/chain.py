@@ -12,6 +12,7 @@ from .. import rows, schema
 from . import meta
 
 _audit = schema.audit
+_insert = sa.insert(_audit)
 
 
 def append(conn: sa.Connection, draft: AuditDraft) -> AuditEntry:
@@ -20,18 +21,19 @@ def append(conn: sa.Connection, draft: AuditDraft) -> AuditEntry:
     last = head(conn, draft.tenant, change=True)
     entry = chained(draft, seq=last.seq + 1, previous=last.hash)
     conn.execute(
-        sa.insert(_audit).values(
-            tenant=entry.tenant,
-            seq=entry.seq,
-            at=entry.at,
-            actor=entry.actor,
-            action=entry.action,
-            subject=entry.subject,
-            outcome=entry.outcome,
-            detail=rows.dump_json(entry.detail),
-            previous=entry.previous,
-            hash=entry.hash,
-        )
+        _insert,
+        {
+            "tenant": entry.tenant,
+            "seq": entry.seq,
+            "at": entry.at,
+            "actor": entry.actor,
+            "action": entry.action,
+            "subject": entry.subject,
+            "outcome": entry.outcome,
+            "detail": rows.dump_json(entry.detail),
+            "previous": entry.previous,
+            "hash": entry.hash,
+        },
     )
     meta.put(conn, _head_of(draft.tenant), entry.seq.to_bytes(8) + entry.hash)
     return entry

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from ....domain.episode import Episode, Scope, SessionStatus
 from ....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from ....ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
-from .. import rows, schema
+from .. import rows, schema, types
 from . import mirror, reads, scopes
 
 THIS_EPISODE = sa.and_(
@@ -20,6 +20,60 @@ THIS_EPISODE = sa.and_(
 )
 INSERT_RECALL = sa.insert(schema.recall)
 INSERT_WORK = sa.insert(schema.work)
+SET_STATUS = (
+    sa.update(schema.conversations)
+    .where(
+        schema.conversations.c.scope_id == sa.bindparam("scope_"),
+        schema.conversations.c.session_id == sa.bindparam("session_"),
+    )
+    .values(status=sa.bindparam("status_"))
+)
+_ended: sa.BindParameter[Any] = sa.bindparam("ended_", type_=types.UtcTime())
+_this_episode = sa.update(schema.episodes).where(THIS_EPISODE)
+# What is set is named by the columns: the two of the summary come with the parameters.
+_set_summary = _this_episode.values(summarized_by=sa.bindparam("by_"))
+_end_episode = _set_summary.values(
+    ended_at=_ended,
+    order_at=_ended,
+    aged_from=_ended,
+    end_reason=sa.bindparam("reason_"),
+)
+_set_input = _this_episode.values(input_tokens=sa.bindparam("tokens_"))
+_set_output = _this_episode.values(output_tokens=sa.bindparam("tokens_"))
+
+
+def of_episode(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.Delete:
+    return sa.delete(table).where(
+        table.c.episode_id == sa.bindparam("episode_"),
+        table.c.scope_id == sa.bindparam("scope_"),
+        *also,
+    )
+
+
+def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
+    is_summary = table.c.ordinal == SUMMARY_ORDINAL
+    only = {RowPart.SUMMARY: [is_summary], RowPart.TURNS: [~is_summary], RowPart.ALL: []}
+    return of_episode(table, *only[part])
+
+
+# What a remote index must still be told of is not an episode's own work.
+_OWN = schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX]
+_DROP = {
+    part: (_rows_of(schema.work, part).where(_OWN), _rows_of(schema.recall, part))
+    for part in RowPart
+}
+
+_rewritten = (
+    sa.select(schema.recall.c.seq)
+    .where(
+        schema.recall.c.scope_id == sa.bindparam("scope_"),
+        schema.recall.c.seq > sa.bindparam("newest_"),
+        schema.recall.c.episode_id == sa.bindparam("episode_"),
+        schema.recall.c.ordinal >= 0,
+        schema.recall.c.ordinal < sa.bindparam("turns_"),
+    )
+    .limit(1)
+)
 
 
 def close_episode(
@@ -31,7 +85,7 @@ def close_episode(
     expect_messages: int,
     now: datetime,
 ) -> Episode:
-    scopes.lock(conn, scope)
+    scope_id, seq = scopes.take_rows(conn, scope, rows_for(closing))
     before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
     if before is None:
         raise EpisodeNotFound(episode_id)
@@ -39,40 +93,53 @@ def close_episode(
         raise EpisodeClosed(episode_id)
     if before.message_count != expect_messages:
         raise EpisodeChanged(before.session_id)
-    return end(conn, scope, episode_id, closing, now=now)
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    end(conn, place, before.session_id, seq, closing, now=now)
+    return reads.episodes(conn, scope, [episode_id])[episode_id]
+
+
+def rows_for(closing: Closing | None) -> int:
+    """How many recall rows an end brings."""
+    return 0 if closing is None or closing.summary is None else 1
 
 
 def end(
-    conn: sa.Connection, scope: Scope, episode_id: UUID, closing: Closing, *, now: datetime
-) -> Episode:
-    episodes, conversations = schema.episodes, schema.conversations
-    values: dict[str, Any] = {
-        "ended_at": closing.ended_at,
-        "order_at": closing.ended_at,
-        "aged_from": closing.ended_at,
-        "end_reason": closing.reason.value,
-    }
-    if closing.input_tokens is not None:
-        values["input_tokens"] = closing.input_tokens
-    if closing.output_tokens is not None:
-        values["output_tokens"] = closing.output_tokens
-    row = conn.execute(
-        sa.update(episodes)
-        .where(episodes.c.id == episode_id)
-        .values(values)
-        .returning(episodes.c.scope_id, episodes.c.session_id)
-    ).one()
+    conn: sa.Connection,
+    place: dict[str, Any],
+    session_id: str,
+    seq: int,
+    closing: Closing,
+    *,
+    now: datetime,
+) -> None:
+    """End the episode at `place`; its summary gets the recall row of that `seq`."""
+    new = closing.summary
+    this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}
+    _check_text(conn, this, session_id, new)
     conn.execute(
-        sa.update(conversations)
-        .where(
-            conversations.c.scope_id == row.scope_id,
-            conversations.c.session_id == row.session_id,
-        )
-        .values(status=SessionStatus.after(closing.reason).value)
+        _end_episode,
+        this
+        | {
+            "ended_": closing.ended_at,
+            "reason_": closing.reason.value,
+            "by_": None if new is None else new.by,
+        }
+        | rows.pack_summary(None if new is None else new.summary),
     )
-    if closing.summary is not None:
-        _write_summary(conn, scope, episode_id, closing.summary, at=closing.ended_at, now=now)
-    return reads.episodes(conn, scope, [episode_id])[episode_id]
+    if closing.input_tokens is not None:
+        conn.execute(_set_input, this | {"tokens_": closing.input_tokens})
+    if closing.output_tokens is not None:
+        conn.execute(_set_output, this | {"tokens_": closing.output_tokens})
+    conn.execute(
+        SET_STATUS,
+        {
+            "scope_": place["scope_id"],
+            "session_": session_id,
+            "status_": SessionStatus.after(closing.reason).value,
+        },
+    )
+    if new is not None:
+        _insert_summary(conn, place, seq, new, at=closing.ended_at, now=now)
 
 
 def put_summary(
@@ -90,8 +157,27 @@ def put_summary(
         return
     if replacing is not None and not _is_summary(conn, held[0], episode_id, replacing):
         return
+    _check_text(conn, {"episode_": episode_id, "scope_": held[0]}, before.session_id, summary)
     drop_summary_rows(conn, scope, held[0], episode_id, now=now)
-    _write_summary(conn, scope, episode_id, summary, at=before.ended_at, now=now)
+    scope_id, seq = scopes.take_rows(conn, scope, 1)
+    conn.execute(
+        _set_summary,
+        {"episode_": episode_id, "scope_": scope_id, "by_": summary.by}
+        | rows.pack_summary(summary.summary),
+    )
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    _insert_summary(conn, place, seq, summary, at=before.ended_at, now=now)
+
+
+def _check_text(
+    conn: sa.Connection, this: dict[str, Any], session_id: str, new: NewSummary | None
+) -> None:
+    """A summary must not bring back what was rewritten while it was made."""
+    if new is None or new.made_of is None:
+        return
+    read = {"newest_": new.made_of.newest, "turns_": new.made_of.turns}
+    if conn.execute(_rewritten, this | read).first() is not None:
+        raise EpisodeChanged(session_id)
 
 
 def _is_summary(conn: sa.Connection, scope_id: int, episode_id: UUID, seq: int) -> bool:
@@ -107,38 +193,27 @@ def _is_summary(conn: sa.Connection, scope_id: int, episode_id: UUID, seq: int) 
     return found.first() is not None
 
 
-def _write_summary(
+def _insert_summary(
     conn: sa.Connection,
-    scope: Scope,
-    episode_id: UUID,
+    place: dict[str, Any],
+    seq: int,
     new: NewSummary,
     *,
     at: datetime,
     now: datetime,
 ) -> None:
-    scope_id, seq = scopes.take_rows(conn, scope, 1)
-    conn.execute(
-        sa.update(schema.episodes)
-        .where(THIS_EPISODE)
-        .values(summarized_by=new.by, **rows.pack_summary(new.summary)),
-        {"episode_": episode_id, "scope_": scope_id},
-    )
-    episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
-    conn.execute(
-        INSERT_RECALL,
-        episode
-        | {
-            "seq": seq,
-            "ordinal": SUMMARY_ORDINAL,
-            "role": rows.SUMMARY_ROLE,
-            "at": at,
-            "model_id": None,
-        }
-        | rows.lexical_columns(new.lexical),
-    )
-    work = [rows.work_row(WorkKind.EMBED, episode, SUMMARY_ORDINAL, seq, now)]
+    """What recall finds a summary by, and the work that it brings."""
+    row = {
+        "seq": seq,
+        "ordinal": SUMMARY_ORDINAL,
+        "role": rows.SUMMARY_ROLE,
+        "at": at,
+        "model_id": None,
+    }
+    conn.execute(INSERT_RECALL, place | row | rows.lexical_columns(new.lexical))
+    work = [rows.work_row(WorkKind.EMBED, place, SUMMARY_ORDINAL, seq, now)]
     if new.improve:
-        work.append(rows.work_row(WorkKind.SUMMARIZE, episode, SUMMARY_ORDINAL, seq, now))
+        work.append(rows.work_row(WorkKind.SUMMARIZE, place, SUMMARY_ORDINAL, seq, now))
     conn.execute(INSERT_WORK, work)
 
 
@@ -160,16 +235,8 @@ def drop_rows(
     """Take an episode's rows out of what recall searches; returns how many."""
     _, next_seq = scopes.take_rows(conn, scope, 0, epochs=1)
     removed = 0
-    for table in (schema.work, schema.recall):
-        wanted = [table.c.scope_id == scope_id, table.c.episode_id == episode_id]
-        if table is schema.work:
-            # What a remote index must still be told of is not this episode's own work.
-            wanted.append(table.c.kind != rows.KINDS[WorkKind.UNINDEX])
-        if part is RowPart.SUMMARY:
-            wanted.append(table.c.ordinal == SUMMARY_ORDINAL)
-        elif part is RowPart.TURNS:
-            wanted.append(table.c.ordinal != SUMMARY_ORDINAL)
-        removed = conn.execute(sa.delete(table).where(*wanted)).rowcount
+    for statement in _DROP[part]:
+        removed = conn.execute(statement, {"scope_": scope_id, "episode_": episode_id}).rowcount
     mirror.unfollow(
         conn, scope.tenant, scope_id, episode_id, part=part, before_seq=next_seq, now=now
     )

@@ -17,6 +17,11 @@ from .reads import chunks
 
 _holds = schema.holds
 _MOST = 400
+_ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_standing = sa.select(_holds.c.id).where(
+    _holds.c.tenant == sa.bindparam("tenant_"),
+    sa.or_(_holds.c.user == sa.bindparam("user_"), _holds.c.episode_id.in_(_ids)),
+)
 
 
 def place(conn: sa.Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
@@ -87,16 +92,10 @@ def _hold(row: sa.Row[Any]) -> Hold:
 
 def check(conn: sa.Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
     """:raises LegalHold: when one stands on the user or on one of the episodes"""
-    about_user = sa.select(_holds.c.id).where(_holds.c.tenant == tenant, _holds.c.user == user)
-    found = conn.execute(about_user).scalar()
-    if found is not None:
-        raise LegalHold(found)
-    for some in chunks(episode_ids, _MOST):
-        found = conn.execute(
-            sa.select(_holds.c.id).where(_holds.c.tenant == tenant, _holds.c.episode_id.in_(some))
-        ).scalar()
+    for some in list(chunks(episode_ids, _MOST)) or [[]]:
+        found = conn.execute(_standing, {"tenant_": tenant, "user_": user, "ids": some}).first()
         if found is not None:
-            raise LegalHold(found)
+            raise LegalHold(found.id)
 
 
 def is_held() -> sa.ColumnElement[bool]:

@@ -16,23 +16,30 @@ SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
     "compacted",
 )
 _meta = schema.meta
+_value = sa.select(_meta.c.value).where(_meta.c.name == sa.bindparam("name_"))
+_value_to_keep = _value.with_for_update(read=True)
+_value_to_change = _value.with_for_update()
+_update = (
+    sa.update(_meta)
+    .where(_meta.c.name == sa.bindparam("name_"))
+    .values(value=sa.bindparam("value_"))
+)
+_insert = sa.insert(_meta)
 
 
 def get(
     conn: sa.Connection, name: str, *, keep: bool = False, change: bool = False
 ) -> bytes | None:
     """With `keep` nobody can change it before this transaction ends; `change` is to change it."""
-    statement = sa.select(_meta.c.value).where(_meta.c.name == name)
-    if keep or change:
-        statement = statement.with_for_update(read=keep)
-    value: bytes | None = conn.execute(statement).scalar()
-    return value
+    statement = _value_to_keep if keep else _value_to_change if change else _value
+    row = conn.execute(statement, {"name_": name}).first()
+    return None if row is None else row.value
 
 
 def put(conn: sa.Connection, name: str, value: bytes) -> None:
-    done = conn.execute(sa.update(_meta).where(_meta.c.name == name).values(value=value))
+    done = conn.execute(_update, {"name_": name, "value_": value})
     if not done.rowcount:
-        conn.execute(sa.insert(_meta).values(name=name, value=value))
+        conn.execute(_insert, {"name": name, "value": value})
 
 
 def make_salt(conn: sa.Connection) -> bytes:
@@ -68,6 +75,6 @@ def _change(conn: sa.Connection, name: str, kept: bytes | None, value: int) -> N
     An update instead would take the other's for nothing.
     """
     if kept is None:
-        conn.execute(sa.insert(_meta).values(name=name, value=str(value).encode()))
+        conn.execute(_insert, {"name": name, "value": str(value).encode()})
     else:
         put(conn, name, str(value).encode())

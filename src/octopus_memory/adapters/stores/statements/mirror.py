@@ -16,6 +16,7 @@ from . import meta, queue, reads
 from .reads import chunks
 
 _work, _recall, _scopes = schema.work, schema.recall, schema.scopes
+_insert_work = sa.insert(_work)
 _WHOLE_SCOPE = UUID(int=0)
 """Stands for every episode in a removal's row."""
 _PART_OF = {number: part for part, number in rows.PARTS.items()}
@@ -86,17 +87,18 @@ def unfollow(
     if name(conn) is None:
         return
     conn.execute(
-        sa.insert(_work).values(
-            kind=rows.KINDS[WorkKind.UNINDEX],
-            tenant=tenant,
-            scope_id=scope_id,
-            episode_id=_WHOLE_SCOPE if episode_id is None else episode_id,
-            ordinal=rows.PARTS[part],
-            seq=before_seq,
-            attempts=0,
-            created_at=now,
-            ready_at=now,
-        )
+        _insert_work,
+        {
+            "kind": rows.KINDS[WorkKind.UNINDEX],
+            "tenant": tenant,
+            "scope_id": scope_id,
+            "episode_id": _WHOLE_SCOPE if episode_id is None else episode_id,
+            "ordinal": rows.PARTS[part],
+            "seq": before_seq,
+            "attempts": 0,
+            "created_at": now,
+            "ready_at": now,
+        },
     )
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from ....domain.episode import Episode, Scope, Turn
-from ....ports.store import Lexical, OpenEpisode, Placeholder, RecallRow, RecallState, SessionState
-from .. import rows, schema, types
+from ....domain.replay import EpisodeReplay, SessionReplay
+from ....ports.store import OpenEpisode, Placeholder, SessionState
+from .. import rows, schema
 
 T = TypeVar("T")
 
@@ -19,9 +23,11 @@ _MOST_IDS = 400
 """Ids in one statement: under every database's limit on parameters."""
 
 _MOST_PLACES = 16
+_BY_START = attrgetter("started_at", "id")
+_EPISODE = attrgetter("episode_id")
 
 _scopes, _episodes, _turns = schema.scopes, schema.episodes, schema.turns
-_conversations, _recall = schema.conversations, schema.recall
+_conversations = schema.conversations
 
 WHO = sa.and_(
     _scopes.c.tenant == sa.bindparam("tenant_"),
@@ -38,10 +44,19 @@ def who(scope: Scope) -> dict[str, Any]:
 _scope_id = sa.select(_scopes.c.id).where(WHO).scalar_subquery()
 IN_SCOPE = sa.and_(_episodes.c.scope_id == _scope_id, _episodes.c.tenant == sa.bindparam("tenant_"))
 _in_scope = sa.and_(IN_SCOPE, _episodes.c.deleted_at.is_(None))
+# For a list of ids: with a plain column, SQLite goes through every episode of the scope instead.
+_also_in_scope = sa.and_(
+    _episodes.c.scope_id + 0 == _scope_id,
+    _episodes.c.tenant == sa.bindparam("tenant_"),
+    _episodes.c.deleted_at.is_(None),
+)
 
-_session = (
-    sa.select(_conversations, *(c for c in rows.EPISODE_COLUMNS if c.name != "session_id"))
-    .outerjoin(
+_session_rows = (
+    sa.select(
+        *(_conversations.c[name] for name in ("session_id", "status", "metadata", "created_at")),
+        *(column for column in rows.EPISODE_COLUMNS if column.name != "session_id"),
+    )
+    .join(
         _episodes,
         sa.and_(
             _episodes.c.scope_id == _conversations.c.scope_id,
@@ -54,62 +69,69 @@ _session = (
         _conversations.c.tenant == sa.bindparam("tenant_"),
         _conversations.c.session_id == sa.bindparam("session_"),
     )
-    # Not by id: the clock that ids are made by can be set back.
-    .order_by(
-        sa.case((_episodes.c.ended_at.is_(None), 0), else_=1),
-        _episodes.c.started_at.desc(),
-        _episodes.c.id.desc(),
-    )
-    .limit(1)
 )
+# Not by id: the clock that ids are made by can be set back.
+_session = _session_rows.order_by(
+    sa.case((_episodes.c.ended_at.is_(None), 0), else_=1),
+    _episodes.c.started_at.desc(),
+    _episodes.c.id.desc(),
+).limit(1)
 _session_episodes = (
     sa.select(*rows.EPISODE_COLUMNS)
     .where(_in_scope, _episodes.c.session_id == sa.bindparam("session_"))
     .order_by(_episodes.c.started_at, _episodes.c.id)
 )
 _episodes_by_id = sa.select(*rows.EPISODE_COLUMNS).where(
-    _in_scope, _episodes.c.id.in_(sa.bindparam("ids", expanding=True))
+    _also_in_scope, _episodes.c.id.in_(sa.bindparam("ids", expanding=True))
 )
 _turns_in_scope = (
     sa.select(*rows.TURN_COLUMNS, _episodes.c.session_id)
     .join(_episodes, _episodes.c.id == _turns.c.episode_id)
-    .where(_in_scope)
+    .where(_also_in_scope)
 )
-_turns_among = _turns_in_scope.where(
-    _turns.c.episode_id.in_(sa.bindparam("episodes", expanding=True)),
-    _turns.c.ordinal.in_(sa.bindparam("ordinals", expanding=True)),
+_turns_of = (
+    sa.select(*rows.TURN_COLUMNS)
+    .where(
+        _turns.c.tenant == sa.bindparam("tenant_"),
+        _turns.c.episode_id.in_(sa.bindparam("ids", expanding=True)),
+    )
+    .order_by(_turns.c.episode_id, _turns.c.ordinal)
 )
 _turns_between = _turns_in_scope.where(
     _turns.c.episode_id == sa.bindparam("episode_"),
     _turns.c.ordinal >= sa.bindparam("start_"),
     _turns.c.ordinal < sa.bindparam("stop_"),
 ).order_by(_turns.c.ordinal)
-_recall_rows = sa.select(
-    _recall.c.seq,
-    _recall.c.episode_id,
-    _recall.c.ordinal,
-    _recall.c.role,
-    _recall.c.at,
-    _recall.c.flags,
-    _recall.c.speaker,
-    _recall.c.terms,
-    _recall.c.model_id,
-    _recall.c.vector,
-).where(_recall.c.scope_id == _scope_id, _recall.c.tenant == sa.bindparam("tenant_"))
-_recall_after = _recall_rows.where(_recall.c.seq > sa.bindparam("after_")).order_by(_recall.c.seq)
-_recall_at = _recall_rows.where(_recall.c.seq.in_(sa.bindparam("seqs", expanding=True))).order_by(
-    _recall.c.seq
-)
-_models = sa.select(schema.models)
-_state = sa.select(_scopes.c.id, _scopes.c.version, _scopes.c.epoch, _scopes.c.next_seq).where(WHO)
 
 
 def session(conn: sa.Connection, scope: Scope, session_id: str) -> SessionState | None:
     row = conn.execute(_session, who(scope) | {"session_": session_id}).one_or_none()
-    if row is None or row.id is None:
+    if row is None:
         # Unknown, or every episode of it is deleted.
         return None
     return SessionState(session=rows.session(row, scope), episode=rows.episode(row, scope))
+
+
+def replay(conn: sa.Connection, scope: Scope, session_id: str) -> SessionReplay | None:
+    parameters = who(scope) | {"session_": session_id}
+    found = sorted(conn.execute(_session_rows, parameters), key=_BY_START)
+    if not found:
+        return None
+    last = max(found, key=lambda row: (row.ended_at is None, *_BY_START(row)))
+    said: dict[UUID, tuple[Turn, ...]] = {}
+    for some in chunks([row.id for row in found], _MOST_IDS):
+        read = conn.execute(_turns_of, {"tenant_": scope.tenant, "ids": some})
+        for episode_id, of_one in groupby(rows.turns(read.all(), session_id), _EPISODE):
+            said[episode_id] = tuple(of_one)
+    return SessionReplay(
+        session=rows.session(last, scope),
+        episodes=tuple(
+            [
+                EpisodeReplay(episode=rows.episode(row, scope), turns=said.get(row.id, ()))
+                for row in found
+            ]
+        ),
+    )
 
 
 def episodes(conn: sa.Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
@@ -137,30 +159,43 @@ def list_episodes(
     include_open: bool,
     leave_out_session: str | None,
 ) -> tuple[list[Episode], int]:
-    wanted: list[sa.ColumnElement[bool]] = [_in_scope]
-    if since is not None:
-        wanted.append(_episodes.c.order_at >= since)
-    if until is not None:
-        wanted.append(_episodes.c.started_at <= until)
+    given = {"since_": since, "until_": until, "session_": leave_out_session}
+    given = {name: value for name, value in given.items() if value is not None}
+    page, count = _listing(frozenset(given), include_archived, include_open)
+    found: list[Episode] = []
+    given |= who(scope)
+    # Not every dialect has a page of no rows.
+    if limit:
+        bounds = {"offset_": offset, "limit_": limit}
+        found = [rows.episode(row, scope) for row in conn.execute(page, given | bounds)]
+    if offset == 0 and len(found) < limit:
+        return found, len(found)
+    return found, conn.execute(count, given).scalar_one()
+
+
+@cache
+def _listing(
+    given: frozenset[str], include_archived: bool, include_open: bool
+) -> tuple[sa.Select[Any], sa.Select[Any]]:
+    """The statements of a page and of its count, where these parameters are given."""
+    known = {
+        "since_": _episodes.c.order_at >= sa.bindparam("since_"),
+        "until_": _episodes.c.started_at <= sa.bindparam("until_"),
+        "session_": _episodes.c.session_id != sa.bindparam("session_"),
+    }
+    wanted = [_in_scope, *(known[name] for name in sorted(given))]
     if not include_archived:
         wanted.append(_episodes.c.is_archived.is_(False))
     if not include_open:
         wanted.append(_episodes.c.ended_at.is_not(None))
-    if leave_out_session is not None:
-        wanted.append(_episodes.c.session_id != leave_out_session)
     page = (
         sa.select(*rows.EPISODE_COLUMNS)
         .where(*wanted)
         .order_by(_episodes.c.order_at.desc(), _episodes.c.id.desc())
-        .offset(offset)
-        .limit(limit)
+        .offset(sa.bindparam("offset_", type_=sa.Integer))
+        .limit(sa.bindparam("limit_", type_=sa.Integer))
     )
-    # Not every dialect has a page of no rows.
-    found = [rows.episode(row, scope) for row in conn.execute(page, who(scope))] if limit else []
-    if offset == 0 and len(found) < limit:
-        return found, len(found)
-    count = sa.select(sa.func.count()).select_from(_episodes).where(*wanted)
-    return found, conn.execute(count, who(scope)).scalar_one()
+    return page, sa.select(sa.func.count().label("count")).select_from(_episodes).where(*wanted)
 
 
 def turns(
@@ -171,66 +206,30 @@ def turns(
         "start_": start,
         "stop_": 2**31 - 1 if stop is None else stop,
     }
-    return [rows.turn(row, row.session_id) for row in conn.execute(_turns_between, parameters)]
+    return rows.turns(conn.execute(_turns_between, parameters).all())
 
 
 def turns_at(conn: sa.Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
     found = []
-    # Not every dialect can look for pairs: of a few episodes and ordinals, take those that match.
     for some in chunks(sorted(set(places)), _MOST_PLACES):
-        wanted = set(some)
-        episodes, ordinals = (list(set(values)) for values in zip(*some, strict=True))
-        parameters = who(scope) | {"episodes": episodes, "ordinals": ordinals}
-        found += [
-            rows.turn(row, row.session_id)
-            for row in conn.execute(_turns_among, parameters)
-            if (row.episode_id, row.ordinal) in wanted
-        ]
+        given = who(scope)
+        for number, (episode_id, ordinal) in enumerate(some):
+            given[f"episode_{number}"], given[f"ordinal_{number}"] = episode_id, ordinal
+        found += rows.turns(conn.execute(_turns_at(len(some)), given).all())
     return found
 
 
-def recall_state(conn: sa.Connection, scope: Scope) -> RecallState | None:
-    row = conn.execute(_state, who(scope)).one_or_none()
-    if row is None:
-        return None
-    return RecallState(
-        scope_id=row.id, version=row.version, epoch=row.epoch, newest=row.next_seq - 1
-    )
-
-
-def recall_rows(
-    conn: sa.Connection, scope: Scope, after: int
-) -> tuple[RecallState, list[RecallRow]]:
-    state = recall_state(conn, scope) or RecallState(scope_id=0, version=0, epoch=0)
-    read = conn.execute(_recall_after, who(scope) | {"after_": after})
-    return state, _recall_values(conn, read)
-
-
-def recall_rows_at(conn: sa.Connection, scope: Scope, seqs: Sequence[int]) -> list[RecallRow]:
-    found: list[RecallRow] = []
-    for some in chunks(sorted(set(seqs)), _MOST_IDS):
-        read = conn.execute(_recall_at, who(scope) | {"seqs": some})
-        found += _recall_values(conn, read)
-    return found
-
-
-def _recall_values(conn: sa.Connection, read: Any) -> list[RecallRow]:
-    raw = list(read)
-    models = {row.id: row.name for row in conn.execute(_models)}
-    models[schema.NO_MODEL] = ""
-    return [
-        RecallRow(
-            seq=row.seq,
-            episode_id=row.episode_id,
-            ordinal=row.ordinal,
-            role=row.role,
-            at=types.micros(row.at),
-            lexical=Lexical(terms=row.terms, speaker=row.speaker, flags=row.flags),
-            model=models.get(row.model_id),
-            vector=row.vector,
+@cache
+def _turns_at(count: int) -> sa.Select[Any]:
+    # Not every dialect can look for pairs in a list.
+    places = [
+        sa.and_(
+            _turns.c.episode_id == sa.bindparam(f"episode_{number}"),
+            _turns.c.ordinal == sa.bindparam(f"ordinal_{number}"),
         )
-        for row in raw
+        for number in range(count)
     ]
+    return _turns_in_scope.where(sa.or_(*places))
 
 
 def open_episodes(

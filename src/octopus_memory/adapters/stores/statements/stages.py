@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -26,6 +27,49 @@ _episodes, _scopes, _turns, _archive = (
 _MOVED = [column.name for column in _archive.c if column.name != "row"]
 _this = sa.select(*rows.EPISODE_COLUMNS, _episodes.c.aged_from, _episodes.c.deleted_at).where(
     reads.IN_SCOPE, _episodes.c.id == sa.bindparam("episode_")
+)
+_set_archived = (
+    sa.update(_episodes)
+    .where(ending.THIS_EPISODE)
+    .values(is_archived=True, is_cold=sa.bindparam("cold_"), archived_at=sa.bindparam("at_"))
+)
+_set_deleted = (
+    sa.update(_episodes).where(ending.THIS_EPISODE).values(deleted_at=sa.bindparam("at_"))
+)
+
+
+def _moving(source: sa.Table, target: sa.Table) -> sa.Insert:
+    moved = sa.select(*(source.c[name] for name in _MOVED)).where(
+        source.c.episode_id == sa.bindparam("episode_"), source.c.scope_id == sa.bindparam("scope_")
+    )
+    return sa.insert(target).from_select(_MOVED, moved)
+
+
+_keep_cold, _bring_back = _moving(_turns, _archive), _moving(_archive, _turns)
+_drop_turns = ending.of_episode(_turns)
+_drop_cold_turns = ending.of_episode(_archive)
+_drop_placeholders = ending.of_episode(schema.placeholders)
+# A key whose turns are gone has nothing left to give back.
+_drop_keys = ending.of_episode(schema.idempotency)
+_drop_episode = sa.delete(_episodes).where(ending.THIS_EPISODE)
+_conversations = schema.conversations
+_drop_empty_session = sa.delete(_conversations).where(
+    _conversations.c.scope_id == sa.bindparam("scope_"),
+    _conversations.c.session_id == sa.bindparam("session_"),
+    ~sa.select(sa.literal(1))
+    .where(
+        _episodes.c.scope_id == sa.bindparam("scope_"),
+        _episodes.c.session_id == sa.bindparam("session_"),
+    )
+    .correlate(None)
+    .exists(),
+)
+_drop_empty_scope = sa.delete(_scopes).where(
+    _scopes.c.id == sa.bindparam("scope_"),
+    ~sa.select(sa.literal(1))
+    .where(_episodes.c.scope_id == sa.bindparam("scope_"))
+    .correlate(None)
+    .exists(),
 )
 
 
@@ -86,14 +130,15 @@ def archive(
         return rows.episode(before, scope)
     _check_since(before, since)
     holding.check(conn, scope.tenant, scope.user, [episode_id])
+    this = {"episode_": episode_id, "scope_": scope_id}
     if cold:
-        _move(conn, episode_id, scope_id, source=_turns, target=_archive)
-    conn.execute(_of_episode(_turns, scope_id, episode_id))
+        conn.execute(_keep_cold, this)
+    conn.execute(_drop_turns, this)
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.TURNS, now=at)
-    _drop_keys(conn, scope_id, episode_id)
-    _set(conn, scope_id, episode_id, is_archived=True, is_cold=cold, archived_at=at)
+    conn.execute(_drop_keys, this)
+    conn.execute(_set_archived, this | {"cold_": cold, "at_": at})
     meta.count_removal(conn)
-    return reads.episodes(conn, scope, [episode_id])[episode_id]
+    return replace(rows.episode(before, scope), is_archived=True, is_cold=cold, archived_at=at)
 
 
 def delete(
@@ -113,8 +158,9 @@ def delete(
     _check_since(before, since)
     holding.check(conn, scope.tenant, scope.user, [episode_id])
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
-    _drop_keys(conn, scope_id, episode_id)
-    _set(conn, scope_id, episode_id, deleted_at=at)
+    this = {"episode_": episode_id, "scope_": scope_id}
+    conn.execute(_drop_keys, this)
+    conn.execute(_set_deleted, this | {"at_": at})
     meta.count_removal(conn)
     if entry is not None:
         chain.append(conn, entry)
@@ -156,8 +202,7 @@ def _kept_turns(
         .where(reads.IN_SCOPE, table.c.episode_id == episode_id, *also)
         .order_by(table.c.ordinal)
     )
-    found = conn.execute(statement, reads.who(scope))
-    return [rows.turn(row, row.session_id) for row in found]
+    return rows.turns(conn.execute(statement, reads.who(scope)))
 
 
 def restore(
@@ -179,8 +224,9 @@ def restore(
         raise EpisodeArchived(episode_id)
     changes: dict[str, Any] = {"deleted_at": None, "aged_from": at}
     if before.is_cold:
-        _move(conn, episode_id, scope_id, source=_archive, target=_turns)
-        conn.execute(_of_episode(_archive, scope_id, episode_id))
+        this = {"episode_": episode_id, "scope_": scope_id}
+        conn.execute(_bring_back, this)
+        conn.execute(_drop_cold_turns, this)
         changes |= {"is_archived": False, "is_cold": False, "archived_at": None}
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
     _make_findable(conn, scope, scope_id, before, findable, now=at)
@@ -248,51 +294,35 @@ def purge(
     holding.check(conn, scope.tenant, scope.user, [episode_id])
     removed = remove_episode(conn, scope, scope_id, episode_id, now=now)
     removed["sessions"] = remove_empty_session(conn, scope_id, before.session_id)
-    any_left = sa.select(_episodes.c.id).where(_episodes.c.scope_id == scope_id).limit(1)
-    if conn.execute(any_left).first() is None:
-        removed["scopes"] = conn.execute(
-            sa.delete(_scopes).where(_scopes.c.id == scope_id)
-        ).rowcount
+    scopes_gone = conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount
+    if scopes_gone:
+        removed["scopes"] = scopes_gone
     meta.count_removal(conn)
     return removed
 
 
 def remove_empty_session(conn: sa.Connection, scope_id: int, session_id: str) -> int:
     """A session without an episode is only a name; returns how many went."""
-    conversations = schema.conversations
-    left = sa.select(_episodes.c.id).where(
-        _episodes.c.scope_id == scope_id, _episodes.c.session_id == session_id
-    )
-    if conn.execute(left.limit(1)).first() is not None:
-        return 0
-    gone = conn.execute(
-        sa.delete(conversations).where(
-            conversations.c.scope_id == scope_id, conversations.c.session_id == session_id
-        )
-    )
-    return gone.rowcount
+    session = {"scope_": scope_id, "session_": session_id}
+    return conn.execute(_drop_empty_session, session).rowcount
 
 
 def remove_episode(
     conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
 ) -> dict[str, int]:
     """Every row of one episode, by place."""
-    removed = {
-        "recall rows": ending.drop_rows(
-            conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now
-        ),
-        "idempotency keys": _drop_keys(conn, scope_id, episode_id),
+    searched = ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now)
+    this = {"episode_": episode_id, "scope_": scope_id}
+    return {"recall rows": searched} | {
+        place: conn.execute(statement, this).rowcount
+        for place, statement in (
+            ("idempotency keys", _drop_keys),
+            ("turns", _drop_turns),
+            ("archived turns", _drop_cold_turns),
+            ("placeholders", _drop_placeholders),
+            ("episodes", _drop_episode),
+        )
     }
-    for place, table in (
-        ("turns", _turns),
-        ("archived turns", _archive),
-        ("placeholders", schema.placeholders),
-    ):
-        removed[place] = conn.execute(_of_episode(table, scope_id, episode_id)).rowcount
-    done = conn.execute(
-        sa.delete(_episodes).where(_episodes.c.id == episode_id, _episodes.c.scope_id == scope_id)
-    )
-    return removed | {"episodes": done.rowcount}
 
 
 def _locked(conn: sa.Connection, scope: Scope, episode_id: UUID) -> tuple[int, rows.Row | None]:
@@ -302,25 +332,6 @@ def _locked(conn: sa.Connection, scope: Scope, episode_id: UUID) -> tuple[int, r
         return 0, None
     found = conn.execute(_this, reads.who(scope) | {"episode_": episode_id}).one_or_none()
     return held[0], found
-
-
-def _move(
-    conn: sa.Connection, episode_id: UUID, scope_id: int, *, source: sa.Table, target: sa.Table
-) -> None:
-    columns = [source.c[name] for name in _MOVED]
-    moved = sa.select(*columns).where(
-        source.c.episode_id == episode_id, source.c.scope_id == scope_id
-    )
-    conn.execute(sa.insert(target).from_select(_MOVED, moved))
-
-
-def _of_episode(table: sa.Table, scope_id: int, episode_id: UUID) -> sa.Delete:
-    return sa.delete(table).where(table.c.episode_id == episode_id, table.c.scope_id == scope_id)
-
-
-def _drop_keys(conn: sa.Connection, scope_id: int, episode_id: UUID) -> int:
-    """A key whose turns are gone has nothing left to give back."""
-    return conn.execute(_of_episode(schema.idempotency, scope_id, episode_id)).rowcount
 
 
 def _set(conn: sa.Connection, scope_id: int, episode_id: UUID, **values: Any) -> None:

@@ -32,7 +32,22 @@ _grow_episode = (
     )
     .returning(schema.episodes.c.message_count, schema.episodes.c.session_id)
 )
+_in_session = sa.and_(
+    schema.episodes.c.scope_id == sa.bindparam("scope_"),
+    schema.episodes.c.session_id == sa.bindparam("session_"),
+)
+_open_in_session = sa.select(schema.episodes.c.id).where(
+    _in_session, schema.episodes.c.ended_at.is_(None)
+)
+_latest_start = sa.select(sa.func.max(schema.episodes.c.started_at).label("at")).where(_in_session)
+_set_metadata = ending.SET_STATUS.values(metadata=sa.bindparam("metadata_"))
+_insert_session = sa.insert(schema.conversations)
+_insert_episode = sa.insert(schema.episodes)
 _insert_turns = sa.insert(schema.turns)
+_insert_numbers = sa.insert(schema.placeholders)
+_numbers_taken = sa.select(schema.placeholders.c.kind, schema.placeholders.c.number).where(
+    schema.placeholders.c.episode_id == sa.bindparam("episode_")
+)
 _insert_key = sa.insert(schema.idempotency)
 _key_before = (
     sa.select(schema.idempotency)
@@ -49,7 +64,9 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
         stored = _stored_before(conn, write.scope, write.idempotency)
         if stored is not None:
             return stored
-    scope_id, first_seq = scopes.take_rows(conn, write.scope, len(write.turns))
+    count = len(write.turns) + ending.rows_for(write.closing)
+    scope_id, first_seq = scopes.take_rows(conn, write.scope, count)
+    place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
     match write.target:
         case Target.NEW:
             first = _start(conn, scope_id, write)
@@ -58,51 +75,48 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
             first = _grow(conn, scope_id, write)
         case Target.OPEN:
             first = _grow(conn, scope_id, write)
-    turns = _insert(conn, scope_id, write, first, first_seq)
+    turns = _insert(conn, place, write, first, first_seq)
     if write.placeholders:
         _insert_placeholders(conn, scope_id, write)
     if write.idempotency is not None:
         _remember_key(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
-        ending.end(conn, write.scope, write.episode_id, write.closing, now=write.now)
+        seq = first_seq + len(turns)
+        ending.end(conn, place, write.session_id, seq, write.closing, now=write.now)
     return turns
 
 
 def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
-    episodes, conversations = schema.episodes, schema.conversations
     _check_none_open(conn, scope_id, write)
+    whose = {
+        "tenant": write.scope.tenant,
+        "scope_id": scope_id,
+        "session_id": write.session_id,
+    }
     if not _set_session(conn, scope_id, write):
-        conn.execute(
-            sa.insert(conversations).values(
-                scope_id=scope_id,
-                session_id=write.session_id,
-                tenant=write.scope.tenant,
-                status=SessionStatus.ACTIVE.value,
-                metadata=rows.dump_json(write.metadata or {}),
-                created_at=write.at,
-            )
-        )
+        session = {
+            "status": SessionStatus.ACTIVE.value,
+            "metadata": rows.dump_json(write.metadata or {}),
+            "created_at": write.at,
+        }
+        conn.execute(_insert_session, whose | session)
     spent, made = _tokens(write.turns)
     last = write.turns[-1].at if write.turns else write.at
-    conn.execute(
-        sa.insert(episodes).values(
-            id=write.episode_id,
-            tenant=write.scope.tenant,
-            scope_id=scope_id,
-            session_id=write.session_id,
-            started_at=_start_time(conn, scope_id, write),
-            last_message_at=last,
-            last_seen_at=last,
-            order_at=types.OPEN_END,
-            opened_at=write.now,
-            touched_at=write.now,
-            message_count=len(write.turns),
-            input_tokens=spent,
-            output_tokens=made,
-            is_archived=False,
-            is_cold=False,
-        )
-    )
+    episode = {
+        "id": write.episode_id,
+        "started_at": _start_time(conn, scope_id, write),
+        "last_message_at": last,
+        "last_seen_at": last,
+        "order_at": types.OPEN_END,
+        "opened_at": write.now,
+        "touched_at": write.now,
+        "message_count": len(write.turns),
+        "input_tokens": spent,
+        "output_tokens": made,
+        "is_archived": False,
+        "is_cold": False,
+    }
+    conn.execute(_insert_episode, whose | episode)
     return 0
 
 
@@ -113,42 +127,30 @@ def _start_time(conn: sa.Connection, scope_id: int, write: Append) -> datetime:
     """
     if write.at != write.now:
         return write.at
-    episodes = schema.episodes
-    latest = conn.execute(
-        sa.select(sa.func.max(episodes.c.started_at)).where(
-            episodes.c.scope_id == scope_id, episodes.c.session_id == write.session_id
-        )
-    ).scalar()
-    if latest is None or latest <= write.at:
+    [row] = conn.execute(_latest_start, {"scope_": scope_id, "session_": write.session_id})
+    if row.at is None or row.at <= write.at:
         return write.at
-    following: datetime = latest + types.MICROSECOND
+    following: datetime = row.at + types.MICROSECOND
     return following
 
 
 def _check_none_open(conn: sa.Connection, scope_id: int, write: Append) -> None:
-    episodes = schema.episodes
-    opened = conn.execute(
-        sa.select(episodes.c.id).where(
-            episodes.c.scope_id == scope_id,
-            episodes.c.session_id == write.session_id,
-            episodes.c.ended_at.is_(None),
-        )
-    ).first()
-    if opened is not None:
+    session = {"scope_": scope_id, "session_": write.session_id}
+    if conn.execute(_open_in_session, session).first() is not None:
         raise EpisodeChanged(write.session_id)
 
 
 def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> bool:
-    conversations = schema.conversations
-    values: dict[str, Any] = {"status": SessionStatus.ACTIVE.value}
+    values: dict[str, Any] = {
+        "scope_": scope_id,
+        "session_": write.session_id,
+        "status_": SessionStatus.ACTIVE.value,
+    }
+    statement = ending.SET_STATUS
     if write.metadata is not None:
-        values["metadata"] = rows.dump_json(write.metadata)
-    done = conn.execute(
-        sa.update(conversations)
-        .where(conversations.c.scope_id == scope_id, conversations.c.session_id == write.session_id)
-        .values(values)
-    )
-    return done.rowcount > 0
+        statement = _set_metadata
+        values["metadata_"] = rows.dump_json(write.metadata)
+    return conn.execute(statement, values).rowcount > 0
 
 
 def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
@@ -232,30 +234,14 @@ def _tokens(turns: Any) -> tuple[int, int]:
 
 
 def _insert(
-    conn: sa.Connection, scope_id: int, write: Append, first: int, first_seq: int
+    conn: sa.Connection, episode: dict[str, Any], write: Append, first: int, first_seq: int
 ) -> list[Turn]:
     if not write.turns:
         return []
-    episode = {
-        "tenant": write.scope.tenant,
-        "scope_id": scope_id,
-        "episode_id": write.episode_id,
-    }
     turns, log, recall, work = [], [], [], []
     for place, new in enumerate(write.turns):
         ordinal, seq = first + place, first_seq + place
-        turns.append(
-            Turn(
-                id=new.id,
-                episode_id=write.episode_id,
-                session_id=write.session_id,
-                ordinal=ordinal,
-                message=new.message,
-                tokens=new.tokens,
-                at=new.at,
-                has_pii=new.has_pii,
-            )
-        )
+        turns.append(rows.stored_turn(new, write.episode_id, write.session_id, ordinal))
         log.append(episode | rows.turn_row(new, ordinal))
         recall.append(episode | rows.recall_row(new, ordinal, seq))
         if new.embed:
@@ -268,14 +254,11 @@ def _insert(
 
 
 def _insert_placeholders(conn: sa.Connection, scope_id: int, write: Append) -> None:
-    table = schema.placeholders
-    taken = conn.execute(
-        sa.select(table.c.kind, table.c.number).where(table.c.episode_id == write.episode_id)
-    )
+    taken = conn.execute(_numbers_taken, {"episode_": write.episode_id})
     if {tuple(row) for row in taken} & {(new.kind, new.number) for new in write.placeholders}:
         raise EpisodeChanged(write.session_id)
     conn.execute(
-        sa.insert(table),
+        _insert_numbers,
         [
             {
                 "episode_id": write.episode_id,

@@ -1,0 +1,295 @@
+"""A very large scope as a sketch: enough of each row to see which may be near a question.
+
+Of a vector it keeps whether each component is above zero, of the words their numbers; whoever asks
+reads the few rows that come out of it from the store. A row takes about 150 bytes instead of two
+thousand. Rows go into segments, which are searched one after the other: they need not all be in
+memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain import hashing
+from ...domain.episode import Scope
+from ...domain.rows import SUMMARY
+from ...domain.term_lists import Layers, TermList, found, having, places, with_newer
+from ...ports.index import Probe
+from ...ports.store import RecallBlock, RecallState
+from .views import ExactView
+
+BYTES_A_ROW = 200
+"""About how many a sketch takes, the ids of the episodes included."""
+_ROWS = 65_536
+"""Of a segment: what sixteen bits can number."""
+_SECOND = 1_000_000
+_OF_AN_EPISODE = 250
+_OF_A_SAMPLE = 6_000_000
+_FEW_MORE = 1.2
+_FAR = np.uint16(65_535)
+
+Signs: TypeAlias = NDArray[np.uint64]
+Chosen: TypeAlias = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Hits:
+    """Rows that were found, with what speaks for each: more is better."""
+
+    seq: NDArray[np.int64]
+    episode_ids: Sequence[UUID]
+    weight: NDArray[np.floating[Any]]
+
+    def best(self, most: int) -> Hits:
+        order = np.argsort(-self.weight, kind="stable")[:most]
+        return Hits(
+            seq=self.seq[order],
+            episode_ids=[self.episode_ids[row] for row in order.tolist()],
+            weight=self.weight[order],
+        )
+
+
+class Segment:
+    """Some thousand rows, one after the other.
+
+    A late vector is put in its place: whoever looks at that moment finds the row by it or does not.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.layers: Layers = ()
+        self.waiting: set[int] = set()
+        self._seq = np.zeros(_ROWS, np.int64)
+        self._episode = np.zeros(_ROWS, np.uint16)
+        self._second = np.zeros(_ROWS, np.int64)
+        self._has = np.zeros(_ROWS, np.bool_)
+        self._signs: Signs = np.zeros((0, _ROWS), np.uint64)
+        self._has_turns = np.zeros(_ROWS, np.bool_)
+        self._numbers: dict[UUID, int] = {}
+        self._ids: list[UUID] = []
+        self._unlisted: list[TermList] = []
+
+    def has_room_for(self, block: RecallBlock) -> bool:
+        return self.count + len(block) <= _ROWS
+
+    @property
+    def episodes(self) -> int:
+        return len(self._ids)
+
+    @property
+    def size(self) -> int:
+        a_row = 8 + 2 + 8 + 1 + 1 + 8 * len(self._signs)
+        words = sum(layer.size for layer in self.layers)
+        return a_row * self.count + words + _OF_AN_EPISODE * len(self._ids)
+
+    def take_in(self, block: RecallBlock, model: str) -> None:
+        first, end = self.count, self.count + len(block)
+        numbers = np.array([self._number(known) for known in block.episode_ids], np.uint16)
+        self._seq[first:end] = block.seq
+        self._second[first:end] = block.at // _SECOND
+        self._episode[first:end] = numbers[block.episode]
+        self._has_turns[numbers[block.episode[block.role != SUMMARY]]] = True
+        self._take_vectors(block, model)
+        terms, counts, row_of = hashing.unpack_all(block.terms)
+        self._unlisted.append(TermList.build(terms, counts, (row_of + first).astype(np.uint16)))
+        self.count = end
+
+    def settle(self) -> None:
+        """Take what came into the lists of terms."""
+        for newer in self._unlisted:
+            self.layers = with_newer(self.layers, newer)
+        self._unlisted = []
+
+    def put(self, late: Sequence[tuple[int, bytes]]) -> None:
+        """Vectors of rows that waited."""
+        mine = [(seq, vector) for seq, vector in late if seq in self.waiting]
+        if mine:
+            rows = np.searchsorted(self._seq[: self.count], [seq for seq, _ in mine])
+            self._put(rows, [vector for _, vector in mine])
+            self.waiting.difference_update(seq for seq, _ in mine)
+
+    def near(self, probe: Probe, most: int) -> Hits:
+        """The nearest by their vectors' signs."""
+        if probe.vector is None or not len(self._signs):
+            return self._hits(np.empty(0, np.intp), np.empty(0, np.float32))
+        asked = signs_of(probe.vector[None] > 0)[0]
+        if len(asked) != len(self._signs):
+            return self._hits(np.empty(0, np.intp), np.empty(0, np.float32))
+        count = self.count
+        apart = np.zeros(count, np.uint16)
+        for mine, its in zip(self._signs[:, :count], asked, strict=True):
+            apart += ones_in(mine ^ its)
+        apart[~self._has[:count]] = _FAR
+        self._leave_out(apart, probe, int(_FAR))
+        rows = _least(apart, most)
+        rows = rows[apart[rows] < _FAR]
+        return self._hits(rows, -apart[rows].astype(np.float32))
+
+    def like(self, probe: Probe, most: int) -> Hits:
+        """Those with the rarest of its words."""
+        count, terms = self.count, np.unique(probe.terms)
+        at = places(self.layers, terms)
+        which, row, times = found(self.layers, at)
+        rarity = np.log1p((count + 0.5) / (having(at, len(terms)) + 0.5))
+        often = times.astype(np.float32)
+        lacking = -np.bincount(row, rarity[which] * often / (often + 1), count)[:count]
+        self._leave_out(lacking, probe, 0)
+        rows = _least(lacking, most)
+        rows = rows[lacking[rows] < 0]
+        return self._hits(rows, np.abs(lacking[rows]))
+
+    def having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """How many rows have each term."""
+        return having(places(self.layers, terms), len(terms))
+
+    def newest(self, probe: Probe, most: int) -> Hits:
+        """The last row of each of the last episodes."""
+        left = np.ones(self.count, np.bool_)
+        self._leave_out(left, probe, value=False)
+        rows = np.flatnonzero(left)[::-1]
+        _, first = np.unique(self._episode[rows], return_index=True)
+        rows = rows[np.sort(first)[:most]]
+        return self._hits(rows, self._seq[rows].astype(np.float32))
+
+    def rows_of(self, episode_ids: Iterable[UUID]) -> NDArray[np.int64]:
+        """The `seq` of every row of these episodes."""
+        numbers = [self._numbers[known] for known in episode_ids if known in self._numbers]
+        if not numbers:
+            return np.empty(0, np.int64)
+        wanted = np.zeros(_ROWS, np.bool_)
+        wanted[numbers] = True
+        return self._seq[: self.count][wanted[self._episode[: self.count]]]
+
+    def _number(self, episode_id: UUID) -> int:
+        number = self._numbers.setdefault(episode_id, len(self._ids))
+        if number == len(self._ids):
+            self._ids.append(episode_id)
+        return number
+
+    def _take_vectors(self, block: RecallBlock, model: str) -> None:
+        mine = [known == model for known in block.models]
+        may_come = np.array([known not in (model, "") for known in block.models], np.bool_)
+        self.waiting.update(block.seq[may_come[block.model]].tolist())
+        given = [
+            (self.count + row, vector)
+            for row, (vector, known) in enumerate(
+                zip(block.vectors, block.model.tolist(), strict=True)
+            )
+            if vector is not None and mine[known]
+        ]
+        if given:
+            self._put([row for row, _ in given], [vector for _, vector in given])
+
+    def _put(self, rows: list[int] | NDArray[np.intp], packed: Sequence[bytes]) -> None:
+        raw = np.frombuffer(b"".join(packed), np.int8).reshape(len(packed), len(packed[0]))
+        signs = signs_of(raw > 0)
+        if not len(self._signs):
+            self._signs = np.zeros((signs.shape[1], _ROWS), np.uint64)
+        self._signs[:, rows] = signs.T
+        self._has[rows] = True
+
+    def _leave_out(self, values: NDArray[Any], probe: Probe, value: float) -> None:
+        """Rows that a filter is going to take out; a second more or less does not matter."""
+        count = len(values)
+        if probe.since is not None:
+            values[self._second[:count] < probe.since // _SECOND] = value
+        if probe.until is not None:
+            values[self._second[:count] > probe.until // _SECOND] = value
+        if not probe.include_archived:
+            values[~self._has_turns[self._episode[:count]]] = value
+
+    def _hits(self, rows: Chosen, weight: NDArray[np.floating[Any]]) -> Hits:
+        episodes = self._episode[rows].tolist()
+        return Hits(
+            seq=self._seq[rows],
+            episode_ids=[self._ids[number] for number in episodes],
+            weight=weight,
+        )
+
+
+class Sketch:
+    """A scope in the cache, as segments."""
+
+    def __init__(self, model: str) -> None:
+        self.newest = 0
+        self.segments: tuple[Segment, ...] = ()
+        self._model = model
+        self._sample: ExactView | None = None
+        self._sampled = 0
+        """How many rows there were when the sample was taken."""
+
+    def __len__(self) -> int:
+        return sum(segment.count for segment in self.segments)
+
+    @property
+    def waiting(self) -> list[int]:
+        return sorted(seq for segment in self.segments for seq in segment.waiting)
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments) + _OF_A_SAMPLE
+
+    def sample(self, take: Callable[[], ExactView]) -> ExactView:
+        sample = self._sample
+        if sample is None or len(self) > self._sampled * _FEW_MORE:
+            sample = self._sample = take()
+            self._sampled = len(self)
+        return sample
+
+    def reserve(self, count: int) -> None:
+        """Segments have their room from the start."""
+
+    def take_in(self, block: RecallBlock) -> None:
+        for segment in self.segments if block.late else ():
+            segment.put(block.late)
+        if not len(block):
+            return
+        if not self.segments or not self.segments[-1].has_room_for(block):
+            if self.segments:
+                self.segments[-1].settle()
+            self.segments = (*self.segments, Segment())
+        self.segments[-1].take_in(block, self._model)
+
+    def settle(self, scope: Scope, state: RecallState) -> None:  # noqa: ARG002 - of every scope alike
+        for segment in self.segments[-1:]:
+            segment.settle()
+
+
+def together(hits: Sequence[Hits]) -> Hits:
+    """What every segment found."""
+    return Hits(
+        seq=np.concatenate([some.seq for some in hits]),
+        episode_ids=[known for some in hits for known in some.episode_ids],
+        weight=np.concatenate([some.weight for some in hits]),
+    )
+
+
+def signs_of(above: NDArray[np.bool_]) -> Signs:
+    """A bit for each component, sixty-four to a number."""
+    packed = np.packbits(above, axis=1)
+    packed = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
+    return np.ascontiguousarray(packed).view(np.uint64)
+
+
+def _least(values: NDArray[Any], most: int) -> Chosen:
+    if len(values) <= most:
+        return np.arange(len(values))
+    return np.argpartition(values, most)[:most]
+
+
+def ones_by_table(numbers: Signs) -> NDArray[np.uint8]:
+    """For a numpy before 2.0."""
+    table = np.array([byte.bit_count() for byte in range(256)], np.uint8)
+    counted = table[numbers[:, None].view(np.uint8)]
+    ones: NDArray[np.uint8] = counted.sum(axis=1, dtype=np.uint8)
+    return ones
+
+
+ones_in = getattr(np, "bitwise_count", ones_by_table)
+"""How many bits of each number are set."""

@@ -1,0 +1,151 @@
+"""For each hashed term the rows it is in, as arrays that grow by layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Terms = NDArray[np.uint32]
+Numbers = NDArray[np.int32]
+Places = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""Where the rows of each term start, and how many they are."""
+_NEW = 32
+"""The small layer goes into the large one when it is so many times the root of the large one's
+size: taking a row in and taking the layers together then cost about the same, and little."""
+
+
+class Found(NamedTuple):
+    """Where some terms occur: one line for each term and row."""
+
+    which: NDArray[np.intp]
+    """The place of the term among those that were looked for."""
+    row: Numbers
+    often: NDArray[np.uint8]
+    """How often the term is in the row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TermList:
+    """Immutable. Five bytes for each term of each row, and eight for each different term."""
+
+    vocabulary: Terms
+    offsets: NDArray[np.intp]
+    row_of: Numbers
+    often: NDArray[np.uint8]
+
+    @classmethod
+    def build(cls, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> Self:
+        """From the flat list of every row's terms, in the order of the rows."""
+        order = _by_term(terms)
+        return cls._of_sorted(terms[order], often[order], row_of[order])
+
+    @classmethod
+    def _of_sorted(cls, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> Self:
+        first = np.ones(len(terms), np.bool_)
+        np.not_equal(terms[1:], terms[:-1], out=first[1:])
+        starts = np.flatnonzero(first)
+        return cls(
+            vocabulary=terms[starts],
+            offsets=np.append(starts, len(terms)),
+            row_of=row_of,
+            often=often,
+        )
+
+    def __len__(self) -> int:
+        return len(self.row_of)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        arrays = (self.vocabulary, self.offsets, self.row_of, self.often)
+        return sum(array.nbytes for array in arrays)
+
+    def places(self, terms: Terms) -> Places:
+        if not len(self):
+            nowhere = np.zeros(len(terms), np.intp)
+            return nowhere, nowhere
+        at = self.vocabulary.searchsorted(terms)
+        first = self.offsets[at]
+        size = self.offsets.take(at + 1, mode="clip")
+        size -= first
+        size *= self.vocabulary.take(at, mode="clip") == terms
+        return first, size
+
+    def found(self, first: NDArray[np.intp], size: NDArray[np.intp]) -> Found:
+        """What is at `places`."""
+        which = np.arange(len(size)).repeat(size)
+        # Each term's places go on from its first; those before it took as many as their sizes sum.
+        shift = size - size.cumsum()
+        shift += first
+        places = np.arange(len(which))
+        places += shift[which]
+        return Found(which, self.row_of[places], self.often[places])
+
+    def joined(self, newer: TermList) -> TermList:
+        terms = np.concatenate([self._terms(), newer._terms()])
+        # Two runs in order, which a stable sort only has to merge.
+        order = np.argsort(terms, kind="stable")
+        return TermList._of_sorted(
+            terms[order],
+            np.concatenate([self.often, newer.often])[order],
+            np.concatenate([self.row_of, newer.row_of])[order],
+        )
+
+    def without(self, rows: Numbers) -> TermList:
+        keep = ~np.isin(self.row_of, rows)
+        return TermList._of_sorted(self._terms()[keep], self.often[keep], self.row_of[keep])
+
+    def _terms(self) -> Terms:
+        return np.repeat(self.vocabulary, np.diff(self.offsets))
+
+
+Layers = tuple[TermList, ...]
+
+
+def with_newer(layers: Layers, newer: TermList) -> Layers:
+    """The layers with one more, two in all at most: a large one, and a small one for what is new.
+
+    The rows of `newer` are in none of the others.
+    """
+    if not layers:
+        return (newer,)
+    large, *rest = layers
+    small = rest[0].joined(newer) if rest else newer
+    if len(small) > _NEW * len(large) ** 0.5:
+        return (large.joined(small),)
+    return large, small
+
+
+def places(layers: Layers, terms: Terms) -> list[Places]:
+    """In each layer."""
+    return [layer.places(terms) for layer in layers]
+
+
+def having(in_layers: Sequence[Places], terms: int) -> NDArray[np.intp]:
+    """How many rows have each of so many terms, by their places."""
+    if len(in_layers) == 1:
+        return in_layers[0][1]
+    return sum((size for _, size in in_layers), start=np.zeros(terms, np.intp))
+
+
+def found(layers: Layers, in_layers: Sequence[Places]) -> Found:
+    """What every layer has at its places."""
+    parts = [layer.found(*at) for layer, at in zip(layers, in_layers, strict=True)]
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Found(np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, np.uint8))
+    which, row, often = zip(*parts, strict=True)
+    return Found(np.concatenate(which), np.concatenate(row), np.concatenate(often))
+
+
+def _by_term(terms: Terms) -> NDArray[np.intp]:
+    """A stable order: by the lower half, then by the upper one, since numpy sorts sixteen bits
+    without comparing.
+    """
+    by_lower = np.argsort(terms.astype(np.uint16), kind="stable")
+    return by_lower[np.argsort((terms >> np.uint32(16)).astype(np.uint16)[by_lower], kind="stable")]

@@ -1,0 +1,209 @@
+"""A view that grew row by row is the view that is made of all rows at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import random
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from octopus_memory import EpisodicMemory
+from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+from octopus_memory.adapters.indexes.exact import ExactIndex
+from octopus_memory.adapters.indexes.sketch import Segment, ones_by_table
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.domain import hashing
+from octopus_memory.domain.message import Json
+from octopus_memory.domain.term_lists import Layers, TermList, with_newer
+from octopus_memory.ports.index import Probe, ScopeView
+from octopus_memory.ports.store import Append, NewTurn, Target
+from octopus_memory.testing import make_append, make_closing, make_lexical, make_summary, make_turn
+from octopus_memory.testing.fakes import START, make_next
+from octopus_memory.testing.index_tests import MODEL, put, unit
+from octopus_memory.testing.store_suite_erasing import erase
+from octopus_memory.testing.store_tests import ANA, claim_all
+
+_WORDS = [f"word{number}" for number in range(40)]
+
+
+class _Life:
+    """A scope, and whatever may happen to it."""
+
+    def __init__(self, seed: int) -> None:
+        self.store = SqliteStore(":memory:")
+        self.index = ExactIndex(self.store)
+        self._chance = random.Random(seed)
+        self._open: list[Append] = []
+        self._closed: list[Append] = []
+        self._deeds: list[Callable[[], None]] = [
+            *(self._start, self._start, self._add, self._add, self._add, self._add, self._add),
+            *(self._close, self._close, self._resume, self._archive, self._resummarize),
+            *(self._embed, self._embed, self._embed),
+        ]
+
+    def go_on(self) -> None:
+        self._chance.choice(self._deeds)()
+
+    def erase(self) -> None:
+        """Some episode, open or closed."""
+        for writes in (self._open, self._closed):
+            for write in self._one_of(writes):
+                erase(self.store, ANA, episode_id=write.episode_id)
+                writes.remove(write)
+        self.index.forget()
+
+    def close(self) -> None:
+        self.index.close()
+        self.store.close()
+
+    def _turns(self, count: int) -> list[dict[str, Json]]:
+        return [
+            {"role": role, "content": " ".join(self._chance.choices(_WORDS, k=5))}
+            | ({"name": self._chance.choice(["Ana", "Ben"])} if role == "user" else {})
+            for role in self._chance.choices(["user", "assistant"], k=count)
+        ]
+
+    def _said(self, most: int) -> list[NewTurn]:
+        at = START + timedelta(minutes=self._chance.randint(0, 500))
+        return [make_turn(said, at=at) for said in self._turns(self._chance.randint(1, most))]
+
+    def _start(self) -> None:
+        said = self._said(4)
+        write = make_append(ANA, *said, session_id=str(len(self._open) + self._chance.random()))
+        write = dataclasses.replace(write, at=said[0].at, now=said[0].at)
+        self.store.append(write)
+        self._open.append(write)
+
+    def _add(self) -> None:
+        for write in self._one_of(self._open):
+            self.store.append(make_next(write, *self._said(3)))
+
+    def _close(self) -> None:
+        for write in self._one_of(self._open):
+            count = self.store.episodes(ANA, [write.episode_id])[write.episode_id].message_count
+            closing = make_closing(START, " ".join(self._chance.choices(_WORDS, k=8)))
+            self.store.close_episode(ANA, write.episode_id, closing, expect_messages=count)
+            self._open.remove(write)
+            self._closed.append(write)
+
+    def _resume(self) -> None:
+        for write in self._one_of(self._closed):
+            self.store.append(make_next(write, *self._said(2), target=Target.RESUME))
+            self._closed.remove(write)
+            self._open.append(write)
+
+    def _archive(self) -> None:
+        for write in self._one_of(self._closed):
+            self.store.archive(ANA, write.episode_id)
+            self._closed.remove(write)
+
+    def _resummarize(self) -> None:
+        for write in self._one_of(self._closed):
+            self.store.put_summary(ANA, write.episode_id, make_summary("word1 word2 better"))
+
+    def _embed(self) -> None:
+        put(self.index, [work for work in claim_all(self.store) if self._chance.random() < 0.7])
+        self.store.release("suite")
+
+    def _one_of(self, writes: list[Append]) -> list[Append]:
+        return self._chance.sample(writes, min(1, len(writes)))
+
+
+def _told(view: ScopeView) -> list[object]:
+    """All that recall can see of a view, in arrays that are compared exactly."""
+    asked = [unit([number]) for number in range(3)]
+    terms, _, _ = hashing.unpack_all([make_lexical(" ".join(_WORDS[:6])).terms])
+    scores = view.postings.score(terms)
+    names = [field.name for field in dataclasses.fields(view.rows)]
+    speakers = [view.speakers[n] if n >= 0 else b"" for n in view.rows.speaker.tolist()]
+    return [
+        list(view.episode_ids),
+        view.ordinals.tolist(),
+        speakers,
+        *(np.asarray(getattr(view.rows, name)).tolist() for name in names if name != "speaker"),
+        *(np.nan_to_num(view.cosine(vector), nan=9.0).tolist() for vector in asked),
+        scores.row.tolist(),
+        scores.episode.tolist(),
+        scores.whole,
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_view_that_grew_is_the_view_made_anew(seed: int) -> None:
+    life, most = _Life(seed), 0
+    for step in range(80):
+        life.go_on()
+        if step % 30 == 29:
+            life.erase()
+        grown = life.index.view(ANA, MODEL)
+        assert _told(grown) == _told(ExactIndex(life.store).view(ANA, MODEL))
+        most = max(most, len(grown.rows))
+    assert most > 20
+    life.close()
+
+
+def test_an_erasure_leaves_no_sketch_in_memory() -> None:
+    store = SqliteStore(":memory:")
+    index = ExactIndex(store, exact_rows=0)
+    store.append(make_append(ANA, "a secret", "another"))
+    probe = Probe(vector=unit([1]), terms=np.empty(0, np.uint32), episodes=1)
+    assert len(index.view(ANA, MODEL, lambda: probe).rows) == 2
+    assert _sketches() == 1
+    erase(store, ANA)
+    index.forget()
+    assert _sketches() == 0
+    index.close()
+    store.close()
+
+
+def _sketches() -> int:
+    gc.collect()
+    return sum(isinstance(known, Segment) for known in gc.get_objects())
+
+
+def test_a_sketch_finds_what_exact_search_finds(tmp_path: Path) -> None:
+    chance = random.Random(11)
+    subjects = [[f"topic{number}{end}" for end in "abcdefgh"] for number in range(40)]
+    with EpisodicMemory.open(
+        tmp_path / "memory.db", embedder=HashingEmbedder(), background=False
+    ) as memory:
+        scope = memory.scope(tenant="acme", user="ana")
+        for number in range(160):
+            words = subjects[number % 40] + _WORDS
+            said = [("user", " ".join(chance.choices(words, k=12))) for _ in range(6)]
+            scope.store(said, session_id=str(number))
+        memory.flush()
+        asked = [" ".join(chance.sample(subject, 4)) for subject in subjects[:10]]
+        exact = [[hit.episode_id for hit in scope.recall(query)] for query in asked]
+        object.__setattr__(memory.parts, "index", ExactIndex(memory.parts.store, exact_rows=100))
+        found = [[hit.episode_id for hit in scope.recall(query)] for query in asked]
+    assert [some[0] for some in found] == [some[0] for some in exact]
+    shared = sum(len(set(mine) & set(theirs)) for mine, theirs in zip(found, exact, strict=True))
+    assert shared >= 45
+
+
+def test_bits_are_counted_without_the_newest_numpy() -> None:
+    numbers = np.random.default_rng(3).integers(0, 2**64, 1_000, dtype=np.uint64)
+    assert ones_by_table(numbers).tolist() == [number.bit_count() for number in numbers.tolist()]
+
+
+def test_lists_of_terms_that_grew_are_the_lists_made_at_once() -> None:
+    chance = np.random.default_rng(5)
+    terms = chance.integers(0, 2**32, 50, dtype=np.uint32)[chance.integers(0, 50, 4_000)]
+    rows = np.repeat(np.arange(400, dtype=np.int32), 10)
+    often = chance.integers(1, 200, 4_000).astype(np.uint8)
+    layers: Layers = ()
+    for start in range(0, 4_000, 10):
+        some = slice(start, start + 10)
+        layers = with_newer(layers, TermList.build(terms[some], often[some], rows[some]))
+    whole = TermList.build(terms, often, rows)
+    assert len(layers) == 2
+    grown = layers[0].joined(layers[1])
+    for name in ("vocabulary", "offsets", "row_of", "often"):
+        assert getattr(grown, name).tolist() == getattr(whole, name).tolist()
+    assert set(grown.without(np.array([3, 399])).row_of.tolist()) == set(range(400)) - {3, 399}
