@@ -72,6 +72,7 @@ def _be_killed_at(memory: EpisodicMemory, action: str, statement: int) -> NoRetu
             os.kill(os.getpid(), signal.SIGKILL)
 
     sqlite3.connect = watched.connect(watched.Hooks(statement=strike))
+    memory._process = os.getpid()
     code = 1
     try:
         act(memory, action)

@@ -55,6 +55,7 @@ def _be_killed_at(memory: EpisodicMemory, moment: int) -> NoReturn:
 
     hooks = watched.Hooks(statement=strike, rewriting=lambda _: strike())
     sqlite3.connect = watched.connect(hooks)
+    memory._process = os.getpid()
     code = 1
     try:
         memory.tenant().scrub(numbered=True)

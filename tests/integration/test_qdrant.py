@@ -499,21 +499,18 @@ def test_a_big_scope_is_searched_by_the_probe(open_memory: Open, server: QdrantS
 
 
 def test_no_probe_where_a_filter_could_leave_too_few(
-    memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
 ) -> None:
+    memory.parts.index._taken_whole = 0
     tell(scope)
-    seen: list[bool] = []
-    view = memory.parts.index.view
-
-    def watch(whose: Any, model: str, probe: Any = None) -> Any:
-        seen.append(probe is not None)
-        return view(whose, model, probe)
-
-    monkeypatch.setattr(memory.parts.index, "view", watch)
-    scope.recall("key")
-    scope.recall("key", since=memory.parts.clock.now() - timedelta(days=1))
-    scope.recall("key", include_archived=False)
-    assert seen == [True, False, False]
+    memory.run_pending()
+    day = timedelta(days=1)
+    for number, filters in enumerate(
+        [{}, {"since": memory.parts.clock.now() - day}, {"include_archived": False}]
+    ):
+        server.requests.clear()
+        assert scope.recall(f"the key, asked {number} times", **filters)
+        assert any("/points/scroll" in request for request in server.requests) is not bool(filters)
 
 
 class TestDrift:

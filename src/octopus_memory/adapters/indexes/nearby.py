@@ -31,7 +31,7 @@ def nearby(
 ) -> ExactView | None:
     """The view of these episodes and of what waits; None where only the whole scope will do."""
     waiting = store.unindexed(scope, limit=MOST_WAITING + 1)
-    if len(waiting) > MOST_WAITING or probe.filters:
+    if len(waiting) > MOST_WAITING:
         return None
     episodes, wanted = list(near[: max(MOST_EPISODES, probe.episodes)]), probe.episodes
     if len(episodes) < probe.episodes:

@@ -116,6 +116,8 @@ class PgVectorIndex(RecallIndex):
         if key is None:
             return None
         probe, scope_id = ask(), state.scope_id
+        if probe.filters:
+            return None
         rows, graph = state.newest, state.newest > self._graph_from
         near = sql.inside(
             scope.tenant,

@@ -122,6 +122,8 @@ class QdrantIndex(RecallIndex):
         if self._rests():
             return None
         probe = ask()
+        if probe.filters:
+            return None
         copy, scope_id = self._copy, state.scope_id
         return self._try(
             lambda: nearby(

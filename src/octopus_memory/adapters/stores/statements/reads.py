@@ -161,7 +161,7 @@ def list_episodes(
 ) -> tuple[list[Episode], int]:
     given = {"since_": since, "until_": until, "session_": leave_out_session}
     given = {name: value for name, value in given.items() if value is not None}
-    page, count = _listing(frozenset(given), include_archived, include_open)
+    page, count = _listing(frozenset(given), bool(include_archived), bool(include_open))
     found: list[Episode] = []
     given |= who(scope)
     # Not every dialect has a page of no rows.
