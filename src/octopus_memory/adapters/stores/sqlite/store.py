@@ -57,6 +57,8 @@ _HOT_READS = frozenset(
     }
 )
 """What recall and every message ask: their statements live as long as their module."""
+_SNAPSHOTS = frozenset({reads.list_episodes, reads.replay, recalling.block, recalling.block_at})
+"""Those of them whose statements must see one moment; for the others no transaction is begun."""
 _HOT_WRITES = frozenset({ending.close_episode, stages.archive, stages.delete, stages.purge})
 """The same of what is written, besides an append: every session's end, and retention's steps."""
 
@@ -140,21 +142,24 @@ class SqliteStore(SqlStore):
 
     def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         if do in _HOT_READS and not self._in_memory:
-            return self._on_driver(do, *args, begin="BEGIN", **named)
+            return self._on_driver(do, *args, **named)
         if not self._in_memory:
             return super()._read(reach, do, *args, **named)
         # An in-memory database has one connection, which threads must take in turns.
         with self._writing:
             return super()._read(reach, do, *args, **named)
 
-    def _on_driver(self, do: Callable[..., T], *args: Any, begin: str, **named: Any) -> T:
-        """Run one transaction on a driver connection, without SQLAlchemy in between."""
+    def _on_driver(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+        """Read on a driver connection, without SQLAlchemy in between."""
+        is_snapshot = do in _SNAPSHOTS
         try:
             raw = self._take()
             try:
-                raw.execute(begin)
+                if is_snapshot:
+                    raw.execute("BEGIN")
                 done = do(DriverConnection(raw, self._engine.dialect, self._known), *args, **named)
-                raw.execute("COMMIT")
+                if is_snapshot:
+                    raw.execute("COMMIT")
             finally:
                 if raw.in_transaction:
                     raw.execute("ROLLBACK")
