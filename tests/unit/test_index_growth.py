@@ -161,6 +161,22 @@ def test_an_erasure_leaves_no_sketch_in_memory() -> None:
     store.close()
 
 
+def test_a_scope_that_was_very_large_once_is_not_streamed_for_ever() -> None:
+    store = SqliteStore(":memory:")
+    # Room for a sketch of five rows.
+    index = ExactIndex(store, exact_rows=1, cache_bytes=1_000)
+    long_gone = make_append(ANA, *(f"word{number}" for number in range(8)), session_id="long gone")
+    store.append(long_gone)
+    store.append(make_append(ANA, "a thing", "another", session_id="kept"))
+    erase(store, ANA, episode_id=long_gone.episode_id)
+    probe = Probe(vector=unit([1]), terms=np.empty(0, np.uint32), episodes=1)
+    for sketches in (0, 1):
+        assert len(index.view(ANA, MODEL, lambda: probe).rows) == 2
+        assert _sketches() == sketches
+    index.close()
+    store.close()
+
+
 def _sketches() -> int:
     gc.collect()
     return sum(isinstance(known, Segment) for known in gc.get_objects())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from .views import ExactView, Whole
 EXACT_ROWS = 120_000
 """A scope of more rows than this is not taken into memory whole: with vectors of 384 components,
 that would be 200 MB."""
+_MOST_COUNTED = 10_000
 
 
 class ExactIndex(RecallIndex):
@@ -35,6 +37,8 @@ class ExactIndex(RecallIndex):
         self._exact_rows = exact_rows
         self._cache_bytes = cache_bytes
         self._cache = ScopeCache(store, cache_bytes=cache_bytes)
+        self._counted: dict[int, tuple[int, int]] = {}
+        """Of scopes that were streamed, how many rows there are up to which `seq`."""
 
     def view(self, scope: Scope, model: str, probe: AskProbe | None = None) -> ExactView:
         state = self._store.recall_state(scope)
@@ -46,10 +50,17 @@ class ExactIndex(RecallIndex):
 
     def _source(self, scope: Scope, state: RecallState, model: str) -> Source | None:
         """None where the scope had as many rows, and has not any more."""
-        if state.newest * BYTES_A_ROW > self._cache_bytes:
-            return Streamed(self._store, scope, model)
+        newest, rows = self._counted.get(state.scope_id, (0, 0))
+        if (rows + state.newest - newest) * BYTES_A_ROW > self._cache_bytes:
+            return Streamed(self._store, scope, model, partial(self._count, state.scope_id))
         sketch = self._cache.get(scope, state, model, Sketch)
         return sketch if len(sketch) > self._exact_rows else None
+
+    def _count(self, scope_id: int, newest: int, rows: int) -> None:
+        """Most of the rows that a scope ever had may be gone: then it need not be streamed."""
+        if len(self._counted) >= _MOST_COUNTED:
+            self._counted.clear()
+        self._counted[scope_id] = newest, rows
 
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
         self._store.put_vectors(model, pack(done))

@@ -36,12 +36,15 @@ class Source(Protocol):
 class Streamed:
     """Segments that are made while they are looked at, and not kept."""
 
-    def __init__(self, store: EpisodeStore, scope: Scope, model: str) -> None:
-        self._store, self._scope, self._model = store, scope, model
+    def __init__(
+        self, store: EpisodeStore, scope: Scope, model: str, count: Callable[[int, int], None]
+    ) -> None:
+        """`count` is told how many rows there are up to which `seq`, once all were seen."""
+        self._store, self._scope, self._model, self._count = store, scope, model, count
 
     @property
     def segments(self) -> Iterator[Segment]:
-        after, newest = 0, 1
+        after, newest, rows = 0, 1, 0
         while after < newest:
             state, block = self._store.recall_block(self._scope, after=after, up_to=after + BLOCK)
             after, newest = after + BLOCK, state.newest
@@ -49,7 +52,9 @@ class Streamed:
             with damage_told():
                 segment.take_in(block, self._model)
                 segment.settle()
+            rows += segment.count
             yield segment
+        self._count(newest, rows)
 
     def sample(self, take: Callable[[], ExactView]) -> ExactView:
         return take()
