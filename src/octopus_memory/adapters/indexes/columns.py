@@ -235,7 +235,9 @@ class Columns:
         terms, counts, row_of = (np.concatenate(flat) for flat in zip(*self._unlisted, strict=True))
         if len(wordless):
             self._words.values[wordless] = 0
-            keep = ~np.isin(row_of, wordless)
+            has_words = np.ones(len(self), np.bool_)
+            has_words[wordless] = False
+            keep = has_words[row_of]
             terms, counts, row_of = terms[keep], counts[keep], row_of[keep]
             if wordless[0] < self._listed:
                 # An episode that was only a summary has turns again.
