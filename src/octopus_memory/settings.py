@@ -79,7 +79,7 @@ def _whole(given: Any) -> int:
 def _number(given: Any, kind: str = "number") -> float:
     try:
         return float(given)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(f"Input should be a valid {kind}") from None
 
 

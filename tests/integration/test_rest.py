@@ -202,6 +202,22 @@ def test_a_message_that_cannot_be_stored_is_named(client: httpx.Client):
     assert client.get("/sessions/s", params=WHO).status_code == 404
 
 
+def test_half_a_surrogate_pair_comes_back_as_it_was_sent(client: httpx.Client):
+    cut = "cut \ud83d here"
+    who = {"agentId": "hr", "userId": "ana"}
+    body = json.dumps(who | {"messages": [{"role": "user", "content": cut}]})
+    sent = client.post(
+        "/sessions/s/messages", content=body, headers={"content-type": "application/json"}
+    )
+    assert sent.status_code == 201
+    for answer in (
+        client.get("/sessions/s", params=who),
+        client.post("/episodes/search", json=who | {"query": "what was cut"}),
+    ):
+        assert answer.status_code == 200
+        assert cut in json.dumps(json.loads(answer.content), ensure_ascii=False)
+
+
 def test_a_body_over_the_limit_is_refused(memory: EpisodicMemory):
     settings = ServerSettings(max_body_bytes=2_000)
     token = rest_server.token(memory)

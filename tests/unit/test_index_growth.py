@@ -14,6 +14,7 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+from octopus_memory.adapters.indexes import cache, large, sketch
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.sketch import Segment, ones_by_table
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
@@ -21,7 +22,7 @@ from octopus_memory.domain import hashing
 from octopus_memory.domain.message import Json
 from octopus_memory.domain.term_lists import Layers, TermList, with_newer
 from octopus_memory.ports.index import Probe, ScopeView
-from octopus_memory.ports.store import Append, NewTurn, Target
+from octopus_memory.ports.store import SUMMARY_ORDINAL, Append, NewTurn, Target
 from octopus_memory.testing import make_append, make_closing, make_lexical, make_summary, make_turn
 from octopus_memory.testing.fakes import START, make_next
 from octopus_memory.testing.index_tests import MODEL, put, unit
@@ -175,6 +176,41 @@ def test_a_scope_that_was_very_large_once_is_not_streamed_for_ever() -> None:
         assert _sketches() == sketches
     index.close()
     store.close()
+
+
+def test_a_summary_far_from_its_turns_is_not_taken_for_an_archived_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sketch, "_ROWS", 4)
+    monkeypatch.setattr(cache, "BLOCK", 4)
+    monkeypatch.setattr(large, "BLOCK", 4)
+    store = SqliteStore(":memory:")
+    first = make_append(ANA, "a question", "an answer", session_id="first")
+    store.append(first)
+    for number in range(5):
+        store.append(make_append(ANA, "a thing", "another", session_id=str(number)))
+    closing = make_closing(summary=make_summary("rare"))
+    store.close_episode(ANA, first.episode_id, closing, expect_messages=2)
+    works = claim_all(store)
+    [summary] = [work.seq for work in works if work.ordinal == SUMMARY_ORDINAL]
+    ExactIndex(store).put(MODEL, [(work, unit([1])) for work in works])
+    probe = Probe(
+        vector=unit([1]), terms=np.empty(0, np.uint32), episodes=1, include_archived=False
+    )
+    for room in (1_000_000, 1):
+        index = ExactIndex(store, exact_rows=0, cache_bytes=room)
+        hits = [segment.near(probe, 99) for segment in _segments(index)]
+        assert summary in sketch.together(hits).seq
+        index.close()
+    store.close()
+
+
+def _segments(index: ExactIndex) -> list[Segment]:
+    state = index._store.recall_state(ANA)
+    assert state is not None
+    source = index._source(ANA, state, MODEL)
+    assert source is not None
+    return list(source.segments)
 
 
 def _sketches() -> int:

@@ -90,3 +90,18 @@ def test_the_threads_end_when_they_are_stopped():
     # A service that starts again has threads again.
     assert asyncio.run(one(threads)) is not thread
     threads.stop()
+
+
+def test_a_call_that_nobody_waits_for_holds_its_thread():
+    async def calls() -> int:
+        threads, go_on = Threads(8), threading.Event()
+        slow = asyncio.create_task(threads.run(lambda: go_on.wait(30)))
+        await asyncio.sleep(0)
+        slow.cancel()
+        await asyncio.gather(slow, return_exceptions=True)
+        # On a thread of its own, so that it need not wait for the other.
+        await threads.run(go_on.set)
+        threads.stop()
+        return threads._busy
+
+    assert asyncio.run(asyncio.wait_for(calls(), 30)) <= 1

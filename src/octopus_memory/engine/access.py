@@ -160,15 +160,19 @@ class KeyRing:
         if split is None:
             return None
         key_id, secret = split
+        asked_at = time.monotonic()
         found = self._parts.store.find_key(key_id)
         known = None
         if found is not None:
             key, kept = found
-            known = _Known(at=time.monotonic(), key=key, kept=kept, principal=key.principal())
+            known = _Known(at=asked_at, key=key, kept=kept, principal=key.principal())
             with self._lock:
                 if len(self._known) >= _MOST_KNOWN:
                     self._known.clear()
-                self._known[key_id] = known
+                newest = self._known.get(key_id)
+                # A slow answer must not take the place of a newer one.
+                if newest is None or newest.at <= asked_at:
+                    self._known[key_id] = known
         principal = self._judge(known, secret)
         if principal is not None:
             self._note_use(key_id)

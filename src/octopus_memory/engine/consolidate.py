@@ -60,7 +60,7 @@ def close(
         if seen is not None and seen.message_count != episode.message_count:
             return episode
         config = parts.config(scope.tenant, scope.agent).session
-        turns, made_of = read(parts, scope, episode_id)
+        turns, made_of = read(parts, scope, episode_id, episode.message_count)
         closing = closing_for(
             parts,
             scope,
@@ -126,10 +126,16 @@ def _close_first(
     return _known(parts, episode.scope, episode.id)
 
 
-def read(parts: Parts, scope: Scope, episode_id: UUID) -> tuple[list[Turn], SummedUp]:
-    """An episode's turns, and what tells the store whether they are still these later on."""
+def read(
+    parts: Parts, scope: Scope, episode_id: UUID, count: int | None = None
+) -> tuple[list[Turn], SummedUp]:
+    """An episode's turns, and what tells the store whether they are still these later on.
+
+    Of one that is open `count` says how many it had before: a turn that comes in between would
+    seem to be rewritten.
+    """
     state = parts.store.recall_state(scope)
-    turns = parts.store.turns(scope, episode_id)
+    turns = parts.store.turns(scope, episode_id, stop=count)
     return turns, SummedUp(turns=len(turns), newest=0 if state is None else state.newest)
 
 

@@ -92,6 +92,10 @@ def note_place(
     """The next turns may follow these where they were written."""
     if plan.goes_on is None and plan.target is not Target.NEW:
         return
+    name = where.id if isinstance(where, Episode) else where
+    if name != plan.session_id and str(name) != str(plan.episode_id):
+        # Whoever named an episode that had ended is told so the next time.
+        return
     place = Place(
         session_id=plan.session_id,
         episode_id=plan.episode_id,

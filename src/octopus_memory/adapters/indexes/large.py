@@ -45,10 +45,11 @@ class Streamed:
     @property
     def segments(self) -> Iterator[Segment]:
         after, newest, rows = 0, 1, 0
+        spoken: set[UUID] = set()
         while after < newest:
             state, block = self._store.recall_block(self._scope, after=after, up_to=after + BLOCK)
             after, newest = after + BLOCK, state.newest
-            segment = Segment()
+            segment = Segment(spoken)
             with damage_told():
                 segment.take_in(block, self._model)
                 segment.settle()

@@ -29,7 +29,7 @@ BYTES_A_ROW = 200
 _ROWS = 65_536
 """Of a segment: what sixteen bits can number."""
 _SECOND = 1_000_000
-_OF_AN_EPISODE = 250
+_OF_AN_EPISODE = 320
 _OF_A_SAMPLE = 6_000_000
 _FEW_MORE = 1.2
 _FAR = np.uint16(65_535)
@@ -61,9 +61,11 @@ class Segment:
     A late vector is put in its place: whoever looks at that moment finds the row by it or does not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spoken: set[UUID]) -> None:
+        """`spoken` are the episodes that have turns in segments before this one, or in it."""
         self.count = 0
         self.layers: Layers = ()
+        self._spoken = spoken
         self.waiting: set[int] = set()
         self._seq = np.zeros(_ROWS, np.int64)
         self._episode = np.zeros(_ROWS, np.uint16)
@@ -94,7 +96,10 @@ class Segment:
         self._seq[first:end] = block.seq
         self._second[first:end] = block.at // _SECOND
         self._episode[first:end] = numbers[block.episode]
-        self._has_turns[numbers[block.episode[block.role != SUMMARY]]] = True
+        said = np.unique(block.episode[block.role != SUMMARY]).tolist()
+        self._spoken.update(block.episode_ids[number] for number in said)
+        has_turns = [known in self._spoken for known in block.episode_ids]
+        self._has_turns[numbers[has_turns]] = True
         self._take_vectors(block, model)
         terms, counts, row_of = hashing.unpack_all(block.terms)
         self._unlisted.append(TermList.build(terms, counts, (row_of + first).astype(np.uint16)))
@@ -220,6 +225,7 @@ class Sketch:
         self.newest = 0
         self.segments: tuple[Segment, ...] = ()
         self._model = model
+        self._spoken: set[UUID] = set()
         self._sample: ExactView | None = None
         self._sampled = 0
         """How many rows there were when the sample was taken."""
@@ -253,7 +259,7 @@ class Sketch:
         if not self.segments or not self.segments[-1].has_room_for(block):
             if self.segments:
                 self.segments[-1].settle()
-            self.segments = (*self.segments, Segment())
+            self.segments = (*self.segments, Segment(self._spoken))
         self.segments[-1].take_in(block, self._model)
 
     def settle(self, scope: Scope, state: RecallState) -> None:  # noqa: ARG002 - of every scope alike

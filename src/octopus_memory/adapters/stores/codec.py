@@ -41,7 +41,7 @@ _BLANK = " \t\n\r"
 _DAMAGE = (zstandard.ZstdError, zlib.error, ValueError, RecursionError)
 _TOGETHER = 64
 """Payloads that are parsed in one go, while no other thread can run."""
-_TOGETHER_BYTES = 64 * 1024
+_TOGETHER_BYTES = 1024 * 1024
 
 
 def encode(value: object) -> tuple[int, bytes]:
@@ -92,11 +92,12 @@ def decode_many(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> list
 
 def _decode_some(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> list[Any]:
     # What has a checksum is parsed as one list. Where that fails, `decode` says what is damaged.
-    if set(codecs) == {ZSTD_TURNS_V1} and sum(map(len, payloads)) <= _TOGETHER_BYTES:
+    if set(codecs) == {ZSTD_TURNS_V1}:
         with suppress(*_DAMAGE):
-            values: Any = _parse(b"[%b]" % b",".join(_unpack_zstd(payloads)))
-            if len(values) == len(payloads):
-                return list(values)
+            if sum(map(zstandard.frame_content_size, payloads)) <= _TOGETHER_BYTES:
+                values: Any = _parse(b"[%b]" % b",".join(_unpack_zstd(payloads)))
+                if len(values) == len(payloads):
+                    return list(values)
     return list(map(decode, codecs, payloads))
 
 

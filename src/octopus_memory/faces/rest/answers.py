@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
 from starlette.responses import StreamingResponse
 
 from .problems import MEDIA_TYPE, Problem
@@ -109,4 +111,8 @@ def _written(kind: type[T], value: T) -> bytes:
     writer: TypeAdapter[T] | None = _WRITERS.get(kind)
     if writer is None:
         writer = _WRITERS[kind] = TypeAdapter(kind)
-    return writer.dump_json(value, by_alias=True)
+    try:
+        return writer.dump_json(value, by_alias=True)
+    except PydanticSerializationError:
+        # Half a surrogate pair, which a client may have sent: only escaped it is valid UTF-8.
+        return json.dumps(writer.dump_python(value, mode="json", by_alias=True)).encode()

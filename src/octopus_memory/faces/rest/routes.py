@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial, wraps
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from .headers import header
 from .threads import Threads
@@ -47,7 +48,11 @@ class Route(APIRoute):
             return by_the_framework
 
         async def handle(request: Request) -> Response:
-            values = self._read(request, await request.body())
+            try:
+                content = await request.body()
+            except ClientDisconnect as error:
+                raise HTTPException(400, "the body ended before it was whole") from error
+            values = self._read(request, content)
             if values is None:
                 return await by_the_framework(request)
             answered: Response = await self.endpoint(request, **values)

@@ -46,10 +46,7 @@ class Threads:
         if self._busy > self._started and self._started < self._most:
             self._start()
         self._jobs.put(job)
-        try:
-            outcome, error = await job.future
-        finally:
-            self._busy -= 1
+        outcome, error = await job.future
         if error is not None:
             raise error
         result: T = outcome
@@ -68,20 +65,20 @@ class Threads:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            _perform(job)
+            self._perform(job)
 
+    def _perform(self, job: _Job) -> None:
+        outcome: _Outcome
+        try:
+            outcome = job.context.run(job.call), None
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            outcome = None, error
+        # A loop that has ended waits for nothing.
+        with suppress(RuntimeError):
+            job.loop.call_soon_threadsafe(self._settle, job.future, outcome)
 
-def _perform(job: _Job) -> None:
-    outcome: _Outcome
-    try:
-        outcome = job.context.run(job.call), None
-    except BaseException as error:  # noqa: BLE001 - it is the caller's
-        outcome = None, error
-    # A loop that has ended waits for nothing.
-    with suppress(RuntimeError):
-        job.loop.call_soon_threadsafe(_settle, job.future, outcome)
-
-
-def _settle(future: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)
+    def _settle(self, future: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
+        # Not before: the thread of a call that nobody waits for any more is busy all the same.
+        self._busy -= 1
+        if not future.done():
+            future.set_result(outcome)
