@@ -3,8 +3,6 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# Many tests wait for another process or the disk, so one more than there are cores.
-WORKERS = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: help demo serve test lint format bench bench-quick clean
@@ -25,7 +23,7 @@ serve: $(VENV)/installed-server
 	@$(BIN)/octopus serve --dev
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
