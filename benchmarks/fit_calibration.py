@@ -75,15 +75,6 @@ def _fit(examples: Sequence[Example], slopes: list[float]) -> list[float]:
     return line
 
 
-def separation(scores: Floats, label: Floats) -> tuple[float, float]:
-    """The area under the curve, and the balanced accuracy at the threshold."""
-    ranks = np.empty(len(scores))
-    ranks[np.argsort(scores, kind="stable")] = np.arange(len(scores))
-    positive, negative = label.sum(), len(label) - label.sum()
-    area = (ranks[label == 1].sum() - positive * (positive - 1) / 2) / (positive * negative)
-    return float(area), balanced_accuracy(scores, label, THRESHOLD)
-
-
 def balanced_accuracy(scores: Floats, label: Floats, threshold: float) -> float:
     hits = (scores[label == 1] >= threshold).mean()
     return float((hits + (scores[label == 0] < threshold).mean()) / 2)

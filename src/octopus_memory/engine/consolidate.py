@@ -21,7 +21,6 @@ from ..domain.episode import (
 )
 from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
 from ..ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target
-from . import intake
 from .parts import Parts
 from .privacy.guard import Guard
 
@@ -244,7 +243,7 @@ def new_summary(
 
 def summary_lexical(parts: Parts, scope: Scope, text: str, key_facts: Sequence[str]) -> Lexical:
     """What a summary and its key facts are found by."""
-    return intake.summary_lexical(parts, scope, "\n".join((text, *key_facts)))
+    return parts.lexicon.summary(scope, "\n".join((text, *key_facts)))
 
 
 def ensure_summary(parts: Parts, episode: Episode) -> None:

@@ -14,7 +14,7 @@ from ..domain.ids import new_id
 from ..domain.message import Json, Message, MessageLike, Role, message_tokens, parse_message
 from ..domain.policy import MemoryConfig
 from ..domain.quick import maker
-from ..ports.store import Idempotency, Lexical, NewTurn
+from ..ports.store import Idempotency, NewTurn
 from .parts import Parts
 from .privacy.guard import Guard
 
@@ -79,7 +79,7 @@ def new_turns(
             each.message,
             tokens[place] if tokens else message_tokens(each.message, parts.counter.count),
             times[place],
-            lexical(parts, scope, each.message.text, each.message.name),
+            parts.lexicon.turn(scope, each.message.text, each.message.name),
             wants_vector(each.message, config),
             each.has_pii,
         )
@@ -99,14 +99,6 @@ def _check_counts(tokens: Sequence[int], messages: int) -> None:
 def check_tokens(field: str, count: int) -> None:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_TOKENS:
         raise InvalidInput(field, f"must be a whole number from 0 to {_MOST_TOKENS:,}")
-
-
-def lexical(parts: Parts, scope: Scope, text: str, name: str | None = None) -> Lexical:
-    return parts.lexicon.turn(scope, text, name)
-
-
-def summary_lexical(parts: Parts, scope: Scope, text: str) -> Lexical:
-    return parts.lexicon.summary(scope, text)
 
 
 def wants_vector(message: Message, config: MemoryConfig) -> bool:

@@ -72,7 +72,7 @@ def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
     findable = [
         Findable(
             ordinal=turn.ordinal,
-            lexical=intake.lexical(parts, scope, turn.text, turn.message.name),
+            lexical=parts.lexicon.turn(scope, turn.text, turn.message.name),
             embed=intake.wants_vector(turn.message, config),
         )
         for turn in turns

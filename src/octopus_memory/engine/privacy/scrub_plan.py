@@ -57,7 +57,7 @@ def _turns(parts: Parts, stored: StoredEpisode, checked: Sequence[Checked]) -> l
                     ordinal=turn.ordinal,
                     message=message,
                     tokens=_tokens(parts, turn, each),
-                    lexical=intake.lexical(parts, scope, message.text, message.name),
+                    lexical=parts.lexicon.turn(scope, message.text, message.name),
                     embed=embed,
                     has_pii=turn.has_pii or each.has_pii,
                 )

@@ -106,32 +106,28 @@ def block(
 ) -> tuple[RecallState, RecallBlock]:
     known = state(conn, scope) or RecallState(scope_id=0, version=0, epoch=0)
     given = who(scope) | {"after_": after, "up_to_": _LAST if up_to is None else up_to}
-    found = _tuples(conn.execute(_between, given))
+    found = list(conn.execute(_between, given).all())
     come = [
         row
         for some in chunks(late, _MOST_IDS)
-        for row in _tuples(conn.execute(_late, who(scope) | {"seqs": some, "model_": model}))
+        for row in conn.execute(_late, who(scope) | {"seqs": some, "model_": model}).all()
     ]
     return known, _block(conn, found, come)
 
 
 def block_at(conn: sa.Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
-    found: list[tuple[Any, ...]] = []
+    found: list[Sequence[Any]] = []
     for some in chunks(sorted(set(seqs)), _MOST_IDS):
-        found += _tuples(conn.execute(_at, who(scope) | {"seqs": some}))
+        found += conn.execute(_at, who(scope) | {"seqs": some}).all()
     return _block(conn, found)
 
 
-def _tuples(read: Any) -> list[tuple[Any, ...]]:
-    return list(read)
-
-
 def _block(
-    conn: sa.Connection, found: list[tuple[Any, ...]], late: Sequence[tuple[Any, ...]] = ()
+    conn: sa.Connection, found: Sequence[Sequence[Any]], late: Sequence[Sequence[Any]] = ()
 ) -> RecallBlock:
     columns = list(zip(*found, strict=True)) or [()] * len(_rows.selected_columns)
     seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
-    names = {row[0]: row[1] for row in _tuples(conn.execute(_models))} if found else {}
+    names = {row[0]: row[1] for row in conn.execute(_models).all()} if found else {}
     names[schema.NO_MODEL] = ""
     try:
         episodes, episode = _numbered(episode_id)
