@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -160,4 +161,6 @@ def _episode(
 
 
 def lexical(text: str, hasher: TermHasher, analyzer: SnowballAnalyzer) -> Lexical:
-    return Lexical(terms=hasher.pack(analyzer.terms(text)), speaker=b"", flags=turn_flags(text))
+    return Lexical(
+        terms=hasher.pack(Counter(analyzer.terms(text))), speaker=b"", flags=turn_flags(text)
+    )

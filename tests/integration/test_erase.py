@@ -310,14 +310,12 @@ class TestCaches:
         assert (len(index), len(queries)) == (1, 1)
         assert parts._hasher.cache_info().currsize
         assert parts.lexicon._known
-        assert parts.lexicon._told
         assert parts.analyzer._of_word
         parts.topics._heard[scope.scope, "s"] = {}
         scope.erase()
         assert (len(index), len(queries), len(parts.topics._heard)) == (0, 0, 0)
         assert parts._hasher.cache_info().currsize == 0
         assert not parts.lexicon._known
-        assert not parts.lexicon._told
         assert not parts.analyzer._of_word
 
     def test_others_stay_warm(self, memory: EpisodicMemory, scope: MemoryScope):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -49,7 +50,7 @@ class Talk:
             time=np.array([int(turn.at.timestamp() * 1e6) for turn in said], np.int64),
             flags=np.array([turn_flags(turn.text) for turn in said], np.uint8),
         )
-        packed = [HASHER.pack(ANALYZER.terms(turn.text)) for turn in said]
+        packed = [HASHER.pack(Counter(ANALYZER.terms(turn.text))) for turn in said]
         terms, counts, row_of = unpack_all(packed)
         self.postings = Postings.build(terms=terms, counts=counts, row_of=row_of, rows=self.rows)
 

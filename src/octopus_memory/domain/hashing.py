@@ -6,7 +6,6 @@ different numbers.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
@@ -29,34 +28,27 @@ class TermHasher:
         # Copying what has taken in the key is faster than taking it in for each term.
         self._begin = blake2b(key=key, digest_size=4).copy
 
-    def digest(self, term: str) -> bytes:
-        """The term's number, as it is packed."""
-        state = self._begin()
-        state.update(term.encode("utf-8", "replace"))
-        return state.digest()
-
     def number(self, term: str) -> int:
-        return int.from_bytes(self.digest(term), "little")
+        return int.from_bytes(self._digests([term])[0], "little")
 
-    def pack(self, terms: Iterable[str]) -> bytes:
+    def pack(self, counts: Mapping[str, int]) -> bytes:
         """Every term's number, then how often each occurs: five bytes a term."""
-        return pack_digests(Counter(map(self.digest, terms)))
+        often: Collection[int] = counts.values()
+        if max(often, default=0) > _MOST_OFTEN:
+            often = [min(count, _MOST_OFTEN) for count in often]
+        return b"".join(self._digests(counts)) + bytes(often)
 
     def pack_words(self, words: Iterable[str]) -> bytes:
         """The numbers alone, in order: a speaker's name."""
-        digests = []
-        for word in words:
-            state = self._begin()
-            state.update(word.encode("utf-8", "replace"))
+        return b"".join(self._digests(words))
+
+    def _digests(self, terms: Iterable[str]) -> list[bytes]:
+        begin, digests = self._begin, []
+        for term in terms:
+            state = begin()
+            state.update(term.encode("utf-8", "replace"))
             digests.append(state.digest())
-        return b"".join(digests)
-
-
-def pack_digests(counts: Mapping[bytes, int]) -> bytes:
-    often: Collection[int] = counts.values()
-    if max(often, default=0) > _MOST_OFTEN:
-        often = [min(count, _MOST_OFTEN) for count in often]
-    return b"".join(counts) + bytes(often)
+        return digests
 
 
 def unpack_words(packed: bytes) -> tuple[int, ...]:

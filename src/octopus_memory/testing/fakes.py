@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -138,7 +139,7 @@ def make_scope(user: str = "ana", *, agent: str = "helper", tenant: str = "acme"
 def make_lexical(text: str, name: str | None = None) -> Lexical:
     """What lexical search keeps of a text, by a hasher that is the same everywhere."""
     return Lexical(
-        terms=_HASHER.pack(words(text)),
+        terms=_HASHER.pack(Counter(words(text))),
         speaker=_HASHER.pack_words(words(name)) if name else b"",
         flags=turn_flags(text),
     )
