@@ -12,7 +12,10 @@ from .message import Json, Role, as_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeReplay:
-    """One episode and its turns; an archived one has its summary and no turns."""
+    """One episode and its turns; an archived one has its summary and no turns.
+
+    Where only a session's last turns were asked for, its first episode may lack its own first ones.
+    """
 
     episode: Episode
     turns: tuple[Turn, ...]
@@ -26,7 +29,7 @@ class EpisodeReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReplay:
-    """Every episode and turn of one session, in order."""
+    """The episodes and turns of one session, in order: all of them, or the last."""
 
     session: Session
     episodes: tuple[EpisodeReplay, ...]
@@ -39,8 +42,8 @@ class SessionReplay:
         """The history as a provider takes it.
 
         Only what the chat-completion form knows is in it, every tool call is followed by its
-        result, and a call that never got one is left out. An archived episode stands as a system
-        message with its summary.
+        result, and a call that never got one is left out, as is a result whose call came before
+        the turns that were read. An archived episode stands as a system message with its summary.
         """
         history: list[dict[str, Json]] = []
         for replay in self.episodes:
@@ -51,6 +54,10 @@ class SessionReplay:
 def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
     """Turns in the form that chat-completion providers accept."""
     bodies = [turn.message.body for turn in turns]
+    # Most have a role and something said, and no more.
+    plain = [dict(body) for body in bodies if len(body) == 2 and body.get("content") is not None]
+    if len(plain) == len(bodies):
+        return plain
     # Where nobody calls a tool there is nothing to bring together.
     if not any(body["role"] == _TOOL or "tool_calls" in body for body in bodies):
         return [said for body in bodies if _says_something(said := _spoken(body))]

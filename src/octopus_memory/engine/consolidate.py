@@ -21,6 +21,7 @@ from ..domain.episode import (
 )
 from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
 from ..ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target
+from . import findable
 from .parts import Parts
 from .privacy.guard import Guard
 
@@ -133,6 +134,8 @@ def read(
     Of one that is open `count` says how many it had before: a turn that comes in between would
     seem to be rewritten.
     """
+    # One that is made findable in between would seem to be rewritten, too.
+    findable.catch_up(parts, scope, episode_id)
     state = parts.store.recall_state(scope)
     turns = parts.store.turns(scope, episode_id, stop=count)
     return turns, SummedUp(turns=len(turns), newest=0 if state is None else state.newest)

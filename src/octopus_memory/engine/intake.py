@@ -68,8 +68,13 @@ def new_turns(
     config: MemoryConfig,
     tokens: Sequence[int] | None,
     guard: Guard | None = None,
+    *,
+    findable: bool = True,
 ) -> list[NewTurn]:
-    """Turns as they may be stored: without the personal data that the agent's settings keep out."""
+    """Turns as they may be stored: without the personal data that the agent's settings keep out.
+
+    They are findable at once, unless that is left to be done.
+    """
     if tokens is not None:
         _check_counts(tokens, len(messages))
     checked = (guard or parts.guard(scope)).messages(messages)
@@ -79,7 +84,7 @@ def new_turns(
             each.message,
             tokens[place] if tokens else message_tokens(each.message, parts.counter.count),
             times[place],
-            parts.lexicon.turn(scope, each.message.text, each.message.name),
+            parts.lexicon.turn(scope, each.message.text, each.message.name) if findable else None,
             wants_vector(each.message, config),
             each.has_pii,
         )

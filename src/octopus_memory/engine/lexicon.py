@@ -16,7 +16,7 @@ from ..ports.store import Lexical
 
 _MOST = 32_768
 
-_FLAGS = {f" {flag.name}": flag for flag in (Flag.NUMBER, Flag.TIME, Flag.FIRST_PERSON)}
+_FLAGS = {f" {flag.name}": int(flag) for flag in (Flag.NUMBER, Flag.TIME, Flag.FIRST_PERSON)}
 """Among a word's terms, none of which has a space in it, each of its flags is one more."""
 
 _make_lexical = maker(Lexical)

@@ -18,7 +18,7 @@ from ..domain.errors import EmbedderFailed, EpisodeChanged, InvalidSetting, Stor
 from ..domain.message import Role
 from ..domain.terms import passage
 from ..ports.store import SUMMARY_ORDINAL, Work, WorkKind
-from . import consolidate, forget, indexing
+from . import consolidate, findable, forget, indexing
 from .parts import Parts
 
 log = logging.getLogger(__name__)
@@ -89,18 +89,18 @@ def embed_pending(parts: Parts, owner: str) -> int:
 
 def embed_batch(parts: Parts, owner: str) -> Batch:
     """As `embed_pending`; what is damaged is put off, and keeps nothing else waiting."""
+    made = findable.make_some(parts)
     in_use = parts.store.model()
     if in_use != parts.embedder.model:
         raise EmbedderFailed(
             f"another process keeps vectors of {in_use!r} in this memory now: open it again, with "
             f"that embedder instead of {parts.embedder.model!r}"
         )
-    now = parts.clock.now()
-    claimed = parts.store.claim(
-        WorkKind.EMBED, owner=owner, limit=_EMBED_BATCH, now=now, until=now + _LEASE
-    )
-    if not claimed:
-        return Batch()
+    while not (claimed := _claim(parts, owner)):
+        # Not every turn is embedded.
+        if not made:
+            return Batch()
+        made = findable.make_some(parts)
     ready, damaged = _texts(parts, claimed)
     if damaged:
         log.warning("%d texts cannot be read, and get no vector", len(damaged))
@@ -120,6 +120,13 @@ def embed_batch(parts: Parts, owner: str) -> Batch:
         parts.store.finish([work for work in claimed if work.id in gone])
     parts.tally.count(WorkKind.EMBED, done=len(left))
     return Batch(len(claimed), len(damaged))
+
+
+def _claim(parts: Parts, owner: str) -> list[Work]:
+    now = parts.clock.now()
+    return parts.store.claim(
+        WorkKind.EMBED, owner=owner, limit=_EMBED_BATCH, now=now, until=now + _LEASE
+    )
 
 
 def _texts(parts: Parts, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]], list[Work]]:

@@ -31,6 +31,7 @@ from ..domain.ranking import Ranking, Signals, rank
 from ..domain.rows import SUMMARY
 from ..ports.index import AskProbe, Probe, ScopeView
 from ..ports.store import SUMMARY_ORDINAL
+from . import findable
 from .parts import Parts
 
 log = logging.getLogger(__name__)
@@ -125,6 +126,7 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
 def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
     if not ask.query.strip():
         return None
+    findable.catch_up_if_possible(parts, scope)
     view = parts.index.view(scope, parts.embedder.model, _probe(parts, scope, ask))
     if not len(view.ordinals):
         return None

@@ -89,7 +89,9 @@ def add(
     parsed = intake.parse(messages, config)
     times = intake.times(at, len(parsed), now)
     first_guard = parts.guard(scope, session_id=_session_named(where))
-    first_turns = intake.new_turns(parts, scope, parsed, times, config, tokens, first_guard)
+    first_turns = intake.new_turns(
+        parts, scope, parsed, times, config, tokens, first_guard, findable=False
+    )
     idempotency = intake.idempotency(parts, idempotency_key, parsed)
     for _ in range(_RETRIES):
         guard, turns = first_guard, first_turns
@@ -100,7 +102,9 @@ def add(
             # The episode's text has numbers already, which these turns must go on with.
             known = parts.store.placeholders(scope, plan.episode_id)
             guard = parts.guard(scope, session_id=plan.session_id, known=known)
-            turns = intake.new_turns(parts, scope, parsed, times, config, tokens, guard)
+            turns = intake.new_turns(
+                parts, scope, parsed, times, config, tokens, guard, findable=False
+            )
         write = Append(
             scope=scope,
             session_id=plan.session_id,

@@ -253,14 +253,18 @@ class MemoryScope:
             )
             return [recall.recent_snippet(parts, episode) for episode in episodes]
 
-    def session(self, session_id: str) -> SessionReplay:
+    def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
         """One session, whole and in order; `.messages()` is the list a provider takes.
+
+        `last` is for an agent's loop: only so many of its turns are read, the newest.
 
         :raises SessionNotFound: for a session that is not in this scope
         """
         check_name("session_id", session_id)
+        if last is not None:
+            recall.check_limit(last, "last")
         with self._reading("session") as parts:
-            found = parts.store.replay(self.scope, session_id)
+            found = parts.store.replay(self.scope, session_id, last=last)
             if found is None:
                 raise SessionNotFound(session_id)
             return found

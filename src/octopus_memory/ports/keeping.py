@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ..domain.audit import AuditDraft
 from ..domain.episode import Episode, Scope, Turn
-from .turns import Lexical
+from .turns import Findable
 
 if TYPE_CHECKING:
     from ..domain.retention import Stage
@@ -42,15 +42,6 @@ class Hold:
     def stops(self, episode: Episode) -> bool:
         """Whether it stands on an episode of its tenant."""
         return self.episode_id == episode.id or self.user == episode.scope.user
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findable:
-    """How a restored turn, or a summary (`SUMMARY_ORDINAL`), is to be found again."""
-
-    ordinal: int
-    lexical: Lexical
-    embed: bool = True
 
 
 class Schedule(Protocol):

@@ -16,14 +16,14 @@ from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
 from ..domain.replay import SessionReplay
 from .forgetting import Erasure, Forgetting
-from .keeping import Aged, Findable, Hold, Keeping, Lead
+from .keeping import Aged, Hold, Keeping, Lead
 from .keys import Keys
 from .portable import Portable
 from .recall import SUMMARY_ORDINAL, RecallBlock, RecallRow, RecallState
 from .scrubbing import Scrubbing
 from .tenant import TenantReads
-from .turns import Lexical, NewTurn, Placeholder
-from .work import Backlog, Removal, RowPart, Work, WorkKind, WorkList
+from .turns import Findable, Lexical, NewTurn, Placeholder
+from .work import Backlog, Removal, RowPart, Unfindable, Work, WorkKind, WorkList
 
 __all__ = [
     "SUMMARY_ORDINAL",
@@ -51,6 +51,7 @@ __all__ = [
     "StoreStats",
     "SummedUp",
     "Target",
+    "Unfindable",
     "Work",
     "WorkKind",
 ]
@@ -193,6 +194,9 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         An open episode may also be given no turns and a `closing` alone: it ends, whatever was
         added to it meanwhile.
 
+        Turns with their words are findable at once, the others when `make_findable` was told those;
+        in one append all are of one kind, and to an episode that has others only those are added.
+
         With an idempotency key that was used before, nothing is written and the turns stored
         then are returned.
 
@@ -243,8 +247,14 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         """The session and its last episode: the open one, else the last by its start."""
 
     @abstractmethod
-    def replay(self, scope: Scope, session_id: str) -> SessionReplay | None:
-        """The session whole, read at one moment: episodes by their start, turns in order."""
+    def replay(
+        self, scope: Scope, session_id: str, *, last: int | None = None
+    ) -> SessionReplay | None:
+        """The session whole, read at one moment: episodes by their start, turns in order.
+
+        With `last`, no more turns than that, the last ones, and only the episodes from the one on
+        that these begin in. A session that has no more is whole.
+        """
 
     @abstractmethod
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:

@@ -27,9 +27,19 @@ class NewTurn:
     message: Message
     tokens: int
     at: datetime
-    lexical: Lexical
+    lexical: Lexical | None
+    """None for a turn that is made findable later."""
     embed: bool
     has_pii: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findable:
+    """How recall is to find a stored turn, or a summary (`SUMMARY_ORDINAL`)."""
+
+    ordinal: int
+    lexical: Lexical
+    embed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

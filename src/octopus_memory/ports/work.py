@@ -10,6 +10,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from ..domain.episode import Scope
+from .turns import Findable
 
 
 class WorkKind(StrEnum):
@@ -34,6 +35,18 @@ class Work:
     ordinal: int
     seq: int
     attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfindable:
+    """Turns of one episode that are stored, and that recall cannot find yet."""
+
+    scope: Scope
+    scope_id: int
+    episode_id: UUID
+    first: int
+    stop: int
+    """The ordinal after the last; there may be more."""
 
 
 class RowPart(StrEnum):
@@ -92,6 +105,18 @@ class WorkList(ABC):
         With one, every vector that is put queues its row as INDEX work, and whatever removes rows
         queues a `Removal`, in the same transaction. A new name queues every row that has a vector
         of the model in use; with None what was queued for the old one is dropped.
+        """
+
+    @abstractmethod
+    def unfindable(self, scope: Scope | None = None, *, limit: int) -> list[Unfindable]:
+        """What was appended without its words, of one scope or of all, up to `limit` episodes."""
+
+    @abstractmethod
+    def make_findable(self, done: Sequence[tuple[Unfindable, Sequence[Findable]]]) -> int:
+        """Give recall the rows of these turns, each of them, and queue those that are embedded.
+
+        Returns of how many episodes: one that is gone, or that somebody else was faster with, is
+        passed over.
         """
 
     @abstractmethod

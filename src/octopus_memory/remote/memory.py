@@ -24,7 +24,7 @@ from ..domain.message import Json, MessageLike
 from ..domain.page import Page
 from ..domain.policy import LARGEST_MESSAGE, MemoryConfig
 from ..domain.replay import EpisodeReplay, SessionReplay
-from ..engine import intake
+from ..engine import intake, recall
 from ..engine.hand import EpisodeInHand
 from ..engine.intake import Times
 from ..engine.orchestrator import MemoryContext
@@ -284,9 +284,10 @@ class RemoteScope:
         }
         return decode.snippets(self._transport.get("/episodes/recent", query))
 
-    def session(self, session_id: str) -> SessionReplay:
+    def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
         path = f"/sessions/{segment(check_name('session_id', session_id))}"
-        return decode.session_replay(self._transport.get(path, self._who), self.scope.tenant)
+        query = self._who | {"last": None if last is None else recall.check_limit(last, "last")}
+        return decode.session_replay(self._transport.get(path, query), self.scope.tenant)
 
     def episodes(
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True

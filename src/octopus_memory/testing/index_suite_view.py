@@ -54,7 +54,7 @@ class ViewTests(IndexTests):
         assert places(view) == [(write.episode_id, ordinal) for ordinal in range(3)]
         assert view.rows.role.tolist() == [USER, ASSISTANT, USER]
         assert np.diff(view.rows.time).tolist() == [9_000_000, 3_591_000_000]
-        assert view.rows.flags.tolist() == [turn.lexical.flags for turn in turns]
+        assert view.rows.flags.tolist() == [turn.lexical and turn.lexical.flags for turn in turns]
         assert view.rows.speaker.tolist() == [0, -1, 0]
         assert list(view.speakers) == [make_lexical("", "Ana Ng").speaker]
         assert has_vector(view) == [False] * 3

@@ -13,8 +13,8 @@ from ..domain.episode import Scope
 from ..domain.errors import EpisodeChanged, EpisodeNotFound
 from ..domain.ids import new_id
 from ..domain.retention import Stage
-from ..ports.keeping import Findable
 from ..ports.store import SUMMARY_ORDINAL, Append, EpisodeStore, Placeholder, Target
+from ..ports.turns import Findable
 from .fakes import (
     START,
     make_append,

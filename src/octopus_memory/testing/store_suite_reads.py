@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ..domain.ids import new_id
 from ..ports.store import Append, EpisodeStore, Target
 from .fakes import START, make_append, make_closing, make_next, make_scope
@@ -64,16 +66,7 @@ class SessionReadTests(StoreTests):
         assert store.session_episodes(ANA, "another") == []
 
     def test_a_replay_is_the_session_whole(self, store: EpisodeStore) -> None:
-        past = [
-            make_append(
-                ANA,
-                *(f"{day} {number}" for number in range(day * 5)),
-                at=after(days=day),
-                now=after(days=9),
-                closing=make_closing(after(days=day)),
-            )
-            for day in (2, 0, 1)
-        ]
+        past = [_past(day, day * 5) for day in (2, 0, 1)]
         open_now = make_append(ANA, "now", at=after(days=1, hours=1), now=after(days=9))
         for write in [*past, open_now, make_append(ANA, "b", session_id="other")]:
             store.append(write)
@@ -85,6 +78,46 @@ class SessionReadTests(StoreTests):
         for each in replay.episodes:
             assert list(each.turns) == store.turns(ANA, each.episode.id)
         assert len(replay.turns) == 16
+
+    def test_the_last_turns_of_a_session(self, store: EpisodeStore) -> None:
+        # From the first to the last: empty, three turns, archived, open, two turns, archived.
+        past = {day: _past(day, count) for day, count in ((0, 0), (1, 3), (2, 4), (4, 2), (5, 3))}
+        open_now = make_append(ANA, "a", "b", at=after(days=3), now=after(days=9))
+        for write in [*past.values(), open_now, make_append(ANA, "x", session_id="other")]:
+            store.append(write)
+        for day in (2, 5):
+            store.archive(ANA, past[day].episode_id, cold=day == 5)
+        whole = store.replay(ANA, "session")
+        assert whole is not None
+        assert len(whole.turns) == 7
+        for last, begins in enumerate((4, 4, 3, 3, 1, 1, 1), 1):
+            replay = store.replay(ANA, "session", last=last)
+            assert replay is not None
+            assert replay.session == whole.session
+            assert replay.turns == whole.turns[-last:]
+            assert [each.episode for each in replay.episodes] == [
+                each.episode for each in whole.episodes[begins:]
+            ]
+        assert store.replay(ANA, "session", last=8) == whole
+        assert store.replay(ANA, "session", last=1_000_000) == whole
+        assert store.replay(ANA, "another", last=1) is None
+        assert store.replay(BEN, "session", last=1) is None
+
+    @pytest.mark.parametrize("open_since", [20, 5.5])
+    def test_the_last_turns_of_many_episodes(self, store: EpisodeStore, open_since: float) -> None:
+        for day in range(12):
+            store.append(_past(day, 2))
+        store.append(make_append(ANA, at=after(days=open_since), now=after(days=20)))
+        whole = store.replay(ANA, "session")
+        assert whole is not None
+        ids = [each.episode.id for each in whole.episodes]
+        for last in (1, 2, 5, 13, 23, 24):
+            replay = store.replay(ANA, "session", last=last)
+            assert replay is not None
+            assert replay.session == whole.session
+            assert replay.turns == whole.turns[-last:]
+            begins = ids.index(replay.turns[0].episode_id)
+            assert [each.episode.id for each in replay.episodes] == ids[begins:]
 
 
 class EpisodeReadTests(StoreTests):
@@ -103,6 +136,17 @@ class EpisodeReadTests(StoreTests):
         store.append(write)
         many = [new_id() for _ in range(3_000)]
         assert set(store.episodes(ANA, [*many, write.episode_id])) == {write.episode_id}
+
+
+def _past(day: int, count: int) -> Append:
+    """An episode of so many turns that ended the day it began."""
+    return make_append(
+        ANA,
+        *(f"{day} {number}" for number in range(count)),
+        at=after(days=day),
+        now=after(days=9),
+        closing=make_closing(after(days=day)),
+    )
 
 
 def _tell(store: EpisodeStore, session_id: str, start: int, end: int | None) -> Append:

@@ -7,8 +7,8 @@ import pytest
 from ..domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ..domain.ids import new_id
 from ..domain.retention import Stage
-from ..ports.keeping import Findable
 from ..ports.store import SUMMARY_ORDINAL, EpisodeStore, Target, WorkKind
+from ..ports.turns import Findable
 from .fakes import make_append, make_closing, make_lexical, make_next
 from .store_suite_keeping import LATER, aged, findable, make_entry, tell
 from .store_tests import ANA, BEN, StoreTests, after, claim_all, find, snapshot, texts

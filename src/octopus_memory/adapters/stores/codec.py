@@ -94,10 +94,10 @@ def _decode_some(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> lis
     # What has a checksum is parsed as one list. Where that fails, `decode` says what is damaged.
     if set(codecs) == {ZSTD_TURNS_V1}:
         with suppress(*_DAMAGE):
-            if sum(map(zstandard.frame_content_size, payloads)) <= _TOGETHER_BYTES:
+            if sum(_sizes(payloads)) <= _TOGETHER_BYTES:
                 values: Any = _parse(b"[%b]" % b",".join(_unpack_zstd(payloads)))
-                if len(values) == len(payloads):
-                    return list(values)
+                if isinstance(values, list) and len(values) == len(payloads):
+                    return values
     return list(map(decode, codecs, payloads))
 
 
@@ -112,6 +112,7 @@ def _parse(plain: bytes) -> object:
 
 def _plain(codec: int | None, payload: bytes) -> bytes:
     if codec == ZSTD_TURNS_V1:
+        _sizes([payload])
         return _unpack_zstd([payload])[0]
     if codec == PLAIN:
         return payload
@@ -123,11 +124,16 @@ def _plain(codec: int | None, payload: bytes) -> bytes:
     )
 
 
-def _unpack_zstd(payloads: Sequence[bytes]) -> list[bytes]:
+def _sizes(payloads: Sequence[bytes]) -> list[int]:
+    """What each will unpack to; none is unpacked before it was asked for that."""
     sizes = list(map(zstandard.frame_content_size, payloads))
     # Below zero the frame does not say; `encode` always writes it.
     if min(sizes) < 0 or max(sizes) > MAX_DECODED_BYTES:
         raise StoreCorrupt(_too_large(max(payloads, key=len)))
+    return sizes
+
+
+def _unpack_zstd(payloads: Sequence[bytes]) -> list[bytes]:
     unpack = _readers().decompress
     # No limit, one frame, and nothing after it: by position, since names take as long as the rest.
     return [unpack(payload, 0, False, False) for payload in payloads]  # noqa: FBT003

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from ...domain.audit import AuditDraft
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.retention import Stage
-from ...ports.keeping import Aged, Findable, Hold, Keeping, Lead
+from ...ports.keeping import Aged, Hold, Keeping, Lead
+from ...ports.turns import Findable
 from . import schema
 from .statements import holding, stages
 from .transactions import Every, Transactions

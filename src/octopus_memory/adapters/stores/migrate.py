@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from ...domain.errors import SchemaTooNew, StoreUnavailable
 from . import schema
 
-HEAD = "0002"
-_KNOWN = frozenset({"0001", HEAD})
+HEAD = "0003"
+_KNOWN = frozenset({"0001", "0002", HEAD})
 VERSION_TABLE = "octopus_schema"
 
 

@@ -16,6 +16,7 @@ from ...domain.message import Json, Message, Role
 from ...domain.quick import maker
 from ...ports.store import SUMMARY_ORDINAL, Lexical, NewTurn, RowPart, WorkKind
 from . import codec, schema, types
+from .columns import columns_of
 
 E = TypeVar("E", bound=StrEnum)
 Row: TypeAlias = Any
@@ -33,12 +34,19 @@ _TOOL_KEYS = frozenset(
     ("tool_calls", "function_name", "arguments", "result", "duration_ms", "is_error")
 )
 
-EPISODE_COLUMNS = [
-    column
-    for column in schema.episodes.c
-    if column.name
-    not in ("tenant", "scope_id", "order_at", "opened_at", "touched_at", "aged_from", "deleted_at")
-]
+_NO_EPISODE = frozenset(
+    {
+        "tenant",
+        "scope_id",
+        "order_at",
+        "opened_at",
+        "touched_at",
+        "aged_from",
+        "deleted_at",
+        "unfindable_from",
+    }
+)
+EPISODE_COLUMNS = [column for column in schema.episodes.c if column.name not in _NO_EPISODE]
 TURN_COLUMNS = [
     column
     for column in schema.turns.c
@@ -50,6 +58,7 @@ _END_REASONS = {str(reason): reason for reason in EndReason}
 _STATUSES = {str(status): status for status in SessionStatus}
 
 _make_episode = maker(Episode)
+_make_session = maker(Session)
 _make_turn = maker(Turn)
 _make_message = maker(Message)
 
@@ -77,13 +86,13 @@ def episode(row: Row, scope: Scope) -> Episode:
 
 
 def session(row: Row, scope: Scope) -> Session:
-    return Session(
-        id=row.session_id,
-        scope=scope,
-        status=_one_of(_STATUSES, row.status),
-        metadata=load_json(row.metadata),
-        created_at=row.created_at,
-        last_seen_at=row.last_seen_at or row.created_at,
+    return _make_session(
+        row.session_id,
+        scope,
+        _one_of(_STATUSES, row.status),
+        load_json(row.metadata),
+        row.created_at,
+        row.last_seen_at or row.created_at,
     )
 
 
@@ -96,7 +105,7 @@ def _one_of(known: Mapping[str, E], word: str) -> E:
 
 def turns(found: Iterable[Row], session_id: str | None = None) -> list[Turn]:
     """Rows of `TURN_COLUMNS`, with the session's id after them unless it is given."""
-    columns = list(zip(*found, strict=True))
+    columns = columns_of(found)
     if not columns:
         return []
     episode_id, ordinal, turn_id, at, tokens, has_pii, refs, *packed = columns[:_TURN_WIDTH]
@@ -198,6 +207,7 @@ def _as_name(agent: str | None) -> str | None:
 
 
 def recall_row(new: NewTurn, ordinal: int, seq: int) -> dict[str, Any]:
+    assert new.lexical is not None
     return {
         "seq": seq,
         "ordinal": ordinal,

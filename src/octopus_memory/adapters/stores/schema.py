@@ -113,16 +113,23 @@ episodes = _table(
     # What retention counts from: the end, or when the episode was restored.
     sa.Column("aged_from", UtcTime),
     sa.Column("deleted_at", UtcTime),
+    # The first turn that has no recall row yet: none has from there on. None for no such turn.
+    sa.Column("unfindable_from", sa.Integer),
     sa.Index("octopus_episodes_newest", "scope_id", "order_at", "id"),
     sa.Index("octopus_episodes_session", "scope_id", "session_id", "id"),
 )
 sa.Index(
     "octopus_episodes_open",
     episodes.c.id,
-    episodes.c.touched_at,
     info={_WHERE: episodes.c.ended_at.is_(None)},
 )
 
+sa.Index(
+    "octopus_episodes_unfindable",
+    episodes.c.scope_id,
+    episodes.c.id,
+    info={_WHERE: episodes.c.unfindable_from.is_not(None)},
+)
 sa.Index("octopus_episodes_age", episodes.c.is_archived, episodes.c.aged_from, episodes.c.id)
 sa.Index(
     "octopus_episodes_deleted",

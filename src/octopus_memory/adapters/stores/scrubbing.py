@@ -33,7 +33,12 @@ _episode_ids = (
     .order_by(_episodes.c.started_at, _episodes.c.id)
 )
 _this = (
-    sa.select(*rows.EPISODE_COLUMNS, _episodes.c.deleted_at, _conversations.c.metadata)
+    sa.select(
+        *rows.EPISODE_COLUMNS,
+        _episodes.c.deleted_at,
+        _episodes.c.unfindable_from,
+        _conversations.c.metadata,
+    )
     .join(
         _conversations,
         sa.and_(
@@ -141,6 +146,7 @@ def _rewrite(
     _check_unchanged(row, was, metadata)
     _check_holds(conn, was, metadata)
     if turns:
+        _check_findable(row)
         rewriting.turns(conn, scope_id, row, turns)
         rewriting.recall_rows(conn, scope, scope_id, episode_id, turns, now=now)
     if summary is not None:
@@ -159,6 +165,15 @@ def _check_unchanged(
     if not same or (row.deleted_at is not None) != was.is_deleted:
         raise EpisodeChanged(row.session_id)
     if metadata is not None and rows.load_json(row.metadata) != was.metadata:
+        raise EpisodeChanged(row.session_id)
+
+
+def _check_findable(row: rows.Row) -> None:
+    """Who makes turns findable right now read their old text: the check that they fail needs this.
+
+    So does the check that a summary is made of the text that is there.
+    """
+    if row.unfindable_from is not None:
         raise EpisodeChanged(row.session_id)
 
 

@@ -126,8 +126,10 @@ class SqlStore(
     def session(self, scope: Scope, session_id: str) -> SessionState | None:
         return self._read(scope.tenant, reads.session, scope, session_id)
 
-    def replay(self, scope: Scope, session_id: str) -> SessionReplay | None:
-        return self._read(scope.tenant, reads.replay, scope, session_id)
+    def replay(
+        self, scope: Scope, session_id: str, *, last: int | None = None
+    ) -> SessionReplay | None:
+        return self._read(scope.tenant, reads.replay, scope, session_id, last)
 
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
         return self._read(scope.tenant, reads.episodes, scope, ids) if ids else {}

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 from ...domain.episode import Scope
-from ...ports.work import Backlog, Removal, Work, WorkKind, WorkList
-from .statements import meta, mirror, queue
+from ...ports.turns import Findable
+from ...ports.work import Backlog, Removal, Unfindable, Work, WorkKind, WorkList
+from .statements import findable, meta, mirror, queue
 from .transactions import Every, Transactions
 
 T = TypeVar("T")
@@ -33,6 +34,15 @@ class SqlWork(Transactions, WorkList):
     def use_mirror(self, name: str | None) -> None:
         if not self.read_only and self.mirror() != name:
             self._write(Every.TENANT, mirror.use, name, now=self._now())
+
+    def unfindable(self, scope: Scope | None = None, *, limit: int) -> list[Unfindable]:
+        reach = Every.TENANT if scope is None else scope.tenant
+        return self._read(reach, findable.waiting, scope, limit)
+
+    def make_findable(self, done: Sequence[tuple[Unfindable, Sequence[Findable]]]) -> int:
+        tenants = {found.scope.tenant for found, _ in done}
+        reach = tenants.pop() if len(tenants) == 1 else Every.TENANT
+        return self._write(reach, findable.make, done, now=self._now()) if done else 0
 
     def put_vectors(
         self, model: str, done: Sequence[tuple[Work, bytes]], *, also: Also | None = None

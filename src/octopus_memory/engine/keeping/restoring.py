@@ -6,9 +6,9 @@ from uuid import UUID
 
 from ...domain.episode import EndReason, Episode, Scope
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, InvalidInput, LegalHold
-from ...ports.keeping import Findable
-from ...ports.store import SUMMARY_ORDINAL
-from .. import audit, consolidate, intake
+from ...ports.store import SUMMARY_ORDINAL, Findable
+from .. import audit, consolidate
+from .. import findable as making
 from ..parts import Parts
 
 _ATTEMPTS = 5
@@ -69,14 +69,7 @@ def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
         raise EpisodeNotFound(episode_id)
     config = parts.config(scope.tenant, scope.agent)
     turns = store.cold_turns(scope, episode_id) or store.marked_turns(scope, episode_id)
-    findable = [
-        Findable(
-            ordinal=turn.ordinal,
-            lexical=parts.lexicon.turn(scope, turn.text, turn.message.name),
-            embed=intake.wants_vector(turn.message, config),
-        )
-        for turn in turns
-    ]
+    findable = [making.of_turn(parts, scope, turn.ordinal, turn.message, config) for turn in turns]
     if episode.summary is not None:
         lexical = consolidate.summary_lexical(parts, scope, episode.summary, episode.key_facts)
         findable.append(Findable(ordinal=SUMMARY_ORDINAL, lexical=lexical))

@@ -28,7 +28,7 @@ from ...domain.pii import PLACEHOLDER
 from ...domain.policy import PiiMode, PrivacyConfig
 from ...ports.scrubbing import StoredEpisode
 from ...ports.seams import Redactor
-from .. import audit, forget
+from .. import audit, findable, forget
 from ..parts import Parts
 from .guard import Guard
 from .scrub_plan import Plan, plan
@@ -216,6 +216,8 @@ class _Run:
         is_held: bool,
     ) -> None:
         for attempt in range(_ATTEMPTS):
+            if not self.report.dry_run:
+                findable.catch_up(self._parts, scope, episode_id)
             stored = self._parts.store.stored_episode(scope, episode_id)
             if stored is None:
                 return

@@ -67,14 +67,16 @@ def show_summary(screen: Screen, episode: Episode) -> None:
         screen.row(("           " if place else "key facts  ", "bold"), ("- ", "cyan"), text=fact)
 
 
-def show_session(screen: Screen, replay: SessionReplay) -> None:
+def show_session(screen: Screen, replay: SessionReplay, *, is_end: bool = False) -> None:
+    """`is_end`: episodes before may have been left out, so that these have no number."""
     session = replay.session
+    count = counted(len(replay.turns), "message")
     screen.write(
         (f"session {session.id}", "bold"),
-        (f"  {session.status}, {counted(len(replay.turns), 'message')}", "dim"),
+        (f"  {session.status}, {'the last ' if is_end else ''}{count}", "dim"),
     )
     for number, part in enumerate(replay.episodes, 1):
-        screen.rule(f"episode {number} · {_span(part.episode)}")
+        screen.rule(f"episode{'' if is_end else f' {number}'} · {_span(part.episode)}")
         _show_episode(screen, part)
 
 

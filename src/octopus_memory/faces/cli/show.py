@@ -98,6 +98,10 @@ def recent(
 def replay(
     session_id: Annotated[str, typer.Argument(help="The session, as octopus recent names it.")],
     *,
+    last: Annotated[
+        int | None,
+        typer.Option(min=1, help="Only so many messages, the newest.", show_default=False),
+    ] = None,
     messages: Annotated[
         bool,
         typer.Option("--messages", help="Print the message list a provider takes, as JSON."),
@@ -111,13 +115,13 @@ def replay(
     """Show one session, whole and in order."""
     screen = Screen()
     with open_to_read(db) as memory:
-        found = memory.scope(tenant=tenant, agent=agent, user=user).session(session_id)
+        found = memory.scope(tenant=tenant, agent=agent, user=user).session(session_id, last=last)
     if messages:
         print_json(found.messages())
     elif as_json:
         print_json(found)
     else:
-        show_session(screen, found)
+        show_session(screen, found, is_end=last is not None)
 
 
 def stats(*, db: Db = None, as_json: AsJson = False) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import Request, Response
+from typing import Annotated
+
+from fastapi import Query, Request, Response
 
 from ...domain.identity import Principal
 from .answers import answer, problems, tagged
@@ -58,11 +60,12 @@ def get_session(
     session_id: NameText,
     agentId: NameText | None = None,
     userId: NameText | None = None,
+    last: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
 ) -> Response:
-    """One session, whole and in order."""
+    """One session in order: whole, or the `last` so many of its messages."""
     need(caller, *SEES)
     scope = scope_of(request, caller, agentId, userId)
-    return tagged(request, SessionDetail, session_detail(scope.session(session_id)))
+    return tagged(request, SessionDetail, session_detail(scope.session(session_id, last=last)))
 
 
 @routes.post(

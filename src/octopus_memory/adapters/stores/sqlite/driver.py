@@ -11,11 +11,12 @@ import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import repeat
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+
+from ..columns import Columns
 
 _EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
 _NATIVE = (sa.LargeBinary, sa.Boolean)
@@ -137,21 +138,20 @@ def _converted_row(values: Sequence[Any], converts: Converts) -> list[Any]:
     return row
 
 
-def _converted(rows: Iterable[Sequence[Any]], converts: Converts) -> Iterator[tuple[Any, ...]]:
-    """Column by column, which takes no step of Python's for a value."""
+def _converted(rows: Iterable[Sequence[Any]], converts: Converts) -> Columns:
     columns: list[Any] = list(zip(*rows, strict=True))
     if columns:
         for place, convert in converts:
             columns[place] = _converted_column(columns[place], convert)
-    return zip(*columns, strict=True)
+    return Columns(columns)
 
 
-def _converted_column(column: tuple[Any, ...], convert: Callable[[Any], Any]) -> Iterable[Any]:
+def _converted_column(column: tuple[Any, ...], convert: Callable[[Any], Any]) -> list[Any]:
     first = column[0]
     # Rows that are read or written together often have their episode and their times in common.
     if first == column[-1] and column.count(first) == len(column):
-        return repeat(convert(first), len(column))
-    return map(convert, column)
+        return [convert(first)] * len(column)
+    return list(map(convert, column))
 
 
 def _taker(names: Sequence[str]) -> Callable[[Parameters], tuple[Any, ...]]:

@@ -29,7 +29,7 @@ from ....ports.seams import Clock
 from ....ports.store import Append, Target
 from .. import types
 from ..sql import SqlStore
-from ..statements import ending, reads, recalling, stages, writes
+from ..statements import ending, findable, reads, recalling, stages, writes
 from ..transactions import READING, Every, Reach
 from . import traces
 from .driver import DriverConnection, Prepared
@@ -49,6 +49,7 @@ _HOT_READS = frozenset(
         recalling.block,
         recalling.block_at,
         recalling.state,
+        findable.waiting,
         reads.replay,
         reads.session,
         reads.session_episodes,
@@ -59,7 +60,9 @@ _HOT_READS = frozenset(
 """What recall and every message ask: their statements live as long as their module."""
 _SNAPSHOTS = frozenset({reads.list_episodes, reads.replay, recalling.block, recalling.block_at})
 """Those of them whose statements must see one moment; for the others no transaction is begun."""
-_HOT_WRITES = frozenset({ending.close_episode, stages.archive, stages.delete, stages.purge})
+_HOT_WRITES = frozenset(
+    {ending.close_episode, findable.make, stages.archive, stages.delete, stages.purge}
+)
 """The same of what is written, besides an append: every session's end, and retention's steps."""
 
 

@@ -15,12 +15,17 @@ from .. import rows, schema, types
 from .reads import chunks
 
 _scopes, _work, _recall, _jobs = schema.scopes, schema.work, schema.recall, schema.jobs
+_episodes = schema.episodes
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
 _MOST = 400
 
 _of_scopes = sa.select(_work, _scopes.c.agent, _scopes.c.user).join(
     _scopes, _scopes.c.id == _work.c.scope_id
 )
+_unfindable = sa.select(
+    sa.func.sum(_episodes.c.message_count - _episodes.c.unfindable_from).label("waiting"),
+    sa.func.min(_episodes.c.touched_at).label("old"),
+).where(_episodes.c.unfindable_from.is_not(None))
 _ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 
 
@@ -123,6 +128,11 @@ def backlog(conn: sa.Connection) -> dict[WorkKind, Backlog]:
     found = {kind: Backlog(waiting=0, oldest=None) for kind in WorkKind}
     for row in conn.execute(counted):
         found[_KIND_OF[row.kind]] = Backlog(waiting=row.waiting, oldest=row.old)
+    unfindable = conn.execute(_unfindable).one()
+    if unfindable.waiting:
+        queued = found[WorkKind.EMBED]
+        oldest = min(queued.oldest or unfindable.old, unfindable.old)
+        found[WorkKind.EMBED] = Backlog(waiting=queued.waiting + unfindable.waiting, oldest=oldest)
     return found
 
 

@@ -71,11 +71,13 @@ _session_rows = (
     )
 )
 # Not by id: the clock that ids are made by can be set back.
-_session = _session_rows.order_by(
+_latest_first = _session_rows.order_by(
     sa.case((_episodes.c.ended_at.is_(None), 0), else_=1),
     _episodes.c.started_at.desc(),
     _episodes.c.id.desc(),
-).limit(1)
+)
+_session = _latest_first.limit(1)
+_latest = _latest_first.limit(sa.bindparam("limit_", type_=sa.Integer))
 _session_episodes = (
     sa.select(*rows.EPISODE_COLUMNS)
     .where(_in_scope, _episodes.c.session_id == sa.bindparam("session_"))
@@ -97,6 +99,15 @@ _turns_of = (
     )
     .order_by(_turns.c.episode_id, _turns.c.ordinal)
 )
+_turns_from = (
+    sa.select(*rows.TURN_COLUMNS)
+    .where(
+        _turns.c.tenant == sa.bindparam("tenant_"),
+        _turns.c.episode_id == sa.bindparam("episode_"),
+        _turns.c.ordinal >= sa.bindparam("start_"),
+    )
+    .order_by(_turns.c.ordinal)
+)
 _turns_between = _turns_in_scope.where(
     _turns.c.episode_id == sa.bindparam("episode_"),
     _turns.c.ordinal >= sa.bindparam("start_"),
@@ -112,19 +123,19 @@ def session(conn: sa.Connection, scope: Scope, session_id: str) -> SessionState 
     return SessionState(session=rows.session(row, scope), episode=rows.episode(row, scope))
 
 
-def replay(conn: sa.Connection, scope: Scope, session_id: str) -> SessionReplay | None:
-    parameters = who(scope) | {"session_": session_id}
-    found = sorted(conn.execute(_session_rows, parameters), key=_BY_START)
+def replay(
+    conn: sa.Connection, scope: Scope, session_id: str, last: int | None = None
+) -> SessionReplay | None:
+    found = sorted(_episodes_of(conn, scope, session_id, last), key=_BY_START)
     if not found:
         return None
-    last = max(found, key=lambda row: (row.ended_at is None, *_BY_START(row)))
-    said: dict[UUID, tuple[Turn, ...]] = {}
-    for some in chunks([row.id for row in found], _MOST_IDS):
-        read = conn.execute(_turns_of, {"tenant_": scope.tenant, "ids": some})
-        for episode_id, of_one in groupby(rows.turns(read.all(), session_id), _EPISODE):
-            said[episode_id] = tuple(of_one)
+    latest = max(found, key=lambda row: (row.ended_at is None, *_BY_START(row)))
+    start = 0
+    if last is not None:
+        found, start = _newest(found, last)
+    said = _said(conn, scope, session_id, [row.id for row in found], start)
     return SessionReplay(
-        session=rows.session(last, scope),
+        session=rows.session(latest, scope),
         episodes=tuple(
             [
                 EpisodeReplay(episode=rows.episode(row, scope), turns=said.get(row.id, ()))
@@ -132,6 +143,51 @@ def replay(conn: sa.Connection, scope: Scope, session_id: str) -> SessionReplay 
             ]
         ),
     )
+
+
+def _episodes_of(
+    conn: sa.Connection, scope: Scope, session_id: str, last: int | None
+) -> list[rows.Row]:
+    """All of a session's, or as many of the latest as have its last turns."""
+    parameters = who(scope) | {"session_": session_id}
+    if last is not None:
+        # The first may be open, and so be older than the others, or empty.
+        found = list(conn.execute(_latest, parameters | {"limit_": last + 1}))
+        if len(found) <= last or all(map(_turns_in, found[1:])):
+            return found
+    return list(conn.execute(_session_rows, parameters))
+
+
+def _turns_in(row: rows.Row) -> int:
+    return 0 if row.is_archived else row.message_count
+
+
+def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
+    """The episodes that the last turns are in, and with which ordinal of the first they begin."""
+    missing = last
+    for place in reversed(range(len(found))):
+        missing -= _turns_in(found[place])
+        if missing <= 0:
+            return found[place:], -missing
+    return found, 0
+
+
+def _said(
+    conn: sa.Connection, scope: Scope, session_id: str, ids: Sequence[UUID], start: int
+) -> dict[UUID, tuple[Turn, ...]]:
+    """What was said in each of these episodes; in the first, from the ordinal `start` on."""
+    said: dict[UUID, tuple[Turn, ...]] = {}
+    # One episode is looked up sooner than a list of one.
+    if start or len(ids) == 1:
+        first, *ids = ids
+        parameters = {"tenant_": scope.tenant, "episode_": first, "start_": start}
+        read = conn.execute(_turns_from, parameters)
+        said[first] = tuple(rows.turns(read.all(), session_id))
+    for some in chunks(ids, _MOST_IDS):
+        read = conn.execute(_turns_of, {"tenant_": scope.tenant, "ids": some})
+        for episode_id, of_one in groupby(rows.turns(read.all(), session_id), _EPISODE):
+            said[episode_id] = tuple(of_one)
+    return said
 
 
 def episodes(conn: sa.Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:

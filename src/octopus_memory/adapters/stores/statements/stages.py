@@ -13,10 +13,11 @@ from ....domain.audit import AuditDraft
 from ....domain.episode import Episode, Scope, Turn
 from ....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ....domain.retention import Stage
-from ....ports.keeping import Aged, Findable
-from ....ports.store import SUMMARY_ORDINAL, RowPart, WorkKind
+from ....ports.keeping import Aged
+from ....ports.store import SUMMARY_ORDINAL, Findable, RowPart
 from .. import rows, schema
 from . import chain, ending, holding, meta, reads, scopes
+from . import findable as making
 
 _episodes, _scopes, _turns, _archive = (
     schema.episodes,
@@ -31,10 +32,17 @@ _this = sa.select(*rows.EPISODE_COLUMNS, _episodes.c.aged_from, _episodes.c.dele
 _set_archived = (
     sa.update(_episodes)
     .where(ending.THIS_EPISODE)
-    .values(is_archived=True, is_cold=sa.bindparam("cold_"), archived_at=sa.bindparam("at_"))
+    .values(
+        is_archived=True,
+        is_cold=sa.bindparam("cold_"),
+        archived_at=sa.bindparam("at_"),
+        unfindable_from=None,
+    )
 )
 _set_deleted = (
-    sa.update(_episodes).where(ending.THIS_EPISODE).values(deleted_at=sa.bindparam("at_"))
+    sa.update(_episodes)
+    .where(ending.THIS_EPISODE)
+    .values(deleted_at=sa.bindparam("at_"), unfindable_from=None)
 )
 
 
@@ -245,7 +253,6 @@ def _make_findable(
     *,
     now: datetime,
 ) -> None:
-    episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": before.id}
     turns = conn.execute(
         sa.select(_turns.c.ordinal, _turns.c.role, _turns.c.at).where(
             _turns.c.episode_id == before.id, _turns.c.scope_id == scope_id
@@ -265,17 +272,8 @@ def _make_findable(
         .values(embedding_ref=None)
     )
     _, first = scopes.take_rows(conn, scope, len(findable))
-    recall, work = [], []
-    for seq, new in enumerate(findable, start=first):
-        role, at = said[new.ordinal]
-        place = {"seq": seq, "ordinal": new.ordinal, "role": role, "at": at}
-        place["model_id"] = None if new.embed else schema.NO_MODEL
-        recall.append(episode | place | rows.lexical_columns(new.lexical))
-        if new.embed:
-            work.append(rows.work_row(WorkKind.EMBED, episode, new.ordinal, seq, now))
-    conn.execute(ending.INSERT_RECALL, recall)
-    if work:
-        conn.execute(ending.INSERT_WORK, work)
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": before.id}
+    making.insert(conn, place, first, said, findable, now=now)
 
 
 def purge(

@@ -32,6 +32,11 @@ _grow_episode = (
     )
     .returning(schema.episodes.c.message_count, schema.episodes.c.session_id)
 )
+_grow_unfindable = _grow_episode.values(
+    unfindable_from=sa.func.coalesce(
+        schema.episodes.c.unfindable_from, schema.episodes.c.message_count
+    )
+)
 _in_session = sa.and_(
     schema.episodes.c.scope_id == sa.bindparam("scope_"),
     schema.episodes.c.session_id == sa.bindparam("session_"),
@@ -64,8 +69,7 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
         stored = _stored_before(conn, write.scope, write.idempotency)
         if stored is not None:
             return stored
-    count = len(write.turns) + ending.rows_for(write.closing)
-    scope_id, first_seq = scopes.take_rows(conn, write.scope, count)
+    scope_id, first_seq = _take(conn, write)
     place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
     match write.target:
         case Target.NEW:
@@ -84,6 +88,23 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
         seq = first_seq + len(turns)
         ending.end(conn, place, write.session_id, seq, write.closing, now=write.now)
     return turns
+
+
+def _take(conn: sa.Connection, write: Append) -> tuple[int, int]:
+    """The scope's key, and the first `seq` of the recall rows that are written with the turns."""
+    count = 0 if _is_for_later(write) else len(write.turns)
+    count += ending.rows_for(write.closing)
+    if count or write.target is not Target.OPEN or not write.turns:
+        return scopes.take_rows(conn, write.scope, count)
+    scope_id = scopes.keep(conn, write.scope)
+    if scope_id is None:
+        raise EpisodeNotFound(write.episode_id)
+    return scope_id, 0
+
+
+def _is_for_later(write: Append) -> bool:
+    """Whether recall is given the turns by `findable` alone."""
+    return bool(write.turns) and write.turns[0].lexical is None
 
 
 def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
@@ -111,6 +132,7 @@ def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
         "opened_at": write.now,
         "touched_at": write.now,
         "message_count": len(write.turns),
+        "unfindable_from": 0 if _is_for_later(write) else None,
         "input_tokens": spent,
         "output_tokens": made,
         "is_archived": False,
@@ -158,7 +180,7 @@ def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
         return _ends(conn, write)
     spent, made = _tokens(write.turns)
     row = conn.execute(
-        _grow_episode,
+        _grow_unfindable if _is_for_later(write) else _grow_episode,
         {
             "episode_": write.episode_id,
             "scope_": scope_id,
@@ -238,19 +260,30 @@ def _insert(
 ) -> list[Turn]:
     if not write.turns:
         return []
-    turns, log, recall, work = [], [], [], []
+    conn.execute(
+        _insert_turns,
+        [episode | rows.turn_row(new, first + place) for place, new in enumerate(write.turns)],
+    )
+    if not _is_for_later(write):
+        _insert_recall(conn, episode, write, first, first_seq)
+    return [
+        rows.stored_turn(new, write.episode_id, write.session_id, first + place)
+        for place, new in enumerate(write.turns)
+    ]
+
+
+def _insert_recall(
+    conn: sa.Connection, episode: dict[str, Any], write: Append, first: int, first_seq: int
+) -> None:
+    recall, work = [], []
     for place, new in enumerate(write.turns):
         ordinal, seq = first + place, first_seq + place
-        turns.append(rows.stored_turn(new, write.episode_id, write.session_id, ordinal))
-        log.append(episode | rows.turn_row(new, ordinal))
         recall.append(episode | rows.recall_row(new, ordinal, seq))
         if new.embed:
             work.append(rows.work_row(WorkKind.EMBED, episode, ordinal, seq, write.now))
-    conn.execute(_insert_turns, log)
     conn.execute(ending.INSERT_RECALL, recall)
     if work:
         conn.execute(ending.INSERT_WORK, work)
-    return turns
 
 
 def _insert_placeholders(conn: sa.Connection, scope_id: int, write: Append) -> None:
