@@ -76,11 +76,14 @@ class Octopus(Subject):
         return [turns[place].text for place in places]
 
     def session(self, user: int, session: str) -> list[str]:
-        replay = self.memory.scope(user=f"user-{user}").session(session)
-        return [str(message["content"]) for message in replay.messages()]
+        return self._texts(user, session)
 
     def last(self, user: int, session: str, count: int) -> list[str]:
-        return self.session(user, session)[-count:]
+        return self._texts(user, session, count)
+
+    def _texts(self, user: int, session: str, last: int | None = None) -> list[str]:
+        replay = self.memory.scope(user=f"user-{user}").session(session, last=last)
+        return [str(message["content"]) for message in replay.messages()]
 
     def erase(self, user: int) -> None:
         self.memory.scope(user=f"user-{user}").erase()

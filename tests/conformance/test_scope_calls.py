@@ -91,6 +91,32 @@ def test_a_conversation_and_its_recall(scope: Any, kept: EpisodicMemory):
     assert context.messages[0]["content"].startswith("Be brief.")
 
 
+def test_the_last_turns_of_a_session(scope: Any):
+    scope.store([("user", "first"), ("assistant", "second")], session_id="s", summary="Two.")
+    asked = {"id": "c1", "type": "function", "function": {"name": "balance", "arguments": "{}"}}
+    scope.add("s", ("user", "How many days are left?"))
+    scope.add("s", {"role": "assistant", "content": None, "tool_calls": [asked]})
+    scope.add("s", {"role": "tool", "tool_call_id": "c1", "content": "12"})
+    scope.add("s", ("assistant", "Twelve."))
+    whole = scope.session("s")
+    for last in (1, 2, 3, 4, 5):
+        replay = scope.session("s", last=last)
+        assert replay.turns == whole.turns[-last:]
+        assert replay.session == whole.session
+        assert len(replay.episodes) == (1 if last < 5 else 2)
+    for last in (6, 7, 1_000_000):
+        assert scope.session("s", last=last) == whole
+    # A provider refuses a result whose call it does not see.
+    assert [m["role"] for m in scope.session("s", last=2).messages()] == ["assistant"]
+    assert scope.session("s", last=3).messages() == whole.messages()[-3:]
+    with pytest.raises(SessionNotFound):
+        scope.session("nowhere", last=3)
+    for wrong in (0, -1, 1_000_001, 10**30, True, 2.0, "2"):
+        with pytest.raises(InvalidInput) as refused:
+            scope.session("s", last=wrong)
+        assert refused.value.field == "last"
+
+
 def test_a_whole_episode_with_times(scope: Any):
     times = [START - timedelta(days=2), START - timedelta(days=2, minutes=-1)]
     stored = scope.store(

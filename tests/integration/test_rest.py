@@ -90,6 +90,24 @@ def test_what_has_not_changed_is_not_sent_again(client: httpx.Client):
     assert changed.headers["etag"] != tag
 
 
+def test_only_the_last_messages(client: httpx.Client):
+    said = [HELLO | {"content": str(number)} for number in range(5)]
+    client.post("/sessions/s/messages", json=WHO | {"messages": said})
+    whole = client.get("/sessions/s", params=WHO)
+    answer = client.get("/sessions/s", params=WHO | {"last": 2})
+    [episode] = answer.json()["episodes"]
+    assert [turn["message"]["content"] for turn in episode["messages"]] == ["3", "4"]
+    assert episode["messageCount"] == 5
+    tag = whole.headers["etag"]
+    assert answer.headers["etag"] != tag
+    known = {"If-None-Match": tag}
+    assert client.get("/sessions/s", params=WHO | {"last": 2}, headers=known).status_code == 200
+    for wrong in (0, -1, 1_000_001, "all", "true", ""):
+        refused = client.get("/sessions/s", params=WHO | {"last": wrong})
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["field"] == "query.last"
+
+
 def test_long_answers_are_compressed(client: httpx.Client):
     body = WHO | {"messages": [HELLO | {"content": "word " * 2_000}]}
     client.post("/sessions/s/messages", json=body)

@@ -317,7 +317,8 @@ def to_sqlite(statement: str) -> str:
 
 
 def _select(text: str) -> str:
-    text = re.sub(r"OFFSET (:\w+) ROWS\s+FETCH FIRST (:\w+) ROWS ONLY", r"LIMIT \2 OFFSET \1", text)
+    page = re.compile(r"OFFSET (:\w+|0) ROWS\s+FETCH FIRST (:\w+) ROWS ONLY")
+    text = page.sub(r"LIMIT \2 OFFSET \1", text)
     top = re.compile(r"^SELECT (DISTINCT )?TOP (\d+) (.+)$", re.DOTALL)
     return top.sub(r"SELECT \1\3 LIMIT \2", text)
 

@@ -164,6 +164,20 @@ def test_replay_shows_everything():
     assert [message["role"] for message in listed] == ["user", "assistant", "tool", "assistant"]
 
 
+def test_replay_shows_the_end_of_a_session():
+    with EpisodicMemory.open() as memory:
+        scope = memory.scope(user="me")
+        scope.store([("user", "Tea, please.")], session_id="s")
+        scope.add("s", [("user", "And a biscuit."), ("assistant", "Here you are.")])
+    shown = run("replay", "s", "--last", 1).stdout
+    assert "session s  active, the last 1 message\n" in shown
+    assert "episode ·" in shown
+    assert "biscuit" not in shown
+    listed = json.loads(run("replay", "s", "--last", 2, "--messages").stdout)
+    assert [message["content"] for message in listed] == ["And a biscuit.", "Here you are."]
+    assert run("replay", "s", "--last", 0, code=2).stdout == ""
+
+
 def test_stats_count(tea):
     counted = run_json("stats")
     assert (counted["sessions"], counted["episodes"], counted["turns"]) == (2, 2, 2)

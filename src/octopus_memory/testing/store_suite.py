@@ -20,6 +20,7 @@ from .store_suite_audit import AuditTests
 from .store_suite_close import ArchiveTests, CloseTests, PutSummaryTests, TouchTests
 from .store_suite_content import MessageTests, TimeTests
 from .store_suite_erasing import EraseTests
+from .store_suite_findable import MakeFindableTests, UnfindableStageTests, UnfindableTests
 from .store_suite_holding import HoldTests, LeadTests
 from .store_suite_isolation import IsolationTests, LookAlikeTests
 from .store_suite_keeping import (
@@ -78,6 +79,9 @@ class StoreSuite(
     RecallStateTests,
     VectorTests,
     ModelTests,
+    UnfindableTests,
+    MakeFindableTests,
+    UnfindableStageTests,
     ClaimTests,
     LeaseTests,
     BacklogTests,

@@ -62,7 +62,7 @@ def get_session(
     userId: NameText | None = None,
     last: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
 ) -> Response:
-    """One session in order: whole, or the `last` so many of its messages."""
+    """One session, whole and in order; with `last` only so many of its messages, the newest."""
     need(caller, *SEES)
     scope = scope_of(request, caller, agentId, userId)
     return tagged(request, SessionDetail, session_detail(scope.session(session_id, last=last)))

@@ -30,7 +30,11 @@ _grow_episode = (
         ),
         touched_at=sa.bindparam("now", type_=types.UtcTime()),
     )
-    .returning(schema.episodes.c.message_count, schema.episodes.c.session_id)
+    .returning(
+        schema.episodes.c.message_count,
+        schema.episodes.c.session_id,
+        schema.episodes.c.unfindable_from,
+    )
 )
 _grow_unfindable = _grow_episode.values(
     unfindable_from=sa.func.coalesce(
@@ -194,6 +198,8 @@ def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
     if row is None:
         _known(conn, scope_id, write.episode_id)
         raise EpisodeChanged(write.session_id)
+    if row.unfindable_from is not None and not _is_for_later(write):
+        raise ValueError("the episode's last turns are to be made findable before these")
     if write.metadata is not None:
         _set_session(conn, scope_id, write)
     count: int = row.message_count

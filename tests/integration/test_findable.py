@@ -1,0 +1,152 @@
+"""A message is findable from the moment it is stored, though its words are looked at later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octopus_memory import EndReason, EpisodicMemory, MemoryScope, StoreFull
+from octopus_memory.domain.hashing import unpack_all
+from octopus_memory.engine import consolidate, findable
+from octopus_memory.ports.work import WorkKind
+
+HELLO = "The kettle in the small kitchen leaks."
+
+
+def open_(url: str | Path, **more: Any) -> EpisodicMemory:
+    return EpisodicMemory.open(url, embedder="hashing", background=False, **more)
+
+
+def unfindable(memory: EpisodicMemory) -> int:
+    return len(memory.parts.store.unfindable(limit=1000))
+
+
+def found(scope: MemoryScope, query: str) -> list[str]:
+    return [hit.text for hit in scope.recall_turns(query)]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Any:
+    with open_(tmp_path / "m.db") as memory:
+        yield memory
+
+
+@pytest.fixture
+def scope(memory: EpisodicMemory) -> MemoryScope:
+    return memory.scope(user="ana")
+
+
+@pytest.mark.both_databases
+def test_what_one_process_adds_another_finds(database_url: str):
+    with open_(database_url) as writer, open_(database_url) as reader:
+        writer.scope(user="ana").add("s", ("user", HELLO))
+        assert unfindable(writer) == 1
+        assert found(reader.scope(user="ana"), "kettle") == [HELLO]
+        assert unfindable(writer) == 0
+        writer.scope(user="ana").add("s", ("assistant", "I tell the plumber."))
+        assert found(reader.scope(user="ana"), "plumber")[0] == "I tell the plumber."
+
+
+def test_a_look_at_one_user_does_nothing_for_another(memory: EpisodicMemory, scope: MemoryScope):
+    scope.add("s", ("user", HELLO))
+    memory.scope(user="ben").add("s", ("user", HELLO))
+    scope.recall("kettle")
+    [left] = memory.parts.store.unfindable(limit=10)
+    assert left.scope.user == "ben"
+
+
+def test_pending_work_leaves_nothing(memory: EpisodicMemory, scope: MemoryScope):
+    for number in range(150):
+        # What is not embedded leaves nothing to claim in some batches.
+        scope.add(f"s{number}", ("system" if number % 70 else "user", HELLO))
+    assert memory.parts.store.backlog()[WorkKind.EMBED].waiting == 150
+    memory.flush()
+    assert unfindable(memory) == 0
+    assert memory.stats().backlog[WorkKind.EMBED].waiting == 0
+    assert memory.stats().vectors == {memory.parts.embedder.model: 3}
+
+
+def test_who_only_reads_finds_what_others_made_findable(
+    memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path
+):
+    scope.add("s", ("user", HELLO))
+    with open_(f"sqlite:///{tmp_path / 'm.db'}?mode=ro") as reader:
+        assert found(reader.scope(user="ana"), "kettle") == []
+        memory.run_pending()
+        assert found(reader.scope(user="ana"), "kettle") == [HELLO]
+
+
+def test_a_full_disk_keeps_nobody_from_recalling(
+    memory: EpisodicMemory,
+    scope: MemoryScope,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    scope.store([("user", HELLO)])
+    scope.add("s", ("user", "A second kettle."))
+
+    def full(*_: Any) -> int:
+        raise StoreFull("m.db: disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(memory.parts.store), "make_findable", full)
+        assert found(scope, "kettle") == [HELLO]
+    assert "without the newest turns" in caplog.text
+    assert HELLO not in caplog.text
+    assert len(found(scope, "kettle")) == 2
+
+
+def test_a_closing_does_not_mind_who_makes_it_findable(
+    memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
+):
+    """Rows that come while it is summed up must not look like text that was rewritten."""
+    episode = scope.open_episode("s")
+    scope.add(episode, [("user", HELLO), ("assistant", "I tell the plumber.")])
+    tries = []
+
+    def watched(*given: Any, **named: Any) -> Any:
+        tries.append(1)
+        made = summed_up(*given, **named)
+        scope.add(episode, ("user", "Thank you.")) if len(tries) == 1 else None
+        findable.make_some(memory.parts)
+        return made
+
+    summed_up = consolidate.closing_for
+    monkeypatch.setattr(consolidate, "closing_for", watched)
+    closed = scope.close_episode(episode)
+    assert (closed.message_count, closed.end_reason) == (3, EndReason.USER_CLOSED)
+    assert len(tries) == 2
+    assert len(found(scope, "plumber kettle thank")) == 3
+
+
+def test_scrubbing_leaves_no_word_of_what_was_not_findable(
+    memory: EpisodicMemory, scope: MemoryScope
+):
+    scope.add("s", ("user", "Write to ana.lopez@example.com about the kettle."))
+    reader = memory.parts.store.unfindable(limit=10)
+    old = findable._made(memory.parts, reader)
+    report = memory.tenant("default").scrub()
+    assert report.changed_turns == 1
+    assert memory.parts.store.make_findable(old) == 0
+    hasher = memory.parts.hasher(scope.scope)
+    terms = [row.lexical.terms for row in memory.parts.store.recall_rows(scope.scope, after=0)[1]]
+    kept = set(unpack_all(terms)[0].tolist())
+    assert hasher.number("kettl") in kept
+    for word in ("ana", "lopez", "ana.lopez@example.com"):
+        for term in memory.parts.analyzer.terms(word):
+            assert hasher.number(term) not in kept
+
+
+def test_a_damaged_turn_keeps_no_other_from_being_found(memory: EpisodicMemory, scope: MemoryScope):
+    scope.add("s", [("user", HELLO), ("user", "It is damaged."), ("user", "The plumber comes.")])
+    memory.parts.store.inside(None, _damage, writes=True)
+    findable.catch_up(memory.parts, scope.scope)
+    assert unfindable(memory) == 0
+    rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+    assert [bool(row.lexical.terms) for row in rows] == [True, False, True]
+
+
+def _damage(conn: Any) -> None:
+    conn.exec_driver_sql("UPDATE octopus_turns SET message = x'00' WHERE ordinal = 1")
