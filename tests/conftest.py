@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import postgres_server
 import pytest
+import typer.testing
 from postgres_server import LocalServer, Programs, Unavailable
 
+from compiled_once import compiled_once
 from postgres_installation import Database, Installation
 
 pytest.register_assert_rewrite("octopus_memory.testing")
@@ -24,11 +28,22 @@ DATABASES = ["sqlite", "postgresql"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Programs that the tests start need not compile everything again, each for itself.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # No test speaks to a server that needs a certificate, and for each client all are loaded.
+    os.environ.pop("SSL_CERT_FILE", None)
+    os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
     for line in (
         "both_databases(as_owner=False): runs on PostgreSQL, too, as the application or the owner",
         "sqlite_alone: not there: it looks at what only SQLite has, or at no database at all",
     ):
         config.addinivalue_line("markers", line)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no rubbish: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -47,6 +62,28 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             monkeypatch.delenv(name)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once() -> Iterator[None]:
+    with compiled_once():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_made_once() -> Iterator[None]:
+    """The runner makes all commands of a program anew for each call, which takes most of it."""
+    make = typer.testing._get_command
+    made: dict[tuple[int, int], Any] = {}
+
+    def make_once(app: typer.Typer) -> Any:
+        # A command may be added later.
+        key = id(app), len(app.registered_commands)
+        return made.get(key) or made.setdefault(key, make(app))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(typer.testing, "_get_command", make_once)
+        yield
 
 
 @pytest.fixture
@@ -98,7 +135,8 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Installation]:
     """The server that OCTOPUS_TEST_POSTGRES_URL names, else one of our own."""
     server = postgres_server.given()
     if server is None:
-        server = LocalServer(request.getfixturevalue("postgres_programs"))
+        # Its passwords are no secrets: to hash them thousands of times takes half of a connection.
+        server = LocalServer(request.getfixturevalue("postgres_programs"), scram_iterations="1")
     installation = Installation(server)
     yield installation
     installation.close()

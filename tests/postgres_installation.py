@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import psycopg
 from postgres_server import LocalServer, Server, connected
 
 GUIDE = Path(__file__).parents[1] / "docs" / "howto" / "postgresql.md"
@@ -51,6 +53,7 @@ class Installation:
         # Roles belong to the whole server, which may be somebody's own.
         self._mark = secrets.token_hex(4)
         self._idle: list[str] = []
+        self._emptying: dict[str, psycopg.Connection[Any]] = {}
         self._owner, self._app = f"octopus_owner_{self._mark}", f"octopus_app_{self._mark}"
 
     def named(self, statements: str) -> str:
@@ -99,11 +102,20 @@ class Installation:
         self._idle.append(name)
 
     def empty(self, name: str) -> None:
-        """Remove every row, but for the secret that an open store keeps in mind."""
-        with connected(self.server.url(name)) as conn:
-            conn.execute(_EMPTY)
+        """Remove every row, but for the secret that an open store keeps in mind.
+
+        On a connection that stays: a new one would take nearly all of the time.
+        """
+        try:
+            self._emptying[name].execute(_EMPTY)
+        except (KeyError, psycopg.OperationalError):
+            # It is the first time, or a test has ended every connection.
+            self._emptying[name] = connected(self.server.url(name))
+            self._emptying[name].execute(_EMPTY)
 
     def close(self) -> None:
+        for conn in self._emptying.values():
+            conn.close()
         # A server of our own takes everything with it.
         if "blank" in self.__dict__ and not isinstance(self.server, LocalServer):
             for name in (*self._idle, self.blank):

@@ -6,6 +6,7 @@ import itertools
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import threading
@@ -16,12 +17,14 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.synchronize import Barrier
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 import watched
 from numpy.typing import NDArray
 
+from compiled_once import compiled_once
 from octopus_memory import EpisodicMemory, OctopusError
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 
@@ -87,9 +90,8 @@ def store_again_and_again(pipe: Connection, url: str, size: int) -> None:
             pipe.send(scope.store(said).id)
 
 
-def open_and_add(pipe: Connection, url: str, barrier: Barrier | None = None) -> None:
-    if barrier is not None:
-        barrier.wait()
+def open_and_add(pipe: Connection, url: str, barrier: Barrier) -> None:
+    barrier.wait()
     pipe.send("opening")
     try:
         with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
@@ -104,27 +106,74 @@ ACTIONS: dict[str, Callable[[EpisodicMemory], object]] = {
     "close": lambda memory: memory.scope(user="u").close_session("s"),
     "embed": lambda memory: memory.run_pending(),
     "store": lambda memory: memory.scope(user="u").store(TALK, session_id="whole"),
+    "open": lambda memory: memory.scope(user="u").add("s", ("user", "the first of all words")),
 }
 
 
-def be_killed_at(pipe: Connection, url: str, action: str, statement: int) -> None:
-    """By its own hand, before that statement of the writing, or before its commit."""
+def act(action: str, url: str, begin: Callable[[], None]) -> None:
+    if action == "open":
+        begin()
+    with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
+        if action != "open":
+            begin()
+        ACTIONS[action](memory)
+
+
+def be_killed_at_each(
+    pipe: Connection,
+    do: Callable[[str, Callable[[], None]], object],
+    ready: str | None,
+    folder: str,
+    step: int = 1,
+) -> None:
+    """Does it on copies of a database, or on new ones, killed `step` moments later each time.
+
+    `do` says when they begin. Sends where the database is then, and how the process ended. All are
+    forked from one that has done it before and knows the statements: a new one takes long to start.
+    """
+
+    def url(path: Path) -> str:
+        path.parent.mkdir()
+        if ready is not None:
+            shutil.copy(ready, path)
+        return f"sqlite:///{path}"
+
+    with compiled_once():
+        do(url(Path(folder, "whole", "memory.db")), lambda: None)
+        for moment in itertools.count(1, step):
+            path = Path(folder, str(moment), "memory.db")
+            where = url(path)
+            pid = os.fork()
+            if pid == 0:
+                _be_killed_at(do, where, moment)
+            _, status = os.waitpid(pid, 0)
+            code = os.waitstatus_to_exitcode(status)
+            pipe.send((path, code))
+            if code != -signal.SIGKILL:
+                return
+
+
+def _be_killed_at(
+    do: Callable[[str, Callable[[], None]], object], url: str, moment: int
+) -> NoReturn:
+    """By its own hand: before that statement of the writing, a commit, or a step of the rewrite."""
     count = itertools.count(1)
 
-    def strike() -> None:
-        if next(count) == statement:
+    def strike(*_: object) -> None:
+        if next(count) == moment:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def begin() -> None:
+        hooks.statement = hooks.rewriting = strike
 
     hooks = watched.Hooks()
     sqlite3.connect = watched.connect(hooks)
-    if action == "open":
-        hooks.statement = strike
-        open_and_add(pipe, url)
-        return
-    with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
-        hooks.statement = strike
-        ACTIONS[action](memory)
-        pipe.send("done")
+    code = 1
+    try:
+        do(url, begin)
+        code = 0
+    finally:
+        os._exit(code)
 
 
 class Stuck(HashingEmbedder):

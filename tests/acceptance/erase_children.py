@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import threading
 import traceback
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 
@@ -22,21 +23,10 @@ def open_memory(url: str) -> EpisodicMemory:
     return EpisodicMemory.open(url, embedder="hashing", background=False)
 
 
-def be_killed_erasing(pipe: Connection, url: str, moment: int) -> None:
-    """By its own hand, at that moment: a statement, a commit, or a step of the rewrite."""
-    count = itertools.count(1)
-
-    def strike() -> None:
-        if next(count) == moment:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    hooks = watched.Hooks()
-    sqlite3.connect = watched.connect(hooks)
+def erase(url: str, begin: Callable[[], None]) -> None:
     with open_memory(url) as memory:
-        hooks.statement = strike
-        hooks.rewriting = lambda _: strike()
+        begin()
         memory.tenant().erase_user(VICTIM, actor="test")
-        pipe.send("done")
 
 
 def be_killed_rewriting(pipe: Connection, url: str, share: float, opcodes: int) -> None:

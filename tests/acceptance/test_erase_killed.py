@@ -97,20 +97,12 @@ def check_file(path: Path) -> None:
 
 
 def test_killed_at_every_moment(filled: Path, tmp_path: Path):
-    moment, done = 0, False
-    begun = []
-    while not done:
-        moment += 1
-        folder = tmp_path / f"{moment}"
-        folder.mkdir()
-        path = folder / "memory.db"
-        shutil.copy(filled, path)
-        url = f"sqlite:///{path}"
-        with children.child(erase_children.be_killed_erasing, url, moment) as (_, pipe):
-            done = children.rest(pipe) == ["done"]
-        begun.append(check_after_the_kill(path))
-        shutil.rmtree(folder)
-    assert moment > 30
+    do = children.be_killed_at_each
+    with children.child(do, erase_children.erase, str(filled), str(tmp_path)) as (_, pipe):
+        ends = children.rest(pipe)
+    assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
+    assert len(ends) > 30
+    begun = [check_after_the_kill(path) for path, _ in ends]
     # There is one moment before which nothing was erased, and after which everything was.
     assert begun == sorted(begun)
     assert begun.count(False) > 10

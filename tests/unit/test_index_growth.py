@@ -14,11 +14,11 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.adapters.indexes import cache, large, sketch
+from octopus_memory.adapters.indexes import cache, large, ordering, sketch, views
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.sketch import Segment, ones_by_table
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.domain import hashing
+from octopus_memory.domain import hashing, term_lists
 from octopus_memory.domain.message import Json
 from octopus_memory.domain.term_lists import Layers, TermList, with_newer
 from octopus_memory.ports.index import Probe, ScopeView
@@ -134,6 +134,14 @@ def _told(view: ScopeView) -> list[object]:
     ]
 
 
+@pytest.fixture
+def _no_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows are looked at anew; here even those are joined to what is known."""
+    for module in (views, ordering, term_lists):
+        monkeypatch.setattr(module, "_FEW", 0)
+
+
+@pytest.mark.usefixtures("_no_few")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_view_that_grew_is_the_view_made_anew(seed: int) -> None:
     life, most = _Life(seed), 0
@@ -244,6 +252,7 @@ def test_bits_are_counted_without_the_newest_numpy() -> None:
     assert ones_by_table(numbers).tolist() == [number.bit_count() for number in numbers.tolist()]
 
 
+@pytest.mark.usefixtures("_no_few")
 def test_lists_of_terms_that_grew_are_the_lists_made_at_once() -> None:
     chance = np.random.default_rng(5)
     terms = chance.integers(0, 2**32, 50, dtype=np.uint32)[chance.integers(0, 50, 4_000)]

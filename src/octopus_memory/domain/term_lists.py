@@ -18,6 +18,10 @@ _NEW = 32
 size: taking a row in and taking the layers together then cost about the same, and little."""
 
 
+_FEW = 4_096
+"""A list of no more is joined at once: looking in two of them takes as long."""
+
+
 class Found(NamedTuple):
     """Where some terms occur: one line for each term and row."""
 
@@ -114,6 +118,8 @@ def with_newer(layers: Layers, newer: TermList) -> Layers:
     if not layers:
         return (newer,)
     large, *rest = layers
+    if len(large) <= _FEW:
+        return (large.joined(newer),)
     small = rest[0].joined(newer) if rest else newer
     if len(small) > _NEW * len(large) ** 0.5:
         return (large.joined(small),)

@@ -19,6 +19,8 @@ from .ordering import Ordering
 Flat: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32]]
 """Terms, how often each is in its row, and the row."""
 _LAST_PLACE = np.iinfo(np.int32).max
+_OF_A_ROW = 39
+"""Bytes of a row in the columns, without its vector."""
 _OF_AN_EPISODE = 250
 """About how many bytes an episode's id and number take."""
 
@@ -78,10 +80,9 @@ class Columns:
     @property
     def size(self) -> int:
         """About how many bytes they keep in memory."""
-        columns = (self._seq, self._episode, self._ordinal, self._place, self._role, self._speaker)
-        more = (self._flags, self._time, self._has, self._words, self._vectors)
         return (
-            sum(column.size for column in (*columns, *more))
+            _OF_A_ROW * len(self)
+            + self._vectors.size
             + sum(layer.size for layer in self.layers)
             + _OF_AN_EPISODE * len(self.episode_ids)
         )

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from .growing import Growing
 
 _LATEST = np.iinfo(np.int64).max
+_FEW = 512
+"""Rows that are sorted anew in less time than the new ones are put in."""
 
 
 class Ordering:
@@ -40,7 +42,7 @@ class Ordering:
             self._ends.lengthen(seen)
         starts = self._starts.values
         at_the_end = (
-            before > 0
+            before > _FEW
             and bool((time[before:] >= starts[fresh])[old].all())
             and bool((place[before:] > place[self._ends.values[fresh]])[old].all())
         )

@@ -24,6 +24,8 @@ Search: TypeAlias = Callable[[Floats], tuple[Seqs, Floats]]
 D = TypeVar("D", bound=np.generic)
 V = TypeVar("V", bound="OrderedView")
 _QUESTIONS_KEPT = 4
+_FEW = 512
+"""Rows that are looked at anew in less time than joining what is new to what is known."""
 _OF_A_ROW, _OF_A_MOVED_ROW = 56, 102
 """Bytes of a row in `Rows`, `Postings` and, where rows do not stand as they came, the order."""
 
@@ -49,8 +51,8 @@ class OrderedView(ScopeView):
             episode = np.repeat(np.arange(len(starts), dtype=np.int32), sizes)
         self.ordinals = self._ordered(columns.ordinal)
         self.speakers = list(columns.speakers)
-        goes_on = before is not None and before.as_they_came and self.as_they_came
-        make = before.rows.extended if before is not None and goes_on else Rows.build
+        goes_on = len(episode) > _FEW and self.as_they_came
+        make = before.rows.extended if before and goes_on and before.as_they_came else Rows.build
         self.rows = make(
             episode=episode,
             role=self._ordered(columns.role),

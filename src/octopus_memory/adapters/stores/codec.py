@@ -42,6 +42,7 @@ _DAMAGE = (zstandard.ZstdError, zlib.error, ValueError, RecursionError)
 _TOGETHER = 64
 """Payloads that are parsed in one go, while no other thread can run."""
 _TOGETHER_BYTES = 1024 * 1024
+_KEEPS_BYTES = 64 * 1024
 
 
 def encode(value: object) -> tuple[int, bytes]:
@@ -61,7 +62,9 @@ def encode(value: object) -> tuple[int, bytes]:
             f"is {len(plain):,} bytes as JSON, over the {MAX_DECODED_BYTES:,} that are read back: "
             "store large attachments elsewhere and keep their address",
         )
-    packed = _compressor().compress(plain)
+    # A kept context keeps its buffers, which are as large as the largest message was.
+    keeps = len(plain) <= _KEEPS_BYTES
+    packed = (_contexts().compress if keeps else _compressor().compress)(plain)
     return (ZSTD_TURNS_V1, packed) if len(packed) < len(plain) else (PLAIN, plain)
 
 
@@ -134,7 +137,7 @@ def _sizes(payloads: Sequence[bytes]) -> list[int]:
 
 
 def _unpack_zstd(payloads: Sequence[bytes]) -> list[bytes]:
-    unpack = _readers().decompress
+    unpack = _contexts().decompress
     # No limit, one frame, and nothing after it: by position, since names take as long as the rest.
     return [unpack(payload, 0, False, False) for payload in payloads]  # noqa: FBT003
 
@@ -156,20 +159,18 @@ def _too_large(payload: bytes) -> str:
     )
 
 
-class _Readers(threading.local):
-    """A context for each thread: it must not be shared."""
+class _Contexts(threading.local):
+    """One for each thread: they must not be shared."""
 
     def __init__(self) -> None:
-        reader = zstandard.ZstdDecompressor(dict_data=_dictionary())
-        self.decompress = reader.decompress
+        self.compress = _compressor().compress
+        self.decompress = zstandard.ZstdDecompressor(dict_data=_dictionary()).decompress
 
 
-_readers = cache(_Readers)
+_contexts = cache(_Contexts)
 
 
 def _compressor() -> zstandard.ZstdCompressor:
-    # A context must not be shared by threads. A new one for each call costs 2 µs, since the
-    # prepared dictionary is shared, and keeps no buffers of a large message alive.
     return zstandard.ZstdCompressor(
         level=_LEVEL, dict_data=_dictionary(), write_checksum=True, write_dict_id=False
     )

@@ -1,0 +1,56 @@
+"""Statements that one store of a test run has compiled are there for the next.
+
+Each store compiles what it is asked for; a test asks little of a new one, and would spend a third
+of its time on that. What is compiled depends on the product alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, cast
+
+import sqlalchemy as sa
+
+from octopus_memory.adapters.stores.sqlite import driver
+
+
+class _Compiled(dict[Any, Any]):
+    """What SQLAlchemy keeps for one dialect object, kept for each kind of dialect."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(_for_its_kind(key), default)
+
+    def __setitem__(self, key: Any, compiled: Any) -> None:
+        super().__setitem__(_for_its_kind(key), compiled)
+
+
+def _for_its_kind(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    dialect, *rest = key
+    return (type(dialect), *rest)
+
+
+@contextmanager
+def compiled_once() -> Iterator[None]:
+    compiled, prepared = _Compiled(), dict[Any, Any]()
+    create, prepare = sa.create_engine, driver.Prepared
+
+    @wraps(create)
+    def create_engine(*args: Any, **options: Any) -> sa.Engine:
+        engine = create(*args, **options)
+        engine.update_execution_options(compiled_cache=compiled)
+        return engine
+
+    def prepare_once(statement: Any, dialect: sa.Dialect, keys: Sequence[str]) -> Any:
+        key = statement, keys
+        if key not in prepared:
+            prepared[key] = prepare(statement, dialect, keys)
+        return prepared[key]
+
+    sqlalchemy, ours = cast("Any", sa), cast("Any", driver)
+    sqlalchemy.create_engine, ours.Prepared = create_engine, prepare_once
+    try:
+        yield
+    finally:
+        sqlalchemy.create_engine, ours.Prepared = create, prepare
