@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -29,6 +30,8 @@ _BETWEEN_LOOKS = 5.0
 """Seconds between looks for what other processes removed, while there is much to do."""
 _BEFORE_FIRST_ROUND = 1.0
 """Seconds that whoever has just opened a memory, and only reads, is left alone."""
+_AT_EXIT = 10.0
+"""Seconds that the end of a process waits for the batch at hand."""
 _STILL_ERASING = timedelta(minutes=2)
 """An erasure this young is left to the call that began it."""
 
@@ -93,14 +96,22 @@ class Background:
                         target=self._run, name="octopus-background", daemon=True
                     )
                     self._thread.start()
+                    # A process that ends while a model is at work in a thread is aborted.
+                    atexit.register(self._stop_at_exit)
 
-    def stop(self) -> None:
+    def stop(self, *, timeout: float | None = None) -> None:
         """Finish the batch at hand and end; what is left waits in the database."""
+        atexit.unregister(self._stop_at_exit)
         self._stopped = True
         self._wake.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread.join(timeout)
+
+    def _stop_at_exit(self) -> None:
+        """For a memory that nobody closed."""
+        if self._process == os.getpid():
+            self.stop(timeout=_AT_EXIT)
 
     def _run(self) -> None:
         due = time.monotonic() + _BETWEEN_ROUNDS
