@@ -10,6 +10,7 @@ from octopus_memory import EpisodicMemory
 
 _UNCLOSED = """
 import sys, threading, time
+from pathlib import Path
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 
@@ -21,7 +22,7 @@ class Slow(HashingEmbedder):
         time.sleep(0.3)
         return super().embed(texts)
 
-memory = EpisodicMemory.open(sys.argv[1], embedder=Slow())
+memory = EpisodicMemory.open(Path(sys.argv[1]), embedder=Slow())
 memory.scope(user="ana").add("s", ("user", "The kettle leaks."))
 assert Slow.begun.wait(30)
 """
