@@ -85,7 +85,7 @@ def new_turns(
             tokens[place] if tokens else message_tokens(each.message, parts.counter.count),
             times[place],
             parts.lexicon.turn(scope, each.message.text, each.message.name) if findable else None,
-            wants_vector(each.message, config),
+            findable and wants_vector(each.message, config),
             each.has_pii,
         )
         for place, each in enumerate(checked)

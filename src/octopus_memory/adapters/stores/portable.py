@@ -15,9 +15,8 @@ from ...domain.errors import EpisodeChanged
 from ...domain.portable import KeptEpisode
 from ...ports.portable import Brought, Portable
 from ...ports.turns import NewTurn
-from ...ports.work import WorkKind
 from . import rows, schema, types
-from .statements import ending, reads, scopes
+from .statements import ending, findable, reads, scopes
 from .transactions import Every, Transactions
 
 _scopes, _episodes = schema.scopes, schema.episodes
@@ -250,16 +249,7 @@ def _bring_turns(
     if kept.is_archived:
         return
     _, seq = scopes.take_rows(conn, kept.scope, len(turns))
-    recall, work = [], []
-    for place, new in enumerate(turns):
-        ordinal = first + place
-        recall.append(episode | rows.recall_row(new, ordinal, seq + place))
-        if new.embed:
-            row = rows.work_row(WorkKind.EMBED, episode, ordinal, seq + place, brought.now)
-            work.append(row)
-    conn.execute(ending.INSERT_RECALL, recall)
-    if work:
-        conn.execute(ending.INSERT_WORK, work)
+    findable.insert_new(conn, episode, turns, first, seq, now=brought.now)
 
 
 def _bring_placeholders(conn: sa.Connection, scope_id: int, brought: Brought) -> None:

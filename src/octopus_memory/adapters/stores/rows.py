@@ -206,17 +206,6 @@ def _as_name(agent: str | None) -> str | None:
     return agent and agent.encode("utf-8", "replace").decode()[: types.LONGEST_NAME]
 
 
-def recall_row(new: NewTurn, ordinal: int, seq: int) -> dict[str, Any]:
-    assert new.lexical is not None
-    return {
-        "seq": seq,
-        "ordinal": ordinal,
-        "role": ROLES[new.message.role],
-        "at": new.at,
-        "model_id": None if new.embed else schema.NO_MODEL,
-    } | lexical_columns(new.lexical)
-
-
 def lexical_columns(lexical: Lexical) -> dict[str, Any]:
     return {"flags": lexical.flags, "speaker": lexical.speaker, "terms": lexical.terms}
 

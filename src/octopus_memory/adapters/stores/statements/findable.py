@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ....domain.episode import Scope
-from ....ports.turns import Findable
+from ....ports.turns import Findable, NewTurn
 from ....ports.work import Unfindable, WorkKind
 from .. import rows, schema
 from . import ending, reads, scopes
@@ -90,6 +90,24 @@ def _make(
     place = {"tenant": found.scope.tenant, "scope_id": scope_id, "episode_id": found.episode_id}
     insert(conn, place, seq, said, [each for each in findable if each.ordinal in said], now=now)
     return True
+
+
+def insert_new(
+    conn: sa.Connection,
+    episode: dict[str, Any],
+    turns: Sequence[NewTurn],
+    first: int,
+    first_seq: int,
+    *,
+    now: datetime,
+) -> None:
+    """The same for turns that are stored with their words, in this transaction."""
+    said, findable = {}, []
+    for ordinal, new in enumerate(turns, start=first):
+        assert new.lexical is not None
+        said[ordinal] = rows.ROLES[new.message.role], new.at
+        findable.append(Findable(ordinal=ordinal, lexical=new.lexical, embed=new.embed))
+    insert(conn, episode, first_seq, said, findable, now=now)
 
 
 def insert(

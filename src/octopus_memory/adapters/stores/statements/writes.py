@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from ....domain.episode import Scope, SessionStatus, Turn
 from ....domain.errors import EpisodeChanged, EpisodeNotFound, IdempotencyConflict, SessionNotFound
 from ....domain.message import Role
-from ....ports.store import Append, Idempotency, Target, WorkKind
+from ....ports.store import Append, Idempotency, Target
 from .. import rows, schema, types
-from . import ending, reads, scopes
+from . import ending, findable, reads, scopes
 
 _last = sa.bindparam("last", type_=types.UtcTime())
 _grow_episode = (
@@ -271,25 +271,11 @@ def _insert(
         [episode | rows.turn_row(new, first + place) for place, new in enumerate(write.turns)],
     )
     if not _is_for_later(write):
-        _insert_recall(conn, episode, write, first, first_seq)
+        findable.insert_new(conn, episode, write.turns, first, first_seq, now=write.now)
     return [
         rows.stored_turn(new, write.episode_id, write.session_id, first + place)
         for place, new in enumerate(write.turns)
     ]
-
-
-def _insert_recall(
-    conn: sa.Connection, episode: dict[str, Any], write: Append, first: int, first_seq: int
-) -> None:
-    recall, work = [], []
-    for place, new in enumerate(write.turns):
-        ordinal, seq = first + place, first_seq + place
-        recall.append(episode | rows.recall_row(new, ordinal, seq))
-        if new.embed:
-            work.append(rows.work_row(WorkKind.EMBED, episode, ordinal, seq, write.now))
-    conn.execute(ending.INSERT_RECALL, recall)
-    if work:
-        conn.execute(ending.INSERT_WORK, work)
 
 
 def _insert_placeholders(conn: sa.Connection, scope_id: int, write: Append) -> None:
