@@ -1,4 +1,4 @@
-"""Makes the table of related words that lexical search uses: `related-english.npz`.
+"""Makes the table of related words that lexical search uses: `related-english.npy`.
 
     python scripts/build_related_words.py
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 
 _ADAPTERS = Path(__file__).parent.parent / "src" / "octopus_memory" / "adapters"
 _VOCABULARY = _ADAPTERS / "embedders" / "all-minilm-l6-v2-int8" / "tokenizer.json"
-_TABLE = _ADAPTERS / "analyzers" / "related-english.npz"
+_TABLE = _ADAPTERS / "analyzers" / "related-english.npy"
 
 _NEAREST = 12
 _LEAST_COSINE = 0.4
@@ -34,13 +35,22 @@ def main() -> None:
     vectors = MiniLMEmbedder().embed(list(words.values()))
     nearest, cosines = neighbours(vectors)
     weights = np.clip((cosines - _LEAST_COSINE) / (1 - _LEAST_COSINE), 0, 1)
-    np.savez_compressed(
-        _TABLE,
-        stems=np.frombuffer("\n".join(words).encode("ascii"), dtype=np.uint8),
-        nearest=nearest.astype(np.uint16),
-        weights=np.rint(weights * 255).astype(np.uint8),
-    )
+    np.save(_TABLE, as_table(list(words), nearest, np.rint(weights * 255)))
     print(f"{_TABLE.name}: {len(words)} stems, {_TABLE.stat().st_size} bytes")
+
+
+def as_table(stems: list[str], nearest: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.void]:
+    """One row a stem, in their order; `nearest` are the places of others."""
+    order = np.argsort(np.array(stems))
+    place_of = np.empty(len(stems), np.uint16)
+    place_of[order] = np.arange(len(stems))
+    longest = max(map(len, stems))
+    row = [("stem", f"S{longest}"), ("nearest", "<u2", _NEAREST), ("weights", "u1", _NEAREST)]
+    table = np.empty(len(stems), row)
+    table["stem"] = np.array(stems, "S")[order]
+    table["nearest"] = place_of[nearest[order]]
+    table["weights"] = weights[order]
+    return table
 
 
 def words_by_stem() -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Statements that one store of a test run has compiled are there for the next.
 
 Each store compiles what it is asked for; a test asks little of a new one, and would spend a third
-of its time on that. What is compiled depends on the product alone.
+of its time on that. What is compiled depends on the product alone; but tests change what the
+dialect of SQL Server, which is ours, makes of a statement.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from octopus_memory.adapters.stores.sqlite import driver
 
 
 class _Compiled(dict[Any, Any]):
-    """What SQLAlchemy keeps for one dialect object, kept for each kind of dialect."""
+    """What SQLAlchemy keeps for one dialect object, kept for each product and version."""
 
     def get(self, key: Any, default: Any = None) -> Any:
-        return super().get(_for_its_kind(key), default)
+        return super().get(_for_the_product(key), default)
 
     def __setitem__(self, key: Any, compiled: Any) -> None:
-        super().__setitem__(_for_its_kind(key), compiled)
+        super().__setitem__(_for_the_product(key), compiled)
 
 
-def _for_its_kind(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _for_the_product(key: tuple[Any, ...]) -> tuple[Any, ...]:
     dialect, *rest = key
-    return (type(dialect), *rest)
+    assert isinstance(dialect, sa.Dialect)
+    return (type(dialect), dialect.server_version_info, *rest)
 
 
 @contextmanager
@@ -39,7 +41,8 @@ def compiled_once() -> Iterator[None]:
     @wraps(create)
     def create_engine(*args: Any, **options: Any) -> sa.Engine:
         engine = create(*args, **options)
-        engine.update_execution_options(compiled_cache=compiled)
+        if engine.dialect.name != "mssql":
+            engine.update_execution_options(compiled_cache=compiled)
         return engine
 
     def prepare_once(statement: Any, dialect: sa.Dialect, keys: Sequence[str]) -> Any:

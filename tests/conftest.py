@@ -73,16 +73,15 @@ def _compiled_once() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _commands_made_once() -> Iterator[None]:
     """The runner makes all commands of a program anew for each call, which takes most of it."""
-    make = typer.testing._get_command
-    made: dict[tuple[int, int], Any] = {}
+    made: dict[tuple[typer.Typer, int], Any] = {}
 
     def make_once(app: typer.Typer) -> Any:
         # A command may be added later.
-        key = id(app), len(app.registered_commands)
-        return made.get(key) or made.setdefault(key, make(app))
+        key = app, len(app.registered_commands)
+        return made.get(key) or made.setdefault(key, typer.main.get_command(app))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(typer.testing, "_get_command", make_once)
+        patched.setattr(typer.testing, "_get_command", make_once, raising=False)
         yield
 
 

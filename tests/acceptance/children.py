@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import random
 import shutil
@@ -12,13 +11,11 @@ import sqlite3
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerProcess
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import watched
@@ -27,50 +24,6 @@ from numpy.typing import NDArray
 from compiled_once import compiled_once
 from octopus_memory import EpisodicMemory, OctopusError
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-
-# The server imports all that a memory needs once, and each child starts from there.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    [
-        "__main__",
-        "octopus_memory.adapters.embedders.hashing",
-        "octopus_memory.adapters.stores.sqlite.store",
-        "octopus_memory.settings",
-        "octopus_memory.wiring",
-        "sqlalchemy.dialects.sqlite",
-    ]
-)
-
-
-@contextmanager
-def child(do: Callable[..., None], *args: Any) -> Iterator[tuple[ForkServerProcess, Connection]]:
-    """A process that runs `do(pipe, *args)`; it is killed at the end, where it still runs."""
-    here, there = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=do, args=(there, *args), daemon=True)
-    process.start()
-    there.close()
-    try:
-        yield process, here
-    finally:
-        kill(process)
-        here.close()
-        process.close()
-
-
-def kill(process: ForkServerProcess) -> None:
-    """By SIGKILL, and waits until nothing is left of it."""
-    process.kill()
-    process.join()
-
-
-def rest(pipe: Connection) -> list[Any]:
-    """Everything that was said until the end of the pipe."""
-    said = []
-    try:
-        while True:
-            said.append(pipe.recv())
-    except (EOFError, OSError):
-        return said
 
 
 def add_one_by_one(pipe: Connection, url: str, count: int) -> None:
@@ -119,6 +72,7 @@ def act(action: str, url: str, begin: Callable[[], None]) -> None:
         ACTIONS[action](memory)
 
 
+@compiled_once()
 def be_killed_at_each(
     pipe: Connection,
     do: Callable[[str, Callable[[], None]], object],
@@ -138,19 +92,18 @@ def be_killed_at_each(
             shutil.copy(ready, path)
         return f"sqlite:///{path}"
 
-    with compiled_once():
-        do(url(Path(folder, "whole", "memory.db")), lambda: None)
-        for moment in itertools.count(1, step):
-            path = Path(folder, str(moment), "memory.db")
-            where = url(path)
-            pid = os.fork()
-            if pid == 0:
-                _be_killed_at(do, where, moment)
-            _, status = os.waitpid(pid, 0)
-            code = os.waitstatus_to_exitcode(status)
-            pipe.send((path, code))
-            if code != -signal.SIGKILL:
-                return
+    do(url(Path(folder, "whole", "memory.db")), lambda: None)
+    for moment in itertools.count(1, step):
+        path = Path(folder, str(moment), "memory.db")
+        where = url(path)
+        pid = os.fork()
+        if pid == 0:
+            _be_killed_at(do, where, moment)
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        pipe.send((path, code))
+        if code != -signal.SIGKILL:
+            return
 
 
 def _be_killed_at(

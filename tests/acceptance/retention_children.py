@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import watched
 
+from compiled_once import compiled_once
 from octopus_memory import EpisodicMemory, RetentionReport
 from octopus_memory.engine.keeping import due
 from octopus_memory.testing import FixedClock
@@ -36,6 +37,7 @@ def act(memory: EpisodicMemory, action: str) -> object:
     return scope.restore(scope.session("cold").episodes[0].episode)
 
 
+@compiled_once()
 def be_killed_at_each(pipe: Connection, ready: str, folder: str, action: str) -> None:
     """Does it on a copy of a database again and again, killed one statement later each time.
 

@@ -14,9 +14,11 @@ from typing import NoReturn
 import watched
 from retention_children import open_memory
 
+from compiled_once import compiled_once
 from octopus_memory import EpisodicMemory
 
 
+@compiled_once()
 def be_killed_at_each(pipe: Connection, ready: str, folder: str) -> None:
     """Scrubs copies of a database, killed one statement or step of the rewrite later each time.
 

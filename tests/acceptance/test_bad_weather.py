@@ -19,6 +19,7 @@ import children
 import pytest
 import watched
 
+import forked
 from octopus_memory import (
     EmbedderFailed,
     EpisodicMemory,
@@ -131,15 +132,15 @@ def test_a_file_without_write_permission(filled: Path, public_folder: Path):
     path.chmod(0o444)
     public_folder.chmod(0o555)
     before = path.read_bytes()
-    with children.child(children.use_it_as_nobody, f"sqlite:///{path}") as (_, pipe):
-        [(name, message)] = children.rest(pipe)
+    with forked.child(children.use_it_as_nobody, f"sqlite:///{path}") as (_, pipe):
+        [(name, message)] = forked.rest(pipe)
     assert name == "StoreReadOnly"
     assert "write permission" in message
     # In a folder that can be written, SQLite can still read it.
     public_folder.chmod(0o777)
     for url in (f"sqlite:///{path}", f"sqlite:///{path}?mode=ro"):
-        with children.child(children.use_it_as_nobody, url) as (_, pipe):
-            found, (name, message) = children.rest(pipe)
+        with forked.child(children.use_it_as_nobody, url) as (_, pipe):
+            found, (name, message) = forked.rest(pipe)
         assert len(found) == 5
         assert name == "StoreReadOnly"
     assert path.read_bytes() == before
@@ -149,11 +150,11 @@ def test_a_file_without_write_permission(filled: Path, public_folder: Path):
 def test_a_folder_without_write_permission(public_folder: Path):
     public_folder.chmod(0o555)
     for place in ("memory.db", "further/memory.db"):
-        with children.child(children.use_it_as_nobody, f"sqlite:///{public_folder / place}") as (
+        with forked.child(children.use_it_as_nobody, f"sqlite:///{public_folder / place}") as (
             _,
             pipe,
         ):
-            [(name, message)] = children.rest(pipe)
+            [(name, message)] = forked.rest(pipe)
         assert name == "StoreUnavailable"
         assert "folder" in message
     assert list(public_folder.iterdir()) == []
@@ -274,8 +275,8 @@ def test_a_full_disk(path: Path, hooks: watched.Hooks):
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no limit on the size of files")
 def test_a_file_that_may_not_grow(path: Path):
     room = path.stat().st_size + 50_000
-    with children.child(children.fill_the_disk, f"sqlite:///{path}", room) as (_, pipe):
-        (name, message), (stored, there), (then, there_then) = children.rest(pipe)
+    with forked.child(children.fill_the_disk, f"sqlite:///{path}", room) as (_, pipe):
+        (name, message), (stored, there), (then, there_then) = forked.rest(pipe)
     assert issubclass(getattr(sys.modules["octopus_memory"], name), StoreError)
     assert "nothing was stored" in message
     assert stored == there
@@ -351,7 +352,7 @@ def test_a_writer_that_holds_the_lock_for_too_long(path: Path, monkeypatch: pyte
     with open_memory(path) as memory, open_memory(path) as other:
         scope = memory.scope(user="u")
         before = contents(path)
-        with children.child(children.hold_the_write_lock, str(path)) as (process, pipe):
+        with forked.child(children.hold_the_write_lock, str(path)) as (process, pipe):
             assert pipe.recv() == "holding"
             for call in (
                 lambda: scope.add("open", ("user", "more")),
@@ -364,7 +365,7 @@ def test_a_writer_that_holds_the_lock_for_too_long(path: Path, monkeypatch: pyte
             assert scope.recall(QUESTION)
             assert other.scope(user="u").session("s1").turns
             assert contents(path) == before
-            children.kill(process)
+            forked.kill(process)
         assert scope.add("open", ("user", "more"))[0].ordinal == 1
         assert memory.flush()
 

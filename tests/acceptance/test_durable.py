@@ -12,6 +12,7 @@ from pathlib import Path
 import children
 import pytest
 
+import forked
 from octopus_memory import Episode, EpisodicMemory, InvalidInput
 from octopus_memory.ports.store import WorkKind
 
@@ -59,11 +60,11 @@ def check_all_embedded(memory: EpisodicMemory) -> None:
 def test_no_acknowledged_turn_is_lost(database_url: str, run: int):
     moment = random.Random()
     acknowledged = []
-    with children.child(children.add_one_by_one, database_url, ADDS) as (process, pipe):
+    with forked.child(children.add_one_by_one, database_url, ADDS) as (process, pipe):
         acknowledged += [pipe.recv() for _ in range(moment.randint(1, ADDS - 1))]
         time.sleep(moment.random() / 200)
-        children.kill(process)
-        acknowledged += children.rest(pipe)
+        forked.kill(process)
+        acknowledged += forked.rest(pipe)
     with open_again(database_url) as memory:
         [episode] = memory.scope(user="u").session("s").episodes
         stored = [turn.id for turn in episode.turns]
@@ -86,12 +87,12 @@ def test_no_acknowledged_turn_is_lost(database_url: str, run: int):
 @pytest.mark.parametrize("run", range(2))
 def test_a_whole_episode_is_there_or_not_at_all(database_url: str, run: int):
     size = 300
-    with children.child(children.store_again_and_again, database_url, size) as (process, pipe):
+    with forked.child(children.store_again_and_again, database_url, size) as (process, pipe):
         assert pipe.recv() == "begin"
         acknowledged = [pipe.recv()]
         time.sleep(random.random() / 4)
-        children.kill(process)
-        acknowledged += children.rest(pipe)
+        forked.kill(process)
+        acknowledged += forked.rest(pipe)
     with open_again(database_url) as memory:
         scope = memory.scope(user="u")
         stored = list(scope.episodes(page_size=1_000))
@@ -136,8 +137,8 @@ def test_killed_at_every_statement(talked: Path, tmp_path: Path, action: str):
     # Making the file takes many statements, all alike: a few of them will do.
     ready, step = (None, 7) if action == "open" else (str(talked), 1)
     do = partial(children.act, action)
-    with children.child(children.be_killed_at_each, do, ready, str(tmp_path), step) as (_, pipe):
-        ends = children.rest(pipe)
+    with forked.child(children.be_killed_at_each, do, ready, str(tmp_path), step) as (_, pipe):
+        ends = forked.rest(pipe)
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     assert len(ends) > 4
     for path, code in ends:
@@ -176,12 +177,12 @@ def test_a_retry_finds_what_was_stored_though_its_session_went_on(path: Path):
 
 @pytest.mark.both_databases
 def test_killed_while_it_embeds(database_url: str):
-    with children.child(children.stay_in_the_embedder, database_url) as (process, pipe):
+    with forked.child(children.stay_in_the_embedder, database_url) as (process, pipe):
         assert pipe.recv() > 0
         with open_again(database_url) as memory:
             assert memory.stats().vectors == {}
             assert memory.flush(timeout=0.05) is False
-        children.kill(process)
+        forked.kill(process)
     with open_again(database_url) as memory:
         assert memory.scope(user="u").recall("what I said as number 7")
         check_all_embedded(memory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -249,10 +250,7 @@ def everything_of_others(memory: EpisodicMemory, path: Path) -> list[Any]:
             "SELECT id FROM octopus_scopes WHERE user = ?", [marker("user", VICTIM)]
         ).fetchone() or [0]
         seen: list[Any] = [
-            sorted(
-                conn.execute(f"SELECT * FROM octopus_{table} WHERE {column} != ?", [scope_id]),
-                key=repr,
-            )
+            Counter(conn.execute(f"SELECT * FROM octopus_{table} WHERE {column} != ?", [scope_id]))
             for table, column in TABLES.items()
         ]
     finally:

@@ -16,6 +16,7 @@ import erase_children
 import pytest
 from erase_children import VICTIM
 
+import forked
 from octopus_memory import EpisodicMemory
 from octopus_memory.domain.erasure import is_genuine
 
@@ -98,8 +99,8 @@ def check_file(path: Path) -> None:
 
 def test_killed_at_every_moment(filled: Path, tmp_path: Path):
     do = children.be_killed_at_each
-    with children.child(do, erase_children.erase, str(filled), str(tmp_path)) as (_, pipe):
-        ends = children.rest(pipe)
+    with forked.child(do, erase_children.erase, str(filled), str(tmp_path)) as (_, pipe):
+        ends = forked.rest(pipe)
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     assert len(ends) > 30
     begun = [check_after_the_kill(path) for path, _ in ends]
@@ -118,8 +119,8 @@ def test_killed_while_the_file_is_built_anew(filled: Path, tmp_path: Path):
         path = folder / "memory.db"
         shutil.copy(filled, path)
         url = f"sqlite:///{path}"
-        with children.child(erase_children.be_killed_rewriting, url, share, steps) as (_, pipe):
-            said = children.rest(pipe)
+        with forked.child(erase_children.be_killed_rewriting, url, share, steps) as (_, pipe):
+            said = forked.rest(pipe)
         if not share:
             [steps] = said
             assert steps > 20

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import children
 import erase_children
 import pytest
 from erase_children import VICTIM
+
+import forked
 
 pytestmark = pytest.mark.both_databases
 
@@ -16,7 +17,7 @@ def test_another_process_that_only_reads_forgets_too(database_url: str):
     with erase_children.open_memory(database_url) as memory:
         memory.scope(user=VICTIM).store([("user", "what I said before")])
         memory.run_pending()
-        with children.child(erase_children.recall_and_wait, database_url) as (_, pipe):
+        with forked.child(erase_children.recall_and_wait, database_url) as (_, pipe):
             assert pipe.recv() == 1
             memory.tenant().erase_user(VICTIM)
             assert pipe.poll(60)
@@ -25,9 +26,9 @@ def test_another_process_that_only_reads_forgets_too(database_url: str):
 
 def test_one_chain_from_many_threads_of_many_processes(database_url: str):
     with erase_children.open_memory(database_url) as memory:
-        barrier = children.CONTEXT.Barrier(3)
+        barrier = forked.CONTEXT.Barrier(3)
         started = [
-            children.child(
+            forked.child(
                 erase_children.record_from_threads, database_url, name, THREADS, EACH, barrier
             )
             for name in ("a", "b")

@@ -11,6 +11,7 @@ from pathlib import Path
 import children
 import pytest
 
+import forked
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.ports.store import WorkKind
 
@@ -34,11 +35,11 @@ def check_order(scope: MemoryScope, session_id: str) -> list[tuple[str, str]]:
 
 def test_mixed_calls_on_one_file(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    barrier = children.CONTEXT.Barrier(PROCESSES)
+    barrier = forked.CONTEXT.Barrier(PROCESSES)
     with ExitStack() as stack:
         pipes = [
             stack.enter_context(
-                children.child(children.use_it_from_threads, url, f"p{n}", THREADS, ROUNDS, barrier)
+                forked.child(children.use_it_from_threads, url, f"p{n}", THREADS, ROUNDS, barrier)
             )[1]
             for n in range(PROCESSES)
         ]
@@ -71,13 +72,13 @@ def test_mixed_calls_on_one_file(tmp_path: Path):
 def test_processes_that_open_a_new_file_at_once(tmp_path: Path, count: int):
     for run in range(5):
         url = f"sqlite:///{tmp_path / f'{run}.db'}"
-        barrier = children.CONTEXT.Barrier(count)
+        barrier = forked.CONTEXT.Barrier(count)
         with ExitStack() as stack:
             pipes = [
-                stack.enter_context(children.child(children.open_and_add, url, barrier))[1]
+                stack.enter_context(forked.child(children.open_and_add, url, barrier))[1]
                 for _ in range(count)
             ]
-            said = [children.rest(pipe) for pipe in pipes]
+            said = [forked.rest(pipe) for pipe in pipes]
         with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
             turns = memory.scope(user="u").session("s").turns
             assert {turn.id for turn in turns} == {words[-1] for words in said}

@@ -10,11 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import children
 import pytest
 import retention_children
 from retention_children import NOW, TALK, open_memory
 
+import forked
 from octopus_memory import (
     ArchiveMode,
     EpisodicMemory,
@@ -115,8 +115,8 @@ def content(path: Path) -> dict[str, list[Any]]:
 def killed_at_each(ready: Path, folder: Path, action: str) -> list[Path]:
     """Every database that a kill may leave, in order; the last one is of a run that was not."""
     do = retention_children.be_killed_at_each
-    with children.child(do, str(ready), str(folder), action) as (_, pipe):
-        ends = children.rest(pipe)
+    with forked.child(do, str(ready), str(folder), action) as (_, pipe):
+        ends = forked.rest(pipe)
     paths = [Path(path) for path, _ in ends]
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     different: list[tuple[Path, Any]] = []
@@ -170,10 +170,10 @@ def many_due(path: Path, count: int) -> str:
 
 def test_two_jobs_at_once(tmp_path: Path):
     url = many_due(tmp_path / "memory.db", 12)
-    barrier = children.CONTEXT.Barrier(3)
+    barrier = forked.CONTEXT.Barrier(3)
     with ExitStack() as stack:
         pipes = [
-            stack.enter_context(children.child(retention_children.run_at_once, url, barrier, 1))[1]
+            stack.enter_context(forked.child(retention_children.run_at_once, url, barrier, 1))[1]
             for _ in range(3)
         ]
         reports = [pipe.recv() for pipe in pipes]
@@ -187,11 +187,11 @@ def test_two_jobs_at_once(tmp_path: Path):
 
 def test_a_killed_runner_is_followed_at_once(tmp_path: Path):
     url = many_due(tmp_path / "memory.db", 3)
-    with children.child(retention_children.run_and_hang, url) as (process, pipe):
+    with forked.child(retention_children.run_and_hang, url) as (process, pipe):
         assert pipe.recv() == 1
         with open_memory(url) as memory:
             assert memory.run_retention().elsewhere
-        children.kill(process)
+        forked.kill(process)
         # Not only when its lease ends, which the clock here never comes to.
         with open_memory(url) as memory:
             report = memory.run_retention()
@@ -202,7 +202,7 @@ def test_a_run_beside_writers(tmp_path: Path):
     threads, rounds = 3, 25
     url = many_due(tmp_path / "memory.db", 30)
     with (
-        children.child(retention_children.write_meanwhile, url, threads, rounds) as (_, pipe),
+        forked.child(retention_children.write_meanwhile, url, threads, rounds) as (_, pipe),
         open_memory(url) as memory,
     ):
         assert pipe.recv() == "begin"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import byte_scan
-import children
 import pytest
 import scrub_children
 from retention_children import open_memory
 
+import forked
 from octopus_memory import EpisodicMemory, MemoryScope
 
 pytestmark = pytest.mark.skipif(
@@ -112,8 +112,8 @@ def test_killed_at_every_moment(ready: Path, tmp_path: Path):
     # The search finds what is there.
     assert {hit.kind for hit in byte_scan.search(ready.parent, SECRETS)} == set(SECRETS)
     do = scrub_children.be_killed_at_each
-    with children.child(do, str(ready), str(tmp_path)) as (_, pipe):
-        ends = children.rest(pipe)
+    with forked.child(do, str(ready), str(tmp_path)) as (_, pipe):
+        ends = forked.rest(pipe)
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     assert len(ends) > 60
     with open_memory(f"sqlite:///{ends[-1][0]}") as memory:

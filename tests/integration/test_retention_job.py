@@ -270,8 +270,14 @@ def test_files_are_rewritten_after_a_run_that_removed_something(
 
 @pytest.mark.sqlite_alone
 def test_what_cannot_be_rewritten_now_is_said(
-    tmp_path: Path, memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
+    tmp_path: Path,
+    memory: EpisodicMemory,
+    scope: MemoryScope,
+    clock: FixedClock,
+    monkeypatch: pytest.MonkeyPatch,
 ):
+    monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.store._CHECKPOINTS", 2)
+    monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.store._CHECKPOINT_MS", 10)
     tell(scope, clock, days=91)
     reader = sqlite3.connect(tmp_path / "memory.db", isolation_level=None)
     reader.execute("BEGIN")

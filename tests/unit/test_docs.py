@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 import octopus_memory
 from octopus_memory import MemoryConfig
 from octopus_memory.settings import Settings
@@ -22,11 +23,11 @@ _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#)([^)#]+)")
 
 
-def _run(script: Path, folder: Path, **environment: str) -> None:
+def _run(script: Path, folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script)],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")} | environment,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         timeout=120,
@@ -43,9 +44,13 @@ def _run(script: Path, folder: Path, **environment: str) -> None:
 def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path):
     script = tmp_path / "page.py"
     script.write_text("\n".join(_BLOCK.findall(page.read_text())))
-    # What a newcomer types first runs as they would run it; the rest with the quick embedder.
-    first = page.parent.name == "tutorial" or page.parent == ROOT
-    _run(script, tmp_path, **({} if first else {"OCTOPUS_EMBEDDER": "hashing"}))
+    if page.parent.name == "tutorial" or page.parent == ROOT:
+        # What a newcomer types first runs as they would run it.
+        _run(script, tmp_path)
+        return
+    quickly = {"OCTOPUS_EMBEDDER": "hashing"}
+    with forked.child(forked.run_script, str(script), quickly) as (_, pipe):
+        assert forked.rest(pipe) == [None]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

@@ -6,7 +6,6 @@ stands nor as a tokenizer's normaliser may read it; `kept` can still be read the
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
@@ -14,7 +13,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +32,13 @@ from injection_check import (
     parsed,
     view,
 )
+from injection_memory import MODES, START, config, opened, remember
 
-from octopus_memory import EpisodicMemory, MemoryConfig, MemoryScope
+from octopus_memory import EpisodicMemory
 from octopus_memory.domain.context import BlockEntry, Said, render_block
 from octopus_memory.domain.neutral import DOT, neutralise
 from octopus_memory.domain.policy import Layout
-from octopus_memory.testing import FixedClock
 
-START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
-MODES = [(layout, summaries) for layout in Layout for summaries in (True, False)]
 # Ten attempts share a user, a day for each: a database takes longer than a block.
 DAYS = [START - timedelta(days=ago) for ago in range(10)]
 GROUPS = {
@@ -51,40 +48,6 @@ GROUPS = {
 
 
 # --- Through the public calls ---
-
-
-def remember(scope: MemoryScope, at: datetime, attempt: dict[str, Any]) -> None:
-    """Put it wherever stored text can come from, in two episodes."""
-    payload = attempt["text"]
-    half = len(payload) // 2
-    part = {"type": "text", "text": payload}
-    picture = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
-    scope.store(
-        [
-            {"role": "user", "name": payload, "content": payload},
-            {"role": "assistant", "content": [part, picture, part]},
-        ],
-        session_id=payload[:200].replace("\ud83d", "?") + attempt["id"],
-        summary=payload[:2_000],
-        key_facts=[payload, payload[:half], payload[half:], "Likes tea"],
-        at=at,
-    )
-    call = {"role": "tool", "tool_call_id": "call_1", "function_name": "find", "result": payload}
-    scope.store([("user", payload), call], session_id=f"summarised {attempt['id']}", at=at)
-
-
-def config(layout: Layout, summaries: bool) -> MemoryConfig:
-    return MemoryConfig.from_dict(
-        {
-            "context": {"layout": layout, "budget_tokens": 90_000},
-            "recall": {"recent_sessions_to_inject": 20, "use_session_summaries": summaries},
-        }
-    )
-
-
-def opened() -> EpisodicMemory:
-    clock = FixedClock(START)
-    return EpisodicMemory.open("sqlite://", embedder="hashing", clock=clock, background=False)
 
 
 @pytest.fixture(scope="module")
@@ -318,24 +281,11 @@ def hide_joiners(text: str) -> str:
 # --- The same bytes ---
 
 
-def fingerprint() -> str:
-    """Of some attempts' blocks, in each mode."""
-    seen = hashlib.sha256()
-    with opened() as memory:
-        scope = memory.scope(agent="hr", user="user-17")
-        for attempt in ATTEMPTS[::30]:
-            remember(scope, START, attempt)
-        for mode in MODES:
-            memory.configure("hr", config(*mode))
-            seen.update(scope.context("Tea?").text.encode())
-    return seen.hexdigest()
-
-
 def test_the_block_has_the_same_bytes_in_another_process():
     def elsewhere(seed: str) -> str:
         paths = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parent)]
         done = subprocess.run(
-            [sys.executable, "-c", "import test_injection as t; print(t.fingerprint())"],
+            [sys.executable, "-c", "import injection_memory as m; print(m.fingerprint())"],
             env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(paths)},
             capture_output=True,
             text=True,
