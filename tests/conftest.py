@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -21,6 +22,7 @@ from postgres_installation import Database, Installation
 pytest.register_assert_rewrite("octopus_memory.testing")
 
 from octopus_memory import EpisodicMemory, MemoryScope  # noqa: E402 - after the line above
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore  # noqa: E402 - the same
 from octopus_memory.testing import FixedClock  # noqa: E402 - the same
 
 START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
@@ -90,14 +92,22 @@ def clock() -> FixedClock:
     return FixedClock(START)
 
 
+@pytest.fixture(scope="session")
+def blank_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database without a row: to copy it takes a fifth of the time of making it."""
+    path = tmp_path_factory.mktemp("blank") / "memory.db"
+    SqliteStore(path).close()
+    return path
+
+
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path, blank_file: Path) -> str:
     """A file, or a database on PostgreSQL, of the test's own.
 
     There row-level security holds both of the guide's roles; only the owner can rewrite tables.
     """
     if getattr(request, "param", "sqlite") == "sqlite":
-        return f"sqlite:///{tmp_path / 'memory.db'}"
+        return f"sqlite:///{shutil.copy(blank_file, tmp_path / 'memory.db')}"
     database: Database = request.getfixturevalue("postgres_database")
     marker = request.node.get_closest_marker("both_databases")
     as_owner = marker is not None and marker.kwargs.get("as_owner")

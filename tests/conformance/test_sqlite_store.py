@@ -14,18 +14,10 @@ from octopus_memory.testing import StoreSuite
 from octopus_memory.testing.store_tests import Reopen
 
 
-@pytest.fixture(scope="module")
-def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new database: copying it takes a tenth of the time of making it."""
-    path = tmp_path_factory.mktemp("blank") / "memory.db"
-    SqliteStore(path).close()
-    return path
-
-
 class TestSqliteFile(StoreSuite):
     @pytest.fixture
-    def path(self, tmp_path: Path, blank: Path) -> Path:
-        return Path(shutil.copy(blank, tmp_path / "memory.db"))
+    def path(self, tmp_path: Path, blank_file: Path) -> Path:
+        return Path(shutil.copy(blank_file, tmp_path / "memory.db"))
 
     @pytest.fixture
     def store(self, path: Path) -> Iterator[EpisodeStore]:

@@ -73,15 +73,16 @@ def date_window(query: str, asked_at: datetime) -> DateWindow | None:
 
 def order_cue(query: str) -> Order:
     """Only where the question is plainly about order: "first prize" is not."""
-    if _LATEST.search(query):
+    if re.search(_LATEST, query):
         return Order.LATEST
-    if _EARLIEST.search(query):
+    if re.search(_EARLIEST, query):
         return Order.EARLIEST
     return Order.NONE
 
 
-_LATEST = re.compile(r"\b(?:last time|most recent(?:ly)?|latest|newest)\b", re.IGNORECASE)
-_EARLIEST = re.compile(r"\b(?:first time|earliest|very first|originally)\b", re.IGNORECASE)
+# As texts: `re` compiles each when a first question names a time, which few do.
+_LATEST = r"(?i)\b(?:last time|most recent(?:ly)?|latest|newest)\b"
+_EARLIEST = r"(?i)\b(?:first time|earliest|very first|originally)\b"
 
 _MONTHS = (
     "january",
@@ -102,20 +103,20 @@ _MONTH = rf"(?P<month>{'|'.join((*_MONTHS, *_SHORT))})\b\.?"
 _DAY_NUMBER = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DATES = [
-    re.compile(rf"\b{_DAY_NUMBER}(?:\s+of)?\s*{_MONTH}(?:,?\s*{_YEAR}\b)?"),
-    re.compile(rf"\b{_MONTH}\s+{_DAY_NUMBER}\b(?!\s*:)(?:,?\s*{_YEAR}\b)?"),
-    re.compile(rf"\b{_YEAR}[-/](?P<month>[01]?\d)[-/](?P<day>[0-3]?\d)\b"),
+    rf"\b{_DAY_NUMBER}(?:\s+of)?\s*{_MONTH}(?:,?\s*{_YEAR}\b)?",
+    rf"\b{_MONTH}\s+{_DAY_NUMBER}\b(?!\s*:)(?:,?\s*{_YEAR}\b)?",
+    rf"\b{_YEAR}[-/](?P<month>[01]?\d)[-/](?P<day>[0-3]?\d)\b",
 ]
-_MONTH_YEAR = re.compile(rf"\b{_MONTH}(?:\s*,?\s*(?:of\s+)?{_YEAR}\b)?")
+_MONTH_YEAR = rf"\b{_MONTH}(?:\s*,?\s*(?:of\s+)?{_YEAR}\b)?"
 # "May" and "march" are also verbs: without a year they need a word that stands before a month.
-_BEFORE_MONTH = re.compile(
+_BEFORE_MONTH = (
     r"\b(?:in|of|during|since|until|till|by|for|from|to|last|this|early|late|mid|around|before"
     r"|after)[\s-]*$"
 )
 
 
 def _days(text: str, asked_at: datetime) -> Iterator[tuple[datetime, datetime]]:
-    named = [found for pattern in _DATES for found in pattern.finditer(text)]
+    named = [found for pattern in _DATES for found in re.finditer(pattern, text)]
     for found in named:
         month, day = _month_number(found["month"]), int(found["day"])
         for year in _years(found, named, asked_at):
@@ -127,8 +128,8 @@ def _days(text: str, asked_at: datetime) -> Iterator[tuple[datetime, datetime]]:
 def _months(text: str, asked_at: datetime) -> Iterator[tuple[datetime, datetime]]:
     named = [
         found
-        for found in _MONTH_YEAR.finditer(text)
-        if found["year"] or _BEFORE_MONTH.search(text[: found.start()])
+        for found in re.finditer(_MONTH_YEAR, text)
+        if found["year"] or re.search(_BEFORE_MONTH, text[: found.start()])
     ]
     for found in named:
         for year in _years(found, named, asked_at):
@@ -170,23 +171,23 @@ _NUMBERS = {
 }
 _COUNT = rf"(?P<count>\d{{1,3}}|{'|'.join(_NUMBERS)}|a couple of|a few|several)"
 _UNIT = r"(?P<unit>day|week|month|year)s?"
-_AGO = re.compile(rf"\b{_COUNT}\s+{_UNIT}\s+ago\b")
-_PAST = re.compile(rf"\b(?:past|last|previous)\s+(?:{_COUNT}\s+)?{_UNIT}\b")
-_THIS = re.compile(rf"\b(?:this|current)\s+{_UNIT}\b")
-_NEAR = re.compile(
+_AGO = rf"\b{_COUNT}\s+{_UNIT}\s+ago\b"
+_PAST = rf"\b(?:past|last|previous)\s+(?:{_COUNT}\s+)?{_UNIT}\b"
+_THIS = rf"\b(?:this|current)\s+{_UNIT}\b"
+_NEAR = (
     r"\b(?P<before>day before yesterday)\b|\b(?P<yesterday>yesterday|last night)\b"
     r"|\b(?P<today>today|tonight|this (?:morning|afternoon|evening))\b"
 )
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_WEEKDAY = re.compile(rf"\b(?:last|on|this|past)\s+(?P<weekday>{'|'.join(_WEEKDAYS)})\b")
-_WEEKEND = re.compile(r"\b(?:last|this|past|over the|on the|at the)\s+weekend\b")
+_WEEKDAY = rf"\b(?:last|on|this|past)\s+(?P<weekday>{'|'.join(_WEEKDAYS)})\b"
+_WEEKEND = r"\b(?:last|this|past|over the|on the|at the)\s+weekend\b"
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
 def _relative(text: str, asked_at: datetime) -> tuple[datetime, datetime] | None:
     today = asked_at.replace(hour=0, minute=0, second=0, microsecond=0)
     for pattern, resolve in _RELATIVE:
-        found = pattern.search(text)
+        found = re.search(pattern, text)
         if found:
             return resolve(found, today)
     return None

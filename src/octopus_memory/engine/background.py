@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import logging
 import os
-import socket
+import platform
 import threading
 import time
 import traceback
@@ -38,12 +38,12 @@ _STILL_ERASING = timedelta(minutes=2)
 
 def new_owner() -> str:
     """Names this worker in its leases, so that others can tell when it is gone."""
-    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+    return f"{platform.node()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
 
 def release_dead(parts: Parts) -> None:
     """End the leases of workers on this machine whose process no longer runs."""
-    host = socket.gethostname()
+    host = platform.node()
     for owner in parts.store.owners():
         where, _, rest = owner.partition("/")
         pid = rest.partition("/")[0]

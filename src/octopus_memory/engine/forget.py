@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
+import platform
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -115,7 +115,7 @@ def receipts(
 
 def _take_out(parts: Parts, erasure: Erasure) -> None:
     """Tell a remote index at once, where it can be reached; else it is told later."""
-    owner = f"{socket.gethostname()}/{os.getpid()}/{erasure.id.hex[-8:]}"
+    owner = f"{platform.node()}/{os.getpid()}/{erasure.id.hex[-8:]}"
     indexing.feed(parts, owner, look=False, stop=lambda: not parts.store.waiting_removals(erasure))
 
 
