@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from octopus_memory import EndReason, EpisodicMemory, MemoryScope, StoreFull
+from octopus_memory import EndReason, EpisodicMemory, MemoryConfig, MemoryScope, StoreFull
 from octopus_memory.domain.hashing import unpack_all
 from octopus_memory.engine import consolidate, findable
+from octopus_memory.engine.lexicon import Lexicon
 from octopus_memory.ports.work import WorkKind
 
 HELLO = "The kettle in the small kitchen leaks."
@@ -87,7 +91,7 @@ def test_a_full_disk_keeps_nobody_from_recalling(
     scope.store([("user", HELLO)])
     scope.add("s", ("user", "A second kettle."))
 
-    def full(*_: Any) -> int:
+    def full(*_: Any, **__: Any) -> int:
         raise StoreFull("m.db: disk full")
 
     with monkeypatch.context() as patch:
@@ -150,3 +154,81 @@ def test_a_damaged_turn_keeps_no_other_from_being_found(memory: EpisodicMemory, 
 
 def _damage(conn: Any) -> None:
     conn.exec_driver_sql("UPDATE octopus_turns SET message = x'00' WHERE ordinal = 1")
+
+
+def test_every_session_is_scrubbed_however_many_wait(memory: EpisodicMemory, scope: MemoryScope):
+    for number in range(70):
+        scope.add(f"s{number}", ("user", f"Write to ana{number}@example.com."))
+    report = memory.tenant().scrub(compact=False)
+    assert (report.changed_turns, report.failed) == (70, 0)
+
+
+def test_recalls_at_once_all_find_the_last_of_many(memory: EpisodicMemory, scope: MemoryScope):
+    said = [("user", f"Number {number} of many.") for number in range(600)]
+    scope.add("s", [*said, ("user", "The kettle comes last.")])
+    with ThreadPoolExecutor(4) as pool:
+        found_by_each = list(pool.map(lambda _: found(scope, "kettle")[0], range(4)))
+    assert found_by_each == ["The kettle comes last."] * 4
+    assert len(memory.parts.store.recall_rows(scope.scope, after=0)[1]) == 601
+
+
+def test_a_recall_does_not_wait_for_what_comes_meanwhile(
+    memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
+):
+    scope.add("s", ("user", HELLO))
+    made = findable._made
+
+    def while_others_add(*given: Any) -> Any:
+        scope.add("s", ("user", "One more."))
+        return made(*given)
+
+    monkeypatch.setattr(findable, "_made", while_others_add)
+    assert found(scope, "kettle") == [HELLO]
+
+
+def test_another_process_that_writes_for_long_is_not_waited_for(
+    scope: MemoryScope,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    scope.store([("user", HELLO)])
+    scope.add("s", ("user", "A second kettle."))
+    monkeypatch.setattr(findable, "_PATIENCE", 0.05)
+    with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert found(scope, "kettle") == [HELLO]
+        assert "without the newest turns: StoreBusy" in caplog.text
+        other.execute("ROLLBACK")
+    assert len(found(scope, "kettle")) == 2
+
+
+def test_an_agent_whose_settings_are_damaged_stops_nobody(
+    memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path
+):
+    memory.configure("bad", MemoryConfig(), tenant="default")
+    bad = memory.scope(agent="bad", user="ben")
+    bad.add("s", ("user", HELLO))
+    scope.add("s", ("user", HELLO))
+    with closing(sqlite3.connect(tmp_path / "m.db")) as other, other:
+        other.execute("""UPDATE octopus_agents SET config = '{"session": {"no": 1}}'""")
+    memory.parts.forget_configs()
+    memory.flush()
+    assert memory.stats().vectors == {memory.parts.embedder.model: 2}
+    assert found(bad, "kettle") == [HELLO]
+
+
+def test_a_text_that_no_words_can_be_found_in_stops_nobody(
+    memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
+):
+    scope.add("s", [("user", HELLO), ("user", "Strange."), ("user", "The plumber comes.")])
+    turn = Lexicon.turn
+
+    def some(self: Lexicon, scope: Any, text: str, name: Any) -> Any:
+        if text == "Strange.":
+            raise ZeroDivisionError(text)
+        return turn(self, scope, text, name)
+
+    monkeypatch.setattr(Lexicon, "turn", some)
+    assert found(scope, "plumber")[0] == "The plumber comes."
+    assert unfindable(memory) == 0

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from ..domain.episode import Scope, Turn
-from ..domain.errors import StoreCorrupt, StoreError
+from ..domain.errors import InvalidSetting, StoreCorrupt, StoreError
 from ..domain.message import Message
 from ..domain.policy import MemoryConfig
 from ..ports.store import Findable, Lexical, Unfindable
@@ -21,29 +21,47 @@ from .parts import Parts
 log = logging.getLogger(__name__)
 
 _EPISODES = 64
-_ATTEMPTS = 3
-"""How often a scope is looked at anew because somebody else was faster with a part of it."""
+_BATCHES = 16
+_MOST = 100_000
+_PATIENCE = 1.0
+"""Seconds that a recall waits for others who write, before it goes without its newest turns."""
+_STALLED = 20
+"""How often nothing may come of it: others were faster, or removed something meanwhile."""
 
 
 def make_some(parts: Parts) -> int:
-    """A batch of what waits in any scope; returns of how many episodes."""
-    found = parts.store.unfindable(limit=_EPISODES)
-    return parts.store.make_findable(_made(parts, found)) if found else 0
+    """Some of what waits in any scope; returns of how many episodes."""
+    made = 0
+    # More than a batch, where there are: it is embedded in the order in which it was made findable.
+    for _ in range(_BATCHES):
+        found = parts.store.unfindable(limit=_EPISODES)
+        if found:
+            made += parts.store.make_findable(_made(parts, found))
+        if len(found) < _EPISODES:
+            break
+    return made
 
 
-def catch_up(parts: Parts, scope: Scope, episode_id: UUID | None = None) -> None:
-    """All that is stored in a scope by now, or in one of its episodes."""
-    attempts = 0
-    while attempts < _ATTEMPTS:
+def catch_up(
+    parts: Parts,
+    scope: Scope,
+    episode_id: UUID | None = None,
+    *,
+    patience: float | None = None,
+) -> None:
+    """All that is stored in a scope by now, or in one of its episodes; not what comes meanwhile."""
+    found = parts.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
+    goals, stalled = {each.episode_id: each.count for each in found}, 0
+    while found and stalled < _STALLED:
+        done = _made(parts, found[:_EPISODES])
+        made = parts.store.make_findable(done, patience=patience)
+        # What somebody else was faster with has got on, too.
+        stalled = 0 if made else stalled + 1
         found = [
             each
-            for each in parts.store.unfindable(scope, limit=_EPISODES)
-            if episode_id in (None, each.episode_id)
+            for each in parts.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
+            if each.first < goals.get(each.episode_id, 0)
         ]
-        if not found:
-            return
-        made = parts.store.make_findable(_made(parts, found))
-        attempts += made < len(found)
 
 
 def catch_up_if_possible(parts: Parts, scope: Scope) -> None:
@@ -51,7 +69,7 @@ def catch_up_if_possible(parts: Parts, scope: Scope) -> None:
     if getattr(parts.store, "read_only", False):
         return
     try:
-        catch_up(parts, scope)
+        catch_up(parts, scope, patience=_PATIENCE)
     except StoreError as error:
         log.warning("recall goes without the newest turns: %s: %s", type(error).__name__, error)
 
@@ -61,16 +79,25 @@ def _made(parts: Parts, found: Sequence[Unfindable]) -> list[tuple[Unfindable, S
 
 
 def _findable(parts: Parts, found: Unfindable) -> Iterator[Findable]:
-    config = parts.config(found.scope.tenant, found.scope.agent)
+    config = _config(parts, found.scope)
     turns = {turn.ordinal: turn for turn in _read(parts, found, found.first, found.stop)}
     for ordinal in range(found.first, found.stop):
-        turn = turns.get(ordinal)
         # One that is damaged has no words; it stays in the queue for a vector.
-        yield (
-            Findable(ordinal=ordinal, lexical=Lexical())
-            if turn is None
-            else of_turn(parts, found.scope, ordinal, turn.message, config)
-        )
+        made = Findable(ordinal=ordinal, lexical=Lexical())
+        if ordinal in turns:
+            try:
+                made = of_turn(parts, found.scope, ordinal, turns[ordinal].message, config)
+            except Exception as error:  # noqa: BLE001 - one text must not stop everybody's
+                log.warning("the words of a turn cannot be told: %s", type(error).__name__)
+        yield made
+
+
+def _config(parts: Parts, scope: Scope) -> MemoryConfig:
+    try:
+        return parts.config(scope.tenant, scope.agent)
+    except InvalidSetting as error:
+        log.warning("the settings of an agent cannot be read: %s", error)
+        return parts.defaults
 
 
 def of_turn(

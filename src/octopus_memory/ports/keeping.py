@@ -144,6 +144,7 @@ class Keeping(ABC):
         *,
         at: datetime,
         entry: AuditDraft | None = None,
+        epoch: int | None = None,
     ) -> Episode:
         """Undo `delete`, and a cold `archive`, giving back what recall finds it by.
 
@@ -151,7 +152,8 @@ class Keeping(ABC):
         summary, if there is one. Its days count from `at` on. Restoring an active episode changes
         nothing. One that was deleted after it was archived to its summary is archived again.
 
-        :raises EpisodeChanged: when it has other turns than `findable` is for
+        :raises EpisodeChanged: when it has other turns than `findable` is for, or text of its scope
+            was removed or replaced since the scope's `epoch` was this one
         :raises EpisodeNotFound: when it is not in the scope
         :raises EpisodeArchived: when it is archived, not deleted, and its turns were not kept
         """

@@ -253,7 +253,7 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         """The session whole, read at one moment: episodes by their start, turns in order.
 
         With `last`, no more turns than that, the last ones, and only the episodes from the one on
-        that these begin in. A session that has no more is whole.
+        that these begin in. A session that has fewer is whole.
         """
 
     @abstractmethod

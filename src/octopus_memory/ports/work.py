@@ -46,7 +46,11 @@ class Unfindable:
     episode_id: UUID
     first: int
     stop: int
-    """The ordinal after the last; there may be more."""
+    """The ordinal after the last."""
+    count: int
+    """How many turns the episode has: there may be more to be made findable after these."""
+    epoch: int
+    """The scope's, when this was read (`RecallState`)."""
 
 
 class RowPart(StrEnum):
@@ -108,15 +112,25 @@ class WorkList(ABC):
         """
 
     @abstractmethod
-    def unfindable(self, scope: Scope | None = None, *, limit: int) -> list[Unfindable]:
+    def unfindable(
+        self, scope: Scope | None = None, *, episode_id: UUID | None = None, limit: int
+    ) -> list[Unfindable]:
         """What was appended without its words, of one scope or of all, up to `limit` episodes."""
 
     @abstractmethod
-    def make_findable(self, done: Sequence[tuple[Unfindable, Sequence[Findable]]]) -> int:
+    def make_findable(
+        self,
+        done: Sequence[tuple[Unfindable, Sequence[Findable]]],
+        *,
+        patience: float | None = None,
+    ) -> int:
         """Give recall the rows of these turns, each of them, and queue those that are embedded.
 
-        Returns of how many episodes: one that is gone, or that somebody else was faster with, is
-        passed over.
+        Returns of how many episodes. One is passed over that is gone, that somebody else was faster
+        with, or in whose scope rows were removed or replaced since it was read.
+
+        :raises StoreBusy: when others write for longer than `patience` seconds, in a store where
+            that can be long
         """
 
     @abstractmethod

@@ -9,10 +9,18 @@ import pytest
 
 from ..domain.episode import Scope
 from ..domain.errors import EpisodeChanged
-from ..ports.store import Append, EpisodeStore, Findable, Unfindable, WorkKind
-from .fakes import make_append, make_closing, make_key, make_lexical, make_next, make_scope
+from ..ports.store import Append, EpisodeStore, Findable, SummedUp, Unfindable, WorkKind
+from .fakes import (
+    make_append,
+    make_closing,
+    make_key,
+    make_lexical,
+    make_next,
+    make_scope,
+    make_summary,
+)
 from .store_suite_erasing import erase
-from .store_suite_keeping import LATER, findable
+from .store_suite_keeping import LATER, findable, tell
 from .store_suite_scrubbing import rewritten, stored
 from .store_tests import ANA, BEN, Reopen, StoreTests, after, at_once, claim_all, find, place, texts
 
@@ -83,6 +91,13 @@ class UnfindableTests(StoreTests):
             say(store, session_id=name)
         assert len(store.unfindable(limit=2)) == 2
         assert len(store.unfindable(ANA, limit=2)) == 2
+
+    def test_of_one_episode_alone(self, store: EpisodeStore) -> None:
+        say(store, session_id="s")
+        write = say(store, "c", session_id="t")
+        [found] = store.unfindable(ANA, episode_id=write.episode_id, limit=10)
+        assert (found.episode_id, found.count) == (write.episode_id, 1)
+        assert store.unfindable(BEN, episode_id=write.episode_id, limit=10) == []
 
     def test_it_outlives_the_store(self, store: EpisodeStore, reopened: Reopen) -> None:
         say(store)
@@ -165,6 +180,18 @@ class MakeFindableTests(StoreTests):
         assert make_all(store, [replace(found, scope=BEN)]) == 0
         assert ordinals(store, write) == []
 
+    def test_what_was_read_before_something_was_removed_is_passed_over(
+        self, store: EpisodeStore
+    ) -> None:
+        """A turn of the same episode and number may be another by then."""
+        write = say(store, session_id="s")
+        gone = say(store, session_id="t")
+        done = [(each, how(store, each)) for each in store.unfindable(limit=10)]
+        erase(store, ANA, episode_id=gone.episode_id)
+        assert store.make_findable(done) == 0
+        assert ordinals(store, write) == []
+        assert make_all(store, store.unfindable(limit=10)) == 1
+
     def test_what_was_erased_does_not_come_back(self, store: EpisodeStore) -> None:
         say(store)
         done = [(each, how(store, each)) for each in store.unfindable(limit=10)]
@@ -217,6 +244,33 @@ class UnfindableStageTests(StoreTests):
         rows = {row.ordinal: row for row in store.recall_rows(ANA, after=0)[1]}
         assert rows[0].lexical == make_lexical("I am X")
         assert len(rows) == 2
+
+    def test_a_restoring_that_read_the_old_text_is_refused(self, store: EpisodeStore) -> None:
+        write = tell(store, "I am Ana")
+        store.delete(ANA, write.episode_id, at=LATER)
+        state = store.recall_state(ANA)
+        assert state is not None
+        old = findable(store, write)
+        store.rewrite(stored(store, write), turns=[rewritten(0, "I am X")], now=LATER)
+        with pytest.raises(EpisodeChanged):
+            store.restore(ANA, write.episode_id, old, at=LATER, epoch=state.epoch)
+        state = store.recall_state(ANA)
+        assert state is not None
+        new = findable(store, write)
+        store.restore(ANA, write.episode_id, new, at=LATER, epoch=state.epoch)
+        assert store.recall_rows(ANA, after=0)[1][0].lexical == make_lexical("I am X")
+
+    def test_a_summary_of_turns_that_were_archived_meanwhile_is_refused(
+        self, store: EpisodeStore
+    ) -> None:
+        """They may have been rewritten since, and no recall row tells."""
+        write = tell(store, "I am Ana")
+        state = store.recall_state(ANA)
+        assert state is not None
+        made_of = SummedUp(turns=1, newest=state.newest)
+        store.archive(ANA, write.episode_id, cold=True)
+        with pytest.raises(EpisodeChanged):
+            store.put_summary(ANA, write.episode_id, replace(make_summary("Ana"), made_of=made_of))
 
     def test_words_that_are_given_do_not_pass_those_that_are_not(self, store: EpisodeStore) -> None:
         write = say(store, "a")

@@ -77,9 +77,17 @@ class SqlKeeping(Transactions, Keeping):
         *,
         at: datetime,
         entry: AuditDraft | None = None,
+        epoch: int | None = None,
     ) -> Episode:
         return self._write(
-            scope.tenant, stages.restore, scope, episode_id, findable, at=at, entry=entry
+            scope.tenant,
+            stages.restore,
+            scope,
+            episode_id,
+            findable,
+            at=at,
+            entry=entry,
+            epoch=epoch,
         )
 
     def purge(

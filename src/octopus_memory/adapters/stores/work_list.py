@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -35,11 +36,18 @@ class SqlWork(Transactions, WorkList):
         if not self.read_only and self.mirror() != name:
             self._write(Every.TENANT, mirror.use, name, now=self._now())
 
-    def unfindable(self, scope: Scope | None = None, *, limit: int) -> list[Unfindable]:
+    def unfindable(
+        self, scope: Scope | None = None, *, episode_id: UUID | None = None, limit: int
+    ) -> list[Unfindable]:
         reach = Every.TENANT if scope is None else scope.tenant
-        return self._read(reach, findable.waiting, scope, limit)
+        return self._read(reach, findable.waiting, scope, episode_id, limit)
 
-    def make_findable(self, done: Sequence[tuple[Unfindable, Sequence[Findable]]]) -> int:
+    def make_findable(
+        self,
+        done: Sequence[tuple[Unfindable, Sequence[Findable]]],
+        *,
+        patience: float | None = None,  # noqa: ARG002 - for a store that has but one writer
+    ) -> int:
         tenants = {found.scope.tenant for found, _ in done}
         reach = tenants.pop() if len(tenants) == 1 else Every.TENANT
         return self._write(reach, findable.make, done, now=self._now()) if done else 0

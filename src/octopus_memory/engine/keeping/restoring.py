@@ -50,9 +50,17 @@ def restore(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: s
         parts, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
     ):
         for _ in range(_ATTEMPTS):
+            state = parts.store.recall_state(scope)
             findable = _findable(parts, scope, episode_id)
             try:
-                return parts.store.restore(scope, episode_id, findable, at=entry.at, entry=entry)
+                return parts.store.restore(
+                    scope,
+                    episode_id,
+                    findable,
+                    at=entry.at,
+                    entry=entry,
+                    epoch=None if state is None else state.epoch,
+                )
             except EpisodeChanged as error:
                 changed = error
         raise changed

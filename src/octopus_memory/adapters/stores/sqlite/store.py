@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from ....domain.errors import (
 )
 from ....ports.forgetting import Trace
 from ....ports.seams import Clock
-from ....ports.store import Append, Target
+from ....ports.store import Append, Findable, Target, Unfindable
 from .. import types
 from ..sql import SqlStore
 from ..statements import ending, findable, reads, recalling, stages, writes
@@ -130,6 +130,34 @@ class SqliteStore(SqlStore):
         if self._in_memory or write.target is Target.RESUME:
             return super().append(write)
         return self._commit(lambda conn: writes.append(conn, write), hot=True)
+
+    def make_findable(
+        self,
+        done: Sequence[tuple[Unfindable, Sequence[Findable]]],
+        *,
+        patience: float | None = None,
+    ) -> int:
+        if patience is not None and done and not self._in_memory:
+            self._check_writable(patience)
+        return super().make_findable(done)
+
+    def _check_writable(self, patience: float) -> None:
+        """Whether others let go soon; a write itself waits for as long as it takes them."""
+        if not self._writing.acquire(timeout=patience):
+            raise StoreBusy(f"{self._path.name}: another thread is writing; try again")
+        raw = None
+        try:
+            raw = self._take()
+            raw.execute(f"PRAGMA busy_timeout={round(patience * 1000)}")
+            raw.execute("BEGIN IMMEDIATE")
+            raw.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise self.translate_driver(error) from error
+        finally:
+            self._writing.release()
+            if raw is not None:
+                raw.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+                self._idle.append(raw)
 
     def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         if not self._in_memory:

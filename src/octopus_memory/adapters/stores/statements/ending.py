@@ -157,6 +157,9 @@ def put_summary(
         return
     if replacing is not None and not _is_summary(conn, held[0], episode_id, replacing):
         return
+    if summary.made_of is not None and before.is_archived:
+        # Its turns have no recall rows any more, which would tell whether they were rewritten.
+        raise EpisodeChanged(before.session_id)
     _check_text(conn, {"episode_": episode_id, "scope_": held[0]}, before.session_id, summary)
     drop_summary_rows(conn, scope, held[0], episode_id, now=now)
     scope_id, seq = scopes.take_rows(conn, scope, 1)

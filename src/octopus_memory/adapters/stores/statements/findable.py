@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -23,6 +24,7 @@ _waiting = (
         _episodes.c.unfindable_from,
         _episodes.c.message_count,
         _episodes.c.scope_id,
+        _scopes.c.epoch,
         _scopes.c.tenant,
         _scopes.c.agent,
         _scopes.c.user,
@@ -33,6 +35,7 @@ _waiting = (
     .limit(sa.bindparam("limit_", type_=sa.Integer))
 )
 _waiting_in_scope = _waiting.where(reads.WHO)
+_waiting_in_episode = _waiting_in_scope.where(_episodes.c.id == sa.bindparam("episode_"))
 _places = sa.select(_turns.c.ordinal, _turns.c.role, _turns.c.at).where(
     _turns.c.episode_id == sa.bindparam("episode_"),
     _turns.c.scope_id == sa.bindparam("scope_"),
@@ -49,12 +52,17 @@ Places = Mapping[int, tuple[int, datetime]]
 """The role and the time of each turn, by its ordinal."""
 
 
-def waiting(conn: sa.Connection, scope: Scope | None, limit: int) -> list[Unfindable]:
-    given = {"limit_": limit}
+def waiting(
+    conn: sa.Connection, scope: Scope | None, episode_id: UUID | None, limit: int
+) -> list[Unfindable]:
+    given: dict[str, Any] = {"limit_": limit}
     if scope is None:
         found = conn.execute(_waiting, given)
+    elif episode_id is None:
+        found = conn.execute(_waiting_in_scope, given | reads.who(scope))
     else:
-        found = conn.execute(_waiting_in_scope, reads.who(scope) | given)
+        this = given | {"episode_": episode_id}
+        found = conn.execute(_waiting_in_episode, this | reads.who(scope))
     return [
         Unfindable(
             scope=scope or Scope(tenant=row.tenant, agent=row.agent, user=row.user),
@@ -62,6 +70,8 @@ def waiting(conn: sa.Connection, scope: Scope | None, limit: int) -> list[Unfind
             episode_id=row.id,
             first=row.unfindable_from,
             stop=min(row.message_count, row.unfindable_from + _MOST_TURNS),
+            count=row.message_count,
+            epoch=row.epoch,
         )
         for row in found
     ]
@@ -78,17 +88,19 @@ def make(
 def _make(
     conn: sa.Connection, found: Unfindable, findable: Sequence[Findable], *, now: datetime
 ) -> bool:
-    taken = scopes.take_more(conn, found.scope, len(findable))
-    if taken is None:
+    held = scopes.lock(conn, found.scope)
+    # Where something was removed, a turn of the same number may be another by now.
+    if held is None or (held.id, held.epoch) != (found.scope_id, found.epoch):
         return False
-    scope_id, seq = taken
-    this = {"episode_": found.episode_id, "scope_": scope_id}
+    this = {"episode_": found.episode_id, "scope_": held.id}
     piece = this | {"first_": found.first, "stop_": found.stop}
     if not conn.execute(_go_on, piece).rowcount:
         return False
     said = {row.ordinal: (row.role, row.at) for row in conn.execute(_places, piece)}
-    place = {"tenant": found.scope.tenant, "scope_id": scope_id, "episode_id": found.episode_id}
-    insert(conn, place, seq, said, [each for each in findable if each.ordinal in said], now=now)
+    there = [each for each in findable if each.ordinal in said]
+    place = {"tenant": found.scope.tenant, "scope_id": held.id, "episode_id": found.episode_id}
+    _, first_seq = scopes.take_rows(conn, found.scope, len(there))
+    insert(conn, place, first_seq, said, there, now=now)
     return True
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import sqlalchemy as sa
 
 from ....domain.episode import Scope
@@ -19,17 +21,19 @@ _bump_scope = (
     .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
 )
 _lock_scope = (
-    sa.select(schema.scopes.c.id, schema.scopes.c.next_seq).where(reads.WHO).with_for_update()
+    sa.select(schema.scopes.c.id, schema.scopes.c.next_seq, schema.scopes.c.epoch)
+    .where(reads.WHO)
+    .with_for_update()
 )
-_keep_scope = sa.select(schema.scopes.c.id).where(reads.WHO).with_for_update(read=True)
 _insert_scope = sa.insert(schema.scopes).returning(schema.scopes.c.id)
 
 
 def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
     """The scope's key and the first `seq` of `count` new rows; the scope is locked by it."""
-    known = take_more(conn, scope, count, epochs=epochs)
-    if known is not None:
-        return known
+    counts = {"rows": count, "epochs": epochs}
+    row = conn.execute(_bump_scope, reads.who(scope) | counts).one_or_none()
+    if row is not None:
+        return row.id, row.next_seq - count
     made = conn.execute(
         _insert_scope,
         {
@@ -44,25 +48,15 @@ def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0)
     return made.scalar_one(), 1
 
 
-def take_more(
-    conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0
-) -> tuple[int, int] | None:
-    """As `take_rows`; None where the scope is not known."""
-    counts = {"rows": count, "epochs": epochs}
-    row = conn.execute(_bump_scope, reads.who(scope) | counts).one_or_none()
-    return None if row is None else (row.id, row.next_seq - count)
+class Held(NamedTuple):
+    """A scope that no other transaction writes in."""
+
+    id: int
+    next_seq: int
+    epoch: int
 
 
-def keep(conn: sa.Connection, scope: Scope) -> int | None:
-    """The scope's key, and nobody to change what recall has of it until this transaction ends."""
-    row = conn.execute(_keep_scope, reads.who(scope)).one_or_none()
-    return None if row is None else row.id
-
-
-def lock(conn: sa.Connection, scope: Scope) -> tuple[int, int] | None:
-    """The scope's key and next `seq`, and no other writer in it until this transaction ends.
-
-    None where the scope is not known.
-    """
+def lock(conn: sa.Connection, scope: Scope) -> Held | None:
+    """The scope, and no other writer in it until this transaction ends; None if it is not known."""
     row = conn.execute(_lock_scope, reads.who(scope)).one_or_none()
-    return None if row is None else (row.id, row.next_seq)
+    return None if row is None else Held(row.id, row.next_seq, row.epoch)

@@ -131,7 +131,7 @@ def archive(
     at: datetime,
     since: datetime | None,
 ) -> Episode:
-    scope_id, before = _locked(conn, scope, episode_id)
+    (scope_id, *_), before = _locked(conn, scope, episode_id)
     if before is None or before.ended_at is None or before.deleted_at is not None:
         raise EpisodeNotFound(episode_id)
     if before.is_archived:
@@ -158,7 +158,7 @@ def delete(
     since: datetime | None,
     entry: AuditDraft | None,
 ) -> None:
-    scope_id, before = _locked(conn, scope, episode_id)
+    (scope_id, *_), before = _locked(conn, scope, episode_id)
     if before is None or before.ended_at is None:
         raise EpisodeNotFound(episode_id)
     if before.deleted_at is not None:
@@ -221,10 +221,13 @@ def restore(
     *,
     at: datetime,
     entry: AuditDraft | None,
+    epoch: int | None,
 ) -> Episode:
-    scope_id, before = _locked(conn, scope, episode_id)
+    (scope_id, _, now_epoch), before = _locked(conn, scope, episode_id)
     if before is None:
         raise EpisodeNotFound(episode_id)
+    if epoch not in (None, now_epoch):
+        raise EpisodeChanged(before.session_id)
     was_deleted = before.deleted_at is not None
     if not was_deleted and not before.is_archived:
         return rows.episode(before, scope)
@@ -284,7 +287,7 @@ def purge(
     since: datetime | None,
     now: datetime,
 ) -> dict[str, int]:
-    scope_id, before = _locked(conn, scope, episode_id)
+    (scope_id, *_), before = _locked(conn, scope, episode_id)
     if before is None or before.deleted_at is None:
         return {}
     if since is not None and before.deleted_at != since:
@@ -323,13 +326,15 @@ def remove_episode(
     }
 
 
-def _locked(conn: sa.Connection, scope: Scope, episode_id: UUID) -> tuple[int, rows.Row | None]:
-    """The scope's key and the episode as it is, deleted or not, with the scope locked."""
+def _locked(
+    conn: sa.Connection, scope: Scope, episode_id: UUID
+) -> tuple[scopes.Held, rows.Row | None]:
+    """The scope, locked, and the episode as it is, deleted or not."""
     held = scopes.lock(conn, scope)
     if held is None:
-        return 0, None
+        return scopes.Held(0, 0, 0), None
     found = conn.execute(_this, reads.who(scope) | {"episode_": episode_id}).one_or_none()
-    return held[0], found
+    return held, found
 
 
 def _set(conn: sa.Connection, scope_id: int, episode_id: UUID, **values: Any) -> None:

@@ -100,10 +100,10 @@ def _take(conn: sa.Connection, write: Append) -> tuple[int, int]:
     count += ending.rows_for(write.closing)
     if count or write.target is not Target.OPEN or not write.turns:
         return scopes.take_rows(conn, write.scope, count)
-    scope_id = scopes.keep(conn, write.scope)
-    if scope_id is None:
+    held = scopes.lock(conn, write.scope)
+    if held is None:
         raise EpisodeNotFound(write.episode_id)
-    return scope_id, 0
+    return held.id, held.next_seq
 
 
 def _is_for_later(write: Append) -> bool:
