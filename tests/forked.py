@@ -61,6 +61,8 @@ def rest(pipe: Connection) -> list[Any]:
 def run_script(pipe: Connection, path: str, environment: dict[str, str]) -> None:
     """In its own folder; sends what went wrong, or None."""
     os.chdir(Path(path).parent)
+    # The process it is forked from has the variables of whichever test came first.
+    os.environ.clear()
     os.environ.update(environment)
     warnings.simplefilter("error")
     try:

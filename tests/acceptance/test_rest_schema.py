@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
 import pytest
 import schemathesis
@@ -42,20 +43,37 @@ def _closed_at_the_end() -> Iterator[None]:
     MEMORY.close()
 
 
-@schema.parametrize()
-@settings(
-    max_examples=CASES,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    derandomize=True,
-)
-def test_no_answer_is_a_surprise(case: schemathesis.Case):
-    case.call_and_validate(
-        headers={"Host": "localhost"},
-        checks=[
-            not_a_server_error,
-            status_code_conformance,
-            content_type_conformance,
-            response_schema_conformance,
-        ],
+def _test_of(route: str) -> Callable[..., None]:
+    @schema.include(name=route).parametrize()
+    @settings(
+        max_examples=CASES,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
     )
+    def no_answer_is_a_surprise(case: schemathesis.Case) -> None:
+        case.call_and_validate(
+            headers={"Host": "localhost"},
+            checks=[
+                not_a_server_error,
+                status_code_conformance,
+                content_type_conformance,
+                response_schema_conformance,
+            ],
+        )
+
+    return no_answer_is_a_surprise
+
+
+ROUTES = [found.ok().label for found in schema.get_all_operations()]
+# Each has a name of its own: of tests with one name, workers that share them run one alone.
+for _route in ROUTES:
+    _test = _test_of(_route)
+    _name = "test_" + re.sub(r"\W+", "_", _route).strip("_").lower()
+    globals()[_name] = _test
+
+
+def test_every_route_has_its_test(request: pytest.FixtureRequest):
+    assert len(ROUTES) > 25
+    tests = [name for name in vars(request.module) if name.startswith("test_")]
+    assert len(tests) == len(ROUTES) + 1

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -106,6 +107,21 @@ def test_only_the_last_messages(client: httpx.Client):
         refused = client.get("/sessions/s", params=WHO | {"last": wrong})
         assert refused.status_code == 422
         assert refused.json()["errors"][0]["field"] == "query.last"
+
+
+def test_any_name_has_its_route(client: httpx.Client):
+    """Line breaks, too: a pattern's dot and its end each have a way of their own with those."""
+    for name in ("a/b", "a\nb", "a\n", "messages/close", "é ?#"):
+        quoted = quote(name, safe="")
+        body = {"agentId": "hr", "userId": name, "messages": [{"role": "user", "content": "Hi."}]}
+        added = client.post(f"/sessions/{quoted}/messages", json=body)
+        assert added.status_code == 201, added.text
+        who = {"agentId": "hr", "userId": name}
+        session = client.get(f"/sessions/{quoted}", params=who).json()
+        assert session["id"] == name
+        assert client.post(f"/sessions/{quoted}/close", json=who).status_code == 200
+        assert client.get(f"/users/{quoted}/deleted").status_code == 200
+        assert client.get(f"/agents/{quoted}/memory-config").status_code == 200
 
 
 def test_long_answers_are_compressed(client: httpx.Client):

@@ -48,7 +48,7 @@ def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path):
         # What a newcomer types first runs as they would run it.
         _run(script, tmp_path)
         return
-    quickly = {"OCTOPUS_EMBEDDER": "hashing"}
+    quickly = {**os.environ, "OCTOPUS_EMBEDDER": "hashing"}
     with forked.child(forked.run_script, str(script), quickly) as (_, pipe):
         assert forked.rest(pipe) == [None]
 

@@ -7,10 +7,11 @@ from functools import lru_cache
 
 # After Unicode's table of confusables (UTS 39), for what markers are made of. Full-width,
 # mathematical, circled and accented forms need no entry: their decomposition says what they are.
+# Signs that no role is spelt with (\u00d7, \u00a2) have none: before its name they are signs.
 _LOOKALIKES = {
     "a": "\u0430\u03b1\u0251\u1d00\u237a\u13aa\ua4ee\u15c5",
     "b": "\u0432\u03b2\u0299\u044c\u0185\u13cf\u13f4\ua4d0\u15f7\u1472",
-    "c": "\u0441\u1d04\u2ca5\u13df\ua4da\u00a2",
+    "c": "\u0441\u1d04\u2ca5\u13df\ua4da",
     "d": "\u0501\u1d05\u13a0\u13e7\ua4d2\ua4d3\u15de\u146f\u2202",
     "e": "\u0435\u03b5\u1d07\u0454\u04bd\u212e\uab32\u13ac\ua4f0\u22ff\u2d39\u0259",
     "f": "\ua730\u03dd\u0192\uab35\ua799\ua4dd\u15b4",
@@ -31,7 +32,7 @@ _LOOKALIKES = {
     "u": "\u057d\u03c5\u1d1c\u028b\u0446\ua4f4\u144c\u222a\u22c3\uab4e",
     "v": "\u0475\u03bd\u1d20\u13d9\ua4e6\u142f\u2228\u22c1\u2d38\u05d8",
     "w": "\u051d\u1d21\u03c9\u0461\u0561\u026f\u13b3\u13d4\ua4ea\u0448",
-    "x": "\u0445\u03c7\u00d7\u2a2f\u292b\ua4eb\u1541\u2cad\u16b7\u2573",
+    "x": "\u0445\u03c7\ua4eb\u1541\u2cad\u16b7",
     "y": "\u0443\u028f\u03b3\u04af\u0263\u10e7\u1eff\u13bd\u13a9\ua4ec\u2ca9",
     "z": "\u03b6\u1d22\u13c3\ua4dc",
     "[": "\u3010\u3014\u3016\u3018\u301a\u27e6\u2045\u2772\u2997\u298b\u23a1",

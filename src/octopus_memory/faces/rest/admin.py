@@ -30,7 +30,7 @@ routes = router("Administration")
 _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
 
 
-@routes.get("/agents/{agent_id:path}/memory-config", response_model=ConfigOut, responses=problems())
+@routes.get("/agents/{agent_id:name}/memory-config", response_model=ConfigOut, responses=problems())
 def get_config(request: Request, caller: Principal, agent_id: NameText) -> Response:
     """The settings an agent runs with."""
     need(caller, AccessRole.AGENT, *_WATCHES)
@@ -40,7 +40,7 @@ def get_config(request: Request, caller: Principal, agent_id: NameText) -> Respo
     return tagged(request, ConfigOut, ConfigOut.of(config))
 
 
-@routes.put("/agents/{agent_id:path}/memory-config", response_model=ConfigOut, responses=problems())
+@routes.put("/agents/{agent_id:name}/memory-config", response_model=ConfigOut, responses=problems())
 def put_config(
     request: Request,
     caller: Principal,

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.routing import APIRoute
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect
 
 from .headers import header
@@ -18,6 +19,15 @@ from .threads import Threads
 PREFIX = "/api/octopus"
 _CALLER = "caller"
 _JSON = "application/json"
+
+
+class _Name(PathConvertor):
+    """Whatever stands there, slashes and line breaks, too."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("name", _Name())
 
 
 def router(tag: str) -> APIRouter:

@@ -28,7 +28,7 @@ routes = router("Sessions")
 
 
 @routes.post(
-    "/sessions/{session_id:path}/messages",
+    "/sessions/{session_id:name}/messages",
     status_code=201,
     response_model=AddedOut,
     responses=problems(404, 409),
@@ -53,7 +53,7 @@ def add_to_session(
     return answer(request, AddedOut, added_out(stored, body.messages), 201)
 
 
-@routes.get("/sessions/{session_id:path}", response_model=SessionDetail, responses=problems(404))
+@routes.get("/sessions/{session_id:name}", response_model=SessionDetail, responses=problems(404))
 def get_session(
     request: Request,
     caller: Principal,
@@ -69,7 +69,7 @@ def get_session(
 
 
 @routes.post(
-    "/sessions/{session_id:path}/close", response_model=SessionOut, responses=problems(404)
+    "/sessions/{session_id:name}/close", response_model=SessionOut, responses=problems(404)
 )
 def close_session(
     request: Request, caller: Principal, session_id: NameText, body: SessionCloseBody
@@ -82,7 +82,7 @@ def close_session(
 
 
 @routes.post(
-    "/sessions/{session_id:path}/heartbeat", response_model=SessionOut, responses=problems(404)
+    "/sessions/{session_id:name}/heartbeat", response_model=SessionOut, responses=problems(404)
 )
 def heartbeat(
     request: Request, caller: Principal, session_id: NameText, body: HeartbeatBody

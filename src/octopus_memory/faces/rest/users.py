@@ -73,7 +73,7 @@ def delete_episode(
     return Response(status_code=204)
 
 
-@routes.get("/users/{user_id:path}/deleted", response_model=EpisodeItems, responses=problems())
+@routes.get("/users/{user_id:name}/deleted", response_model=EpisodeItems, responses=problems())
 def deleted_episodes(
     request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
@@ -100,7 +100,7 @@ def restore_episode(
     return answer(request, EpisodeOut, episode_out(restored))
 
 
-@routes.delete("/users/{user_id:path}/episodes", response_model=ReceiptOut, responses=problems(409))
+@routes.delete("/users/{user_id:name}/episodes", response_model=ReceiptOut, responses=problems(409))
 def erase_user(
     request: Request,
     caller: Principal,
@@ -117,7 +117,7 @@ def erase_user(
     return answer(request, ReceiptOut, ReceiptOut.of(receipt))
 
 
-@routes.get("/users/{user_id:path}/export", response_class=StreamingResponse, responses=_EXPORT)
+@routes.get("/users/{user_id:name}/export", response_class=StreamingResponse, responses=_EXPORT)
 def export_user(
     request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
@@ -129,7 +129,7 @@ def export_user(
 
 
 @routes.post(
-    "/users/{user_id:path}/import",
+    "/users/{user_id:name}/import",
     response_model=ImportOut,
     responses=problems(409),
     openapi_extra=_IMPORT,
