@@ -120,7 +120,7 @@ def test_any_name_has_its_route(client: httpx.Client):
         session = client.get(f"/sessions/{quoted}", params=who).json()
         assert session["id"] == name
         assert client.post(f"/sessions/{quoted}/close", json=who).status_code == 200
-        assert client.get(f"/users/{quoted}/deleted").status_code == 200
+        assert client.get(f"/users/{quoted}/deleted", params={"agentId": "hr"}).status_code == 200
         assert client.get(f"/agents/{quoted}/memory-config").status_code == 200
 
 
