@@ -137,7 +137,8 @@ class Background:
                 release_dead(self._parts)
                 pending.close_idle(self._parts)
                 forget.finish(self._parts, younger_than=_STILL_ERASING)
-            while not self._stopped and pending.embed_pending(self._parts, self._owner):
+            # What comes meanwhile is left to gather: others wait for each batch that is written.
+            while not self._stopped and pending.embed_batch(self._parts, self._owner).is_full:
                 pass
             if not self._stopped:
                 self._feed(look=whole)

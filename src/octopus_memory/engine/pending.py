@@ -78,6 +78,11 @@ class Batch(NamedTuple):
     taken: int = 0
     damaged: int = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be more of what was there when it was taken."""
+        return self.taken >= _EMBED_BATCH
+
 
 def embed_pending(parts: Parts, owner: str) -> int:
     """Embed one batch; returns how many pieces of work it took.
