@@ -18,8 +18,8 @@ class Octopus(Subject):
     package = "octopus-memory"
     imports = "from octopus_memory import EpisodicMemory"
     notes = (
-        "SQLite, WAL, synchronous=FULL; hybrid recall_turns(limit=5); vectors are written after "
-        "the acknowledgement, here by flush() instead of the background thread"
+        "SQLite, WAL, synchronous=FULL; hybrid recall_turns(limit=5); what turns are found by is "
+        "written after the acknowledgement, here by flush() instead of the background thread"
     )
 
     def __init__(
