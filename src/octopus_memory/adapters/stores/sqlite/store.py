@@ -157,7 +157,7 @@ class SqliteStore(SqlStore):
             self._writing.release()
             if raw is not None:
                 raw.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
-                self._idle.append(raw)
+                self._give_back(raw)
 
     def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         if not self._in_memory:
@@ -194,9 +194,7 @@ class SqliteStore(SqlStore):
             finally:
                 if raw.in_transaction:
                     raw.execute("ROLLBACK")
-                self._idle.append(raw)
-                if self._closed:
-                    self._close_idle()
+                self._give_back(raw)
         except _VENDORS as error:
             raise self._as_ours(error) from error
         return done
@@ -207,6 +205,11 @@ class SqliteStore(SqlStore):
             return self._idle.pop()
         except IndexError:
             return self._connect()
+
+    def _give_back(self, raw: sqlite3.Connection) -> None:
+        self._idle.append(raw)
+        if self._closed:
+            self._close_idle()
 
     def _close_idle(self) -> None:
         while self._idle:
