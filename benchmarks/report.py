@@ -23,8 +23,8 @@ top 5 by a dot product over the user's own vectors, which it holds in memory. Te
 on average, are generated, and pack about as well as real chat; vectors have 384 dimensions and are
 given, so that no model is measured; numpy has one thread. No query is asked twice. Octopus recalls
 by meaning and by words together, the peers by meaning. CPU is the mean of the whole process.
-Octopus stores what a turn is found by, its vector and its words, after it has acknowledged the turn,
-so its adds stand beside a floor that stores text alone, and what comes later is told apart.
+Octopus stores what a turn is found by, its vector and its words, after it has acknowledged the
+turn, so its adds stand beside a floor that stores text alone, and what comes later is told apart.
 """
 
 
@@ -130,8 +130,8 @@ def _settled(result: Result) -> str:
         return ""
     later = found["values"]["settle_cpu_ms_a_turn"]
     return (
-        f"\nOctopus stores what a turn is found by later, for {later:.2f} CPU-ms a turn, its vector "
-        "given.\n"
+        f"\nOctopus stores what a turn is found by later, for {later:.2f} CPU-ms a turn, its "
+        "vector given.\n"
     )
 
 

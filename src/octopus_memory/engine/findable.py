@@ -55,6 +55,8 @@ def catch_up(
     while found and stalled < _STALLED:
         done = _made(parts, found[:_EPISODES])
         made = parts.store.make_findable(done, patience=patience)
+        if made == len(found) and all(each.stop == each.count for each in found):
+            return
         # What somebody else was faster with has got on, too.
         stalled = 0 if made else stalled + 1
         found = [
