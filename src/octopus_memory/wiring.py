@@ -89,7 +89,7 @@ class EpisodicMemory(Memory):
             clock=clock,
             config=config,
         )
-        reads_only = getattr(parts.store, "read_only", False)
+        reads_only = parts.store.read_only
         try:
             return cls(parts, run_in_background=settings.background and not reads_only)
         except BaseException:

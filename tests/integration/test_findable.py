@@ -72,6 +72,13 @@ def test_pending_work_leaves_nothing(memory: EpisodicMemory, scope: MemoryScope)
     assert memory.stats().vectors == {memory.parts.embedder.model: 3}
 
 
+def test_a_busy_user_keeps_nobody_else_waiting(memory: EpisodicMemory):
+    """More than a batch is made findable before one is embedded, which goes by age."""
+    for number in range(100):
+        memory.scope(user=f"u{number}").add("s", ("user", HELLO))
+    assert findable.make_some(memory.parts) == 100
+
+
 def test_who_only_reads_finds_what_others_made_findable(
     memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path
 ):

@@ -68,7 +68,7 @@ def catch_up(
 
 def catch_up_if_possible(parts: Parts, scope: Scope) -> None:
     """For recall, which goes without the newest turns where nothing can be written."""
-    if getattr(parts.store, "read_only", False):
+    if parts.store.read_only:
         return
     try:
         catch_up(parts, scope, patience=_PATIENCE)

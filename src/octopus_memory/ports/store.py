@@ -180,6 +180,11 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
     def salt(self) -> bytes:
         """A secret of this database, made with it, that hashed terms are keyed with."""
 
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened to be read alone: every write would be refused."""
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Release connections. Calling it again does nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 import pytest
 
@@ -204,6 +205,16 @@ class MakeFindableTests(StoreTests):
         assert store.recall_rows(ANA, after=0)[1] == []
 
 
+Done: TypeAlias = list[tuple[Unfindable, Sequence[Findable]]]
+
+
+def say_and_close(store: EpisodeStore) -> tuple[Append, Done]:
+    """An episode that ended before recall was given its turns, and who is about to do that."""
+    write = say(store)
+    store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=2)
+    return write, [(each, how(store, each)) for each in store.unfindable(limit=10)]
+
+
 class UnfindableStageTests(StoreTests):
     def test_a_closing_leaves_them(self, store: EpisodeStore) -> None:
         write = say(store)
@@ -213,18 +224,14 @@ class UnfindableStageTests(StoreTests):
 
     @pytest.mark.parametrize("cold", [False, True])
     def test_an_archive_has_none(self, store: EpisodeStore, cold: bool) -> None:
-        write = say(store)
-        store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=2)
-        done = [(each, how(store, each)) for each in store.unfindable(limit=10)]
+        write, done = say_and_close(store)
         store.archive(ANA, write.episode_id, cold=cold)
         assert store.unfindable(limit=10) == []
         assert store.make_findable(done) == 0
         assert ordinals(store, write) == [-1]
 
     def test_what_is_deleted_has_none(self, store: EpisodeStore) -> None:
-        write = say(store)
-        store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=2)
-        done = [(each, how(store, each)) for each in store.unfindable(limit=10)]
+        write, done = say_and_close(store)
         store.delete(ANA, write.episode_id, at=LATER)
         assert store.unfindable(limit=10) == []
         assert store.make_findable(done) == 0

@@ -19,5 +19,5 @@ class Columns:
 
 
 def columns_of(rows: Iterable[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-    """None where there is no row."""
+    """Empty where there is no row."""
     return rows.values if isinstance(rows, Columns) else list(zip(*rows, strict=True))

@@ -52,7 +52,7 @@ def _record(
     parts: Parts, tenant: str, user: str, *, actor: str, outcome: str, **counts: int
 ) -> None:
     # Who may only read the file cannot write to its log.
-    if not getattr(parts.store, "read_only", False):
+    if not parts.store.read_only:
         audit.record(
             parts, "export", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts
         )

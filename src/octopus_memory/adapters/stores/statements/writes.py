@@ -30,11 +30,7 @@ _grow_episode = (
         ),
         touched_at=sa.bindparam("now", type_=types.UtcTime()),
     )
-    .returning(
-        schema.episodes.c.message_count,
-        schema.episodes.c.session_id,
-        schema.episodes.c.unfindable_from,
-    )
+    .returning(schema.episodes.c.message_count, schema.episodes.c.unfindable_from)
 )
 _grow_unfindable = _grow_episode.values(
     unfindable_from=sa.func.coalesce(
