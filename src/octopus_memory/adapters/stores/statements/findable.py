@@ -113,7 +113,7 @@ def insert_new(
     *,
     now: datetime,
 ) -> None:
-    """The same for turns that are stored with their words, in this transaction."""
+    """The recall rows of turns that are stored with their words, in this transaction."""
     said, findable = {}, []
     for ordinal, new in enumerate(turns, start=first):
         assert new.lexical is not None
