@@ -141,8 +141,10 @@ class ServerSettings:
 
     host: str = "127.0.0.1"
     port: int = _setting(int, 8765, least=0, most=65_535)
+    processes: int = _setting(int, 1, least=1)
+    """How many share the requests."""
     threads: int = _setting(int, 40, least=1)
-    """How many requests are worked on at once."""
+    """How many requests each process works on at once."""
     max_body_bytes: int = _setting(int, 16 * 1024 * 1024, least=1_024)
     requests_per_minute: int = _setting(int, 60_000, least=1)
     """For each credential."""

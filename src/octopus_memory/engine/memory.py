@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from ..domain.episode import Scope, check_name
-from ..domain.errors import InvalidInput, MemoryClosed, StoreCorrupt
+from ..domain.errors import InvalidInput, MemoryClosed, StoreCorrupt, StoreError
 from ..domain.policy import MemoryConfig
 from ..ports.store import StoreStats
 from . import audit, background, forget, indexing, pending
@@ -224,3 +225,12 @@ class Memory:
         """Tell the background thread that there is something to do."""
         if self._background is not None:
             self._background.wake()
+
+    def wake_for_others(self) -> None:
+        """Wake it for what other processes left to do: nobody else tells this one."""
+        if self._background is None:
+            return
+        # A database that is away for a while is waited for; the background work says so in the log.
+        with contextlib.suppress(StoreError):
+            if any(work.waiting for work in self.parts.store.backlog().values()):
+                self.wake()

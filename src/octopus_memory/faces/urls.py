@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+_IN_MEMORY = re.compile(r"sqlite:/{2,3}(:memory:)?")
 _SECRET = re.compile(r"(\b(?:ssl)?(?:password|pwd)=)[^&]*", re.IGNORECASE)
 
 
@@ -14,6 +15,10 @@ def as_url(db: str | None) -> str | None:
     if db is None or "://" in db:
         return db
     return f"sqlite:///{quote(str(Path(db).expanduser()))}"
+
+
+def is_in_memory(url: str) -> bool:
+    return _IN_MEMORY.fullmatch(url) is not None
 
 
 def shown_url(url: str) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import ASGIApp
 
+from ...domain.errors import OctopusError
 from ...engine.access import KeyRing
 from ...engine.memory import Memory
 from ...settings import ServerSettings
@@ -22,6 +27,8 @@ from .threads import Threads
 if TYPE_CHECKING:
     from .tokens import JwtReader
 
+_BETWEEN_LOOKS = 5.0
+"""Seconds."""
 _OFF: Any = {
     "tracing": False,
     "metrics": False,
@@ -40,9 +47,11 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
+        looking = asyncio.create_task(_forget_with_others(memory, threads))
         try:
             yield
         finally:
+            looking.cancel()
             threads.stop()
 
     app = FastAPI(
@@ -71,22 +80,32 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     # Routes are tried in turn: what is asked most comes first.
     for each in (sessions, episodes, users, admin, operations, pages):
         app.router.routes.extend(each.routes.routes)
-    # The last one added is the first to see a request.
-    app.add_middleware(
-        BodyLimit, limit=settings.max_body_bytes, unlimited=rf"{PREFIX}/users/.+/import"
+    app.middleware_stack = _wrapped(app, gate, metrics, settings)
+    return app
+
+
+def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSettings) -> ASGIApp:
+    """What every request passes through, without what the framework would put around it twice."""
+    inner: ASGIApp = ExceptionMiddleware(
+        AsyncExitStackMiddleware(app.router), handlers=app.exception_handlers
     )
-    app.add_middleware(
-        Admission,
-        gate=gate,
-        prefix=PREFIX,
-        open_paths=frozenset({pages.OPENAPI}),
-    )
+    limit = settings.max_body_bytes
+    inner = BodyLimit(inner, limit=limit, unlimited=rf"{PREFIX}/users/.+/import")
+    inner = Admission(inner, gate=gate, prefix=PREFIX, open_paths=frozenset({pages.OPENAPI}))
     if settings.telemetry:
         from .telemetry import Trace
 
-        app.add_middleware(Trace)
-    app.add_middleware(Watch, metrics=metrics)
-    return app
+        inner = Trace(inner)
+    return Watch(inner, metrics=metrics)
+
+
+async def _forget_with_others(memory: Memory, threads: Threads) -> None:
+    """Drop from memory what another process erased, whether or not the worker runs in this one."""
+    while True:
+        await asyncio.sleep(_BETWEEN_LOOKS)
+        # A database that is away for a while is looked at again.
+        with suppress(OctopusError):
+            await threads.run(memory.parts.look_for_removals)
 
 
 def _token_reader(settings: ServerSettings) -> JwtReader | None:

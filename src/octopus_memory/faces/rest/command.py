@@ -7,14 +7,16 @@ import logging
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...domain.errors import InvalidSetting, MissingExtra
-from ..urls import as_url, shown_url
+from ..urls import as_url, is_in_memory, shown_url
+from .processes import STOP_SIGNALS, Serving, shared_numbers
 
 if TYPE_CHECKING:
     from ...engine.memory import Memory
@@ -40,8 +42,12 @@ def serve(
     ] = False,
     worker: Annotated[
         bool,
-        typer.Option(help="Whether this process also does the background work."),
+        typer.Option(help="Whether the background work is done here, too."),
     ] = True,
+    processes: Annotated[
+        int | None,
+        typer.Option(help="How many processes share the requests.", min=1, show_default=False),
+    ] = None,
     db: Annotated[
         str | None,
         typer.Option(
@@ -59,24 +65,43 @@ def serve(
 
     settings = load(database_url=as_url(db))
     server = settings.server
-    if host is not None:
-        server = replace(server, host=host)
-    if port is not None:
-        server = replace(server, port=port)
+    given: dict[str, Any] = {"host": host, "port": port, "processes": processes}
+    server = replace(server, **{name: value for name, value in given.items() if value is not None})
     if dev and server.host not in _LOOPBACK:
         raise InvalidSetting(
             "host", f"--dev listens on this machine alone: leave out --host {server.host}, or --dev"
         )
+    if server.processes > 1 and is_in_memory(settings.url):
+        raise InvalidSetting(
+            "processes", "a database in memory is one process's own: leave it out, or give a file"
+        )
     _log_lines()
     _check_installed()
     with (
-        _listening(server) as listener,
+        _listening(server) as listeners,
         EpisodicMemory.open(settings.url, background=worker) as memory,
     ):
         if worker:
             memory.wake()
-        server = replace(server, port=listener.getsockname()[1])
+        server = replace(server, port=listeners[0].getsockname()[1])
         _say(settings.url, server, dev=dev, worker=worker)
+        if server.processes == 1:
+            _run(memory, server, listeners[0], dev=dev)
+            return
+        with shared_numbers():
+            from .metrics import WorkDone
+
+            WorkDone(memory.parts.tally)
+            serving = Serving(_serve_some, listeners, settings.url, server, dev)
+            serving.until_told_to_stop(memory.wake_for_others)
+
+
+def _serve_some(listener: socket.socket, url: str, server: ServerSettings, dev: bool) -> None:
+    """What each of several processes does; the background work is the first one's."""
+    from ...wiring import EpisodicMemory
+
+    _log_lines()
+    with EpisodicMemory.open(url, background=False) as memory:
         _run(memory, server, listener, dev=dev)
 
 
@@ -94,28 +119,45 @@ def _say(url: str, server: ServerSettings, *, dev: bool, worker: bool) -> None:
 
 
 def _check_installed() -> None:
-    try:
-        import fastapi  # noqa: F401 - only whether it is there
-        import uvicorn  # noqa: F401 - the same
-    except ImportError as error:
-        raise MissingExtra("server", "the REST service") from error
+    if not (find_spec("fastapi") and find_spec("uvicorn") and find_spec("prometheus_client")):
+        raise MissingExtra("server", "the REST service")
 
 
 @contextmanager
-def _listening(server: ServerSettings) -> Iterator[socket.socket]:
-    """The socket, before anybody is told that the service is there."""
+def _listening(server: ServerSettings) -> Iterator[list[socket.socket]]:
+    """A socket for each process, before anybody is told that the service is there."""
+    with ExitStack() as stack:
+        first = stack.enter_context(_bound(server))
+        if server.processes == 1:
+            yield [first]
+        elif not hasattr(socket, "SO_REUSEPORT"):
+            yield [first] * server.processes
+        else:
+            # The system shares new connections out between sockets. That the port was nobody
+            # else's is known by the first, which did not ask to share it.
+            server = replace(server, port=first.getsockname()[1])
+            first.close()
+            yield [
+                stack.enter_context(_bound(server, shared=True)) for _ in range(server.processes)
+            ]
+
+
+def _bound(server: ServerSettings, *, shared: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-    with socket.socket(family) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((server.host, server.port))
-        except OSError as error:
-            raise InvalidSetting(
-                "port" if error.errno == errno.EADDRINUSE else "host",
-                f"cannot listen on {server.host}:{server.port} ({error.strerror or error}): "
-                "choose another with --port or --host",
-            ) from error
-        yield listener
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        listener.bind((server.host, server.port))
+    except OSError as error:
+        listener.close()
+        raise InvalidSetting(
+            "port" if error.errno == errno.EADDRINUSE else "host",
+            f"cannot listen on {server.host}:{server.port} ({error.strerror or error}): "
+            "choose another with --port or --host",
+        ) from error
+    return listener
 
 
 def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev: bool) -> None:
@@ -137,12 +179,11 @@ def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev
 @contextmanager
 def _outliving_signals() -> Iterator[None]:
     """The server raises the signal that stopped it once more; the memory must still be closed."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda *_: None) for number in numbers]
+    before = [signal.signal(number, lambda *_: None) for number in STOP_SIGNALS]
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in zip(STOP_SIGNALS, before, strict=True):
             signal.signal(number, handler)
 
 

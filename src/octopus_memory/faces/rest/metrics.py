@@ -2,43 +2,68 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from ...domain.errors import OctopusError
 from ...engine.memory import Memory
 from ...engine.tally import Tally
 from ...ports.store import Backlog, WorkKind
+from .processes import SHARED_NUMBERS
 
 _KNOWN_SECONDS = 1.0
 
 
+class WorkDone:
+    """What this process does of the background work; another worker counts its own."""
+
+    def __init__(self, tally: Tally, registry: CollectorRegistry | None = None) -> None:
+        done = Counter(
+            "octopus_work_done", "Pieces of work done here.", ["kind"], registry=registry
+        )
+        failed = Counter(
+            "octopus_work_failed", "Tries that failed here.", ["kind"], registry=registry
+        )
+        self._of = {kind: (done.labels(kind.value), failed.labels(kind.value)) for kind in WorkKind}
+        tally.watch = self._count
+
+    def _count(self, kind: WorkKind, done: int, failed: int) -> None:
+        self._of[kind][0].inc(done)
+        self._of[kind][1].inc(failed)
+
+
 class Metrics:
-    """One registry for each app, so that two in a process do not mix."""
+    """One registry for each app, so that two in a process do not mix.
+
+    Where several processes serve, each counts in files that all of them read.
+    """
 
     def __init__(self, memory: Memory) -> None:
-        self._registry = CollectorRegistry()
+        own = CollectorRegistry()
         self._requests = Counter(
             "octopus_http_requests",
             "Requests answered.",
             ["method", "route", "status"],
-            registry=self._registry,
+            registry=own,
         )
         self._seconds = Histogram(
             "octopus_http_request_seconds",
             "How long a request took.",
             ["route"],
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
-            registry=self._registry,
+            registry=own,
         )
         self._kinds: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        WorkDone(memory.parts.tally, own)
         self.waiting = Waiting(memory)
+        self._registry = _of_all_processes() or own
         self._registry.register(_Backlog(memory, self.waiting))
-        self._registry.register(_Work(memory.parts.tally))
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         kind = (method, route, status)
@@ -53,6 +78,14 @@ class Metrics:
         return generate_latest(self._registry)
 
 
+def _of_all_processes() -> CollectorRegistry | None:
+    if not os.environ.get(SHARED_NUMBERS):
+        return None
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return registry
+
+
 class Waiting:
     """What is still to be done, counted once a second however many ask for it."""
 
@@ -65,28 +98,6 @@ class Waiting:
         if known is None or time.monotonic() - known[0] > _KNOWN_SECONDS:
             known = self._known = (time.monotonic(), self._memory.parts.store.backlog())
         return known[1]
-
-
-class _Work(Collector):
-    """What this process did of the background work; another worker counts its own."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-
-    def describe(self) -> Iterable[Metric]:
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        done = CounterMetricFamily(
-            "octopus_work_done", "Pieces of work done by this process.", labels=["kind"]
-        )
-        failed = CounterMetricFamily(
-            "octopus_work_failed", "Tries of this process that failed.", labels=["kind"]
-        )
-        for kind in WorkKind:
-            done.add_metric([kind.value], self._tally.done(kind))
-            failed.add_metric([kind.value], self._tally.failed(kind))
-        return [done, failed]
 
 
 class _Backlog(Collector):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import Any
 
@@ -12,6 +12,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from .headers import header
 from .threads import Threads
@@ -44,35 +45,33 @@ class Route(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _called(endpoint), **options)
+        self._by_the_framework = self.app
+        needs = self.dependant
+        others = needs.query_params or needs.cookie_params or needs.dependencies
+        if len(needs.body_params) == 1 and not others:
+            self.app = self._answer
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A plain JSON body is read by what the framework worked out when the route was made.
 
         It would work that out again for each request. Whatever is not plain, or not right, is left
         to it, so that it is refused in the same words.
         """
-        by_the_framework = super().get_route_handler()
-        needs = self.dependant
-        others = needs.query_params or needs.cookie_params or needs.dependencies
-        if len(needs.body_params) != 1 or others:
-            return by_the_framework
+        request = Request(scope, receive)
+        try:
+            content = await request.body()
+        except ClientDisconnect as error:
+            raise HTTPException(400, "the body ended before it was whole") from error
+        values = self._read(scope, content)
+        if values is None:
+            await self._by_the_framework(scope, _again(content, receive), send)
+        else:
+            response: Response = await self.endpoint(request, **values)
+            await response(scope, receive, send)
 
-        async def handle(request: Request) -> Response:
-            try:
-                content = await request.body()
-            except ClientDisconnect as error:
-                raise HTTPException(400, "the body ended before it was whole") from error
-            values = self._read(request, content)
-            if values is None:
-                return await by_the_framework(request)
-            answered: Response = await self.endpoint(request, **values)
-            return answered
-
-        return handle
-
-    def _read(self, request: Request, content: bytes) -> dict[str, Any] | None:
+    def _read(self, scope: Scope, content: bytes) -> dict[str, Any] | None:
         """The function's values; None where the framework should have a look."""
-        scope, needs = request.scope, self.dependant
+        needs = self.dependant
         if (header(scope, b"content-type") or "").partition(";")[0] != _JSON:
             return None
         try:
@@ -89,6 +88,16 @@ class Route(APIRoute):
             if wrong:
                 return None
         return values
+
+
+def _again(content: bytes, receive: Receive) -> Receive:
+    """A body that was read already, for whoever reads it next."""
+    left: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def replay() -> Message:
+        return left.pop() if left else await receive()
+
+    return replay
 
 
 def _called(endpoint: Callable[..., Any]) -> Callable[..., Awaitable[Response]]:

@@ -1,0 +1,124 @@
+"""Several processes that serve one port, each on a core of its own where there is one for each.
+
+The threads of one Python process run by turns. Where they do so on two cores, every turn moves what
+they share from one core's cache to the other's: kept on one core, they answer half as many more.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.context import SpawnProcess
+from tempfile import TemporaryDirectory
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SHARED_NUMBERS = "PROMETHEUS_MULTIPROC_DIR"
+_LOOK_SECONDS = 1.0
+_END_SECONDS = 30.0
+
+
+class Serving:
+    """The processes, one for each listener; one that dies is started again."""
+
+    def __init__(
+        self, serve: Callable[..., None], listeners: Sequence[socket.socket], *arguments: Any
+    ) -> None:
+        self._serve = serve
+        self._listeners = listeners
+        self._arguments = arguments
+        self._cores = _cores(len(listeners))
+        self._running = [self._start(place) for place in range(len(listeners))]
+
+    def until_told_to_stop(self, meanwhile: Callable[[], None]) -> None:
+        """Return after SIGTERM or SIGINT, when the requests at hand are answered.
+
+        `meanwhile` is called about once a second.
+        """
+        told = threading.Event()
+        before = [signal.signal(number, lambda *_: told.set()) for number in STOP_SIGNALS]
+        try:
+            while not told.is_set():
+                if not told.wait(_LOOK_SECONDS):
+                    self._replace_the_dead()
+                    meanwhile()
+        finally:
+            self._end()
+            for number, handler in zip(STOP_SIGNALS, before, strict=True):
+                signal.signal(number, handler)
+
+    def _start(self, place: int) -> SpawnProcess:
+        process = multiprocessing.get_context("spawn").Process(
+            target=_run,
+            args=(self._serve, self._listeners[place], self._cores[place], self._arguments),
+            name=f"octopus-serve-{place}",
+        )
+        process.start()
+        return process
+
+    def _replace_the_dead(self) -> None:
+        for place, process in enumerate(self._running):
+            if not process.is_alive():
+                log.error("%s ended (%s) and is started again", process.name, process.exitcode)
+                self._running[place] = self._start(place)
+
+    def _end(self) -> None:
+        for process in self._running:
+            process.terminate()
+        until = time.monotonic() + _END_SECONDS
+        for process in self._running:
+            process.join(max(0.0, until - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+@contextmanager
+def shared_numbers() -> Iterator[None]:
+    """Count for Prometheus in files, so that each process can tell the numbers of all of them."""
+    if os.environ.get(SHARED_NUMBERS):
+        yield
+        return
+    with TemporaryDirectory(prefix="octopus-metrics-") as folder:
+        os.environ[SHARED_NUMBERS] = folder
+        try:
+            yield
+        finally:
+            del os.environ[SHARED_NUMBERS]
+
+
+def _run(
+    serve: Callable[..., None],
+    listener: socket.socket,
+    core: int | None,
+    arguments: Sequence[Any],
+) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+    serve(listener, *arguments)
+
+
+def _end_with_parent() -> None:
+    """Where the first process is killed, nobody would stop the others, and the port stays taken."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _cores(count: int) -> Sequence[int | None]:
+    """One for each process where there are just as many; else it is the system's to place them."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [None] * count
+    ours = sorted(os.sched_getaffinity(0))
+    return ours if len(ours) == count else [None] * count
