@@ -3,6 +3,9 @@
 64 clients at once, 80 % add and 20 % recall over 1,000 users, each in the middle of a session, on
 one node with SQLite. Every add has an idempotency key, as those of the Python client have.
 
+Octopus serves with a process for each core, and is set beside an empty endpoint twice: as uvicorn
+runs it unless told otherwise, in one process, and in as many as Octopus has.
+
 The load comes from Locust in an environment of its own: a real HTTP client that pip installs the
 same everywhere, and that keeps each answer, so that every acknowledged turn can be read back. The
 embedder is `hashing`, and `octopus worker` a process of its own: with a model in the serving
@@ -112,16 +115,21 @@ def percentiles(seconds: list[float]) -> tuple[float, float, float]:
     return tuple(ordered[int(len(ordered) * share)] * 1e3 for share in (0.5, 0.95, 0.99))
 
 
-def empty(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
+def empty(locust: Path, options: argparse.Namespace, folder: Path, processes: int) -> Run:
     port = free_port()
-    command = [sys.executable, "-m", "benchmarks.load_empty", str(port)]
+    command = [sys.executable, "-m", "benchmarks.load_empty", str(port), str(processes)]
     server = Program(command, {}, folder / "empty.log", port)
     server.start()
     plain = argparse.Namespace(seconds=min(options.seconds, _SECONDS), kills=0)
     try:
-        return load(locust, port, "none", server, plain, "empty endpoint")[0]
+        name = f"empty endpoint{counted(processes)}"
+        return load(locust, port, "none", server, plain, name)[0]
     finally:
         server.stop()
+
+
+def counted(processes: int) -> str:
+    return f", {processes} processes" if processes > 1 else ""
 
 
 def octopus(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
@@ -133,6 +141,7 @@ def octopus(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
         "OCTOPUS_SERVER__REQUESTS_PER_MINUTE": "100000000",
     }
     serve = [*OCTOPUS, "serve", "--no-worker", "--port", str(port)]
+    serve += ["--processes", str(options.processes)]
     server = Program(serve, env, folder / "serve.log", port)
     worker = Program([*OCTOPUS, "worker"], env, folder / "worker.log")
     server.start()
@@ -141,7 +150,8 @@ def octopus(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
     killer = threading.Thread(target=strike, args=(server, worker, options, stop))
     killer.start()
     try:
-        run, seen = load(locust, port, token, server, options, "Octopus")
+        name = f"Octopus{counted(options.processes)}"
+        run, seen = load(locust, port, token, server, options, name)
         stop.set()
         killer.join()
         run.seen = {"killed": server.kills}
@@ -240,11 +250,12 @@ def table(runs: list[Run]) -> str:
             f"| {run.name} | {run.per_second:.0f} | {add} | {recall} | {run.server_cpu_ms:.2f} "
             f"| {run.client_cpu_share:.0%} | {run.errors} |"
         )
-    floor, ours = runs
-    lines.append(
-        f"| ratio | {ours.per_second / floor.per_second:.2f} | | "
+    *floors, ours = runs
+    lines += [
+        f"| Octopus ÷ {floor.name} | {ours.per_second / floor.per_second:.2f} | | "
         f"| {ours.server_cpu_ms / floor.server_cpu_ms:.1f} | | |"
-    )
+        for floor in floors
+    ]
     return "\n".join(lines)
 
 
@@ -254,22 +265,28 @@ def main() -> None:
     parser.add_argument(
         "--kills", type=int, default=0, help="how often Octopus is killed meanwhile"
     )
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="how many serve; one for each core"
+    )
     parser.add_argument("--locust", type=Path, help="a locust program, instead of installing one")
     options = parser.parse_args()
     # Starting takes seconds, which the requests of that time wait for.
     options.seconds = options.seconds or _SECONDS + 6 * options.kills
     locust = options.locust or locust_in(HERE.parent / "build" / "locust")
     with tempfile.TemporaryDirectory(prefix="octopus-load-") as folder:
-        runs = [empty(locust, options, Path(folder)), octopus(locust, options, Path(folder))]
+        place = Path(folder)
+        floors = [empty(locust, options, place, count) for count in sorted({1, options.processes})]
+        ours = octopus(locust, options, place)
+    runs = [*floors, ours]
     print(table(runs))
     print()
-    for what, count in runs[1].seen.items():
+    for what, count in ours.seen.items():
         print(f"- {what}: {count:,}")
-    print(f"- tried again after a kill: {runs[1].tried_again:,}")
+    print(f"- tried again after a kill: {ours.tried_again:,}")
     print()
     print(json.dumps([asdict(run) for run in runs]))
-    held = runs[1].seen
-    bad = runs[0].errors + runs[1].errors + held["lost"] + held["twice"]
+    held = ours.seen
+    bad = sum(run.errors for run in runs) + held["lost"] + held["twice"]
     bad += held["sessions out of order"] + held["waiting to be embedded"]
     if held["killed"] < options.kills:
         raise SystemExit(f"only {held['killed']} kills fitted into {options.seconds} s")

@@ -42,9 +42,10 @@ def healthz() -> dict[str, bool]:
 
 if __name__ == "__main__":
     uvicorn.run(
-        app,
+        "benchmarks.load_empty:app",
         host="127.0.0.1",
         port=int(sys.argv[1]),
+        workers=int(sys.argv[2]),
         log_level="warning",
         access_log=False,
         server_header=False,

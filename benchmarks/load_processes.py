@@ -26,7 +26,10 @@ def free_port() -> int:
 
 
 class Program:
-    """A process that can be killed and started again; its CPU time is that of all its lives."""
+    """A process, with those it starts, that can be killed and started again.
+
+    Its CPU time is that of all of them in all their lives.
+    """
 
     def __init__(
         self, command: Sequence[str], env: dict[str, str], log: Path, port: int | None = None
@@ -42,7 +45,11 @@ class Program:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, env=self._env, stdout=log, stderr=subprocess.STDOUT
+                self._command,
+                env=self._env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         if self._port is not None:
             self._wait_until_it_answers(self._port)
@@ -65,24 +72,31 @@ class Program:
 
     def _now(self) -> float:
         assert self._process is not None
-        try:
-            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return 0.0
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        stats = Path("/proc").glob("[0-9]*/stat")
+        return sum(_ticks(stat, self._process.pid) for stat in stats) / _TICKS
 
     def kill(self) -> None:
+        """All of its processes at once, without a word."""
+        assert self._process is not None
         self.kills += 1
-        self._end(signal.SIGKILL)
+        self._spent += self._now()
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(60)
 
     def stop(self) -> int:
-        return self._end(signal.SIGTERM)
-
-    def _end(self, number: int) -> int:
         assert self._process is not None
         self._spent += self._now()
-        self._process.send_signal(number)
+        self._process.send_signal(signal.SIGTERM)
         return self._process.wait(60)
+
+
+def _ticks(stat: Path, group: int) -> int:
+    """What a process has used, where it is of this group."""
+    try:
+        fields = stat.read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12]) if int(fields[2]) == group else 0
 
 
 def locust_in(folder: Path) -> Path:

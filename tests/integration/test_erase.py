@@ -12,6 +12,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from patience import eventually
+from rest_server import serving
 
 from octopus_memory import (
     EpisodeNotFound,
@@ -24,6 +26,7 @@ from octopus_memory import (
 )
 from octopus_memory.domain.erasure import EraseReceipt, is_genuine
 from octopus_memory.engine import background, forget
+from octopus_memory.faces.rest import app
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FixedClock
 
@@ -342,6 +345,19 @@ class TestCaches:
             second.parts.look_for_removals()
             assert len(second.parts.index._cache._slots) == 0
             assert len(second.parts._queries) == 0
+
+    def test_a_service_without_a_worker_forgets_too(
+        self, scope: MemoryScope, database_url: str, monkeypatch
+    ):
+        monkeypatch.setattr(app, "_BETWEEN_LOOKS", 0.01)
+        scope.store(TALK)
+        with (
+            EpisodicMemory.open(database_url, embedder="hashing", background=False) as second,
+            serving(second, development=True),
+        ):
+            assert second.scope(tenant="acme", agent="hr", user="user-17").recall("passport")
+            scope.erase()
+            assert eventually(lambda: not second.parts.index._cache._slots)
 
     def test_a_look_is_not_taken_too_often(self, memory: EpisodicMemory, monkeypatch):
         looks = []
