@@ -12,7 +12,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from patience import eventually
 from rest_server import serving
 
 from octopus_memory import (
@@ -29,6 +28,7 @@ from octopus_memory.engine import background, forget
 from octopus_memory.faces.rest import app
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FixedClock
+from patience import eventually
 
 pytestmark = pytest.mark.both_databases(as_owner=True)
 

@@ -75,29 +75,38 @@ def serve(
         raise InvalidSetting(
             "processes", "a database in memory is one process's own: leave it out, or give a file"
         )
-    _log_lines()
     _check_installed()
-    with (
-        _listening(server) as listeners,
-        EpisodicMemory.open(settings.url, background=worker) as memory,
-    ):
-        if worker:
-            memory.wake()
+    with _listening(server) as listeners:
         server = replace(server, port=listeners[0].getsockname()[1])
-        _say(settings.url, server, dev=dev, worker=worker)
-        if server.processes == 1:
-            _run(memory, server, listeners[0], dev=dev)
-            return
-        with shared_numbers():
-            from .metrics import WorkDone
+        _log_lines()
+        with EpisodicMemory.open(settings.url, background=worker) as memory:
+            memory.wake()
+            _say(settings.url, server, dev=dev, worker=worker)
+            if server.processes == 1:
+                _run(memory, server, listeners[0], dev=dev)
+            else:
+                _run_several(memory, settings.url, server, listeners, dev=dev)
 
-            WorkDone(memory.parts.tally)
-            serving = Serving(_serve_some, listeners, settings.url, server, dev)
-            serving.until_told_to_stop(memory.wake_for_others)
+
+def _run_several(
+    memory: Memory,
+    url: str,
+    server: ServerSettings,
+    listeners: list[socket.socket],
+    *,
+    dev: bool,
+) -> None:
+    """Others serve; this process does the background work and looks after them."""
+    with shared_numbers():
+        from .metrics import WorkDone
+
+        WorkDone(memory.parts.tally)
+        serving = Serving(_serve_some, listeners, url, server, dev)
+        serving.until_told_to_stop(memory.wake_for_others)
 
 
 def _serve_some(listener: socket.socket, url: str, server: ServerSettings, dev: bool) -> None:
-    """What each of several processes does; the background work is the first one's."""
+    """What each of several processes does."""
     from ...wiring import EpisodicMemory
 
     _log_lines()

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SHARED_NUMBERS = "PROMETHEUS_MULTIPROC_DIR"
 _LOOK_SECONDS = 1.0
-_END_SECONDS = 30.0
+_END_SECONDS = 25.0
 
 
 class Serving:

@@ -1,0 +1,52 @@
+"""What `octopus serve` refuses, before it serves anybody."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from octopus_memory.command import app
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def refused(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["serve", "--db", "memory.db", *arguments])
+    assert done.exit_code == 1
+    return done.stderr.strip().removeprefix("error: ")
+
+
+def test_a_stranger_in_development_mode():
+    assert refused("--dev", "--host", "0.0.0.0").startswith("host: --dev listens on this machine")
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_port_that_is_taken(taken: int, processes: str):
+    words = refused("--port", str(taken), "--processes", processes)
+    assert words.startswith(f"port: cannot listen on 127.0.0.1:{taken}")
+    assert words.endswith("choose another with --port or --host")
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="ports are not shared here")
+def test_a_port_that_another_service_shares_out():
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        assert refused("--port", str(port), "--processes", "2").startswith("port: cannot listen")
+
+
+def test_an_address_of_another_machine():
+    assert refused("--host", "192.0.2.1").startswith("host: cannot listen on 192.0.2.1")
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_database_in_memory_for_several_processes(url: str):
+    assert refused("--db", url, "--processes", "2").startswith("processes: a database in memory")
