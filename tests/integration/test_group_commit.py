@@ -6,13 +6,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from octopus_memory.adapters.stores.sqlite import together
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.domain.errors import EpisodeNotFound, StoreFull
+from octopus_memory.domain.errors import EpisodeNotFound, StoreBusy, StoreFull
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 
 WRITERS = 12
@@ -158,3 +159,27 @@ def test_more_writers_than_a_transaction_takes(store: SqliteStore, monkeypatch: 
     for future in _at_once(store, [lambda w=w: store.append(w) for w in writes]):
         assert len(future.result()) == 1
     assert Counting.commits == 3
+
+
+def test_another_process_is_waited_for(store: SqliteStore):
+    with holding(store) as other, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(store.append, make_append(make_scope(), "a"))
+        time.sleep(0.05)
+        assert not waiting.done()
+        other.execute("ROLLBACK")
+        assert len(waiting.result(10)) == 1
+
+
+def test_and_not_for_ever(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(together, "BUSY_SECONDS", 0.05)
+    with holding(store), pytest.raises(StoreBusy, match="another process is writing"):
+        store.append(make_append(make_scope(), "a"))
+    assert len(store.append(make_append(make_scope(), "a"))) == 1
+
+
+@contextmanager
+def holding(store: SqliteStore) -> Iterator[sqlite3.Connection]:
+    """What another process does that writes, and takes its time."""
+    with closing(sqlite3.connect(store._path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield other
