@@ -294,6 +294,7 @@ def to_sqlite(statement: str) -> str:
     text = re.sub(r"%\((\w+)\)s", r":\1", statement)
     text = re.sub(r"CAST\(NULL AS [\w ]+(\(\w+\))?\)", "NULL", text)
     text = re.sub(r" WITH \((UPDLOCK|HOLDLOCK)[A-Z, ]*\)", "", text)
+    text = re.sub(r"\(SELECT TOP (\d+) ([^()]*)\)", r"(SELECT \2 LIMIT \1)", text)
     match text.split(maxsplit=1)[0].upper():
         case "SELECT":
             text = _select(text)

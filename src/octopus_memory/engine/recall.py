@@ -126,9 +126,8 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
 def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
     if not ask.query.strip():
         return None
-    findable.catch_up_if_possible(parts, scope)
-    view = parts.index.view(scope, parts.embedder.model, _probe(parts, scope, ask))
-    if not len(view.ordinals):
+    view = _view(parts, scope, ask)
+    if view is None or not len(view.ordinals):
         return None
     plan = _plan(parts, scope, ask, [unpack_words(words) for words in view.speakers])
     signals = _signals(parts, view, plan, ask.mode)
@@ -136,6 +135,17 @@ def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
     if keep is not None and not keep.any():
         return None
     return _Found(view=view, ranking=rank(signals, plan, parts.calibration, keep=keep))
+
+
+def _view(parts: Parts, scope: Scope, ask: Ask) -> ScopeView | None:
+    """What there is to search; None where nothing was ever stored."""
+    state = parts.store.recall_state(scope)
+    if state is None:
+        return None
+    if state.has_unfindable:
+        findable.catch_up_if_possible(parts, scope)
+        state = None
+    return parts.index.view(scope, parts.embedder.model, _probe(parts, scope, ask), state)
 
 
 def _signals(parts: Parts, view: ScopeView, plan: QueryPlan, mode: RecallMode) -> Signals:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..domain.bm25 import Postings
 from ..domain.episode import Scope
 from ..domain.rows import Rows
-from .store import RecallRow, Removal, Work
+from .store import RecallRow, RecallState, Removal, Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,10 +80,17 @@ class RecallIndex(ABC):
     """Thread-safe."""
 
     @abstractmethod
-    def view(self, scope: Scope, model: str, probe: AskProbe | None = None) -> ScopeView:
+    def view(
+        self,
+        scope: Scope,
+        model: str,
+        probe: AskProbe | None = None,
+        state: RecallState | None = None,
+    ) -> ScopeView:
         """Everything that was acknowledged before this call, with the vectors of one model.
 
-        A scope that nothing was written in has a view without rows.
+        A scope that nothing was written in has a view without rows. Whoever has just read the
+        scope's `state` gives it, so that it is not read again.
 
         With `probe`, a view of a scope that is too large to be taken in may be a part of it: the
         episodes that the probe's vector or words bring near, each with all its rows that were ever

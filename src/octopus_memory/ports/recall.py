@@ -30,6 +30,8 @@ class RecallState:
     """Bumped by every write that changes or removes rows other than by giving them a vector."""
     newest: int = 0
     """The highest `seq` that was given in the scope: it never had more rows than that."""
+    has_unfindable: bool = False
+    """Whether there are turns that have no row yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,19 @@ class UnfindableTests(StoreTests):
         assert (found.scope, found.episode_id) == (ANA, write.episode_id)
         assert (found.first, found.stop) == (0, 2)
 
+    def test_the_state_of_its_scope_says_so(self, store: EpisodeStore) -> None:
+        def says(scope: Scope) -> bool | None:
+            state = store.recall_state(scope)
+            return state and state.has_unfindable
+
+        store.append(make_append(ANA, "a"))
+        store.append(make_append(BEN, "a"))
+        assert (says(ANA), says(BEN), says(_ELSEWHERE)) == (False, False, None)
+        say(store, "b", session_id="other")
+        assert (says(ANA), says(BEN)) == (True, False)
+        make_all(store, store.unfindable(limit=10))
+        assert says(ANA) is False
+
     def test_it_counts_as_waiting(self, store: EpisodeStore) -> None:
         say(store, "a", "b")
         say(store, "c", scope=BEN)
@@ -99,6 +112,20 @@ class UnfindableTests(StoreTests):
         [found] = store.unfindable(ANA, episode_id=write.episode_id, limit=10)
         assert (found.episode_id, found.count) == (write.episode_id, 1)
         assert store.unfindable(BEN, episode_id=write.episode_id, limit=10) == []
+
+    def test_the_turns_of_several_are_read_at_once(self, store: EpisodeStore) -> None:
+        write = say(store, "a", "b")
+        make_all(store, store.unfindable(limit=10))
+        store.append(later(make_next(write, "c")))
+        say(store, "d", "e", scope=_ELSEWHERE)
+        found = store.unfindable(limit=10)
+        read = sorted(store.unfindable_turns(found), key=lambda turn: turn.text)
+        assert [turn.text for turn in read] == ["c", "d", "e"]
+        assert read[:1] == store.turns(ANA, write.episode_id, start=2)
+        erase(store, _ELSEWHERE)
+        assert [turn.text for turn in store.unfindable_turns(found)] == ["c"]
+        make_all(store, found)
+        assert store.unfindable_turns(found) == []
 
     def test_it_outlives_the_store(self, store: EpisodeStore, reopened: Reopen) -> None:
         say(store)
@@ -173,6 +200,11 @@ class MakeFindableTests(StoreTests):
         assert {each.scope for each in found} == {ANA, BEN, _ELSEWHERE}
         assert make_all(store, found) == 3
         assert [ordinals(store, write) for write in writes] == [[0, 1]] * 3
+
+    def test_an_episode_is_made_findable_once(self, store: EpisodeStore) -> None:
+        write = say(store)
+        assert make_all(store, store.unfindable(limit=10) * 2) == 1
+        assert ordinals(store, write) == [0, 1]
 
     def test_another_scopes_episode_is_passed_over(self, store: EpisodeStore) -> None:
         write = say(store)

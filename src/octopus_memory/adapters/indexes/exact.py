@@ -40,8 +40,14 @@ class ExactIndex(RecallIndex):
         self._counted: dict[int, tuple[int, int]] = {}
         """Of scopes that were streamed, how many rows there are up to which `seq`."""
 
-    def view(self, scope: Scope, model: str, probe: AskProbe | None = None) -> ExactView:
-        state = self._store.recall_state(scope)
+    def view(
+        self,
+        scope: Scope,
+        model: str,
+        probe: AskProbe | None = None,
+        state: RecallState | None = None,
+    ) -> ExactView:
+        state = state or self._store.recall_state(scope)
         if probe is not None and state is not None and state.newest > self._exact_rows:
             source = self._source(scope, state, model)
             if source is not None:

@@ -66,8 +66,14 @@ class PgVectorIndex(RecallIndex):
     def copy(self) -> PgVectorCopy:
         return self._copy
 
-    def view(self, scope: Scope, model: str, probe: AskProbe | None = None) -> ScopeView:
-        state = self._store.recall_state(scope)
+    def view(
+        self,
+        scope: Scope,
+        model: str,
+        probe: AskProbe | None = None,
+        state: RecallState | None = None,
+    ) -> ScopeView:
+        state = state or self._store.recall_state(scope)
         if probe is not None and state is not None and state.newest > self._taken_whole:
             part = self._part(scope, state, model, probe)
             if part is not None:

@@ -19,7 +19,7 @@ from .reads import WHO, chunks, who
 T = TypeVar("T")
 _MOST_IDS = 400
 _LAST = 2**62
-_scopes, _recall = schema.scopes, schema.recall
+_episodes, _scopes, _recall = schema.episodes, schema.scopes, schema.recall
 
 
 def _only_elsewhere(kind: Any, then: Callable[[Any], Any], dialect: sa.Dialect) -> Any:
@@ -84,7 +84,21 @@ _late = sa.select(_recall.c.seq, sa.type_coerce(_recall.c.vector, _Bytes()).labe
     _mine, _among, _recall.c.model_id == _model_id
 )
 _models = sa.select(schema.models.c.id, schema.models.c.name)
-_state = sa.select(_scopes.c.id, _scopes.c.version, _scopes.c.epoch, _scopes.c.next_seq).where(WHO)
+# In the order of the one index that holds only such episodes: SQLite would take another.
+_unfindable = (
+    sa.select(_episodes.c.id)
+    .where(_episodes.c.scope_id == _scopes.c.id, _episodes.c.unfindable_from.is_not(None))
+    .order_by(_episodes.c.scope_id, _episodes.c.id)
+    .limit(1)
+    .scalar_subquery()
+)
+_state = sa.select(
+    _scopes.c.id,
+    _scopes.c.version,
+    _scopes.c.epoch,
+    _scopes.c.next_seq,
+    _unfindable.label("unfindable"),
+).where(WHO)
 
 
 def state(conn: sa.Connection, scope: Scope) -> RecallState | None:
@@ -92,7 +106,11 @@ def state(conn: sa.Connection, scope: Scope) -> RecallState | None:
     if row is None:
         return None
     return RecallState(
-        scope_id=row.id, version=row.version, epoch=row.epoch, newest=row.next_seq - 1
+        scope_id=row.id,
+        version=row.version,
+        epoch=row.epoch,
+        newest=row.next_seq - 1,
+        has_unfindable=row.unfindable is not None,
     )
 
 
@@ -127,12 +145,14 @@ def _block(
 ) -> RecallBlock:
     columns = list(zip(*found, strict=True)) or [()] * len(_rows.selected_columns)
     seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
-    names = {row[0]: row[1] for row in conn.execute(_models).all()} if found else {}
-    names[schema.NO_MODEL] = ""
+    models, model = _numbered(model_id)
+    names = {schema.NO_MODEL: ""}
+    # Rows that have just been made findable are no model's yet.
+    if any(models):
+        names |= {row[0]: row[1] for row in conn.execute(_models).all()}
     try:
         episodes, episode = _numbered(episode_id)
         speakers, said_by = _numbered(speaker)
-        models, model = _numbered(model_id)
         return RecallBlock(
             seq=np.array(seq, np.int64),
             episode_ids=[id_of(kept) for kept in episodes],
