@@ -427,7 +427,16 @@ MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
     "run_retention": lambda memory: memory.run_retention(),
     "stats": lambda memory: memory.stats(),
 }
-HARMLESS = {"attend", "close", "connect", "open", "scope", "tenant", "wake"}
+HARMLESS = {
+    "attend",
+    "close",
+    "connect",
+    "open",
+    "scope",
+    "tenant",
+    "wake",
+    "wake_for_others",
+}
 """What may be called on a closed memory."""
 
 

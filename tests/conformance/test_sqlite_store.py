@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import StoreSuite
+from octopus_memory.testing.fakes import make_append, make_scope
 from octopus_memory.testing.store_tests import Reopen
 
 
@@ -60,3 +63,16 @@ def test_a_new_file_is_its_owners_alone(tmp_path: Path):
     for file in tmp_path.iterdir():
         assert file.stat().st_mode & 0o077 == 0, file.name
     store.close()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_values_are_stored_as_what_they_are(tmp_path: Path, count: int):
+    store = SqliteStore(tmp_path / "memory.db")
+    store.append(make_append(make_scope("ana"), *["said"] * count))
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as conn:
+        kinds = conn.execute(
+            "SELECT typeof(episode_id), typeof(ordinal), typeof(has_pii), typeof(agent),"
+            " typeof(tool_calls), typeof(message) FROM octopus_turns"
+        ).fetchall()
+    assert kinds == [("blob", "integer", "integer", "null", "null", "blob")] * count

@@ -32,7 +32,7 @@ TWINS = [
     (RemoteMemory, AsyncRemoteMemory),
     (EpisodeInHand, AsyncEpisodeInHand),
 ]
-INSIDE = {"parts", "attend", "wake"}
+INSIDE = {"parts", "attend", "wake", "wake_for_others"}
 """What the engine's own classes say to each other."""
 AT_ONCE = {"scope", "tenant", "episode", "connect", "export_user"}
 """These only make an object, and wait for nothing."""

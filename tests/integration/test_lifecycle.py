@@ -213,6 +213,33 @@ def test_what_another_process_ended_or_erased_is_not_gone_on_with(
             scope.close_session("s-1")
 
 
+def test_what_is_taken_for_a_new_session_and_is_none_goes_on_where_it_was(
+    scope: MemoryScope, database_url: str
+):
+    with EpisodicMemory.open(database_url, embedder="hashing", background=False) as second:
+        others = second.scope(
+            tenant=scope.scope.tenant, agent=scope.scope.agent, user=scope.scope.user
+        )
+        for name in ("theirs", "also-theirs"):
+            [known] = others.add(name, ("user", QUESTION))
+            scope.add(f"before {name}", ("user", QUESTION))
+            scope.add(f"just before {name}", ("user", QUESTION))
+            where = name if name == "theirs" else str(known.episode_id)
+            [turn] = scope.add(where, ("assistant", ANSWER))
+            assert (turn.episode_id, turn.ordinal) == (known.episode_id, 1)
+    scope.add("one more", ("user", QUESTION))
+    with pytest.raises(ToolResultWithoutCall):
+        scope.add("new", {"role": "tool", "tool_call_id": "c", "content": "of no call"})
+
+
+def test_what_may_be_resumed_is_not_taken_for_new(memory: EpisodicMemory, scope: MemoryScope):
+    memory.configure("hr", MemoryConfig(session=SessionConfig(allow_resume=True)))
+    with scope.episode(session_id="s-1") as ep:
+        ep.add("user", QUESTION)
+    scope.add("s-2", ("user", QUESTION))
+    assert scope.add("s-1", ("user", "one more thing"))[0].episode_id == ep.id
+
+
 def test_the_same_key_stores_nothing_twice(scope: MemoryScope):
     first = scope.add("s", [("user", QUESTION), ("assistant", ANSWER)], idempotency_key="k")
     again = scope.add("s", [("user", QUESTION), ("assistant", ANSWER)], idempotency_key="k")

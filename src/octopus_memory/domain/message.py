@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from .errors import InvalidMessage, MessageTooLarge
+from .quick import maker
 
 Json: TypeAlias = Any
 """A plain JSON value: None, bool, int, float, str, list or dict with text keys."""
@@ -118,6 +119,9 @@ class Message:
         )
 
 
+_make_message = maker(Message)
+
+
 def as_text(value: Json) -> str:
     if value is None:
         return ""
@@ -128,6 +132,8 @@ def as_text(value: Json) -> str:
 def message_tokens(message: Message, count: Callable[[str], int]) -> int:
     """What a message costs a model: its words, its tool calls, and its own frame."""
     tokens = MESSAGE_TOKENS + count(message.text)
+    if "tool_calls" not in message.body and "arguments" not in message.body:
+        return tokens
     call = message.tool_call
     extra = message.requests or (call.arguments if call else None)
     return tokens + count(as_text(extra)) if extra else tokens
@@ -139,26 +145,27 @@ def parse_message(given: MessageLike, *, field: str = "message", max_bytes: int)
     :raises InvalidMessage: with the field and the remedy, where it is not a plain JSON message
     :raises MessageTooLarge: where its JSON is over `max_bytes`
     """
-    body = _plain_copy(_as_body(given, field), field, max_bytes)
+    body = _as_body(given, field)
+    is_text = _is_short_text(body, max_bytes)
+    if not is_text:
+        body = _plain_copy(body, field, max_bytes)
     role = body.get("role")
     if not isinstance(role, str) or role not in _CHECKS:
         known = ", ".join(Role)
         raise InvalidMessage(f"{field}.role", f"{_shown(role)} is not one of {known}")
-    for key in ("name", "agent"):
-        if not isinstance(body.get(key), str | None):
-            raise InvalidMessage(f"{field}.{key}", "must be text")
-    _check_content(body.get("content"), field)
+    if not is_text:
+        _check_kinds(body, field)
     _CHECKS[role](body, field)
-    return Message(body)
+    return _make_message(body)
 
 
-def _as_body(given: MessageLike, field: str) -> Mapping[str, Json]:
+def _as_body(given: MessageLike, field: str) -> dict[str, Json]:
     if isinstance(given, tuple) and len(given) == 2:
         return {"role": given[0], "content": given[1]}
     if isinstance(given, Message):
-        return given.body
+        return dict(given.body)
     if isinstance(given, Mapping):
-        return given
+        return dict(given)
     raise InvalidMessage(
         field,
         f"{type(given).__name__} is not a message: give a dict with 'role' and 'content', "
@@ -166,10 +173,7 @@ def _as_body(given: MessageLike, field: str) -> Mapping[str, Json]:
     )
 
 
-def _plain_copy(body: Mapping[str, Json], field: str, max_bytes: int) -> dict[str, Json]:
-    plain = dict(body)
-    if _is_short_text(plain, max_bytes):
-        return plain
+def _plain_copy(plain: dict[str, Json], field: str, max_bytes: int) -> dict[str, Json]:
     try:
         dumped = json.dumps(plain, allow_nan=False, ensure_ascii=False)
         copy: dict[str, Json] = json.loads(dumped)
@@ -199,6 +203,13 @@ def _is_short_text(body: dict[str, Json], max_bytes: int) -> bool:
             return False
         longest += _LONGEST_CHARACTER * (len(key) + len(value) + 2)
     return longest <= max_bytes
+
+
+def _check_kinds(body: dict[str, Json], field: str) -> None:
+    for key in ("name", "agent"):
+        if not isinstance(body.get(key), str | None):
+            raise InvalidMessage(f"{field}.{key}", "must be text")
+    _check_content(body.get("content"), field)
 
 
 def _check_content(content: Json, field: str) -> None:

@@ -49,15 +49,11 @@ class TermList:
 
     @classmethod
     def _of_sorted(cls, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> Self:
-        first = np.ones(len(terms), np.bool_)
-        np.not_equal(terms[1:], terms[:-1], out=first[1:])
-        starts = np.flatnonzero(first)
-        return cls(
-            vocabulary=terms[starts],
-            offsets=np.append(starts, len(terms)),
-            row_of=row_of,
-            often=often,
-        )
+        # One place more, where the last term ends.
+        first = np.ones(len(terms) + 1, np.bool_)
+        np.not_equal(terms[1:], terms[:-1], out=first[1:-1])
+        offsets = first.nonzero()[0]
+        return cls(vocabulary=terms[offsets[:-1]], offsets=offsets, row_of=row_of, often=often)
 
     def __len__(self) -> int:
         return len(self.row_of)
@@ -90,13 +86,17 @@ class TermList:
         return Found(which, self.row_of[places], self.often[places])
 
     def joined(self, newer: TermList) -> TermList:
-        terms = np.concatenate([self._terms(), newer._terms()])
-        # Two runs in order, which a stable sort only has to merge.
-        order = np.argsort(terms, kind="stable")
+        return self.with_rows(newer._terms(), newer.often, newer.row_of)
+
+    def with_rows(self, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> TermList:
+        """With the flat list of rows that come after all these, in any order of the terms."""
+        terms = np.concatenate([self._terms(), terms])
+        # What is in order already a stable sort only has to merge.
+        order = terms.argsort(kind="stable")
         return TermList._of_sorted(
             terms[order],
-            np.concatenate([self.often, newer.often])[order],
-            np.concatenate([self.row_of, newer.row_of])[order],
+            np.concatenate([self.often, often])[order],
+            np.concatenate([self.row_of, row_of])[order],
         )
 
     def without(self, rows: Numbers) -> TermList:
@@ -104,7 +104,7 @@ class TermList:
         return TermList._of_sorted(self._terms()[keep], self.often[keep], self.row_of[keep])
 
     def _terms(self) -> Terms:
-        return np.repeat(self.vocabulary, np.diff(self.offsets))
+        return self.vocabulary.repeat(self.offsets[1:] - self.offsets[:-1])
 
 
 Layers = tuple[TermList, ...]
@@ -124,6 +124,13 @@ def with_newer(layers: Layers, newer: TermList) -> Layers:
     if len(small) > _NEW * len(large) ** 0.5:
         return (large.joined(small),)
     return large, small
+
+
+def with_rows(layers: Layers, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> Layers:
+    """As `with_newer`, from the flat list of the new rows."""
+    if len(layers) == 1 and len(layers[0]) <= _FEW:
+        return (layers[0].with_rows(terms, often, row_of),)
+    return with_newer(layers, TermList.build(terms, often, row_of))
 
 
 def places(layers: Layers, terms: Terms) -> list[Places]:

@@ -30,6 +30,8 @@ _BETWEEN_LOOKS = 5.0
 """Seconds between looks for what other processes removed, while there is much to do."""
 _BEFORE_FIRST_ROUND = 1.0
 """Seconds that whoever has just opened a memory, and only reads, is left alone."""
+_GATHERING = 0.2
+"""Seconds after a write in which others may join it: a batch costs little more than one turn."""
 _AT_EXIT = 10.0
 """Seconds that the end of a process waits for the batch at hand."""
 _STILL_ERASING = timedelta(minutes=2)
@@ -77,7 +79,7 @@ class Background:
         self._parts = parts
         self._owner = owner
         self._wake = threading.Event()
-        self._stopped = False
+        self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -102,11 +104,15 @@ class Background:
     def stop(self, *, timeout: float | None = None) -> None:
         """Finish the batch at hand and end; what is left waits in the database."""
         atexit.unregister(self._stop_at_exit)
-        self._stopped = True
+        self._stop.set()
         self._wake.set()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
+
+    @property
+    def _stopped(self) -> bool:
+        return self._stop.is_set()
 
     def _stop_at_exit(self) -> None:
         """For a memory that nobody closed."""
@@ -121,6 +127,8 @@ class Background:
             self._round(whole=True)
         while not self._stopped:
             woken = self._wake.wait(timeout=_BETWEEN_ROUNDS)
+            if woken:
+                self._stop.wait(_GATHERING)
             self._wake.clear()
             # Writes that never pause must not put off the rest for ever.
             whole = not woken or time.monotonic() >= due
@@ -156,13 +164,10 @@ class Background:
                 log.error("background work failed: %s", _where(error))  # noqa: TRY400 - not its words
 
     def _feed(self, *, look: bool) -> None:
-        fed = indexing.feed(self._parts, self._owner, look=look, stop=self._is_stopped)
+        fed = indexing.feed(self._parts, self._owner, look=look, stop=self._stop.is_set)
         tally = self._parts.tally
         tally.count(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
         tally.count(WorkKind.UNINDEX, done=fed.removed)
-
-    def _is_stopped(self) -> bool:
-        return self._stopped
 
     def _between_batches(self, _: RetentionReport) -> None:
         """What was said while retention runs is embedded as soon as ever."""

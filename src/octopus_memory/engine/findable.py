@@ -7,7 +7,7 @@ nobody waits for it; a recall that comes before that does the first of these its
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from ..domain.episode import Scope, Turn
@@ -77,18 +77,21 @@ def catch_up_if_possible(parts: Parts, scope: Scope) -> None:
 
 
 def _made(parts: Parts, found: Sequence[Unfindable]) -> list[tuple[Unfindable, Sequence[Findable]]]:
-    return [(each, list(_findable(parts, each))) for each in found]
+    turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(parts, found)}
+    return [(each, list(_findable(parts, each, turns))) for each in found]
 
 
-def _findable(parts: Parts, found: Unfindable) -> Iterator[Findable]:
+def _findable(
+    parts: Parts, found: Unfindable, turns: Mapping[tuple[UUID, int], Turn]
+) -> Iterator[Findable]:
     config = _config(parts, found.scope)
-    turns = {turn.ordinal: turn for turn in _read(parts, found, found.first, found.stop)}
     for ordinal in range(found.first, found.stop):
         # One that is damaged has no words; it stays in the queue for a vector.
         made = Findable(ordinal=ordinal, lexical=Lexical())
-        if ordinal in turns:
+        turn = turns.get((found.episode_id, ordinal))
+        if turn is not None:
             try:
-                made = of_turn(parts, found.scope, ordinal, turns[ordinal].message, config)
+                made = of_turn(parts, found.scope, ordinal, turn.message, config)
             except Exception as error:  # noqa: BLE001 - one text must not stop everybody's
                 log.warning("the words of a turn cannot be told: %s", type(error).__name__)
         yield made
@@ -112,8 +115,15 @@ def of_turn(
     )
 
 
-def _read(parts: Parts, found: Unfindable, start: int, stop: int) -> list[Turn]:
+def _turns(parts: Parts, found: Sequence[Unfindable]) -> list[Turn]:
     """Those that can be read."""
+    try:
+        return parts.store.unfindable_turns(found)
+    except StoreCorrupt:
+        return [turn for each in found for turn in _read(parts, each, each.first, each.stop)]
+
+
+def _read(parts: Parts, found: Unfindable, start: int, stop: int) -> list[Turn]:
     try:
         return parts.store.turns(found.scope, found.episode_id, start=start, stop=stop)
     except StoreCorrupt:

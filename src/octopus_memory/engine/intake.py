@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ..domain.episode import Scope, Turn, check_name, check_time
 from ..domain.errors import InvalidInput, InvalidMessage
-from ..domain.ids import new_id
+from ..domain.ids import new_id, new_ids
 from ..domain.message import Json, Message, MessageLike, Role, message_tokens, parse_message
 from ..domain.policy import MemoryConfig
 from ..domain.quick import maker
@@ -21,12 +21,14 @@ from .privacy.guard import Guard
 Times = datetime | Sequence[datetime] | None
 _DEEPEST = 100
 _MOST_TOKENS = 2**31 - 1
+_NESTED = frozenset({dict, list})
 _make_turn = maker(NewTurn)
 
 
 def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -> list[Message]:
-    one = isinstance(messages, Message | Mapping) or (
-        isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], str)
+    one = not isinstance(messages, list) and (
+        isinstance(messages, Message | Mapping)
+        or (isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], str))
     )
     given = [messages] if one else messages
     if isinstance(given, str) or not isinstance(given, Sequence):
@@ -40,7 +42,8 @@ def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -
     for place, message in enumerate(given):
         field = "message" if one else f"messages[{place}]"
         parsed.append(parse_message(message, field=field, max_bytes=limit))
-        if _is_deep(parsed[-1].body):
+        body = parsed[-1].body
+        if not _NESTED.isdisjoint(map(type, body.values())) and _is_deep(body):
             raise InvalidMessage(field, f"is nested more than {_DEEPEST} deep: store it as text")
     return parsed
 
@@ -78,17 +81,20 @@ def new_turns(
     if tokens is not None:
         _check_counts(tokens, len(messages))
     checked = (guard or parts.guard(scope)).messages(messages)
+    counts = tokens or [message_tokens(each.message, parts.counter.count) for each in checked]
     return [
         _make_turn(
-            new_id(),
+            turn_id,
             each.message,
-            tokens[place] if tokens else message_tokens(each.message, parts.counter.count),
-            times[place],
+            count,
+            at,
             parts.lexicon.turn(scope, each.message.text, each.message.name) if findable else None,
             findable and wants_vector(each.message, config),
             each.has_pii,
         )
-        for place, each in enumerate(checked)
+        for turn_id, each, count, at in zip(
+            new_ids(len(checked)), checked, counts, times, strict=True
+        )
     ]
 
 

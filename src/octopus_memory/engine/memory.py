@@ -42,7 +42,7 @@ class Memory:
             self._use_model()
         indexing.attach(parts)
         parts.look_for_removals()
-        if pending.is_waiting(parts) or indexing.waiting(parts):
+        if run_in_background and (pending.is_waiting(parts) or indexing.waiting(parts)):
             # Left by a process that died, or queued anew because the model is another.
             self.wake()
 

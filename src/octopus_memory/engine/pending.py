@@ -136,48 +136,45 @@ def _claim(parts: Parts, owner: str) -> list[Work]:
 
 def _texts(parts: Parts, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]], list[Work]]:
     """The text of each piece of work whose turn or summary is there; and those that are damaged."""
-    by_scope: dict[Scope, list[Work]] = {}
-    for work in claimed:
-        by_scope.setdefault(work.scope, []).append(work)
+    try:
+        return list(_texts_of(parts, claimed, parts.store.turns_of(claimed))), []
+    except StoreCorrupt:
+        pass
     ready: list[tuple[Work, str]] = []
     damaged: list[Work] = []
-    for scope, pieces in by_scope.items():
-        try:
-            ready += _texts_of(parts, scope, pieces)
-        except StoreCorrupt:
-            for work in pieces:
-                alone = _text_alone(parts, work)
-                if alone is None:
-                    damaged.append(work)
-                else:
-                    ready += alone
+    for work in claimed:
+        alone = _text_alone(parts, work)
+        if alone is None:
+            damaged.append(work)
+        else:
+            ready += alone
     return ready, damaged
 
 
 def _text_alone(parts: Parts, work: Work) -> list[tuple[Work, str]] | None:
     """None if it cannot be read. What was said before it may be what is damaged."""
-    for look_before in (True, False):
+    for first in (max(work.ordinal - 1, 0), work.ordinal):
+        places = [(work.episode_id, ordinal) for ordinal in range(first, work.ordinal + 1)]
         try:
-            return list(_texts_of(parts, work.scope, [work], look_before=look_before))
+            turns = parts.store.turns_at(work.scope, places)
+            return list(_texts_of(parts, [work], turns))
         except StoreCorrupt:
             continue
     return None
 
 
 def _texts_of(
-    parts: Parts, scope: Scope, pieces: Sequence[Work], *, look_before: bool = True
+    parts: Parts, pieces: Sequence[Work], read: Sequence[Turn]
 ) -> Iterator[tuple[Work, str]]:
-    places = {(w.episode_id, w.ordinal) for w in pieces if w.ordinal != SUMMARY_ORDINAL}
-    before = {(episode, ordinal - 1) for episode, ordinal in places if ordinal and look_before}
-    turns = {
-        (turn.episode_id, turn.ordinal): turn
-        for turn in parts.store.turns_at(scope, sorted(places | before))
-    }
-    closed = [work.episode_id for work in pieces if work.ordinal == SUMMARY_ORDINAL]
-    episodes = parts.store.episodes(scope, closed)
+    turns = {(turn.episode_id, turn.ordinal): turn for turn in read}
+    closed: dict[Scope, list[UUID]] = {}
     for work in pieces:
         if work.ordinal == SUMMARY_ORDINAL:
-            episode = episodes.get(work.episode_id)
+            closed.setdefault(work.scope, []).append(work.episode_id)
+    episodes = {scope: parts.store.episodes(scope, ids) for scope, ids in closed.items()}
+    for work in pieces:
+        if work.ordinal == SUMMARY_ORDINAL:
+            episode = episodes[work.scope].get(work.episode_id)
             if episode is not None and episode.summary:
                 yield work, episode.summary
             continue

@@ -11,6 +11,7 @@ from ..domain.episode import Episode, Scope
 from ..domain.policy import SessionConfig
 
 _MOST = 10_000
+_NAMED_BY = (Episode, UUID, str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +30,14 @@ class Places:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Scope, UUID | str], Place] = {}
+        self.next_is_new = False
+        """Whether a session that is not known here is likely a new one: the last one was."""
 
     def open_at(
         self, scope: Scope, where: Episode | UUID | str, at: datetime, config: SessionConfig
     ) -> Place | None:
         """Where a caller's name led the last time, unless the episode may have ended since."""
-        if not isinstance(where, Episode | UUID | str):
+        if not isinstance(where, _NAMED_BY):
             return None
         place = self._known.get((scope, _name(where)))
         if place is None or boundary.has_expired(

@@ -13,10 +13,14 @@ from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
 from ..domain.ids import new_id
 from ..domain.message import Role
 from ..domain.policy import MemoryConfig
+from ..domain.quick import maker
 from ..ports.store import NewTurn, SessionState, Target
 from . import consolidate
 from .parts import Parts
 from .places import Place
+
+_SHORTEST_ID = 32
+"""Characters of a UUID without anything between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,9 @@ class Plan:
     """The episode they are added to, open or resumed."""
 
 
+_make_plan = maker(Plan)
+
+
 def plan_for(
     parts: Parts,
     scope: Scope,
@@ -38,10 +45,12 @@ def plan_for(
     turns: Sequence[NewTurn],
     *,
     retried: bool,
+    may_guess: bool,
 ) -> Plan:
-    place = _place_of(parts, scope, where, config, turns)
-    if place is not None:
-        return Plan(session_id=place.session_id, episode_id=place.episode_id, target=Target.OPEN)
+    if not any(turn.message.role is Role.TOOL for turn in turns):
+        plan = _unread(parts, scope, where, config, turns[0].at, may_guess=may_guess)
+        if plan is not None:
+            return plan
     named = find_episode(parts, scope, where)
     if named is not None:
         session_id = named.session_id
@@ -51,6 +60,7 @@ def plan_for(
     else:
         raise EpisodeNotFound(where.id if isinstance(where, Episode) else where)
     state = parts.store.session(scope, session_id)
+    parts.places.next_is_new = state is None
     if named is not None and (
         state is None or state.episode is None or state.episode.id != named.id
     ):
@@ -73,17 +83,27 @@ def plan_for(
     return Plan(session_id=session_id, episode_id=episode.id, target=Target.OPEN, goes_on=episode)
 
 
-def _place_of(
+def _unread(
     parts: Parts,
     scope: Scope,
     where: Episode | UUID | str,
     config: MemoryConfig,
-    turns: Sequence[NewTurn],
-) -> Place | None:
-    """Where the last turns went, if these need nothing read before they follow them."""
-    if config.session.topic_shift or any(turn.message.role is Role.TOOL for turn in turns):
+    at: datetime,
+    *,
+    may_guess: bool,
+) -> Plan | None:
+    """Where turns go that need nothing read before: the store refuses them if that was wrong."""
+    place = parts.places.open_at(scope, where, at, config.session)
+    if place is not None:
+        if config.session.topic_shift:
+            return None
+        return _make_plan(place.session_id, place.episode_id, Target.OPEN, None)
+    if not (may_guess and parts.places.next_is_new) or config.session.allow_resume:
         return None
-    return parts.places.open_at(scope, where, turns[0].at, config.session)
+    if not isinstance(where, str) or _as_id(where) is not None:
+        return None
+    session_id = check_name("session_id", where)
+    return Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
 
 
 def note_place(
@@ -137,15 +157,23 @@ def is_closed_for_good(
 def find_episode(parts: Parts, scope: Scope, where: Episode | UUID | str) -> Episode | None:
     """The episode that a caller means; None where the text can only be a session's name."""
     if isinstance(where, Episode):
-        where = where.id
+        episode_id: UUID | None = where.id
     elif isinstance(where, str):
-        try:
-            where = UUID(where)
-        except ValueError:
-            return None
-    elif not isinstance(where, UUID):
+        episode_id = _as_id(where)
+    elif isinstance(where, UUID):
+        episode_id = where
+    else:
         raise InvalidInput("episode_id", f"must be a UUID or text, not {type(where).__name__}")
-    return parts.store.episodes(scope, [where]).get(where)
+    return None if episode_id is None else parts.store.episodes(scope, [episode_id]).get(episode_id)
+
+
+def _as_id(text: str) -> UUID | None:
+    if len(text) < _SHORTEST_ID:
+        return None
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def still_open(

@@ -19,11 +19,13 @@ from ..domain.errors import (
 from ..domain.ids import new_id
 from ..domain.message import Json, MessageLike
 from ..domain.policy import MemoryConfig
+from ..domain.quick import maker
 from ..ports.store import Append, NewTurn, Target
 from . import consolidate, intake, planning
 from .intake import Times
 from .parts import Parts
 
+_make_append = maker(Append)
 _RETRIES = 20
 """How often a write is planned anew because another caller was faster."""
 
@@ -93,10 +95,16 @@ def add(
         parts, scope, parsed, times, config, tokens, first_guard, findable=False
     )
     idempotency = intake.idempotency(parts, idempotency_key, parsed)
-    for _ in range(_RETRIES):
+    for attempt in range(_RETRIES):
         guard, turns = first_guard, first_turns
         plan = planning.plan_for(
-            parts, scope, where, config, turns, retried=idempotency is not None
+            parts,
+            scope,
+            where,
+            config,
+            turns,
+            retried=idempotency is not None,
+            may_guess=attempt == 0,
         )
         if guard.used() and plan.target is not Target.NEW:
             # The episode's text has numbers already, which these turns must go on with.
@@ -105,15 +113,17 @@ def add(
             turns = intake.new_turns(
                 parts, scope, parsed, times, config, tokens, guard, findable=False
             )
-        write = Append(
-            scope=scope,
-            session_id=plan.session_id,
-            episode_id=plan.episode_id,
-            target=plan.target,
-            at=turns[0].at,
-            now=now,
-            turns=turns,
+        write = _make_append(
+            scope,
+            plan.session_id,
+            plan.episode_id,
+            plan.target,
+            turns[0].at,
+            now,
+            turns,
+            metadata=None,
             idempotency=idempotency,
+            closing=None,
             placeholders=guard.used() if plan.target is Target.NEW else guard.new(),
         )
         left = _left(parts, scope, plan, config, turns)

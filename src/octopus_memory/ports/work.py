@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from ..domain.episode import Scope
+from ..domain.episode import Scope, Turn
 from .turns import Findable
 
 
@@ -118,6 +118,15 @@ class WorkList(ABC):
         """What was appended without its words, of one scope or of all, up to `limit` episodes."""
 
     @abstractmethod
+    def unfindable_turns(self, found: Sequence[Unfindable]) -> list[Turn]:
+        """The turns that these are, and maybe newer ones of the same episodes; in no order.
+
+        None of an episode that is gone, or that somebody else was faster with.
+
+        :raises StoreCorrupt: when one of them cannot be read
+        """
+
+    @abstractmethod
     def make_findable(
         self,
         done: Sequence[tuple[Unfindable, Sequence[Findable]]],
@@ -148,6 +157,15 @@ class WorkList(ABC):
         """Take up to `limit` pieces of waiting work, oldest first, until the lease ends.
 
         No piece is handed to two claimants while a lease lasts. Not for UNINDEX.
+        """
+
+    @abstractmethod
+    def turns_of(self, work: Sequence[Work]) -> list[Turn]:
+        """The turns that claimed work is about, and the one before each; in no order.
+
+        Those that are gone, or whose work is, are left out.
+
+        :raises StoreCorrupt: when one of them cannot be read
         """
 
     @abstractmethod

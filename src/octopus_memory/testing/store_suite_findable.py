@@ -72,7 +72,7 @@ class UnfindableTests(StoreTests):
     def test_the_state_of_its_scope_says_so(self, store: EpisodeStore) -> None:
         def says(scope: Scope) -> bool | None:
             state = store.recall_state(scope)
-            return state and state.has_unfindable
+            return None if state is None else state.has_unfindable
 
         store.append(make_append(ANA, "a"))
         store.append(make_append(BEN, "a"))

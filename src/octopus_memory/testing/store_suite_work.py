@@ -48,6 +48,20 @@ class ClaimTests(StoreTests):
         assert len({work.id for work in claimed}) == 2
         assert {(work.kind, work.attempts) for work in claimed} == {(WorkKind.EMBED, 0)}
 
+    def test_the_turns_it_is_about_are_read_at_once(self, store: EpisodeStore) -> None:
+        """Each with the one before it, which it may answer."""
+        write = make_append(ANA, "a", make_turn("b", embed=False), "c", "d", make_turn("e"))
+        store.append(write)
+        store.append(make_append(BEN, "f", closing=make_closing(summary=make_summary())))
+        work = _claim(store)
+        read = sorted(store.turns_of(work), key=lambda turn: turn.text)
+        assert [turn.text for turn in read] == ["a", "b", "c", "d", "e", "f"]
+        assert read[:5] == store.turns(ANA, write.episode_id)
+        last = [piece for piece in work if piece.ordinal == 3]
+        assert sorted(turn.text for turn in store.turns_of(last)) == ["c", "d"]
+        store.finish(work)
+        assert store.turns_of(work) == []
+
     def test_the_oldest_is_claimed_first(self, store: EpisodeStore) -> None:
         for hour in (2, 0, 1):
             scope = make_scope(f"user {hour}")

@@ -6,6 +6,7 @@ model knows whole. Nothing is computed here but a look-up.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -24,13 +25,14 @@ class RelatedWords:
     def __init__(self, table: NDArray[np.void]) -> None:
         """`table` has a row for each stem, in their order."""
         self._table = table
-        self._stems: NDArray[np.bytes_] = np.ascontiguousarray(table["stem"])
+        self._stems: NDArray[np.bytes_] = table["stem"]
         self.of = lru_cache(maxsize=_CACHED)(self._of)
 
     def _of(self, stem: str) -> tuple[tuple[str, float], ...]:
         """Nearest first, each with how near it comes, 0 to 1; none for a word it does not know."""
         known = stem.encode("ascii", "replace")
-        place = int(self._stems.searchsorted(known))
+        # numpy's own search would take a copy of all stems, for each.
+        place = bisect_left(self._stems, known)
         if self._stems[place : place + 1].tolist() != [known]:
             return ()
         row = self._table[place]
@@ -43,4 +45,4 @@ class RelatedWords:
 def english() -> RelatedWords:
     """The table, read at its first use."""
     # Only what is looked up is read from the file.
-    return RelatedWords(np.load(_TABLE, mmap_mode="r"))
+    return RelatedWords(np.asarray(np.load(_TABLE, mmap_mode="r")))

@@ -45,9 +45,11 @@ class HashingEmbedder:
         """One unit row a text, in order."""
         rows = np.zeros((len(texts), self._dimension), dtype=np.float64)
         for row, text in zip(rows, texts, strict=True):
-            for token in _TOKEN.findall(text[:_MAX_CHARS].casefold()):
-                for number in _numbers(token):
-                    row[(number >> 1) % self._dimension] += 1 if number & 1 else -1
+            tokens = _TOKEN.findall(text[:_MAX_CHARS].casefold())
+            if tokens:
+                places = np.concatenate([_places(token, self._dimension) for token in tokens])
+                against, in_favour = np.bincount(places, minlength=2 * len(row)).reshape(2, -1)
+                row[:] = in_favour - against
             if not row.any():
                 row[0] = 1  # nothing to hash, or all of it cancelled out
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -55,15 +57,18 @@ class HashingEmbedder:
 
     def forget(self) -> None:
         """Drop the words that were met."""
-        _numbers.cache_clear()
+        _places.cache_clear()
 
 
 @lru_cache(maxsize=20_000)
-def _numbers(token: str) -> tuple[int, ...]:
-    return tuple(
-        int.from_bytes(blake2b(part.encode("utf-8", "replace"), digest_size=8).digest(), "little")
-        for part in _parts(token)
-    )
+def _places(token: str, dimension: int) -> NDArray[np.intp]:
+    """Where each part of it counts: against a component, or a `dimension` further on for it."""
+    places = []
+    for part in _parts(token):
+        digest = blake2b(part.encode("utf-8", "replace"), digest_size=8).digest()
+        number = int.from_bytes(digest, "little")
+        places.append((number >> 1) % dimension + (number & 1) * dimension)
+    return np.array(places, np.intp)
 
 
 def _parts(token: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...domain import hashing, vectors
 from ...domain.rows import SUMMARY
-from ...domain.term_lists import Layers, TermList, with_newer
+from ...domain.term_lists import Layers, with_rows
 from ...ports.recall import SUMMARY_ORDINAL, RecallBlock
 from .growing import Growing
 from .ordering import Ordering
@@ -229,19 +229,19 @@ class Columns:
 
     def _list_terms(self) -> None:
         """A summary has no words of its own while its episode has its turns."""
-        new = self._listed + np.flatnonzero(self.role[self._listed :] == SUMMARY)
-        summaries = np.concatenate([self._lone, new])
-        spoken = self._has_turns.values[self.episode[summaries]]
-        self._lone, wordless = summaries[~spoken], summaries[spoken]
         terms, counts, row_of = (np.concatenate(flat) for flat in zip(*self._unlisted, strict=True))
-        if len(wordless):
+        new = (self.role[self._listed :] == SUMMARY).nonzero()[0]
+        if len(new) or len(self._lone):
+            summaries = np.concatenate([self._lone, self._listed + new])
+            spoken = self._has_turns.values[self.episode[summaries]]
+            self._lone, wordless = summaries[~spoken], summaries[spoken]
             self._words.values[wordless] = 0
             has_words = np.ones(len(self), np.bool_)
             has_words[wordless] = False
             keep = has_words[row_of]
             terms, counts, row_of = terms[keep], counts[keep], row_of[keep]
-            if wordless[0] < self._listed:
+            if len(wordless) and wordless[0] < self._listed:
                 # An episode that was only a summary has turns again.
                 self.layers = tuple(layer.without(wordless) for layer in self.layers)
-        self.layers = with_newer(self.layers, TermList.build(terms, counts, row_of))
+        self.layers = with_rows(self.layers, terms, counts, row_of)
         self._unlisted, self._listed = [], len(self)

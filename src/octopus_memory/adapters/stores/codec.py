@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import zstandard
@@ -33,6 +33,9 @@ MAX_DECODED_BYTES = 64 * 1024 * 1024
 """No payload is unpacked beyond this, so that a forged one cannot take the memory."""
 
 _LEVEL = 3
+_DICTIONARY = Path(__file__).parent / "data" / "turns-v1.zdict"
+_SHORTEST = b"(\xb5/\xfd \x00\x01\x00\x00"
+"""A frame of nothing."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -64,7 +67,7 @@ def encode(value: object) -> tuple[int, bytes]:
         )
     # A kept context keeps its buffers, which are as large as the largest message was.
     keeps = len(plain) <= _KEEPS_BYTES
-    packed = (_contexts().compress if keeps else _compressor().compress)(plain)
+    packed = (_writing().compress if keeps else _compressor().compress)(plain)
     return (ZSTD_TURNS_V1, packed) if len(packed) < len(plain) else (PLAIN, plain)
 
 
@@ -137,7 +140,7 @@ def _sizes(payloads: Sequence[bytes]) -> list[int]:
 
 
 def _unpack_zstd(payloads: Sequence[bytes]) -> list[bytes]:
-    unpack = _contexts().decompress
+    unpack = _reading().decompress
     # No limit, one frame, and nothing after it: by position, since names take as long as the rest.
     return [unpack(payload, 0, False, False) for payload in payloads]  # noqa: FBT003
 
@@ -159,29 +162,46 @@ def _too_large(payload: bytes) -> str:
     )
 
 
-class _Contexts(threading.local):
-    """One for each thread: they must not be shared."""
+class _Reading(threading.local):
+    """One for each thread, as of `_Writing`: they must not be shared."""
 
     def __init__(self) -> None:
+        self.decompress = zstandard.ZstdDecompressor(dict_data=_to_read()).decompress
+
+
+class _Writing(threading.local):
+    def __init__(self) -> None:
         self.compress = _compressor().compress
-        self.decompress = zstandard.ZstdDecompressor(dict_data=_dictionary()).decompress
 
 
-_contexts = cache(_Contexts)
+_reading = cache(_Reading)
+_writing = cache(_Writing)
 
 
 def _compressor() -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(
-        level=_LEVEL, dict_data=_dictionary(), write_checksum=True, write_dict_id=False
+        level=_LEVEL, dict_data=_to_write(), write_checksum=True, write_dict_id=False
     )
 
 
+# Two of the same: whoever only reads need not wait for the tables to write with, nor hold them.
+
+
 @cache
-def _dictionary() -> zstandard.ZstdCompressionDict:
-    data = resources.files(__package__).joinpath("data", "turns-v1.zdict").read_bytes()
-    dictionary = zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
-    dictionary.precompute_compress(level=_LEVEL)
-    # The reading half is made at its first use, without a lock: use it before threads share it.
-    frame = zstandard.ZstdCompressor(dict_data=dictionary).compress(b"{}")
-    zstandard.ZstdDecompressor(dict_data=dictionary).decompress(frame)
+def _to_read() -> zstandard.ZstdCompressionDict:
+    dictionary = _dictionary()
+    # It is made ready at its first use, without a lock: use it before threads share it.
+    zstandard.ZstdDecompressor(dict_data=dictionary).decompress(_SHORTEST)
     return dictionary
+
+
+@cache
+def _to_write() -> zstandard.ZstdCompressionDict:
+    dictionary = _dictionary()
+    dictionary.precompute_compress(level=_LEVEL)
+    return dictionary
+
+
+def _dictionary() -> zstandard.ZstdCompressionDict:
+    data = _DICTIONARY.read_bytes()
+    return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)

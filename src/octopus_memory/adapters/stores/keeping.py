@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
 from ...domain.audit import AuditDraft
 from ...domain.episode import Episode, Scope, Turn
-from ...domain.retention import Stage
 from ...ports.keeping import Aged, Hold, Keeping, Lead
 from ...ports.turns import Findable
 from . import schema
 from .statements import holding, stages
 from .transactions import Every, Transactions
+
+if TYPE_CHECKING:
+    from ...domain.retention import Stage
 
 _LEASE = timedelta(minutes=5)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ...domain.identity import AccessRole, ApiKey
 from ...ports.keys import Keys
 from . import rows, schema
 from .transactions import Every, Transactions
+
+if TYPE_CHECKING:
+    from ...domain.identity import ApiKey
 
 _keys = schema.keys
 
@@ -82,6 +84,9 @@ def _used(conn: sa.Connection, key_id: str, at: datetime) -> None:
 
 
 def _key(row: sa.Row[Any]) -> ApiKey:
+    # Only a service has keys: whoever recalls need not wait for what they are made of.
+    from ...domain.identity import AccessRole, ApiKey
+
     agents: Any = None if row.agents is None else rows.load_json(row.agents)
     return ApiKey(
         id=row.id,

@@ -6,8 +6,6 @@ A new database gets the tables at once; an older one is led here by Alembic, ste
 
 from __future__ import annotations
 
-from importlib import resources
-
 import sqlalchemy as sa
 
 from ...domain.errors import SchemaTooNew, StoreUnavailable
@@ -42,6 +40,8 @@ def ensure_current(engine: sa.Engine, reader: sa.Engine, *, read_only: bool) -> 
 
 def upgrade(engine: sa.Engine, revision: str = "head") -> None:
     # Alembic is only for databases that already exist: most starts never import it.
+    from importlib import resources
+
     from alembic import command
     from alembic.config import Config
 

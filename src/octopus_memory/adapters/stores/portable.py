@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from ...domain.episode import Scope, Session, SessionStatus, Turn
 from ...domain.errors import EpisodeChanged
-from ...domain.portable import KeptEpisode
 from ...ports.portable import Brought, Portable
 from ...ports.turns import NewTurn
 from . import rows, schema, types
 from .statements import ending, findable, reads, scopes
 from .transactions import Every, Transactions
+
+if TYPE_CHECKING:
+    from ...domain.portable import KeptEpisode
 
 _scopes, _episodes = schema.scopes, schema.episodes
 _conversations = schema.conversations
@@ -110,6 +112,8 @@ def _kept_episodes(
 
 
 def _kept_episode(row: rows.Row, scope: Scope) -> KeptEpisode:
+    from ...domain.portable import KeptEpisode
+
     return KeptEpisode(
         episode=rows.episode(row, scope), last_seen_at=row.last_seen_at, aged_from=row.aged_from
     )
@@ -244,7 +248,7 @@ def _bring_turns(
     kept = brought.kept.episode
     episode = {"tenant": kept.scope.tenant, "scope_id": scope_id, "episode_id": kept.id}
     table = schema.turns_archive if kept.is_archived else schema.turns
-    log = [episode | rows.turn_row(new, first + place) for place, new in enumerate(turns)]
+    log = [rows.turn_row(new, first + place, episode) for place, new in enumerate(turns)]
     conn.execute(sa.insert(table), log)
     if kept.is_archived:
         return

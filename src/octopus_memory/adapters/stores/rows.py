@@ -133,11 +133,12 @@ def _unpack(
 
 def pack_message(message: Message) -> dict[str, Any]:
     """The four columns a message is kept in."""
-    body = message.body
-    tools = {key: body[key] for key in body if key in _TOOL_KEYS}
-    said = {key: body[key] for key in body if key not in _TOOL_KEYS} if tools else body
+    said, tool_mark, tool_payload = message.body, None, None
+    if not _TOOL_KEYS.isdisjoint(said):
+        tools = {key: said[key] for key in said if key in _TOOL_KEYS}
+        said = {key: said[key] for key in said if key not in _TOOL_KEYS}
+        tool_mark, tool_payload = codec.encode(tools)
     mark, payload = codec.encode(said)
-    tool_mark, tool_payload = codec.encode(tools) if tools else (None, None)
     return {
         "codec": mark,
         "message": payload,
@@ -189,21 +190,23 @@ def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -
     )
 
 
-def turn_row(new: NewTurn, ordinal: int) -> dict[str, Any]:
+def turn_row(new: NewTurn, ordinal: int, episode: Mapping[str, Any]) -> dict[str, Any]:
     return {
+        **episode,
         "ordinal": ordinal,
         "id": new.id,
         "role": ROLES[new.message.role],
         "at": new.at,
         "tokens": new.tokens,
-        "agent": _as_name(new.message.agent),
+        "agent": new.message.agent and _as_name(new.message.agent),
         "has_pii": new.has_pii,
-    } | pack_message(new.message)
+        **pack_message(new.message),
+    }
 
 
-def _as_name(agent: str | None) -> str | None:
+def _as_name(agent: str) -> str:
     """As much of it as a column of names holds; the message keeps it as it was given."""
-    return agent and agent.encode("utf-8", "replace").decode()[: types.LONGEST_NAME]
+    return agent.encode("utf-8", "replace").decode()[: types.LONGEST_NAME]
 
 
 def lexical_columns(lexical: Lexical) -> dict[str, Any]:

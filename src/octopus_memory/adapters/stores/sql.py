@@ -65,7 +65,7 @@ class SqlStore(
                 salt = self._write(Every.TENANT, meta.make_salt)
             self._salt = salt
         except BaseException:
-            engine.dispose()
+            self.close()
             raise
 
     def _prepare_schema(self) -> None:

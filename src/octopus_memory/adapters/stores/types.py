@@ -30,7 +30,7 @@ def moment(count: int) -> datetime:
 
 
 def _bind_time(value: datetime | None) -> int | None:
-    return None if value is None else micros(value)
+    return None if value is None else (value - EPOCH) // MICROSECOND
 
 
 def _read_time(value: Any) -> datetime | None:
@@ -40,8 +40,8 @@ def _read_time(value: Any) -> datetime | None:
         raise StoreCorrupt(DAMAGED) from error
 
 
-def _bind_id(value: UUID | None) -> bytes | None:
-    return None if value is None else value.bytes
+def _bind_id(value: UUID | None) -> bytearray | None:
+    return None if value is None else bytearray(value.int.to_bytes(16))
 
 
 def _read_id(value: Any) -> UUID | None:

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from ...domain.episode import Scope
+from ...domain.episode import Scope, Turn
 from ...ports.turns import Findable
 from ...ports.work import Backlog, Removal, Unfindable, Work, WorkKind, WorkList
 from .statements import findable, meta, mirror, queue
-from .transactions import Every, Transactions
+from .transactions import Every, Reach, Transactions
 
 T = TypeVar("T")
 Also: TypeAlias = Callable[[sa.Connection], object]
@@ -42,14 +42,16 @@ class SqlWork(Transactions, WorkList):
         reach = Every.TENANT if scope is None else scope.tenant
         return self._read(reach, findable.waiting, scope, episode_id, limit)
 
+    def unfindable_turns(self, found: Sequence[Unfindable]) -> list[Turn]:
+        return self._read(_reach(found), findable.turns, found)
+
     def make_findable(
         self,
         done: Sequence[tuple[Unfindable, Sequence[Findable]]],
         *,
         patience: float | None = None,  # noqa: ARG002 - for a store that has but one writer
     ) -> int:
-        tenants = {found.scope.tenant for found, _ in done}
-        reach = tenants.pop() if len(tenants) == 1 else Every.TENANT
+        reach = _reach([found for found, _ in done])
         return self._write(reach, findable.make, done, now=self._now()) if done else 0
 
     def put_vectors(
@@ -57,7 +59,7 @@ class SqlWork(Transactions, WorkList):
     ) -> None:
         """`also` is done in the same transaction, where the vectors are kept."""
         if done:
-            self._write(Every.TENANT, _put_vectors, model, done, also=also, now=self._now())
+            self._write(Every.TENANT, put_vectors, model, done, also=also, now=self._now())
 
     def inside(
         self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
@@ -75,6 +77,9 @@ class SqlWork(Transactions, WorkList):
         return self._write(
             Every.TENANT, queue.claim, kind, owner=owner, limit=limit, now=now, until=until
         )
+
+    def turns_of(self, work: Sequence[Work]) -> list[Turn]:
+        return self._read(Every.TENANT, queue.turns, work)
 
     def claim_removals(
         self, *, owner: str, limit: int, now: datetime, until: datetime
@@ -110,12 +115,17 @@ class SqlWork(Transactions, WorkList):
         return self._read(Every.TENANT, queue.backlog)
 
 
+def _reach(found: Sequence[Unfindable]) -> Reach:
+    tenants = {each.scope.tenant for each in found}
+    return tenants.pop() if len(tenants) == 1 else Every.TENANT
+
+
 def _switch_model(conn: sa.Connection, model: str, *, now: datetime) -> int:
     meta.put(conn, meta.MODEL, model.encode())
     return queue.use_model(conn, model, now=now)
 
 
-def _put_vectors(
+def put_vectors(
     conn: sa.Connection,
     model: str,
     done: Sequence[tuple[Work, bytes]],

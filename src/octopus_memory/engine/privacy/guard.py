@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import repeat
 
 from ...domain.episode import Scope
 from ...domain.message import Json, Message
@@ -100,7 +101,7 @@ class Guard:
 
     def messages(self, messages: Sequence[Message]) -> list[Checked]:
         if self._mode is PiiMode.OFF or self._redactor is None:
-            return [_make_checked(message, has_pii=False) for message in messages]
+            return list(map(_make_checked, messages, repeat(False)))  # noqa: FBT003 - has_pii
         return [self._message(message, self._redactor) for message in messages]
 
     def _message(self, message: Message, redactor: Redactor) -> Checked:

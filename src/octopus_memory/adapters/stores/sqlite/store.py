@@ -27,9 +27,9 @@ from ....domain.errors import (
 from ....ports.forgetting import Trace
 from ....ports.seams import Clock
 from ....ports.store import Append, Findable, Target, Unfindable
-from .. import types
+from .. import types, work_list
 from ..sql import SqlStore
-from ..statements import ending, findable, reads, recalling, stages, writes
+from ..statements import ending, findable, meta, queue, reads, recalling, stages, writes
 from ..transactions import READING, Every, Reach
 from . import traces
 from .driver import DriverConnection, Prepared
@@ -49,7 +49,10 @@ _HOT_READS = frozenset(
         recalling.block,
         recalling.block_at,
         recalling.state,
+        findable.turns,
         findable.waiting,
+        meta.get,
+        queue.turns,
         reads.replay,
         reads.session,
         reads.session_episodes,
@@ -61,9 +64,19 @@ _HOT_READS = frozenset(
 _SNAPSHOTS = frozenset({reads.list_episodes, reads.replay, recalling.block, recalling.block_at})
 """Those of them whose statements must see one moment; for the others no transaction is begun."""
 _HOT_WRITES = frozenset(
-    {ending.close_episode, findable.make, stages.archive, stages.delete, stages.purge}
+    {
+        ending.close_episode,
+        findable.make,
+        queue.claim,
+        queue.finish,
+        stages.archive,
+        stages.delete,
+        stages.purge,
+        work_list.put_vectors,
+    }
 )
-"""The same of what is written, besides an append: every session's end, and retention's steps."""
+"""The same of what is written, besides an append: every session's end, the worker's and retention's
+steps."""
 
 
 class SqliteStore(SqlStore):

@@ -20,13 +20,12 @@ THIS_EPISODE = sa.and_(
 )
 INSERT_RECALL = sa.insert(schema.recall)
 INSERT_WORK = sa.insert(schema.work)
+THIS_SESSION = sa.and_(
+    schema.conversations.c.scope_id == sa.bindparam("scope_"),
+    schema.conversations.c.session_id == sa.bindparam("session_"),
+)
 SET_STATUS = (
-    sa.update(schema.conversations)
-    .where(
-        schema.conversations.c.scope_id == sa.bindparam("scope_"),
-        schema.conversations.c.session_id == sa.bindparam("session_"),
-    )
-    .values(status=sa.bindparam("status_"))
+    sa.update(schema.conversations).where(THIS_SESSION).values(status=sa.bindparam("status_"))
 )
 _ended: sa.BindParameter[Any] = sa.bindparam("ended_", type_=types.UtcTime())
 _this_episode = sa.update(schema.episodes).where(THIS_EPISODE)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from ....domain.episode import Scope
+from ....domain.episode import Scope, Turn
 from ....ports.turns import Findable, NewTurn
 from ....ports.work import Unfindable, WorkKind
 from .. import rows, schema
-from . import ending, reads, scopes
+from . import ending, reads
 
 _MOST_TURNS = 256
 """Of one episode at a time: they are read whole."""
+_MOST_EPISODES = 400
 _episodes, _scopes, _turns = schema.episodes, schema.scopes, schema.turns
 _waiting = (
     sa.select(
@@ -36,11 +37,30 @@ _waiting = (
 )
 _waiting_in_scope = _waiting.where(reads.WHO)
 _waiting_in_episode = _waiting_in_scope.where(_episodes.c.id == sa.bindparam("episode_"))
-_places = sa.select(_turns.c.ordinal, _turns.c.role, _turns.c.at).where(
-    _turns.c.episode_id == sa.bindparam("episode_"),
-    _turns.c.scope_id == sa.bindparam("scope_"),
-    _turns.c.ordinal >= sa.bindparam("first_"),
-    _turns.c.ordinal < sa.bindparam("stop_"),
+_ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_its_waiting_turns = sa.and_(
+    _turns.c.episode_id == _episodes.c.id,
+    _turns.c.scope_id == _episodes.c.scope_id,
+    _turns.c.ordinal >= _episodes.c.unfindable_from,
+    _turns.c.ordinal < _episodes.c.unfindable_from + _MOST_TURNS,
+)
+_whole = (
+    sa.select(*rows.TURN_COLUMNS, _episodes.c.session_id)
+    .join(_episodes, _its_waiting_turns)
+    .where(_episodes.c.id.in_(_ids), _episodes.c.deleted_at.is_(None))
+)
+# An episode whose turns are lost has none to be made findable any more either.
+_places = (
+    sa.select(
+        _episodes.c.id,
+        _episodes.c.scope_id,
+        _episodes.c.unfindable_from,
+        _turns.c.ordinal,
+        _turns.c.role,
+        _turns.c.at,
+    )
+    .select_from(_episodes.outerjoin(_turns, _its_waiting_turns))
+    .where(_episodes.c.id.in_(_ids))
 )
 _stop: sa.BindParameter[int] = sa.bindparam("stop_", type_=sa.Integer)
 _go_on = (
@@ -48,8 +68,27 @@ _go_on = (
     .where(ending.THIS_EPISODE, _episodes.c.unfindable_from == sa.bindparam("first_"))
     .values(unfindable_from=sa.case((_episodes.c.message_count > _stop, _stop), else_=None))
 )
+_lock_scopes = (
+    sa.select(*(_scopes.c[name] for name in ("id", "epoch", "tenant", "agent", "user", "next_seq")))
+    .where(_scopes.c.id.in_(_ids))
+    .order_by(_scopes.c.id)
+    .with_for_update()
+)
+_take_rows = (
+    sa.update(_scopes)
+    .where(_scopes.c.id == sa.bindparam("scope_"))
+    .values(version=_scopes.c.version + 1, next_seq=sa.bindparam("next_"))
+)
 Places = Mapping[int, tuple[int, datetime]]
 """The role and the time of each turn, by its ordinal."""
+
+
+class _Waiting(NamedTuple):
+    """An episode's turns that recall cannot find yet, as this transaction sees them."""
+
+    place: tuple[int, int | None]
+    """The scope's number, and the ordinal of the first."""
+    turns: dict[int, tuple[int, datetime]]
 
 
 def waiting(
@@ -77,31 +116,59 @@ def waiting(
     ]
 
 
+def turns(conn: sa.Connection, found: Sequence[Unfindable]) -> list[Turn]:
+    read: list[Turn] = []
+    for some in reads.chunks([each.episode_id for each in found], _MOST_EPISODES):
+        read += rows.turns(conn.execute(_whole, {"ids": some}).all())
+    return read
+
+
 def make(
     conn: sa.Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
 ) -> int:
     # In one order for all: two workers that lock the same scopes would wait for each other.
-    ordered = sorted(done, key=lambda each: (each[0].scope.tenant, each[0].scope_id))
-    return sum(_make(conn, found, findable, now=now) for found, findable in ordered)
+    ordered = sorted(done, key=lambda each: each[0].scope_id)
+    return sum(_make(conn, some, now=now) for some in reads.chunks(ordered, _MOST_EPISODES))
 
 
 def _make(
-    conn: sa.Connection, found: Unfindable, findable: Sequence[Findable], *, now: datetime
-) -> bool:
-    held = scopes.lock(conn, found.scope)
+    conn: sa.Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
+) -> int:
+    ids = sorted({found.scope_id for found, _ in done})
     # Where something was removed, a turn of the same number may be another by now.
-    if held is None or (held.id, held.epoch) != (found.scope_id, found.epoch):
-        return False
-    this = {"episode_": found.episode_id, "scope_": held.id}
-    piece = this | {"first_": found.first, "stop_": found.stop}
-    if not conn.execute(_go_on, piece).rowcount:
-        return False
-    said = {row.ordinal: (row.role, row.at) for row in conn.execute(_places, piece)}
-    there = [each for each in findable if each.ordinal in said]
-    place = {"tenant": found.scope.tenant, "scope_id": held.id, "episode_id": found.episode_id}
-    _, first_seq = scopes.take_rows(conn, found.scope, len(there))
-    insert(conn, place, first_seq, said, there, now=now)
-    return True
+    as_read = {row[:-1]: row.next_seq for row in conn.execute(_lock_scopes, {"ids": ids})}
+    said = _said(conn, [found.episode_id for found, _ in done])
+    next_seq: dict[int, int] = {}
+    gone_on: list[dict[str, Any]] = []
+    new = _New([], [])
+    for found, findable in done:
+        scope_id, scope = found.scope_id, found.scope
+        seq = as_read.get((scope_id, found.epoch, scope.tenant, scope.agent, scope.user))
+        waits = said.pop(found.episode_id, None)
+        if seq is None or waits is None or waits.place != (scope_id, found.first):
+            continue
+        there = [each for each in findable if each.ordinal in waits.turns]
+        seq = next_seq.get(scope_id, seq)
+        next_seq[scope_id] = seq + len(there)
+        episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": found.episode_id}
+        new.take_in(episode, seq, waits.turns, there, now=now)
+        this = {"episode_": found.episode_id, "scope_": scope_id}
+        gone_on.append(this | {"first_": found.first, "stop_": found.stop})
+    if gone_on:
+        conn.execute(_go_on, gone_on)
+        conn.execute(_take_rows, [{"scope_": key, "next_": seq} for key, seq in next_seq.items()])
+        new.insert(conn)
+    return len(gone_on)
+
+
+def _said(conn: sa.Connection, ids: Sequence[UUID]) -> dict[UUID, _Waiting]:
+    found: dict[UUID, _Waiting] = {}
+    for row in conn.execute(_places, {"ids": ids}):
+        waits = found.get(row.id)
+        if waits is None:
+            waits = found[row.id] = _Waiting((row.scope_id, row.unfindable_from), {})
+        waits.turns[row.ordinal] = row.role, row.at
+    return found
 
 
 def insert_new(
@@ -132,16 +199,36 @@ def insert(
     now: datetime,
 ) -> None:
     """The recall rows, and the work that they bring."""
-    recall: list[dict[str, Any]] = []
-    work: list[dict[str, Any]] = []
-    for seq, new in enumerate(findable, start=first_seq):
-        role, at = said[new.ordinal]
-        place = {"seq": seq, "ordinal": new.ordinal, "role": role, "at": at}
-        place["model_id"] = None if new.embed else schema.NO_MODEL
-        recall.append(episode | place | rows.lexical_columns(new.lexical))
-        if new.embed:
-            work.append(rows.work_row(WorkKind.EMBED, episode, new.ordinal, seq, now))
-    if recall:
-        conn.execute(ending.INSERT_RECALL, recall)
-    if work:
-        conn.execute(ending.INSERT_WORK, work)
+    new = _New([], [])
+    new.take_in(episode, first_seq, said, findable, now=now)
+    new.insert(conn)
+
+
+class _New(NamedTuple):
+    """Recall rows, and the work that they bring, on their way in."""
+
+    recall: list[dict[str, Any]]
+    work: list[dict[str, Any]]
+
+    def take_in(
+        self,
+        episode: dict[str, Any],
+        first_seq: int,
+        said: Places,
+        findable: Sequence[Findable],
+        *,
+        now: datetime,
+    ) -> None:
+        for seq, new in enumerate(findable, start=first_seq):
+            role, at = said[new.ordinal]
+            place = {"seq": seq, "ordinal": new.ordinal, "role": role, "at": at}
+            place["model_id"] = None if new.embed else schema.NO_MODEL
+            self.recall.append(episode | place | rows.lexical_columns(new.lexical))
+            if new.embed:
+                self.work.append(rows.work_row(WorkKind.EMBED, episode, new.ordinal, seq, now))
+
+    def insert(self, conn: sa.Connection) -> None:
+        if self.recall:
+            conn.execute(ending.INSERT_RECALL, self.recall)
+        if self.work:
+            conn.execute(ending.INSERT_WORK, self.work)

@@ -17,6 +17,18 @@ from .reads import chunks
 
 _work, _recall, _scopes = schema.work, schema.recall, schema.scopes
 _insert_work = sa.insert(_work)
+_seqs: sa.BindParameter[Any] = sa.bindparam("seqs", expanding=True)
+_drop_followed = sa.delete(_work).where(
+    _work.c.kind == rows.KINDS[WorkKind.INDEX],
+    _work.c.scope_id == sa.bindparam("scope_"),
+    _work.c.seq.in_(_seqs),
+)
+_follow = queue.queueing(
+    WorkKind.INDEX,
+    _recall.c.scope_id == sa.bindparam("scope_"),
+    _recall.c.seq.in_(_seqs),
+    _recall.c.vector.is_not(None),
+)
 _WHOLE_SCOPE = UUID(int=0)
 """Stands for every episode in a removal's row."""
 _PART_OF = {number: part for part, number in rows.PARTS.items()}
@@ -44,7 +56,7 @@ def queue_all(conn: sa.Connection, scope_id: int | None, *, now: datetime) -> in
     wanted = [_recall.c.model_id == key]
     if scope_id is not None:
         wanted.append(_recall.c.scope_id == scope_id)
-    return queue.queue_rows(conn, WorkKind.INDEX, wanted, now=now)
+    return conn.execute(queue.queueing(WorkKind.INDEX, *wanted), {"now_": now}).rowcount
 
 
 def follow(conn: sa.Connection, embedded: Sequence[Work], *, now: datetime) -> None:
@@ -58,19 +70,9 @@ def follow(conn: sa.Connection, embedded: Sequence[Work], *, now: datetime) -> N
         for some in chunks(seqs, _MOST):
             # A worker may be giving the row with its former vector right now: what it finishes
             # then must not be this.
-            conn.execute(
-                sa.delete(_work).where(
-                    _work.c.kind == rows.KINDS[WorkKind.INDEX],
-                    _work.c.scope_id == scope_id,
-                    _work.c.seq.in_(some),
-                )
-            )
-            wanted = [
-                _recall.c.scope_id == scope_id,
-                _recall.c.seq.in_(some),
-                _recall.c.vector.is_not(None),
-            ]
-            queue.queue_rows(conn, WorkKind.INDEX, wanted, now=now)
+            these = {"scope_": scope_id, "seqs": some}
+            conn.execute(_drop_followed, these)
+            conn.execute(_follow, these | {"now_": now})
 
 
 def unfollow(
@@ -105,13 +107,12 @@ def unfollow(
 def claim_removals(
     conn: sa.Connection, *, owner: str, limit: int, now: datetime, until: datetime
 ) -> list[Removal]:
-    waiting = queue.take(
-        conn, sa.select(_work), WorkKind.UNINDEX, owner=owner, limit=limit, now=now, until=until
-    )
-    return [_removal(row) for row in waiting]
+    waits = queue.waiting(sa.select(_work), limit)
+    taken = queue.take(conn, waits, WorkKind.UNINDEX, owner=owner, now=now, until=until)
+    return [_removal(row) for row in taken]
 
 
-def _removal(row: sa.Row[Any]) -> Removal:
+def _removal(row: rows.Row) -> Removal:
     return Removal(
         id=row.id,
         tenant=row.tenant,

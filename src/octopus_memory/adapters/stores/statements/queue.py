@@ -2,31 +2,93 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
+from uuid import UUID
 
 import sqlalchemy as sa
 
-from ....domain.episode import Scope
+from ....domain.episode import Scope, Turn
 from ....ports.store import SUMMARY_ORDINAL, Backlog, Removal, Work, WorkKind
 from .. import rows, schema, types
 from .reads import chunks
 
 _scopes, _work, _recall, _jobs = schema.scopes, schema.work, schema.recall, schema.jobs
-_episodes = schema.episodes
+_episodes, _turns = schema.episodes, schema.turns
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
 _MOST = 400
 
-_of_scopes = sa.select(_work, _scopes.c.agent, _scopes.c.user).join(
-    _scopes, _scopes.c.id == _work.c.scope_id
+
+def waiting(work: sa.Select[Any], limit: int) -> sa.Select[Any]:
+    """What of it can be claimed, passing over what another claimant is taking right now."""
+    return (
+        work.where(_work.c.kind == sa.bindparam("kind_"), _work.c.ready_at <= sa.bindparam("now_"))
+        .order_by(_work.c.ready_at, _work.c.id)
+        .limit(limit)
+        .with_for_update(of=_work, skip_locked=True)
+    )
+
+
+@cache
+def _waiting(limit: int) -> sa.Select[Any]:
+    joined = _work.join(_scopes, _scopes.c.id == _work.c.scope_id)
+    work = sa.select(_work, _scopes.c.agent, _scopes.c.user).select_from(joined)
+    return waiting(work, limit)
+
+
+_ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_these = _work.c.id.in_(_ids)
+_lease = (
+    sa.update(_work)
+    .where(_these)
+    .values(owner=sa.bindparam("owner_"), ready_at=sa.bindparam("until_"))
 )
+_finish = sa.delete(_work).where(_these)
 _unfindable = sa.select(
     sa.func.sum(_episodes.c.message_count - _episodes.c.unfindable_from).label("waiting"),
     sa.func.min(_episodes.c.touched_at).label("old"),
 ).where(_episodes.c.unfindable_from.is_not(None))
-_ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_model = sa.select(schema.models.c.id).where(schema.models.c.name == sa.bindparam("model_"))
+_insert_model = sa.insert(schema.models).returning(schema.models.c.id)
+_bump = (
+    sa.update(_scopes)
+    .where(_scopes.c.id == sa.bindparam("scope_"), _scopes.c.tenant == sa.bindparam("tenant_"))
+    .values(version=_scopes.c.version + 1)
+)
+_set_vector = (
+    sa.update(_recall)
+    .where(
+        _recall.c.scope_id == sa.bindparam("scope_"),
+        _recall.c.seq == sa.bindparam("seq_"),
+        _recall.c.tenant == sa.bindparam("tenant_"),
+    )
+    .values(model_id=sa.bindparam("key_"), vector=sa.bindparam("vector_"))
+)
+_set_reference = (
+    sa.update(_turns)
+    .where(
+        _turns.c.episode_id == sa.bindparam("episode_"),
+        _turns.c.ordinal == sa.bindparam("ordinal_"),
+        _turns.c.scope_id == sa.bindparam("scope_"),
+    )
+    .values(embedding_ref=sa.bindparam("ref_"))
+)
+_said = (
+    sa.select(*rows.TURN_COLUMNS, _episodes.c.session_id)
+    .select_from(_work)
+    .join(
+        _turns,
+        sa.and_(
+            _turns.c.episode_id == _work.c.episode_id,
+            _turns.c.scope_id == _work.c.scope_id,
+            _turns.c.ordinal.between(_work.c.ordinal - 1, _work.c.ordinal),
+        ),
+    )
+    .join(_episodes, _episodes.c.id == _turns.c.episode_id)
+    .where(_these, _episodes.c.deleted_at.is_(None))
+)
 
 
 def claim(
@@ -38,36 +100,27 @@ def claim(
     now: datetime,
     until: datetime,
 ) -> list[Work]:
-    waiting = take(conn, _of_scopes, kind, owner=owner, limit=limit, now=now, until=until)
-    return [_claimed(row) for row in waiting]
+    taken = take(conn, _waiting(limit), kind, owner=owner, now=now, until=until)
+    return [_claimed(row) for row in taken]
 
 
 def take(
     conn: sa.Connection,
-    work: sa.Select[Any],
+    waits: sa.Select[Any],
     kind: WorkKind,
     *,
     owner: str,
-    limit: int,
     now: datetime,
     until: datetime,
-) -> Sequence[sa.Row[Any]]:
-    """Lease what waits, passing over what another claimant is taking right now."""
-    waiting = conn.execute(
-        work.where(_work.c.kind == rows.KINDS[kind], _work.c.ready_at <= now)
-        .order_by(_work.c.ready_at, _work.c.id)
-        .limit(limit)
-        .with_for_update(of=_work, skip_locked=True)
-    ).all()
-    for some in chunks([row.id for row in waiting], _MOST):
-        conn.execute(
-            sa.update(_work).where(_work.c.id.in_(_ids)).values(owner=owner, ready_at=until),
-            {"ids": some},
-        )
-    return waiting
+) -> Sequence[rows.Row]:
+    """Lease what `waiting` made a statement for."""
+    taken = list(conn.execute(waits, {"kind_": rows.KINDS[kind], "now_": now}))
+    for some in chunks([row.id for row in taken], _MOST):
+        conn.execute(_lease, {"ids": some, "owner_": owner, "until_": until})
+    return taken
 
 
-def _claimed(row: sa.Row[Any]) -> Work:
+def _claimed(row: rows.Row) -> Work:
     return Work(
         id=row.id,
         kind=_KIND_OF[row.kind],
@@ -82,7 +135,7 @@ def _claimed(row: sa.Row[Any]) -> Work:
 
 def finish(conn: sa.Connection, work: Sequence[Work | Removal]) -> None:
     for some in chunks([piece.id for piece in work], _MOST):
-        conn.execute(sa.delete(_work).where(_work.c.id.in_(_ids)), {"ids": some})
+        conn.execute(_finish, {"ids": some})
 
 
 def postpone(
@@ -96,7 +149,7 @@ def postpone(
     for some in chunks([piece.id for piece in work], _MOST):
         conn.execute(
             sa.update(_work)
-            .where(_work.c.id.in_(_ids), mine)
+            .where(_these, mine)
             .values(owner=None, ready_at=until, attempts=_work.c.attempts + 1),
             {"ids": some},
         )
@@ -136,104 +189,70 @@ def backlog(conn: sa.Connection) -> dict[WorkKind, Backlog]:
     return found
 
 
+def turns(conn: sa.Connection, work: Sequence[Work]) -> list[Turn]:
+    found: dict[tuple[UUID, int], Sequence[Any]] = {}
+    for some in chunks([piece.id for piece in work], _MOST):
+        # Two pieces that follow each other share a turn.
+        found |= {(row[0], row[1]): row for row in conn.execute(_said, {"ids": some}).all()}
+    return rows.turns(found.values())
+
+
 def put_vectors(conn: sa.Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
     key = model_id(conn, model)
     # By its number, not its name: the rows of a scope that was erased and begun again are others.
-    by_scope: dict[tuple[str, int], list[tuple[Work, bytes]]] = defaultdict(list)
-    for work, vector in done:
-        by_scope[work.scope.tenant, work.scope_id].append((work, vector))
-    for (tenant, scope_id), pieces in sorted(by_scope.items()):
-        _put_in_scope(conn, tenant, scope_id, key, model, pieces)
-    finish(conn, [work for work, _ in done])
-
-
-def _put_in_scope(
-    conn: sa.Connection,
-    tenant: str,
-    scope_id: int,
-    key: int,
-    model: str,
-    pieces: list[tuple[Work, bytes]],
-) -> None:
-    known = conn.execute(
-        sa.update(_scopes)
-        .where(_scopes.c.id == scope_id, _scopes.c.tenant == tenant)
-        .values(version=_scopes.c.version + 1)
-    )
-    if not known.rowcount:
-        return
+    # In one order for all: two workers that lock the same scopes would wait for each other.
+    tenants = {work.scope_id: work.scope.tenant for work, _ in done}
+    conn.execute(_bump, [{"scope_": id_, "tenant_": tenants[id_]} for id_ in sorted(tenants)])
     conn.execute(
-        sa.update(_recall)
-        .where(
-            _recall.c.scope_id == sa.bindparam("scope_"),
-            _recall.c.seq == sa.bindparam("seq_"),
-            _recall.c.tenant == sa.bindparam("tenant_"),
-        )
-        .values(model_id=sa.bindparam("key_"), vector=sa.bindparam("vector_")),
+        _set_vector,
         [
             {
-                "scope_": scope_id,
+                "scope_": work.scope_id,
                 "seq_": work.seq,
-                "tenant_": tenant,
+                "tenant_": work.scope.tenant,
                 "key_": key,
                 "vector_": vector,
             }
-            for work, vector in pieces
+            for work, vector in done
         ],
     )
-    turns = schema.turns
     referenced = [
         {
             "episode_": work.episode_id,
             "ordinal_": work.ordinal,
-            "scope_": scope_id,
+            "scope_": work.scope_id,
             "ref_": f"{model}/{work.seq}",
         }
-        for work, _ in pieces
+        for work, _ in done
         if work.ordinal != SUMMARY_ORDINAL
     ]
     if referenced:
-        conn.execute(
-            sa.update(turns)
-            .where(
-                turns.c.episode_id == sa.bindparam("episode_"),
-                turns.c.ordinal == sa.bindparam("ordinal_"),
-                turns.c.scope_id == sa.bindparam("scope_"),
-            )
-            .values(embedding_ref=sa.bindparam("ref_")),
-            referenced,
-        )
+        conn.execute(_set_reference, referenced)
+    finish(conn, [work for work, _ in done])
 
 
 def model_id(conn: sa.Connection, model: str) -> int:
-    models = schema.models
-    known = conn.execute(sa.select(models.c.id).where(models.c.name == model)).scalar()
+    known = conn.execute(_model, {"model_": model}).first()
     if known is not None:
-        return int(known)
-    made = conn.execute(sa.insert(models).values(name=model).returning(models.c.id))
-    return int(made.scalar_one())
+        return int(known.id)
+    return int(conn.execute(_insert_model, {"name": model}).scalar_one())
 
 
 def use_model(conn: sa.Connection, model: str, *, now: datetime) -> int:
     """Queue every row whose vector is another model's, unless it is queued already."""
     key = model_id(conn, model)
     outdated = _recall.c.model_id.not_in([key, schema.NO_MODEL])
-    return queue_rows(conn, WorkKind.EMBED, [outdated], now=now)
+    return conn.execute(queueing(WorkKind.EMBED, outdated), {"now_": now}).rowcount
 
 
-def queue_rows(
-    conn: sa.Connection,
-    kind: WorkKind,
-    wanted: Sequence[sa.ColumnElement[bool]],
-    *,
-    now: datetime,
-) -> int:
-    """Queue these recall rows, but for those that wait already; returns how many."""
+def queueing(kind: WorkKind, *wanted: sa.ColumnElement[bool]) -> sa.Insert:
+    """Queue these recall rows, but for those that wait already, at the time `now_`."""
     queued = sa.select(sa.literal(1)).where(
         _work.c.kind == rows.KINDS[kind],
         _work.c.scope_id == _recall.c.scope_id,
         _work.c.seq == _recall.c.seq,
     )
+    now: sa.BindParameter[datetime] = sa.bindparam("now_", type_=types.UtcTime())
     values = {
         "kind": sa.literal(rows.KINDS[kind]),
         "tenant": _recall.c.tenant,
@@ -242,9 +261,8 @@ def queue_rows(
         "ordinal": _recall.c.ordinal,
         "seq": _recall.c.seq,
         "attempts": sa.literal(0),
-        "created_at": sa.literal(now, types.UtcTime()),
-        "ready_at": sa.literal(now, types.UtcTime()),
+        "created_at": now,
+        "ready_at": now,
     }
     found = sa.select(*values.values()).where(*wanted, ~queued.exists())
-    done = conn.execute(sa.insert(_work).from_select(list(values), found))
-    return done.rowcount
+    return sa.insert(_work).from_select(list(values), found)

@@ -141,7 +141,7 @@ def _tell_mirror(
         _recall.c.seq >= first,
         _recall.c.vector.is_not(None),
     ]
-    queue.queue_rows(conn, WorkKind.INDEX, above, now=now)
+    conn.execute(queue.queueing(WorkKind.INDEX, *above), {"now_": now})
     models = {row.id: row.name for row in conn.execute(sa.select(schema.models))}
     table = schema.turns
     conn.execute(

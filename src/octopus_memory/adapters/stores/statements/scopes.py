@@ -34,6 +34,10 @@ def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0)
     row = conn.execute(_bump_scope, reads.who(scope) | counts).one_or_none()
     if row is not None:
         return row.id, row.next_seq - count
+    return _make(conn, scope, next_seq=1 + count, epoch=epochs), 1
+
+
+def _make(conn: sa.Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
     made = conn.execute(
         _insert_scope,
         {
@@ -41,11 +45,12 @@ def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0)
             "agent": scope.agent,
             "user": scope.user,
             "version": 1,
-            "epoch": epochs,
-            "next_seq": 1 + count,
+            "epoch": epoch,
+            "next_seq": next_seq,
         },
     )
-    return made.scalar_one(), 1
+    key: int = made.scalar_one()
+    return key
 
 
 class Held(NamedTuple):
@@ -60,3 +65,9 @@ def lock(conn: sa.Connection, scope: Scope) -> Held | None:
     """The scope, and no other writer in it until this transaction ends; None if it is not known."""
     row = conn.execute(_lock_scope, reads.who(scope)).one_or_none()
     return None if row is None else Held(row.id, row.next_seq, row.epoch)
+
+
+def hold(conn: sa.Connection, scope: Scope) -> Held:
+    """As `lock`; a scope that is not known is made."""
+    held = lock(conn, scope)
+    return held or Held(_make(conn, scope, next_seq=1, epoch=0), next_seq=1, epoch=0)

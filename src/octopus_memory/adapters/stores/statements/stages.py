@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -12,12 +12,14 @@ import sqlalchemy as sa
 from ....domain.audit import AuditDraft
 from ....domain.episode import Episode, Scope, Turn
 from ....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
-from ....domain.retention import Stage
 from ....ports.keeping import Aged
 from ....ports.store import SUMMARY_ORDINAL, Findable, RowPart
 from .. import rows, schema
 from . import chain, ending, holding, meta, reads, scopes
 from . import findable as making
+
+if TYPE_CHECKING:
+    from ....domain.retention import Stage
 
 _episodes, _scopes, _turns, _archive = (
     schema.episodes,
@@ -90,6 +92,9 @@ def aged(
     limit: int,
     held: bool,
 ) -> list[Aged]:
+    # The night's work alone asks this: whoever recalls need not wait for what it reports.
+    from ....domain.retention import Stage
+
     since = _episodes.c.deleted_at if stage is Stage.DELETED else _episodes.c.aged_from
     wanted = [since <= before, holding.is_held() if held else ~holding.is_held()]
     if stage is not Stage.DELETED:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import sqlalchemy as sa
 
@@ -16,9 +15,10 @@ from .. import rows, schema, types
 from . import ending, findable, reads, scopes
 
 _last = sa.bindparam("last", type_=types.UtcTime())
+_this_episode = sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), reads.IN_SCOPE)
 _grow_episode = (
     sa.update(schema.episodes)
-    .where(ending.THIS_EPISODE, schema.episodes.c.ended_at.is_(None))
+    .where(_this_episode, schema.episodes.c.ended_at.is_(None))
     .values(
         message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
         input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
@@ -30,21 +30,38 @@ _grow_episode = (
         ),
         touched_at=sa.bindparam("now", type_=types.UtcTime()),
     )
-    .returning(schema.episodes.c.message_count, schema.episodes.c.unfindable_from)
+    .returning(
+        *(schema.episodes.c[name] for name in ("scope_id", "message_count", "unfindable_from"))
+    )
 )
 _grow_unfindable = _grow_episode.values(
     unfindable_from=sa.func.coalesce(
         schema.episodes.c.unfindable_from, schema.episodes.c.message_count
     )
 )
-_in_session = sa.and_(
-    schema.episodes.c.scope_id == sa.bindparam("scope_"),
-    schema.episodes.c.session_id == sa.bindparam("session_"),
+_set_unfindable = (
+    sa.update(schema.episodes)
+    .where(ending.THIS_EPISODE)
+    .values(unfindable_from=sa.bindparam("first_"))
 )
-_open_in_session = sa.select(schema.episodes.c.id).where(
-    _in_session, schema.episodes.c.ended_at.is_(None)
+_ended: Any = sa.func.count(schema.episodes.c.ended_at)
+_session_now = (
+    sa.select(
+        sa.func.count().label("known"),
+        (sa.func.count(schema.episodes.c.id) - _ended).label("still_open"),
+        sa.func.max(schema.episodes.c.started_at).label("latest"),
+    )
+    .select_from(
+        schema.conversations.outerjoin(
+            schema.episodes,
+            sa.and_(
+                schema.episodes.c.scope_id == schema.conversations.c.scope_id,
+                schema.episodes.c.session_id == schema.conversations.c.session_id,
+            ),
+        )
+    )
+    .where(ending.THIS_SESSION)
 )
-_latest_start = sa.select(sa.func.max(schema.episodes.c.started_at).label("at")).where(_in_session)
 _set_metadata = ending.SET_STATUS.values(metadata=sa.bindparam("metadata_"))
 _insert_session = sa.insert(schema.conversations)
 _insert_episode = sa.insert(schema.episodes)
@@ -60,7 +77,7 @@ _key_before = (
     .where(reads.WHO, schema.idempotency.c.key == sa.bindparam("idempotency_key"))
 )
 _episode_id = sa.select(schema.episodes.c.id).where(
-    ending.THIS_EPISODE, schema.episodes.c.deleted_at.is_(None)
+    _this_episode, schema.episodes.c.deleted_at.is_(None)
 )
 
 
@@ -70,15 +87,15 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
         if stored is not None:
             return stored
     scope_id, first_seq = _take(conn, write)
-    place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
     match write.target:
         case Target.NEW:
             first = _start(conn, scope_id, write)
         case Target.RESUME:
             _resume(conn, scope_id, write)
-            first = _grow(conn, scope_id, write)
+            scope_id, first = _grow(conn, scope_id, write)
         case Target.OPEN:
-            first = _grow(conn, scope_id, write)
+            scope_id, first = _grow(conn, scope_id, write)
+    place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
     turns = _insert(conn, place, write, first, first_seq)
     if write.placeholders:
         _insert_placeholders(conn, scope_id, write)
@@ -94,12 +111,22 @@ def _take(conn: sa.Connection, write: Append) -> tuple[int, int]:
     """The scope's key, and the first `seq` of the recall rows that are written with the turns."""
     count = 0 if _is_for_later(write) else len(write.turns)
     count += ending.rows_for(write.closing)
-    if count or write.target is not Target.OPEN or not write.turns:
+    if count or not write.turns or write.target is Target.RESUME:
         return scopes.take_rows(conn, write.scope, count)
+    if write.target is Target.NEW:
+        return scopes.hold(conn, write.scope)[:2]
+    if _is_alone(conn):
+        # The key comes with the episode.
+        return 0, 0
     held = scopes.lock(conn, write.scope)
     if held is None:
         raise EpisodeNotFound(write.episode_id)
     return held.id, held.next_seq
+
+
+def _is_alone(conn: sa.Connection) -> bool:
+    """Whether no other transaction writes anywhere before this one ends."""
+    return conn.dialect.name == "sqlite"
 
 
 def _is_for_later(write: Append) -> bool:
@@ -108,24 +135,26 @@ def _is_for_later(write: Append) -> bool:
 
 
 def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
-    _check_none_open(conn, scope_id, write)
+    session = _check_none_open(conn, scope_id, write)
     whose = {
         "tenant": write.scope.tenant,
         "scope_id": scope_id,
         "session_id": write.session_id,
     }
-    if not _set_session(conn, scope_id, write):
-        session = {
+    if session.known:
+        _set_session(conn, scope_id, write)
+    else:
+        new = {
             "status": SessionStatus.ACTIVE.value,
             "metadata": rows.dump_json(write.metadata or {}),
             "created_at": write.at,
         }
-        conn.execute(_insert_session, whose | session)
+        conn.execute(_insert_session, whose | new)
     spent, made = _tokens(write.turns)
     last = write.turns[-1].at if write.turns else write.at
     episode = {
         "id": write.episode_id,
-        "started_at": _start_time(conn, scope_id, write),
+        "started_at": _start_time(session.latest, write),
         "last_message_at": last,
         "last_seen_at": last,
         "order_at": types.OPEN_END,
@@ -142,27 +171,25 @@ def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
     return 0
 
 
-def _start_time(conn: sa.Connection, scope_id: int, write: Append) -> datetime:
+def _start_time(latest: datetime | None, write: Append) -> datetime:
     """A live episode never starts before the one that its session had until now.
 
     Its time was taken before it waited for others to write; what is imported has its own.
     """
-    if write.at != write.now:
+    if write.at != write.now or latest is None or latest <= write.at:
         return write.at
-    [row] = conn.execute(_latest_start, {"scope_": scope_id, "session_": write.session_id})
-    if row.at is None or row.at <= write.at:
-        return write.at
-    following: datetime = row.at + types.MICROSECOND
-    return following
+    return latest + types.MICROSECOND
 
 
-def _check_none_open(conn: sa.Connection, scope_id: int, write: Append) -> None:
-    session = {"scope_": scope_id, "session_": write.session_id}
-    if conn.execute(_open_in_session, session).first() is not None:
+def _check_none_open(conn: sa.Connection, scope_id: int, write: Append) -> rows.Row:
+    """What is known of the session: whether it is, and when its latest episode started."""
+    [row] = conn.execute(_session_now, {"scope_": scope_id, "session_": write.session_id})
+    if row.still_open:
         raise EpisodeChanged(write.session_id)
+    return row
 
 
-def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> bool:
+def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> None:
     values: dict[str, Any] = {
         "scope_": scope_id,
         "session_": write.session_id,
@@ -172,18 +199,22 @@ def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> bool:
     if write.metadata is not None:
         statement = _set_metadata
         values["metadata_"] = rows.dump_json(write.metadata)
-    return conn.execute(statement, values).rowcount > 0
+    conn.execute(statement, values)
 
 
-def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
+def _grow(conn: sa.Connection, scope_id: int, write: Append) -> tuple[int, int]:
+    """The scope's key, and the ordinal of the first turn that comes."""
     if not write.turns:
-        return _ends(conn, write)
+        return scope_id, _ends(conn, write)
+    is_for_later = _is_for_later(write)
     spent, made = _tokens(write.turns)
+    # SQLite writes the index of such episodes anew, even where the column stays as it is.
+    at_once = is_for_later and not _is_alone(conn)
     row = conn.execute(
-        _grow_unfindable if _is_for_later(write) else _grow_episode,
+        _grow_unfindable if at_once else _grow_episode,
         {
+            **reads.who(write.scope),
             "episode_": write.episode_id,
-            "scope_": scope_id,
             "messages": len(write.turns),
             "input": spent,
             "output": made,
@@ -192,14 +223,18 @@ def _grow(conn: sa.Connection, scope_id: int, write: Append) -> int:
         },
     ).one_or_none()
     if row is None:
-        _known(conn, scope_id, write.episode_id)
+        _known(conn, write)
         raise EpisodeChanged(write.session_id)
-    if row.unfindable_from is not None and not _is_for_later(write):
+    first = row.message_count - len(write.turns)
+    if row.unfindable_from is None:
+        if is_for_later:
+            this = {"episode_": write.episode_id, "scope_": row.scope_id}
+            conn.execute(_set_unfindable, this | {"first_": first})
+    elif not is_for_later:
         raise ValueError("the episode's last turns are to be made findable before these")
     if write.metadata is not None:
-        _set_session(conn, scope_id, write)
-    count: int = row.message_count
-    return count - len(write.turns)
+        _set_session(conn, row.scope_id, write)
+    return row.scope_id, first
 
 
 def _ends(conn: sa.Connection, write: Append) -> int:
@@ -216,7 +251,7 @@ def _ends(conn: sa.Connection, write: Append) -> int:
 
 def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
     episodes = schema.episodes
-    _known(conn, scope_id, write.episode_id)
+    _known(conn, write)
     _check_none_open(conn, scope_id, write)
     done = conn.execute(
         sa.update(episodes)
@@ -243,18 +278,20 @@ def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
     ending.drop_summary_rows(conn, write.scope, scope_id, write.episode_id, now=write.now)
 
 
-def _known(conn: sa.Connection, scope_id: int, episode_id: UUID) -> None:
-    found = conn.execute(
-        _episode_id,
-        {"episode_": episode_id, "scope_": scope_id},
-    ).first()
-    if found is None:
-        raise EpisodeNotFound(episode_id)
+def _known(conn: sa.Connection, write: Append) -> None:
+    this = {**reads.who(write.scope), "episode_": write.episode_id}
+    if conn.execute(_episode_id, this).first() is None:
+        raise EpisodeNotFound(write.episode_id)
 
 
 def _tokens(turns: Any) -> tuple[int, int]:
-    made = sum(t.tokens for t in turns if t.message.role is Role.ASSISTANT)
-    return sum(t.tokens for t in turns) - made, made
+    spent = made = 0
+    for turn in turns:
+        if turn.message.role is Role.ASSISTANT:
+            made += turn.tokens
+        else:
+            spent += turn.tokens
+    return spent, made
 
 
 def _insert(
@@ -264,7 +301,7 @@ def _insert(
         return []
     conn.execute(
         _insert_turns,
-        [episode | rows.turn_row(new, first + place) for place, new in enumerate(write.turns)],
+        [rows.turn_row(new, first + place, episode) for place, new in enumerate(write.turns)],
     )
     if not _is_for_later(write):
         findable.insert_new(conn, episode, write.turns, first, first_seq, now=write.now)
