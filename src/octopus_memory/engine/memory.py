@@ -232,5 +232,7 @@ class Memory:
             return
         # A database that is away for a while is waited for; the background work says so in the log.
         with contextlib.suppress(StoreError):
-            if any(work.waiting for work in self.parts.store.backlog().values()):
+            store = self.parts.store
+            # To count all that waits takes longer, where there is much.
+            if store.unfindable(limit=1) or any(each.waiting for each in store.backlog().values()):
                 self.wake()

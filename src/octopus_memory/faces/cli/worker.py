@@ -11,7 +11,7 @@ import typer
 from ..urls import as_url, shown_url
 from .options import Db
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.25
 
 
 def worker(*, db: Db = None) -> None:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SHARED_NUMBERS = "PROMETHEUS_MULTIPROC_DIR"
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.25
 _END_SECONDS = 25.0
 
 
@@ -42,7 +42,7 @@ class Serving:
     def until_told_to_stop(self, meanwhile: Callable[[], None]) -> None:
         """Return after SIGTERM or SIGINT, when the requests at hand are answered.
 
-        `meanwhile` is called about once a second.
+        `meanwhile` is called a few times a second.
         """
         told = threading.Event()
         before = [signal.signal(number, lambda *_: told.set()) for number in STOP_SIGNALS]
