@@ -330,8 +330,9 @@ class SqliteStore(SqlStore):
     def _prepare(self, conn: sqlite3.Connection) -> None:
         conn.execute("PRAGMA foreign_keys=OFF")
         conn.execute("PRAGMA temp_store=MEMORY")
-        conn.execute("PRAGMA cache_size=-16000")
-        conn.execute("PRAGMA mmap_size=268435456")
+        # Each connection has its own. The file is not mapped instead: that gains nothing where
+        # others write, and a file that is cut short meanwhile would end the process.
+        conn.execute("PRAGMA cache_size=-4000")
         if self._read_only:
             return
         # Content that is deleted is overwritten, whatever this build of SQLite does by default.
