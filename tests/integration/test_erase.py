@@ -22,11 +22,12 @@ from octopus_memory import (
     MemoryScope,
     NotFound,
     StoreFull,
+    Turn,
 )
 from octopus_memory.domain.erasure import EraseReceipt, is_genuine
 from octopus_memory.engine import background, forget
 from octopus_memory.faces.rest import app
-from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.ports.store import Append, EpisodeStore
 from octopus_memory.testing import FixedClock
 from patience import eventually
 
@@ -372,6 +373,24 @@ class TestCaches:
         for _ in range(3):
             memory.parts.look_for_removals(every=1_000)
         assert len(looks) == 1
+
+
+def test_what_is_erased_as_soon_as_it_is_stored_is_not_found(
+    memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
+):
+    kind = type(memory.parts.store)
+    append = kind.append
+
+    def append_and_erase(store: EpisodeStore, write: Append) -> list[Turn]:
+        done = append(store, write)
+        monkeypatch.undo()
+        scope.erase()
+        return done
+
+    for call in (lambda: scope.store(TALK), lambda: scope.open_episode("s")):
+        monkeypatch.setattr(kind, "append", append_and_erase)
+        with pytest.raises(EpisodeNotFound):
+            call()
 
 
 def test_writers_beside_an_erasure_begin_anew(database_url: str):

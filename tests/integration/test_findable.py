@@ -72,6 +72,31 @@ def test_pending_work_leaves_nothing(memory: EpisodicMemory, scope: MemoryScope)
     assert memory.stats().vectors == {memory.parts.embedder.model: 3}
 
 
+def test_much_of_one_session_is_made_findable_in_one_go(memory: EpisodicMemory, scope: MemoryScope):
+    scope.add("long", [("system", HELLO)] * 600)
+    findable.make_some(memory.parts)
+    assert unfindable(memory) == 0
+
+
+def test_no_more_texts_are_held_at_a_time_than_of_one_session(
+    memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
+):
+    kind, held = type(memory.parts.store), []
+    read = kind.unfindable_turns
+
+    def counted(store: Any, found: Any) -> Any:
+        turns = read(store, found)
+        held.append(len(turns))
+        return turns
+
+    monkeypatch.setattr(kind, "unfindable_turns", counted)
+    for number in range(5):
+        scope.add(f"s{number}", [("user", HELLO)] * 100)
+    findable.make_some(memory.parts)
+    assert held == [200, 200, 100]
+    assert unfindable(memory) == 0
+
+
 def test_a_busy_user_keeps_nobody_else_waiting(memory: EpisodicMemory):
     """More than a batch is made findable before one is embedded, which goes by age."""
     for number in range(100):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from octopus_memory.adapters.stores.sqlite import together
+from octopus_memory.adapters.stores.sqlite import together, waiting
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.errors import EpisodeNotFound, StoreBusy, StoreFull
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
@@ -171,10 +171,30 @@ def test_another_process_is_waited_for(store: SqliteStore):
 
 
 def test_and_not_for_ever(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(together, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(waiting, "BUSY_SECONDS", 0.05)
     with holding(store), pytest.raises(StoreBusy, match="another process is writing"):
         store.append(make_append(make_scope(), "a"))
     assert len(store.append(make_append(make_scope(), "a"))) == 1
+
+
+def test_without_a_write_ahead_log_readers_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """SQLite has none on some file systems."""
+    monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.store._use_wal", lambda _: None)
+    path = tmp_path / "memory.db"
+    with (
+        closing(SqliteStore(path)) as store,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        other.execute("BEGIN")
+        other.execute("SELECT count(*) FROM octopus_turns").fetchone()
+        waiting_too = pool.submit(store.append, make_append(make_scope(), "a"))
+        time.sleep(0.05)
+        assert not waiting_too.done()
+        other.execute("ROLLBACK")
+        assert len(waiting_too.result(10)) == 1
 
 
 @contextmanager

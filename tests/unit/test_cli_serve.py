@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner
 
 from octopus_memory.command import app
+from octopus_memory.domain.errors import OctopusError
+from octopus_memory.faces.rest.command import _listening
+from octopus_memory.faces.rest.processes import Serving
+from octopus_memory.settings import ServerSettings
 
 
 @pytest.fixture
@@ -50,3 +55,20 @@ def test_an_address_of_another_machine():
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
 def test_a_database_in_memory_for_several_processes(url: str):
     assert refused("--db", url, "--processes", "2").startswith("processes: a database in memory")
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="ports are not shared here")
+def test_a_port_of_processes_that_are_still_starting():
+    with _listening(ServerSettings(port=0, processes=2)) as listeners:
+        port = listeners[0].getsockname()[1]
+        assert [each.getsockname()[1] for each in listeners] == [port, port]
+        assert refused("--port", str(port), "--processes", "2").startswith("port: cannot listen")
+
+
+def test_processes_that_end_by_themselves_are_not_started_again_and_again():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = Serving(sys.exit, [listener])
+        with pytest.raises(OctopusError, match="octopus-serve-0 ended by itself"):
+            serving.until_told_to_stop(lambda: None)
+        # Nobody is let in who would not be answered.
+        assert listener.fileno() == -1

@@ -83,6 +83,7 @@ class Background:
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self._lock = threading.Lock()
+        self.is_working = False
 
     def wake(self) -> None:
         self._wake.set()
@@ -139,6 +140,7 @@ class Background:
 
     def _round(self, *, whole: bool) -> None:
         """Embed what is there; in a `whole` round, look after the rest too."""
+        self.is_working = True
         try:
             self._parts.look_for_removals(every=_BETWEEN_LOOKS)
             if whole:
@@ -162,6 +164,8 @@ class Background:
         except Exception as error:  # noqa: BLE001 - the thread must live on
             if not self._stopped:
                 log.error("background work failed: %s", _where(error))  # noqa: TRY400 - not its words
+        finally:
+            self.is_working = False
 
     def _feed(self, *, look: bool) -> None:
         fed = indexing.feed(self._parts, self._owner, look=look, stop=self._stop.is_set)

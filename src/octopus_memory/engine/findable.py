@@ -21,6 +21,8 @@ from .parts import Parts
 log = logging.getLogger(__name__)
 
 _EPISODES = 64
+_TURNS = 256
+"""That are held whole at a time, until their words are told."""
 _BATCHES = 16
 _MOST = 100_000
 _PATIENCE = 1.0
@@ -37,7 +39,7 @@ def make_some(parts: Parts) -> int:
         found = parts.store.unfindable(limit=_EPISODES)
         if found:
             made += parts.store.make_findable(_made(parts, found))
-        if len(found) < _EPISODES:
+        if len(found) < _EPISODES and all(each.stop == each.count for each in found):
             break
     return made
 
@@ -77,8 +79,23 @@ def catch_up_if_possible(parts: Parts, scope: Scope) -> None:
 
 
 def _made(parts: Parts, found: Sequence[Unfindable]) -> list[tuple[Unfindable, Sequence[Findable]]]:
-    turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(parts, found)}
-    return [(each, list(_findable(parts, each, turns))) for each in found]
+    made: list[tuple[Unfindable, Sequence[Findable]]] = []
+    for some in _few_at_a_time(found):
+        turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(parts, some)}
+        made += [(each, list(_findable(parts, each, turns))) for each in some]
+    return made
+
+
+def _few_at_a_time(found: Sequence[Unfindable]) -> Iterator[Sequence[Unfindable]]:
+    some: list[Unfindable] = []
+    turns = 0
+    for each in found:
+        turns += each.stop - each.first
+        if some and turns > _TURNS:
+            yield some
+            some, turns = [], each.stop - each.first
+        some.append(each)
+    yield some
 
 
 def _findable(

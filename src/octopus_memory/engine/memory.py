@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_BETWEEN_COUNTS = 1.0
+
 
 class Memory:
     """Remembers conversations. Thread-safe; `close` it, or use it as a context manager."""
@@ -36,6 +38,7 @@ class Memory:
         self._closed = False
         self._process = os.getpid()
         self._has_model = False
+        self._next_count = 0.0
         self._background = background.Background(parts, self._owner) if run_in_background else None
         # Who only looks must not have everything embedded anew because their settings are others.
         if run_in_background or parts.store.model() is None:
@@ -228,11 +231,15 @@ class Memory:
 
     def wake_for_others(self) -> None:
         """Wake it for what other processes left to do: nobody else tells this one."""
-        if self._background is None:
+        if self._background is None or self._background.is_working:
             return
         # A database that is away for a while is waited for; the background work says so in the log.
         with contextlib.suppress(StoreError):
             store = self.parts.store
-            # To count all that waits takes longer, where there is much.
-            if store.unfindable(limit=1) or any(each.waiting for each in store.backlog().values()):
+            if store.unfindable(limit=1):
                 self.wake()
+            # To count all that waits takes a while, where there is much.
+            elif time.monotonic() >= self._next_count:
+                self._next_count = time.monotonic() + _BETWEEN_COUNTS
+                if any(work.waiting for work in store.backlog().values()):
+                    self.wake()

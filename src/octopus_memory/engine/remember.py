@@ -71,8 +71,16 @@ def open_episode(
             parts.store.append(write)
         except EpisodeChanged:
             continue
-        return parts.store.episodes(scope, [write.episode_id])[write.episode_id]
+        return _just_written(parts, scope, write.episode_id)
     raise EpisodeChanged(session_id)
+
+
+def _just_written(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
+    """:raises EpisodeNotFound: an erasure came right after"""
+    episode = planning.find_episode(parts, scope, episode_id)
+    if episode is None:
+        raise EpisodeNotFound(episode_id)
+    return episode
 
 
 def add(
@@ -222,7 +230,7 @@ def store(
             # Looked at only now: a call that is retried may find its session going on again.
             _end_open_episode(parts, scope, session_id, config, times[0])
             continue
-        return parts.store.episodes(scope, [stored[0].episode_id])[stored[0].episode_id]
+        return _just_written(parts, scope, stored[0].episode_id)
     raise EpisodeChanged(session_id)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...engine.memory import Memory
     from ...settings import ServerSettings
 
+_BACKLOG = 2_048
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -159,6 +160,9 @@ def _bound(server: ServerSettings, *, shared: bool = False) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((server.host, server.port))
+        if shared:
+            # Until one listens, another service could join them.
+            listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise InvalidSetting(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -16,19 +17,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+from ...domain.errors import OctopusError
 
 log = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 SHARED_NUMBERS = "PROMETHEUS_MULTIPROC_DIR"
+_FOLDER = "octopus-metrics-"
 _LOOK_SECONDS = 0.25
 _END_SECONDS = 25.0
 
 
 class Serving:
-    """The processes, one for each listener; one that dies is started again."""
+    """The processes, one for each listener; one that is killed is started again."""
 
     def __init__(
         self, serve: Callable[..., None], listeners: Sequence[socket.socket], *arguments: Any
@@ -43,6 +48,8 @@ class Serving:
         """Return after SIGTERM or SIGINT, when the requests at hand are answered.
 
         `meanwhile` is called a few times a second.
+
+        :raises OctopusError: one of them ended by itself, so that another would do the same
         """
         told = threading.Event()
         before = [signal.signal(number, lambda *_: told.set()) for number in STOP_SIGNALS]
@@ -67,11 +74,17 @@ class Serving:
 
     def _replace_the_dead(self) -> None:
         for place, process in enumerate(self._running):
-            if not process.is_alive():
-                log.error("%s ended (%s) and is started again", process.name, process.exitcode)
-                self._running[place] = self._start(place)
+            if process.exitcode is None:
+                continue
+            if process.exitcode >= 0:
+                raise OctopusError(f"{process.name} ended by itself: what stands above says why")
+            log.error("%s was killed (%s) and is started again", process.name, process.exitcode)
+            self._running[place] = self._start(place)
 
     def _end(self) -> None:
+        # Else who comes now would wait here for nobody.
+        for listener in self._listeners:
+            listener.close()
         for process in self._running:
             process.terminate()
         until = time.monotonic() + _END_SECONDS
@@ -88,7 +101,7 @@ def shared_numbers() -> Iterator[None]:
     if os.environ.get(SHARED_NUMBERS):
         yield
         return
-    with TemporaryDirectory(prefix="octopus-metrics-") as folder:
+    with TemporaryDirectory(prefix=_FOLDER) as folder:
         os.environ[SHARED_NUMBERS] = folder
         try:
             yield
@@ -113,6 +126,9 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    folder = Path(os.environ.get(SHARED_NUMBERS, ""))
+    if folder.name.startswith(_FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

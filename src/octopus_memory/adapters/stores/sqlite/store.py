@@ -34,9 +34,9 @@ from ..transactions import READING, Every, Reach
 from . import traces
 from .driver import DriverConnection, Prepared
 from .together import Together
+from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
 
 T = TypeVar("T")
-_BUSY_SECONDS = 30
 _LARGE = 256 * 1024 * 1024
 """From here on the copy that a rewrite makes is too large to be held in memory."""
 _CHECKPOINTS = 10
@@ -161,15 +161,15 @@ class SqliteStore(SqlStore):
         raw = None
         try:
             raw = self._take()
-            raw.execute(f"PRAGMA busy_timeout={round(patience * 1000)}")
-            raw.execute("BEGIN IMMEDIATE")
+            wait_oneself(raw)
+            when_free(raw, "BEGIN IMMEDIATE", patience=patience)
             raw.execute("ROLLBACK")
         except sqlite3.Error as error:
             raise self.translate_driver(error) from error
         finally:
             self._writing.release()
             if raw is not None:
-                raw.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+                let_it_wait(raw)
                 self._give_back(raw)
 
     def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
@@ -262,7 +262,8 @@ class SqliteStore(SqlStore):
             with self._writing:
                 if (self.size_bytes() or 0) > _LARGE:
                     conn.execute("PRAGMA temp_store=FILE")
-                conn.execute("VACUUM")
+                wait_oneself(conn)
+                when_free(conn, "VACUUM")
             return self._empty_log(conn)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -315,7 +316,7 @@ class SqliteStore(SqlStore):
         conn = sqlite3.connect(
             target,
             uri=True,
-            timeout=_BUSY_SECONDS,
+            timeout=BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
@@ -346,7 +347,7 @@ class SqliteStore(SqlStore):
 def _use_wal(conn: sqlite3.Connection) -> None:
     # Two processes that do this to a new file at once would wait for each other: SQLite tells one
     # of them at once that it is busy, whatever the timeout.
-    deadline = time.monotonic() + _BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             conn.execute("PRAGMA journal_mode=WAL")

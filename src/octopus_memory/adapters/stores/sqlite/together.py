@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -18,13 +17,11 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from .driver import DriverConnection, Prepared
+from .waiting import wait_oneself, when_free
 
 T = TypeVar("T")
 _MOST = 64
 """Writes in one transaction: more would only make the first of them wait."""
-BUSY_SECONDS = 30
-"""That a write waits for those of other processes."""
-_NAP = 0.0002
 _PATIENCE = 1.0
 """Seconds after which a writer no longer waits to be called, in case who should was stopped."""
 
@@ -148,7 +145,7 @@ class Together:
 
     def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
-        _begin(raw)
+        when_free(raw, "BEGIN IMMEDIATE")
         try:
             self._perform_all(raw, jobs)
             self._end(raw, batch)
@@ -159,7 +156,7 @@ class Together:
 
     def _end(self, raw: sqlite3.Connection, batch: _Batch) -> None:
         try:
-            raw.execute("COMMIT")
+            when_free(raw, "COMMIT")
         except sqlite3.Error:
             raise
         except BaseException:
@@ -178,7 +175,7 @@ class Together:
                 # A full disk ends the whole transaction, with what the others wrote.
                 raise
             raw.execute("ROLLBACK")
-            _begin(raw)
+            when_free(raw, "BEGIN IMMEDIATE")
             for job in jobs:
                 self._perform_apart(raw, job)
 
@@ -201,7 +198,7 @@ class Together:
     def _open(self) -> sqlite3.Connection:
         if self._raw is None:
             raw = self._connect()
-            raw.execute("PRAGMA busy_timeout=0")
+            wait_oneself(raw)
             # SQLAlchemy only speaks on this connection: transactions are begun and ended here.
             self._engine = sa.create_engine(
                 "sqlite://", creator=lambda: raw, poolclass=sa.StaticPool, hide_parameters=True
@@ -222,16 +219,3 @@ class Together:
     def close(self) -> None:
         with self._lock:
             self._drop()
-
-
-def _begin(raw: sqlite3.Connection) -> None:
-    """Wait for writers of other processes with short naps: SQLite's grow to a tenth of a second."""
-    until = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            raw.execute("BEGIN IMMEDIATE")
-            break
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-        time.sleep(_NAP)
