@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -185,6 +186,9 @@ def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev
         timeout_graceful_shutdown=20,
         server_header=False,
     )
+    # What is loaded by now stays: whoever collects garbage need not look at it again and again.
+    gc.collect()
+    gc.freeze()
     with _outliving_signals():
         uvicorn.Server(config).run(sockets=[listener])
 
