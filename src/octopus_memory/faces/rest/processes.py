@@ -66,10 +66,11 @@ class Serving:
     def _start(self, place: int) -> SpawnProcess:
         process = multiprocessing.get_context("spawn").Process(
             target=_run,
-            args=(self._serve, self._listeners[place], self._cores[place], self._arguments),
+            args=(self._serve, self._listeners[place], self._arguments),
             name=f"octopus-serve-{place}",
         )
-        process.start()
+        with _kept_on(self._cores[place]):
+            process.start()
         return process
 
     def _replace_the_dead(self) -> None:
@@ -109,15 +110,22 @@ def shared_numbers() -> Iterator[None]:
             del os.environ[SHARED_NUMBERS]
 
 
-def _run(
-    serve: Callable[..., None],
-    listener: socket.socket,
-    core: int | None,
-    arguments: Sequence[Any],
-) -> None:
+@contextmanager
+def _kept_on(core: int | None) -> Iterator[None]:
+    """What is started meanwhile sees no other core: numpy's library makes no threads for more."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _run(serve: Callable[..., None], listener: socket.socket, arguments: Sequence[Any]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if core is not None:
-        os.sched_setaffinity(0, {core})
     serve(listener, *arguments)
 
 
