@@ -127,7 +127,9 @@ def test_of_several_processes_one_is_killed_and_another_takes_its_place(
             wait_for_more(clients)
         answered = 'octopus_http_requests_total{method="POST"'
         [line] = [each for each in server.read("/metrics").splitlines() if answered in each]
-        assert float(line.split()[-1]) >= sum(len(client.acknowledged) for client in clients)
+        # Who is killed may have answered each client once more than it counted.
+        told = sum(len(client.acknowledged) for client in clients)
+        assert float(line.split()[-1]) >= told - KILLS * len(clients)
         assert server.end(signal.SIGTERM) == 0
     check_all_there(path, clients)
     assert "Traceback" not in server.log.read_text()

@@ -149,3 +149,6 @@ def test_the_work_is_counted(tmp_path: Path, clock: FixedClock):
             memory.run_pending()
             assert work(url, "embed") == (2, 2)
             assert work(url, "summarize") == (0, 0)
+        # What was done before a service was there to be asked counts, too.
+        with rest_server.serving(memory) as url:
+            assert work(url, "embed") == (2, 2)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .tokens import JwtReader
 
 _BETWEEN_LOOKS = 5.0
-"""Seconds."""
+"""Seconds between looks for what other processes erased."""
 _OFF: Any = {
     "tracing": False,
     "metrics": False,

@@ -31,7 +31,7 @@ class WorkDone:
             "octopus_work_failed", "Tries that failed here.", ["kind"], registry=registry
         )
         self._of = {kind: (done.labels(kind.value), failed.labels(kind.value)) for kind in WorkKind}
-        tally.watch = self._count
+        tally.watch(self._count)
 
     def _count(self, kind: WorkKind, done: int, failed: int) -> None:
         self._of[kind][0].inc(done)

@@ -347,16 +347,7 @@ class SqliteStore(SqlStore):
 def _use_wal(conn: sqlite3.Connection) -> None:
     # Two processes that do this to a new file at once would wait for each other: SQLite tells one
     # of them at once that it is busy, whatever the timeout.
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            conn.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
+    when_free(conn, "PRAGMA journal_mode=WAL")
 
 
 def _begin(conn: sa.Connection) -> None:
