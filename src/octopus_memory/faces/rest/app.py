@@ -47,11 +47,14 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        looking = asyncio.create_task(_forget_with_others(memory, threads))
+        ending = asyncio.Event()
+        looking = asyncio.create_task(_forget_with_others(memory, threads, ending))
         try:
             yield
         finally:
-            looking.cancel()
+            ending.set()
+            # Its look at hand has a connection, which the memory closes next.
+            await looking
             threads.stop()
 
     app = FastAPI(
@@ -99,10 +102,11 @@ def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSetting
     return Watch(inner, metrics=metrics)
 
 
-async def _forget_with_others(memory: Memory, threads: Threads) -> None:
+async def _forget_with_others(memory: Memory, threads: Threads, ending: asyncio.Event) -> None:
     """Drop from memory what another process erased, whether or not the worker runs in this one."""
-    while True:
-        await asyncio.sleep(_BETWEEN_LOOKS)
+    while not ending.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ending.wait(), _BETWEEN_LOOKS)
         # A database that is away for a while is looked at again.
         with suppress(OctopusError):
             await threads.run(memory.parts.look_for_removals)
