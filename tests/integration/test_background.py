@@ -246,7 +246,9 @@ def test_a_damaged_turn_does_not_keep_the_others_waiting(url: str, caplog: Any):
         assert "1 texts cannot be read" in caplog.text
         assert waiting(memory) == 1
         assert memory.stats().vectors == {memory.parts.embedder.model: 5}
-        assert memory.parts.tally.failed(WorkKind.EMBED) == 1
+        failed = {}
+        memory.parts.tally.watch(lambda kind, _, tries: failed.update({kind: tries}))
+        assert failed[WorkKind.EMBED] == 1
 
 
 def test_waiting_for_a_damaged_turn_says_so(url: str):
