@@ -18,14 +18,13 @@ from .calibration import Calibration
 from .episode import SignalShare
 from .query import QueryPlan
 from .rows import SUMMARY
-from .scoring import Floats, ScoreParts, Signals, Weights, gather
+from .scoring import Floats, ScoreParts, Signals, gather
 
 _OUT = -math.inf
-_WEIGHTS = Weights()
 _FEW = 256
 """So many are sorted faster than the best are picked out first."""
 
-__all__ = ["Ranked", "Ranking", "Signals", "Weights", "rank"]
+__all__ = ["Ranked", "Ranking", "Signals", "rank"]
 
 Ranked = tuple[int, float]
 """The number of a row or an episode, and its relevance, 0 to 1."""
@@ -110,11 +109,10 @@ def rank(
     plan: QueryPlan,
     calibration: Calibration,
     *,
-    weights: Weights = _WEIGHTS,
     keep: NDArray[np.bool_] | None = None,
 ) -> Ranking:
     """`keep` says which rows may be returned; the others still serve to compare with."""
-    parts = gather(signals, plan, weights)
+    parts = gather(signals, plan)
     score = parts.score
     odds = calibration.odds(signals.dense, signals.lexical.coverage())
     if keep is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from .bm25 import LexicalScores
 from .episode import SignalShare
 from .query import QueryPlan
 from .quick import maker
-from .rows import Rows
+from .rows import WEIGHTS, Rows
 from .temporal import Order
 
 Floats = NDArray[np.float32]
@@ -27,26 +26,6 @@ _UNSEEN = 0.005
 _LONG = "a statement, a long turn, or all that is left of it"
 _SHORT = "a question, or a short turn"
 _new_share = maker(SignalShare)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Round values from a wide plateau, chosen on five LoCoMo conversations."""
-
-    meaning: float = 0.7
-    words: float = 0.3
-    previous: float = 0.1
-    next: float = 0.2
-    speaker: float = 3.0
-    first_of_speakers: float = 1.0
-    date: float = 4.0
-    episode: float = 0.2
-    question: float = -1.0
-    length: float = 0.2
-    time: float = 0.5
-    archived: float = 0.5
-    user: float = 1.0
-    order: float = 0.5
 
 
 class Signals(NamedTuple):
@@ -79,7 +58,6 @@ class ScoreParts(NamedTuple):
     around: Floats
     episode: Floats
     """By episode."""
-    form: Floats
     asked: tuple[Asked, ...]
     score: Floats
 
@@ -95,7 +73,7 @@ class ScoreParts(NamedTuple):
 
     def _shares(self, row: int) -> list[tuple[str, float, float, str]]:
         rows, dense, lexical, _ = self.signals
-        cosine, around, form = dense.item(row), self.around.item(row), self.form.item(row)
+        cosine, around, form = dense.item(row), self.around.item(row), rows.form.item(row)
         covered = min(1.0, lexical.row.item(row) / lexical.whole) if lexical.whole else 0.0
         episode = rows.episode.item(row)
         about, adds = lexical.episode.item(episode), self.episode.item(episode)
@@ -117,29 +95,28 @@ class ScoreParts(NamedTuple):
         return shares
 
 
-def gather(signals: Signals, plan: QueryPlan, weights: Weights) -> ScoreParts:
+def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
     """Every part of the score of every row."""
     rows = signals.rows
-    meaning, words = _match(signals, weights)
+    meaning, words = _match(signals)
     match = meaning + words
-    around = _around(match, rows, weights)
+    around = _around(match, rows)
     usual = signals.sample and signals.sample.lexical.episode
-    episode = _standard(signals.lexical.episode, _LEAST_WORDS_SPREAD, weights.episode, usual)
-    form = _form(rows, weights)
-    asked = tuple(_asked(rows, plan, weights))
+    episode = _standard(signals.lexical.episode, _LEAST_WORDS_SPREAD, WEIGHTS.episode, usual)
+    asked = tuple(_asked(rows, plan))
     score = match
     score += around
     score += episode.take(rows.episode)
-    score += form
+    score += rows.form
     for signal in asked:
         score += signal.adds
-    return ScoreParts(signals, meaning, words, around, episode, form, asked, score)
+    return ScoreParts(signals, meaning, words, around, episode, asked, score)
 
 
-def _match(signals: Signals, weights: Weights) -> tuple[Floats, Floats]:
-    meaning = _standard(signals.dense, _LEAST_COSINE_SPREAD, weights.meaning)
+def _match(signals: Signals) -> tuple[Floats, Floats]:
+    meaning = _standard(signals.dense, _LEAST_COSINE_SPREAD, WEIGHTS.meaning)
     if signals.sample is None and (not len(meaning) or not math.isnan(meaning[0])):
-        words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, weights.words)
+        words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, WEIGHTS.words)
         return meaning, words
     # A row that has no vector yet stands by its words alone.
     missing = np.isnan(signals.dense)
@@ -150,10 +127,10 @@ def _match(signals: Signals, weights: Weights) -> tuple[Floats, Floats]:
         usual_cosine = signals.sample.dense[~np.isnan(signals.sample.dense)]
         usual_words = signals.sample.lexical.row
     meaning[there] = _standard(
-        signals.dense[there], _LEAST_COSINE_SPREAD, weights.meaning, usual_cosine
+        signals.dense[there], _LEAST_COSINE_SPREAD, WEIGHTS.meaning, usual_cosine
     )
     words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, 1.0, usual_words)
-    share = np.where(missing, weights.meaning + weights.words, weights.words)
+    share = np.where(missing, WEIGHTS.meaning + WEIGHTS.words, WEIGHTS.words)
     return meaning, words * share.astype(np.float32)
 
 
@@ -173,46 +150,34 @@ def _standard(values: Floats, least: float, weight: float, usual: Floats | None 
     return standard
 
 
-def _around(match: Floats, rows: Rows, weights: Weights) -> Floats:
+def _around(match: Floats, rows: Rows) -> Floats:
     around = np.zeros(len(match), np.float32)
-    np.multiply(match[:-1], rows.together * weights.previous, out=around[1:])
-    around[:-1] += match[1:] * (rows.together * weights.next)
+    np.multiply(match[:-1], rows.by_previous, out=around[1:])
+    around[:-1] += match[1:] * rows.by_next
     return around
 
 
-def _form(rows: Rows, weights: Weights) -> Floats:
-    form: Floats = rows.archived * weights.archived
-    # Not so with an assistant: there the user tells while asking, and long answers are the rule.
-    alike = 1 - rows.lopsided
-    if alike:
-        form += rows.question * (weights.question * alike)
-        form += rows.length * (weights.length * alike)
-    return form
-
-
-def _asked(rows: Rows, plan: QueryPlan, weights: Weights) -> Iterator[Asked]:
+def _asked(rows: Rows, plan: QueryPlan) -> Iterator[Asked]:
     if rows.lopsided:
-        # An assistant writes more about everything; what counts is mostly what the user said.
-        towards_user = -1 if plan.asks_assistant else 1
-        side = rows.side * (towards_user * weights.user * rows.lopsided / 2)
+        side = -rows.towards_user if plan.asks_assistant else rows.towards_user
         yield Asked("side", side, "said by the side that the question is about")
     if plan.speaker is not None:
-        weight = weights.speaker if plan.only_speaker else weights.first_of_speakers
+        weight = WEIGHTS.speaker if plan.only_speaker else WEIGHTS.first_of_speakers
         said: Floats = ((rows.speaker == plan.speaker) + rows.anyone) * weight
         yield Asked("speaker", said, "said by the person the question names")
     if plan.window is not None:
-        near = plan.window.closeness(rows.time) * weights.date
+        near = plan.window.closeness(rows.time) * WEIGHTS.date
         yield Asked("date", near, "at the time the question names")
     if plan.asks_time:
-        told = rows.tells_time * weights.time
+        told = rows.tells_time * WEIGHTS.time
         yield Asked("time", told, "tells of a time, as the question asks")
     if plan.order is not Order.NONE and rows.episodes > 1:
-        yield Asked("order", _order(rows, plan, weights), "first or last, as the question asks")
+        yield Asked("order", _order(rows, plan), "first or last, as the question asks")
 
 
-def _order(rows: Rows, plan: QueryPlan, weights: Weights) -> Floats:
-    place = rows.episode.astype(np.float32) * (weights.order / (rows.episodes - 1))
-    return place if plan.order is Order.LATEST else weights.order - place
+def _order(rows: Rows, plan: QueryPlan) -> Floats:
+    place = rows.episode.astype(np.float32) * (WEIGHTS.order / (rows.episodes - 1))
+    return place if plan.order is Order.LATEST else WEIGHTS.order - place
 
 
 def _strength(share: SignalShare) -> float:
