@@ -26,7 +26,7 @@ V = TypeVar("V", bound="OrderedView")
 _QUESTIONS_KEPT = 4
 _FEW = 512
 """Rows that are looked at anew in less time than joining what is new to what is known."""
-_OF_A_ROW, _OF_A_MOVED_ROW = 56, 102
+_OF_A_ROW, _OF_A_MOVED_ROW = 72, 118
 """Bytes of a row in `Rows`, `Postings` and, where rows do not stand as they came, the order."""
 
 
