@@ -123,3 +123,12 @@ class Installation:
             for role in (self._owner, self._app):
                 self.server.execute(f"DROP ROLE {role}")
         self.server.close()
+
+
+def kill_connections(database: Database) -> None:
+    """Everybody's but our own."""
+    with connected(database.admin_url) as conn:
+        conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )

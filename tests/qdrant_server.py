@@ -32,7 +32,10 @@ class QdrantServer:
         handler = type("Handler", (_Handler,), {"qdrant": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        # It looks at its own pace whether it shall end; by default, half a second.
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()

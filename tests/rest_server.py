@@ -8,12 +8,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import httpx
 import uvicorn
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.engine import access
-from octopus_memory.faces.rest.app import make_app
+from octopus_memory.faces.rest.app import PREFIX, make_app
 from octopus_memory.settings import ServerSettings
+
+WHO = {"agentId": "hr", "userId": "ana"}
+HELLO = {"role": "user", "content": "How many leave days do I have left?"}
 
 
 class _Service(uvicorn.Server):
@@ -58,3 +62,14 @@ def token(
         memory.parts, tenant=tenant, role=role, name="test", agents=agents, user=user, actor="test"
     )
     return made.token
+
+
+@contextmanager
+def asking(memory: EpisodicMemory) -> Iterator[httpx.Client]:
+    """A client with an admin's key, for a service over this memory."""
+    headers = {"Authorization": f"Bearer {token(memory)}"}
+    with (
+        serving(memory) as url,
+        httpx.Client(base_url=url + PREFIX, headers=headers) as opened,
+    ):
+        yield opened

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import random
 import shutil
@@ -12,24 +11,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import children
 import pytest
 import watched
+from weather import QUESTION, contents, fill, open_memory
 
 import forked
 from octopus_memory import (
     EmbedderFailed,
-    EpisodicMemory,
-    MemoryClosed,
     MemoryConfig,
     MemoryScope,
-    OctopusError,
-    SchemaTooNew,
     StoreBusy,
-    StoreCorrupt,
     StoreError,
     StoreFull,
     StoreReadOnly,
@@ -38,59 +31,15 @@ from octopus_memory import (
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.testing import FailingEmbedder, FixedClock
 
-QUESTION = "How many leave days do I have left?"
-
-
-def open_memory(path: Path | str, **options: Any) -> EpisodicMemory:
-    url = f"sqlite:///{path}"
-    return EpisodicMemory.open(url, **({"embedder": "hashing", "background": False} | options))
-
-
-def contents(path: Path) -> list[Any]:
-    """Every row of every table, as it stands in the file."""
-    conn = sqlite3.connect(path)
-    try:
-        names = conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
-        tables = [name for (name,) in names]
-        return [(table, conn.execute(f"SELECT * FROM {table}").fetchall()) for table in tables]
-    finally:
-        conn.close()
-
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with something in every table."""
-    path = tmp_path_factory.mktemp("weather") / "filled.db"
-    with open_memory(path) as memory:
-        scope = memory.scope(user="u")
-        for number in range(60):
-            scope.store(
-                [("user", f"{QUESTION} I asked {number} times."), ("assistant", "Twelve days.")],
-                session_id=f"s{number}",
-                metadata={"number": number},
-                idempotency_key=f"k{number}",
-            )
-        scope.add("open", ("user", "This is still going on."))
-        memory.configure("hr", MemoryConfig())
-        memory.flush()
-    return path
+    return fill(tmp_path_factory.mktemp("weather") / "filled.db")
 
 
 @pytest.fixture
 def path(filled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(filled, tmp_path / "memory.db"))
-
-
-def test_a_database_from_a_newer_version(path: Path):
-    conn = sqlite3.connect(path)
-    conn.execute("UPDATE octopus_schema SET version_num = '9999'")
-    conn.commit()
-    conn.close()
-    before = contents(path)
-    for url in (path, f"{path}?mode=ro"):
-        with pytest.raises(SchemaTooNew, match=r"9999.*pip install --upgrade octopus-memory"):
-            open_memory(url)
-    assert contents(path) == before
 
 
 def test_a_file_opened_only_to_read(path: Path):
@@ -160,17 +109,6 @@ def test_a_folder_without_write_permission(public_folder: Path):
     assert list(public_folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", ["hello", "hello, this is a letter to my aunt. " * 200])
-def test_a_file_that_is_no_database(tmp_path: Path, words: str):
-    path = tmp_path / "letter.db"
-    path.write_text(words)
-    for url in (path, f"{path}?mode=ro"):
-        with pytest.raises(StoreCorrupt, match=r"letter\.db.*not an SQLite file; check the path"):
-            open_memory(url)
-    assert path.read_text() == words
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_folder_where_the_file_should_be(tmp_path: Path):
     for url in (tmp_path, f"{tmp_path}?mode=ro"):
         with pytest.raises(StoreUnavailable, match="this is a folder; name a file in it"):
@@ -186,18 +124,6 @@ def test_a_missing_file_opened_only_to_read(tmp_path: Path):
     with pytest.raises(StoreUnavailable, match="no such file"):
         open_memory(f"{tmp_path / 'memory.db'}?mode=ro")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_database_that_is_another_programs(tmp_path: Path):
-    path = tmp_path / "memory.db"
-    conn = sqlite3.connect(path)
-    conn.execute("CREATE TABLE octopus_turns (a, b)")
-    conn.commit()
-    conn.close()
-    before = contents(path)
-    with pytest.raises(StoreCorrupt, match="octopus_turns already exists"):
-        open_memory(path)
-    assert contents(path) == before
 
 
 CHANGES: dict[str, Callable[[MemoryScope], object]] = {
@@ -287,65 +213,6 @@ def test_a_file_that_may_not_grow(path: Path):
         assert turns[-1].text == "after"
 
 
-def use(path: Path) -> None:
-    """Reads and writes all over the file."""
-    with open_memory(path) as memory:
-        scope = memory.scope(user="u")
-        for episode in scope.episodes(page_size=100):
-            scope.session(episode.session_id).messages()
-        scope.recall(QUESTION, limit=100)
-        scope.add("open", ("user", "One more thing about it."))
-        scope.close_session("open")
-        memory.config("hr")
-        memory.run_pending()
-        memory.stats()
-
-
-def error_of(path: Path) -> OctopusError | None:
-    try:
-        use(path)
-    except OctopusError as error:
-        return error
-    return None
-
-
-@pytest.mark.parametrize("share", [0.001, 0.01, 0.5, 0.95])
-def test_a_file_that_is_cut_short(path: Path, share: float):
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(StoreCorrupt, match=r"memory\.db.*(backup|check the path)"):
-        use(path)
-    path.write_bytes(whole)
-    use(path)
-
-
-def test_a_file_with_a_damaged_page(path: Path):
-    whole = path.read_bytes()
-    seen = set()
-    for start in range(0, len(whole), 4096 * 5):
-        path.write_bytes(whole[:start] + b"\xa5" * 4096 + whole[start + 4096 :])
-        error = error_of(path)
-        assert isinstance(error, StoreCorrupt | None)
-        if error is not None:
-            seen.add(start)
-        for side in ("-wal", "-shm"):
-            Path(f"{path}{side}").unlink(missing_ok=True)
-    assert {0, 4096 * 5} <= seen
-
-
-def test_bytes_that_changed_by_themselves(path: Path):
-    """Whatever is read, it is right, or an error of ours: never another's, and never a crash."""
-    whole, chance = path.read_bytes(), random.Random(20)
-    for _ in range(25):
-        damaged = bytearray(whole)
-        for place in chance.sample(range(len(whole)), 20):
-            damaged[place] = chance.randrange(256)
-        path.write_bytes(damaged)
-        assert "leave days" not in str(error_of(path))
-        for side in ("-wal", "-shm"):
-            Path(f"{path}{side}").unlink(missing_ok=True)
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="a writer cannot be killed there")
 def test_a_writer_that_holds_the_lock_for_too_long(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.waiting.BUSY_SECONDS", 0.1)
@@ -394,86 +261,3 @@ def test_an_embedder_that_is_down(tmp_path: Path):
         assert memory.flush()
         assert memory.stats().vectors == {"hashing-256": 3}
         assert scope.recall("leave days", mode="semantic", min_score=0.0)
-
-
-SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
-    "add": lambda scope: scope.add("s", ("user", "x")),
-    "close_episode": lambda scope: scope.close_episode("s"),
-    "close_session": lambda scope: scope.close_session("s"),
-    "context": lambda scope: scope.context("x"),
-    "delete": lambda scope: scope.delete(uuid4()),
-    "deleted": lambda scope: scope.deleted(),
-    "episode": lambda scope: scope.episode(),
-    "episodes": lambda scope: scope.episodes(),
-    "erase": lambda scope: scope.erase(),
-    "erase_episode": lambda scope: scope.erase_episode(uuid4()),
-    "get": lambda scope: scope.get("s"),
-    "heartbeat": lambda scope: scope.heartbeat("s"),
-    "open_episode": lambda scope: scope.open_episode(),
-    "recall": lambda scope: scope.recall("x"),
-    "recall_turns": lambda scope: scope.recall_turns("x"),
-    "recent": lambda scope: scope.recent(),
-    "restore": lambda scope: scope.restore(uuid4()),
-    "session": lambda scope: scope.session("s"),
-    "store": lambda scope: scope.store([("user", "x")]),
-}
-MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
-    "compact": lambda memory: memory.compact(),
-    "config": lambda memory: memory.config("hr"),
-    "configure": lambda memory: memory.configure("hr", MemoryConfig()),
-    "flush": lambda memory: memory.flush(),
-    "next_retention": lambda memory: memory.next_retention(),
-    "run_pending": lambda memory: memory.run_pending(),
-    "run_retention": lambda memory: memory.run_retention(),
-    "stats": lambda memory: memory.stats(),
-}
-HARMLESS = {
-    "attend",
-    "close",
-    "connect",
-    "open",
-    "scope",
-    "tenant",
-    "wake",
-    "wake_for_others",
-}
-"""What may be called on a closed memory."""
-
-
-def public_calls(kind: type) -> set[str]:
-    return {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
-
-
-@pytest.mark.parametrize("background", [True, False])
-def test_a_memory_that_is_closed(path: Path, background: bool):
-    assert set(SCOPE_CALLS) == public_calls(MemoryScope)
-    assert set(MEMORY_CALLS) | HARMLESS == public_calls(EpisodicMemory)
-    memory = open_memory(path, background=background)
-    scope = memory.scope(user="u")
-    hand = scope.episode()
-    memory.close()
-    memory.close()
-    before = contents(path)
-    calls = [lambda call=call: call(scope) for call in SCOPE_CALLS.values()]
-    calls += [lambda call=call: call(memory) for call in MEMORY_CALLS.values()]
-    calls += [lambda: hand.add("user", "x"), hand.close, lambda: hand.episode]
-    for call in calls:
-        with pytest.raises(MemoryClosed, match=r"open a new one with EpisodicMemory\.open\(\)"):
-            call()
-    assert contents(path) == before
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_an_error_in_a_block_is_not_hidden_by_the_end_of_the_memory(path: Path):
-    def go_wrong() -> None:
-        with open_memory(path) as memory:
-            scope = memory.scope(user="u")
-            with scope.episode(session_id="broken") as ep:
-                ep.add("user", "this will go wrong")
-                raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        go_wrong()
-    with open_memory(path) as memory:
-        [episode] = memory.scope(user="u").session("broken").episodes
-        assert episode.episode.end_reason == "error_closed"

@@ -140,6 +140,11 @@ def copy(filled: Path, tmp_path: Path) -> Copy:
     return Copy(folder / "memory.db")
 
 
+@pytest.fixture(scope="module")
+def wanted(filled: Path) -> dict[str, list[bytes]]:
+    return needles(filled, VICTIM)
+
+
 def needles(path: Path, user: int) -> dict[str, list[bytes]]:
     """The markers, and each value that is stored of the user, byte for byte."""
     found = {
@@ -284,9 +289,11 @@ def as_it_comes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("build", [as_it_comes, without_secure_delete])
 def test_not_a_byte_of_an_erased_user_is_left(
-    copy: Copy, build: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    copy: Copy,
+    wanted: dict[str, list[bytes]],
+    build: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    wanted = needles(copy.path, VICTIM)
     assert set(KINDS) | STORED <= found_kinds(copy.folder, wanted)
     with build(monkeypatch), open_memory(copy.path) as memory:
         before = everything_of_others(memory, copy.path)
@@ -306,9 +313,10 @@ def test_not_a_byte_of_an_erased_user_is_left(
         assert memory.stats().turns == (USERS - 1) * EPISODES * TURNS
 
 
-def test_rows_that_were_only_deleted_are_found(copy: Copy, monkeypatch: pytest.MonkeyPatch):
+def test_rows_that_were_only_deleted_are_found(
+    copy: Copy, wanted: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
+):
     """So that the test before this one cannot pass by looking away."""
-    wanted = needles(copy.path, VICTIM)
     monkeypatch.setattr(SqliteStore, "_rewrite", lambda _: True)
     with without_secure_delete(monkeypatch), open_memory(copy.path) as memory:
         memory.tenant().erase_user(marker("user", VICTIM), actor="test")
@@ -317,8 +325,7 @@ def test_rows_that_were_only_deleted_are_found(copy: Copy, monkeypatch: pytest.M
     )
 
 
-def test_one_episode_of_many(copy: Copy):
-    wanted = needles(copy.path, VICTIM)
+def test_one_episode_of_many(copy: Copy, wanted: dict[str, list[bytes]]):
     one, others = {}, {}
     for kind in ("message", "summary", "fact", "session", "metadata", "tool", "result", "key"):
         gone = {marker(kind, VICTIM, 4, turn).encode() for turn in range(TURNS)}
@@ -332,8 +339,7 @@ def test_one_episode_of_many(copy: Copy):
     assert found_kinds(copy.folder, others) == set(others)
 
 
-def test_a_rewrite_left_for_later_leaves_nothing_either(copy: Copy):
-    wanted = needles(copy.path, VICTIM)
+def test_a_rewrite_left_for_later_leaves_nothing_either(copy: Copy, wanted: dict[str, list[bytes]]):
     with open_memory(copy.path) as memory:
         receipt = memory.tenant().erase_user(marker("user", VICTIM), physical=False)
         assert not receipt.physical
@@ -344,9 +350,8 @@ def test_a_rewrite_left_for_later_leaves_nothing_either(copy: Copy):
 
 
 def test_what_archiving_purging_and_new_summaries_remove_is_gone_from_the_file(
-    copy: Copy, monkeypatch: pytest.MonkeyPatch
+    copy: Copy, wanted: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ):
-    wanted = needles(copy.path, VICTIM)
 
     def marks(kind: str, episode: int) -> list[bytes]:
         gone = {marker(kind, VICTIM, episode, turn).encode() for turn in range(TURNS)}

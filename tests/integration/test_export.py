@@ -9,7 +9,6 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,6 @@ import pytest
 
 from octopus_memory import (
     AsyncEpisodicMemory,
-    EndReason,
     EpisodeChanged,
     EpisodicMemory,
     InvalidInput,
@@ -29,59 +27,7 @@ from octopus_memory.domain.ids import new_id
 from octopus_memory.engine.carrying import exporting as portable
 from octopus_memory.ports.store import Append, EpisodeStore, Target
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_turn
-
-TOOLS = [
-    {"role": "user", "content": [{"type": "text", "text": "Weather?"}, {"type": "x", "y": 1.5}]},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": "c", "type": "function", "function": {"name": "w", "arguments": "{"}}
-        ],
-    },
-    {"role": "tool", "tool_call_id": "c", "content": "rain", "own": {"k": [None, True, "é\0"]}},
-    {
-        "role": "tool",
-        "tool_call_id": "d",
-        "function_name": "f",
-        "arguments": {"a": 1},
-        "result": [1, 2],
-        "duration_ms": 3,
-        "is_error": False,
-    },
-]
-
-
-def fill(memory: EpisodicMemory, clock: FixedClock) -> MemoryScope:
-    """A user with everything that an export may hold."""
-    scope = memory.scope(tenant="acme", agent="hr", user="ana")
-    for reason in EndReason:
-        scope.store([("user", f"ended by {reason}"), ("assistant", "ok")], reason=reason)
-    scope.store(
-        TOOLS,
-        session_id="tools",
-        metadata={"channel": "web", "n": [1, {"é": None}]},
-        summary="They asked for the weather.",
-        key_facts=["it rains", "\u2028 odd \ud800"],
-        input_tokens=2_000_000_000,
-        output_tokens=0,
-        at=[clock.now() + timedelta(microseconds=place) for place in range(4)],
-    )
-    store = memory.parts.store
-    for cold in (True, False):
-        old = scope.store(
-            [("user", "old words"), ("assistant", "older")], session_id=f"cold {cold}"
-        )
-        store.archive(scope.scope, old.id, cold=cold, at=clock.advance(days=1))
-    restored = scope.store([("user", "came back")], session_id="restored")
-    store.archive(scope.scope, restored.id, cold=True, at=clock.advance(days=1))
-    scope.restore(restored.id)
-    other = memory.scope(tenant="acme", agent="sales", user="ana")
-    other.add("open", [("user", "still here"), ("assistant", "yes")], tokens=[7, 8])
-    clock.advance(minutes=5)
-    other.heartbeat("open")
-    other.open_episode("nothing said yet")
-    return scope
+from portable_user import TOOLS, fill
 
 
 def export(memory: EpisodicMemory, user: str = "ana", **more: Any) -> list[dict[str, Any]]:

@@ -8,29 +8,17 @@ import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from octopus_memory.command import app
+from command_line import run, settle
 
 FORMAT = Path(__file__).parents[2] / "docs" / "reference" / "export-format.md"
 
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OCTOPUS_DATABASE_URL", "sqlite:///memory.db")
-    monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
-
-
-def run(*args: str, stdin: str | bytes | None = None, code: int = 0) -> Any:
-    done = CliRunner().invoke(app, args, input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
+    settle(tmp_path, monkeypatch)
 
 
 @pytest.fixture

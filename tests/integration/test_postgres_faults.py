@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -28,10 +25,10 @@ from octopus_memory.adapters.stores import schema
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.transactions import Every
 from octopus_memory.domain.errors import InvalidSetting
-from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import make_append, make_key, make_next, make_scope
-from octopus_memory.testing.store_tests import ANA, FAR, at_once, claim_all, raised, texts
-from postgres_installation import Database, Installation
+from octopus_memory.testing.store_tests import ANA, at_once, claim_all, raised, texts
+from patience import eventually
+from postgres_installation import Database, Installation, kill_connections
 
 WRITERS = 4
 
@@ -65,14 +62,6 @@ def _stopped(fragile: Installation) -> Iterator[None]:
         yield
     finally:
         server.start()
-
-
-def _kill_connections(database: Database) -> None:
-    with connected(database.admin_url) as conn:
-        conn.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
 
 
 class _Writer(threading.Thread):
@@ -116,7 +105,7 @@ def test_what_was_acknowledged_is_there_once(fragile: Installation, store: Postg
         store.append(make_append(writer.started.scope, "before", session_id="other"))
         writer.start()
     for _ in range(2):
-        _until(lambda: all(writer.acknowledged > 5 for writer in writers))
+        assert eventually(lambda: all(writer.acknowledged > 5 for writer in writers), 60)
         with _stopped(fragile):
             for writer in writers:
                 _until_more(lambda writer=writer: len(writer.failures))
@@ -132,14 +121,7 @@ def test_what_was_acknowledged_is_there_once(fragile: Installation, store: Postg
 
 def _until_more(count: Callable[[], int]) -> None:
     before = count()
-    _until(lambda: count() > before)
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    assert eventually(lambda: count() > before, 60)
 
 
 def test_an_outage_is_told_and_then_forgotten(fragile: Installation, store: PostgresStore):
@@ -173,7 +155,7 @@ def test_a_connection_lost_in_a_transaction_runs_it_again(
         conn.execute(sa.insert(schema.models).values(name="model"))
         if lost < times:
             lost += 1
-            _kill_connections(database)
+            kill_connections(database)
         conn.execute(sa.select(schema.models)).all()
 
     store._write(Every.TENANT, count)
@@ -203,8 +185,8 @@ def test_an_answer_that_was_lost_is_not_made_up(fragile: Installation):
 
         writer = threading.Thread(target=append)
         writer.start()
-        _until(lambda: _is_committing(database))
-        _kill_connections(database)
+        assert eventually(lambda: _is_committing(database))
+        kill_connections(database)
         writer.join()
         [error] = outcome
         assert isinstance(error, StoreUnavailable)
@@ -330,74 +312,3 @@ def test_a_database_of_another_encoding_is_refused(fragile: Installation):
     )
     with pytest.raises(StoreUnavailable, match="LATIN1"):
         PostgresStore(fragile.server.url(name))
-
-
-def test_two_workers_claim_nothing_twice(database: Database):
-    stores = [PostgresStore(database.url) for _ in range(2)]
-    for number in range(20):
-        stores[0].append(make_append(make_scope(f"user {number}"), *"abcde"))
-
-    def work(number: int) -> list[int]:
-        store, taken = stores[number % 2], []
-        while claimed := store.claim(
-            WorkKind.EMBED, owner=str(number), limit=7, now=FAR, until=FAR + timedelta(hours=1)
-        ):
-            taken += [piece.id for piece in claimed]
-        return taken
-
-    outcomes = at_once(work, threads=4)
-    assert raised(outcomes) == []
-    taken = [piece for outcome in outcomes for piece in outcome]  # type: ignore[union-attr]
-    assert len(taken) == len(set(taken)) == 100
-    for store in stores:
-        store.close()
-
-
-def test_one_leads(database: Database):
-    first, second = PostgresStore(database.url), PostgresStore(database.url)
-    with first.lead("retention", owner="one") as lead:
-        assert lead is not None
-        assert lead.renew()
-        with second.lead("retention", owner="two") as other:
-            assert other is None
-        with second.lead("another", owner="two") as other:
-            assert other is not None
-    with second.lead("retention", owner="two") as lead:
-        assert lead is not None
-        _kill_connections(database)
-        assert not lead.renew()
-        assert not lead.renew()
-        with first.lead("retention", owner="one") as other:
-            assert other is not None
-    first.close()
-    second.close()
-
-
-_LEADING = """
-import sys
-from octopus_memory.adapters.stores.postgres.store import PostgresStore
-with PostgresStore(sys.argv[1]).lead("retention", owner="child") as lead:
-    print(lead is not None, flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_leader_that_is_killed_leads_no_more(database: Database, store: PostgresStore):
-    with subprocess.Popen(
-        [sys.executable, "-c", _LEADING, database.url],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
-        assert child.stdout
-        assert child.stdout.readline() == "True\n"
-        with store.lead("retention", owner="parent") as lead:
-            assert lead is None
-        child.kill()
-        child.wait()
-    _until(lambda: _leads(store))
-
-
-def _leads(store: PostgresStore) -> bool:
-    with store.lead("retention", owner="parent") as lead:
-        return lead is not None

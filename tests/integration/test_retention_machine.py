@@ -1,14 +1,10 @@
-"""Random policies, clocks, holds, kills and restarts: every episode is where it must be.
-
-The model below knows nothing of the code: days, a policy, and where that puts an episode.
-"""
+"""Random policies, clocks, holds, kills and restarts: every episode is where it must be."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -38,93 +34,14 @@ from octopus_memory import (
 )
 from octopus_memory.engine.keeping import due
 from octopus_memory.testing import FixedClock
+from retention_model import ACTIVE, ARCHIVED, DAY, DELETED, GONE, IDLE, OPEN, SCOPES, Kept, Model
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
-DAY = timedelta(days=1)
-IDLE = timedelta(minutes=30)
 EXAMPLES, STEPS = 12, 25
-SCOPES = [
-    ("acme", "hr", "ana"),
-    ("acme", "hr", "ben"),
-    ("acme", "it", "ana"),
-    ("zeta", "hr", "ana"),
-]
-OPEN, ACTIVE, ARCHIVED, DELETED, GONE = "open", "active", "archived", "deleted", "gone"
 
 
 class Killed(BaseException):
     """As a process ends that nobody asked."""
-
-
-@dataclass
-class Kept:
-    """What the model knows of an episode."""
-
-    id: UUID
-    session_id: str
-    scope: int
-    word: str
-    turns: int
-    stage: str
-    since: datetime
-    """What its days count from; while it is open, its last message."""
-    marked: datetime | None = None
-    lost: bool = False
-    """Whether its turns are gone for good."""
-    cold: bool = False
-
-    def place(self) -> tuple[Any, ...]:
-        return (self.stage, self.since, self.marked, self.lost, self.cold)
-
-
-@dataclass
-class Model:
-    policies: dict[str, EpisodicRetentionPolicy] = field(default_factory=dict)
-    holds: dict[UUID, tuple[str, str | UUID]] = field(default_factory=dict)
-
-    def is_held(self, kept: Kept) -> bool:
-        tenant, _, user = SCOPES[kept.scope]
-        return any(hold in ((tenant, user), (tenant, kept.id)) for hold in self.holds.values())
-
-    def run(self, kept: Kept, now: datetime) -> list[str]:
-        """Put the episode where a run at `now` must put it; says what was counted."""
-        policy = self.policies.get(SCOPES[kept.scope][1], EpisodicRetentionPolicy())
-        done = []
-        if kept.stage == OPEN and now - kept.since > IDLE:
-            kept.stage = ACTIVE
-            done.append("timed_out")
-        if kept.stage == OPEN:
-            return done
-        wanted = self._wanted(kept, policy, now)
-        if wanted == kept.stage:
-            return done
-        if self.is_held(kept):
-            return [*done, "held"]
-        if wanted == ARCHIVED:
-            kept.cold = policy.archive_mode == "cold"
-            kept.lost = not kept.cold
-            kept.stage = ARCHIVED
-            return [*done, "archived"]
-        if kept.stage != DELETED:
-            kept.stage, kept.marked = DELETED, now
-            done.append("deleted")
-            if policy.purge_grace_days:
-                return done
-        kept.stage = GONE
-        return [*done, "purged"]
-
-    def _wanted(self, kept: Kept, policy: EpisodicRetentionPolicy, now: datetime) -> str:
-        if kept.stage == GONE:
-            return GONE
-        if kept.stage == DELETED:
-            assert kept.marked is not None
-            return GONE if now >= kept.marked + policy.purge_grace_days * DAY else DELETED
-        if kept.stage == ACTIVE and now < kept.since + policy.active_retention_days * DAY:
-            return ACTIVE
-        over = now >= kept.since + policy.archive_retention_days * DAY
-        if over and policy.delete_after_archival_period:
-            return DELETED
-        return ARCHIVED if policy.archive_on_expiry or kept.stage == ARCHIVED else DELETED
 
 
 policies = st.builds(

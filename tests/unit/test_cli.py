@@ -1,53 +1,30 @@
-"""The command line: looking, storing, errors, output and documentation."""
+"""The command line: looking, storing, errors and output."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import typer.main
 from typer.testing import CliRunner
 
-from octopus_memory import EpisodicMemory, ToolCall, __version__
+from command_line import run, run_json, settle
+from octopus_memory import EpisodicMemory, ToolCall
 from octopus_memory.command import app
 from octopus_memory.faces.cli.options import parse_since, parse_until
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-COMMANDS = typer.main.get_command(app).commands
-BENCH = COMMANDS["bench"].commands
-MEASURE = PAGE.parents[1] / "howto" / "measure-recall.md"
 READ_ONLY = "sqlite:///memory.db?mode=ro"
 
 
 @pytest.fixture(autouse=True)
-def _place(tmp_path, monkeypatch):
-    """A folder of its own, and none of the settings of whoever runs the tests."""
-    for name in [name for name in os.environ if name.startswith(("OCTOPUS_", "OPENAI_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OCTOPUS_DATABASE_URL", "sqlite:///memory.db")
-    monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
-    monkeypatch.setenv("PYTHONWARNINGS", "error")
-
-
-def run(*args, stdin=None, code=0):
-    done = CliRunner().invoke(app, [str(arg) for arg in args], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
-
-
-def run_json(*args, stdin=None, code=0):
-    return json.loads(run(*args, "--json", stdin=stdin, code=code).stdout)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(tmp_path, monkeypatch)
 
 
 def lines(*messages):
@@ -59,29 +36,6 @@ def tea():
     """One closed session and one open one."""
     run("add", "monday", "My favourite tea is Darjeeling.", "--at", "2025-03-10T09:00", "--end")
     run("add", "friday", "The printer on the third floor is out of paper.")
-
-
-def test_the_version():
-    assert run("--version").stdout == f"octopus {__version__}\n"
-
-
-def test_help_lists_every_command():
-    shown = run("--help").stdout
-    assert all(name in shown for name in COMMANDS)
-    assert "Usage" in CliRunner().invoke(app, []).output
-
-
-def test_help_loads_no_model_library():
-    heavy = ["onnxruntime", "tokenizers", "openai", "tiktoken", "alembic"]
-    script = (
-        "import sys; from octopus_memory.command import app; "
-        "app(['--help'], standalone_mode=False); "
-        f"sys.exit(' '.join(m for m in {heavy} if m in sys.modules) or 0)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_recall_finds_what_was_stored(tea):
@@ -387,47 +341,3 @@ def test_dates_mean_whole_days_in_utc():
     assert parse_since("2025-03-14") == datetime(2025, 3, 14, tzinfo=UTC)
     assert parse_until("2025-03-14") == datetime(2025, 3, 14, 23, 59, 59, 999999, tzinfo=UTC)
     assert parse_until("2025-03-14T10:00+02:00") == datetime(2025, 3, 14, 8, tzinfo=UTC)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_and_option_is_documented(name):
-    section = re.search(
-        rf"^### octopus {name}$(.*?)(?=^##|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL
-    )
-    assert section is not None
-    for param in COMMANDS[name].params if name != "bench" else ():
-        for word in param.opts if param.opts[0].startswith("-") else [param.name.upper()]:
-            assert re.search(rf"`{word}[`\s]", section[1]), word
-
-
-@pytest.mark.parametrize("name", BENCH)
-def test_every_measurement_is_documented(name):
-    page = MEASURE.read_text()
-    assert f"`octopus bench {name}`" in page
-    for param in BENCH[name].params:
-        assert all(f"`{word}`" in page for word in param.opts), param.opts
-
-
-def test_what_all_commands_share_is_documented():
-    assert "`octopus --version`" in PAGE.read_text()
-    assert "`--help`" in PAGE.read_text()
-
-
-def test_the_examples_of_the_page_run():
-    page = PAGE.read_text()
-    talk = re.search(r"`talk.jsonl` such as\n\n```json\n(.*?)```", page, re.DOTALL)
-    Path("talk.jsonl").write_text(talk[1])
-    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    commands = [line for block in blocks for line in block.splitlines()]
-    stays = {"serve", "worker"}
-    assert {shlex.split(line.rpartition("| ")[2])[1] for line in commands} == (
-        {*COMMANDS} - {"bench"} - stays
-    )
-    for line in commands:
-        said, _, command = line.rpartition(" | ")
-        words = shlex.split(command)
-        stdin = f"{shlex.split(said)[1]}\n" if said else None
-        if "<" in words:
-            stdin = Path(words.pop()).read_text()
-            words.remove("<")
-        run(*words[1:], stdin=stdin)

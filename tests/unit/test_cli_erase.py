@@ -3,41 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from command_line import run, run_json, settle
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.command import app
 from octopus_memory.domain.erasure import is_genuine
 
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith(("OCTOPUS_", "OPENAI_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OCTOPUS_DATABASE_URL", "sqlite:///memory.db")
-    monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
-
-
-def run(*args: object, code: int = 0, stdin: str | None = None) -> Result:
-    done = CliRunner().invoke(app, [str(arg) for arg in args], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
-
-
-def run_json(*args: object, code: int = 0) -> Any:
-    return json.loads(run(*args, "--json", code=code).stdout)
+    settle(tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")

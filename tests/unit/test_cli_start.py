@@ -1,4 +1,4 @@
-"""The command line's `demo`, `chat` and `doctor`."""
+"""The command line's `demo` and `chat`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from octopus_memory import EpisodicMemory
-from octopus_memory.command import app
+from command_line import run, run_json, settle
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no pty on Windows")
@@ -22,14 +20,8 @@ PROGRAM = [sys.executable, "-c", "from octopus_memory.command import main; main(
 
 
 @pytest.fixture(autouse=True)
-def _place(tmp_path, monkeypatch):
-    """A folder of its own, and none of the settings of whoever runs the tests."""
-    for name in [name for name in os.environ if name.startswith(("OCTOPUS_", "OPENAI_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OCTOPUS_DATABASE_URL", "sqlite:///memory.db")
-    monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
-    monkeypatch.setenv("PYTHONWARNINGS", "error")
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -37,18 +29,6 @@ def server(monkeypatch):
     with FakeOpenAIServer(dimension=64) as server:
         monkeypatch.setenv("OCTOPUS_OPENAI_BASE_URL", server.base_url)
         yield server
-
-
-def run(*args, stdin=None, code=0):
-    done = CliRunner().invoke(app, [str(arg) for arg in args], input=stdin)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
-
-
-def run_json(*args, code=0):
-    return json.loads(run(*args, "--json", code=code).stdout)
 
 
 def talk(*said, options=(), code=0):
@@ -312,95 +292,3 @@ def test_ctrl_c_closes_the_session():
         rest, errors = chat.stdout.read(), chat.stderr.read()
     assert (chat.returncode, errors) == (0, "")
     assert json.loads(rest)["episode"]["end_reason"] == "user_closed"
-
-
-def checks(*args, code=0):
-    told = run_json("doctor", *args, code=code)
-    assert told["healthy"] is (code == 0)
-    return {check["name"]: check for check in told["checks"]}
-
-
-def test_doctor_is_content():
-    run("add", "s", "hello there")
-    found = checks()
-    assert {name: check["status"] for name, check in found.items()} == {
-        "versions": "ok",
-        "settings": "ok",
-        "database": "ok",
-        "embedder": "ok",
-        "summarizer": "ok",
-        "tokenizer": "ok",
-        "chat model": "note",
-        "pending work": "ok",
-        "extras": "ok",
-    }
-    assert "schema" in found["database"]["detail"]
-    assert "can be written" in found["database"]["detail"]
-    shown = run("doctor").stdout
-    assert "ok    database" in shown
-    assert "Everything that Octopus needs works." in shown
-
-
-def test_doctor_makes_no_database():
-    assert "when something is first stored" in checks()["database"]["detail"]
-    assert not list(Path.cwd().iterdir())
-
-
-def test_doctor_names_what_waits():
-    with EpisodicMemory.open(background=False) as memory:
-        memory.scope(user="me").add("s", ("user", "My favourite tea is Darjeeling."))
-    found = checks()["pending work"]
-    assert (found["status"], found["detail"]) == ("note", "1 to embed")
-    assert "octopus run-pending" in found["remedy"]
-
-
-def test_doctor_says_what_fails_and_what_to_do(monkeypatch):
-    Path("memory.db").write_text("This is no database at all. " * 10)
-    monkeypatch.setenv("OCTOPUS_EMBEDDER", "nosuch")
-    monkeypatch.setenv("OCTOPUS_TOKENIZER", "nosuch.json")
-    found = checks(code=1)
-    failed = {name for name, check in found.items() if check["status"] == "failed"}
-    assert failed == {"database", "embedder", "tokenizer"}
-    assert all(found[name]["remedy"] for name in failed)
-    shown = run("doctor", code=1).stdout
-    assert "FAIL  database" in shown
-    assert "To mend: database, embedder, tokenizer." in shown
-
-
-def test_doctor_reads_wrong_settings():
-    Path("octopus.toml").write_text("nonsense = 1")
-    found = checks(code=1)
-    assert found["settings"]["status"] == "failed"
-    assert "nonsense" in found["settings"]["detail"]
-
-
-def test_doctor_asks_the_summarizer(server, monkeypatch):
-    monkeypatch.setenv("OCTOPUS_SUMMARIZER", "openai")
-    monkeypatch.setenv("OCTOPUS_OPENAI_API_KEY", "sk-very-secret")
-    assert checks()["summarizer"]["detail"] == "openai/gpt-4o-mini answers"
-    server.fail(status=500)
-    found = checks()
-    assert found["summarizer"]["status"] == "warning"
-    assert "extractive" in found["summarizer"]["remedy"]
-    assert found["chat model"]["status"] == "ok"
-    assert "secret" not in run("doctor").output
-
-
-def test_doctor_misses_an_extra(server, monkeypatch):
-    monkeypatch.setenv("OCTOPUS_SUMMARIZER", "openai")
-    monkeypatch.setitem(sys.modules, "openai", None)
-    found = checks(code=1)
-    assert found["summarizer"]["remedy"] == "pip install 'octopus-memory[openai]'"
-
-
-def test_doctor_hides_passwords():
-    found = checks("--db", "nosuch://me:hidden@host/db", code=1)
-    assert found["database"]["status"] == "failed"
-    assert "hidden" not in json.dumps(found)
-
-
-def test_doctor_looks_at_a_read_only_database():
-    run("add", "s", "hello there")
-    found = checks("--db", "sqlite:///memory.db?mode=ro")
-    assert found["database"]["status"] == "note"
-    assert "read only" in found["database"]["detail"]

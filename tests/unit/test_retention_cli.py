@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.main
-from typer.testing import CliRunner
 
+from command_line import run, run_json, settle
 from octopus_memory import (
     ArchiveMode,
     EpisodicMemory,
@@ -29,24 +26,8 @@ TEA = [("user", "My favourite tea is Darjeeling."), ("assistant", "Noted.")]
 
 
 @pytest.fixture(autouse=True)
-def _place(tmp_path, monkeypatch):
-    for name in [name for name in os.environ if name.startswith(("OCTOPUS_", "OPENAI_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OCTOPUS_DATABASE_URL", "sqlite:///memory.db")
-    monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
-
-
-def run(*args, code=0):
-    done = CliRunner().invoke(app, [str(arg) for arg in args])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
-
-
-def run_json(*args, code=0) -> Any:
-    return json.loads(run(*args, "--json", code=code).stdout)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(tmp_path, monkeypatch)
 
 
 @pytest.fixture

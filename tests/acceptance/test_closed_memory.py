@@ -1,0 +1,112 @@
+"""A memory that has ended: every call says so, and what it holds stays as it was."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from weather import contents, fill, open_memory
+
+from octopus_memory import (
+    EpisodicMemory,
+    MemoryClosed,
+    MemoryConfig,
+    MemoryScope,
+)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill(tmp_path_factory.mktemp("weather") / "filled.db")
+
+
+@pytest.fixture
+def path(filled: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(filled, tmp_path / "memory.db"))
+
+
+SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
+    "add": lambda scope: scope.add("s", ("user", "x")),
+    "close_episode": lambda scope: scope.close_episode("s"),
+    "close_session": lambda scope: scope.close_session("s"),
+    "context": lambda scope: scope.context("x"),
+    "delete": lambda scope: scope.delete(uuid4()),
+    "deleted": lambda scope: scope.deleted(),
+    "episode": lambda scope: scope.episode(),
+    "episodes": lambda scope: scope.episodes(),
+    "erase": lambda scope: scope.erase(),
+    "erase_episode": lambda scope: scope.erase_episode(uuid4()),
+    "get": lambda scope: scope.get("s"),
+    "heartbeat": lambda scope: scope.heartbeat("s"),
+    "open_episode": lambda scope: scope.open_episode(),
+    "recall": lambda scope: scope.recall("x"),
+    "recall_turns": lambda scope: scope.recall_turns("x"),
+    "recent": lambda scope: scope.recent(),
+    "restore": lambda scope: scope.restore(uuid4()),
+    "session": lambda scope: scope.session("s"),
+    "store": lambda scope: scope.store([("user", "x")]),
+}
+MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
+    "compact": lambda memory: memory.compact(),
+    "config": lambda memory: memory.config("hr"),
+    "configure": lambda memory: memory.configure("hr", MemoryConfig()),
+    "flush": lambda memory: memory.flush(),
+    "next_retention": lambda memory: memory.next_retention(),
+    "run_pending": lambda memory: memory.run_pending(),
+    "run_retention": lambda memory: memory.run_retention(),
+    "stats": lambda memory: memory.stats(),
+}
+HARMLESS = {
+    "attend",
+    "close",
+    "connect",
+    "open",
+    "scope",
+    "tenant",
+    "wake",
+    "wake_for_others",
+}
+"""What may be called on a closed memory."""
+
+
+def public_calls(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_a_memory_that_is_closed(path: Path, background: bool):
+    assert set(SCOPE_CALLS) == public_calls(MemoryScope)
+    assert set(MEMORY_CALLS) | HARMLESS == public_calls(EpisodicMemory)
+    memory = open_memory(path, background=background)
+    scope = memory.scope(user="u")
+    hand = scope.episode()
+    memory.close()
+    memory.close()
+    before = contents(path)
+    calls = [lambda call=call: call(scope) for call in SCOPE_CALLS.values()]
+    calls += [lambda call=call: call(memory) for call in MEMORY_CALLS.values()]
+    calls += [lambda: hand.add("user", "x"), hand.close, lambda: hand.episode]
+    for call in calls:
+        with pytest.raises(MemoryClosed, match=r"open a new one with EpisodicMemory\.open\(\)"):
+            call()
+    assert contents(path) == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_error_in_a_block_is_not_hidden_by_the_end_of_the_memory(path: Path):
+    def go_wrong() -> None:
+        with open_memory(path) as memory:
+            scope = memory.scope(user="u")
+            with scope.episode(session_id="broken") as ep:
+                ep.add("user", "this will go wrong")
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        go_wrong()
+    with open_memory(path) as memory:
+        [episode] = memory.scope(user="u").session("broken").episodes
+        assert episode.episode.end_reason == "error_closed"

@@ -1,0 +1,36 @@
+"""The command line in the test's own process, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from octopus_memory.command import app
+
+
+def settle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go there, with a database to be, and none of the settings of whoever runs the tests."""
+    for name in [name for name in os.environ if name.startswith(("OCTOPUS_", "OPENAI_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("OCTOPUS_DATABASE_URL", "sqlite:///memory.db")
+    monkeypatch.setenv("OCTOPUS_EMBEDDER", "hashing")
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+
+
+def run(*args: object, stdin: str | bytes | None = None, code: int = 0) -> Result:
+    done = CliRunner().invoke(app, [str(arg) for arg in args], input=stdin)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done
+
+
+def run_json(*args: object, stdin: str | bytes | None = None, code: int = 0) -> Any:
+    return json.loads(run(*args, "--json", stdin=stdin, code=code).stdout)

@@ -1,0 +1,7 @@
+"""What many tests tell a memory."""
+
+from __future__ import annotations
+
+QUESTION = "How many leave days do I have left? Please be formal with me."
+ANSWER = "You have 12 days remaining."
+TALK = [("user", QUESTION), ("assistant", ANSWER)]

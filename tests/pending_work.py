@@ -1,0 +1,16 @@
+"""A memory whose work is done when a test says so, and what of it still waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octopus_memory import EpisodicMemory
+from octopus_memory.ports.store import WorkKind
+
+
+def open_memory(url: str, **options: Any) -> EpisodicMemory:
+    return EpisodicMemory.open(url, **({"embedder": "hashing", "background": False} | options))
+
+
+def waiting(memory: EpisodicMemory, kind: WorkKind = WorkKind.EMBED) -> int:
+    return memory.stats().backlog[kind].waiting
