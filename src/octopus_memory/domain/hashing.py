@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .episode import Scope
-from .known import KnownWords
 
 _MOST_OFTEN = 255
-_MOST_ASKED = 512
 
 
 class TermHasher:
@@ -29,27 +27,28 @@ class TermHasher:
         key = blake2b(parts, key=salt[:64], digest_size=32).digest()
         # Copying what has taken in the key is faster than taking it in for each term.
         self._begin = blake2b(key=key, digest_size=4).copy
-        self._asked = KnownWords(self._digest, most=_MOST_ASKED)
 
     def number(self, term: str) -> int:
-        return int.from_bytes(self._asked[term], "little")
+        return int.from_bytes(self._digests([term])[0], "little")
 
     def pack(self, counts: Mapping[str, int]) -> bytes:
         """Every term's number, then how often each occurs: five bytes a term."""
         often: Collection[int] = counts.values()
         if max(often, default=0) > _MOST_OFTEN:
             often = [min(count, _MOST_OFTEN) for count in often]
-        return b"".join(map(self._digest, counts)) + bytes(often)
+        return b"".join(self._digests(counts)) + bytes(often)
 
     def pack_words(self, words: Iterable[str]) -> bytes:
-        """The numbers alone, in order: a question, or a speaker's name."""
-        # Questions come back to the same words; what is stored has too many to look after.
-        return b"".join(map(self._asked.__getitem__, words))
+        """The numbers alone, in order: a speaker's name."""
+        return b"".join(self._digests(words))
 
-    def _digest(self, term: str) -> bytes:
-        state = self._begin()
-        state.update(term.encode("utf-8", "replace"))
-        return state.digest()
+    def _digests(self, terms: Iterable[str]) -> list[bytes]:
+        begin, digests = self._begin, []
+        for term in terms:
+            state = begin()
+            state.update(term.encode("utf-8", "replace"))
+            digests.append(state.digest())
+        return digests
 
 
 def unpack_words(packed: bytes) -> tuple[int, ...]:

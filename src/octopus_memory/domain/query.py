@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -44,7 +44,7 @@ class _Analyzer(Protocol):
 class _Hasher(Protocol):
     def number(self, term: str) -> int: ...
 
-    def pack_words(self, words: Iterable[str]) -> bytes: ...
+    def pack_words(self, words: Sequence[str]) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -27,7 +27,6 @@ from .tally import Tally
 from .topics import TopicWatch
 
 _MOST_CONFIGS = 10_000
-_MOST_HASHERS = 512
 _MOST_QUERIES = 256
 _CONFIG_SECONDS = 2.0
 """How soon another process's change of an agent's settings is seen."""
@@ -66,7 +65,7 @@ class Parts:
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
-        hasher = lru_cache(maxsize=_MOST_HASHERS)(lambda scope: TermHasher(self.store.salt, scope))
+        hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
         object.__setattr__(self, "_hasher", hasher)
         object.__setattr__(self, "_configs", {})
         # An agent often asks twice, for the block and for a search.

@@ -115,11 +115,11 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
     best = [
         (row, relevance) for row, relevance in found.ranking.turns(ask.limit) if relevance >= least
     ]
-    hits = _hits(parts, scope, found, [row for row, _ in best])
+    turns = _turns(parts, scope, found, [row for row, _ in best])
     return [
-        _scored(hits[row], relevance, found.ranking.explain(row))
+        plain_hit(turns[row], score=relevance, signals=found.ranking.explain(row))
         for row, relevance in best
-        if row in hits
+        if row in turns
     ]
 
 
@@ -254,12 +254,14 @@ def _snippets(
     episodes = parts.store.episodes(scope, list(ids.values()))
     matches = {number: found.ranking.matches(number, k=_MATCHES_SHOWN) for number in best}
     shown = [row for rows in matches.values() for row in rows if found.is_turn(row)]
-    hits, scores = _hits(parts, scope, found, shown), found.ranking.relevance(shown)
+    turns, scores = _turns(parts, scope, found, shown), found.ranking.relevance(shown)
     return [
         snippet_of(
             episodes[ids[number]],
             relevance=relevance,
-            turns=tuple(_scored(hits[row], scores[row]) for row in matches[number] if row in hits),
+            turns=tuple(
+                plain_hit(turns[row], score=scores[row]) for row in matches[number] if row in turns
+            ),
             signals=found.ranking.explain(matches[number][0]),
         )
         for number, relevance in best.items()
@@ -289,29 +291,17 @@ def snippet_of(
     )
 
 
-def _hits(parts: Parts, scope: Scope, found: _Found, rows: Sequence[int]) -> dict[int, TurnHit]:
-    """The turns of these rows that are still there, without scores."""
-    known, hits, missing = found.view.shown, {}, {}
-    for row in rows:
-        episode_id, ordinal = found.place(row)
-        place = episode_id.int, ordinal
-        hit = known.get(place)
-        if hit is None:
-            missing[place] = row, episode_id
-        else:
-            hits[row] = hit
-    if missing:
-        places = [(episode_id, ordinal) for (_, ordinal), (_, episode_id) in missing.items()]
-        read = [plain_hit(turn) for turn in parts.store.turns_at(scope, places)]
-        known.keep(read)
-        for hit in read:
-            row, _ = missing[hit.episode_id.int, hit.ordinal]
-            hits[row] = hit
-    return hits
+def _turns(parts: Parts, scope: Scope, found: _Found, rows: Sequence[int]) -> dict[int, Turn]:
+    places = [found.place(row) for row in rows]
+    row_of = {
+        (episode_id.int, ordinal): row
+        for (episode_id, ordinal), row in zip(places, rows, strict=True)
+    }
+    read = parts.store.turns_at(scope, places)
+    return {row_of[turn.episode_id.int, turn.ordinal]: turn for turn in read}
 
 
-def plain_hit(turn: Turn) -> TurnHit:
-    """Without a score."""
+def plain_hit(turn: Turn, *, score: float = 0.0, signals: tuple[SignalShare, ...] = ()) -> TurnHit:
     message = turn.message
     return _new_hit(
         turn.id,
@@ -321,23 +311,8 @@ def plain_hit(turn: Turn) -> TurnHit:
         message.role,
         message.text,
         turn.at,
-        0.0,
-        message.name,
-        (),
-    )
-
-
-def _scored(hit: TurnHit, score: float, signals: tuple[SignalShare, ...] = ()) -> TurnHit:
-    return _new_hit(
-        hit.id,
-        hit.episode_id,
-        hit.session_id,
-        hit.ordinal,
-        hit.role,
-        hit.text,
-        hit.at,
         score,
-        hit.name,
+        message.name,
         signals,
     )
 

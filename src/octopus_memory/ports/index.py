@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from ..domain.bm25 import Postings
 from ..domain.episode import Scope
 from ..domain.rows import Rows
-from ..domain.shown import Shown
 from .store import RecallRow, RecallState, Removal, Work
 
 
@@ -65,8 +64,6 @@ class ScopeView(ABC):
     """The turn's place in its episode; `SUMMARY_ORDINAL` for a summary."""
     speakers: Sequence[bytes]
     """The hashed words of each speaker's name, by the speaker numbers in `rows`."""
-    shown: Shown
-    """What recall has read of its turns; views of the same rows, and more, share it."""
     sample: ScopeView | None = None
     """Where the view is a part of its scope: rows of it taken at random, to compare with."""
 

@@ -91,7 +91,6 @@ class ScopeCache:
         if kept is None:
             with slot.lock:
                 kept = slot.since(state) or self._refresh(slot, *key)
-        if kept.size != slot.size:
             self._weigh(key, slot)
         return cast("K", kept)
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ...domain import hashing, vectors
 from ...domain.rows import SUMMARY
-from ...domain.shown import Shown
 from ...domain.term_lists import Layers, with_rows
 from ...ports.recall import SUMMARY_ORDINAL, RecallBlock
 from .growing import Growing
@@ -43,7 +42,6 @@ class Columns:
         self.layers: Layers = ()
         self.episode_ids: list[UUID] = []
         self.speakers: list[bytes] = []
-        self.shown = Shown()
         self._keeps_vectors = keeps_vectors
         self._expected = 0
         self._numbers: dict[UUID, int] = {}

@@ -35,7 +35,6 @@ class OrderedView(ScopeView):
 
     def __init__(self, columns: Columns, before: OrderedView | None = None) -> None:
         """`before` is the view of these columns when there were fewer rows, or as many."""
-        self.shown = columns.shown
         if before is not None and len(before.ordinals) == len(columns):
             for name in ("_order", "episode_ids", "ordinals", "speakers", "rows", "postings"):
                 setattr(self, name, getattr(before, name))
@@ -163,12 +162,10 @@ class Whole(Columns, Generic[V]):
         self._look = look
         self.view: V
         self._before: V | None = None
-        self._rows_size = 0
 
     def settle(self, scope: Scope, state: RecallState) -> None:
         self.view = self._before = self._look(scope, state, self, self._before)
-        self._rows_size = super().size + self.view.size
 
     @property
     def size(self) -> int:
-        return self._rows_size + self.shown.size
+        return super().size + self.view.size
