@@ -9,7 +9,8 @@ from octopus_memory.ports.store import WorkKind
 
 
 def open_memory(url: str, **options: Any) -> EpisodicMemory:
-    return EpisodicMemory.open(url, **({"embedder": "hashing", "background": False} | options))
+    given: dict[str, Any] = {"embedder": "hashing", "background": False} | options
+    return EpisodicMemory.open(url, **given)
 
 
 def waiting(memory: EpisodicMemory, kind: WorkKind = WorkKind.EMBED) -> int:

@@ -12,7 +12,7 @@ from octopus_memory import EndReason, EpisodicMemory, MemoryScope
 from octopus_memory.domain.portable import Tally, encode_line
 from octopus_memory.testing import FixedClock
 
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "Weather?"}, {"type": "x", "y": 1.5}]},
     {
         "role": "assistant",

@@ -13,6 +13,7 @@ from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.engine import background, comparing
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
+from pending_work import open_memory
 from qdrant_server import QdrantServer
 
 Open = Callable[..., EpisodicMemory]
@@ -34,9 +35,8 @@ def opening(
     with ExitStack() as opened:
 
         def open_(name: str = "memory", **named: Any) -> EpisodicMemory:
-            named = {"embedder": "hashing", "clock": clock, "background": False} | named
-            memory = EpisodicMemory.open(f"sqlite:///{folder / name}.db", **named)
-            return opened.enter_context(memory)
+            url = f"sqlite:///{folder / name}.db"
+            return opened.enter_context(open_memory(url, **({"clock": clock} | named)))
 
         yield open_
 

@@ -13,7 +13,8 @@ import uvicorn
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.engine import access
-from octopus_memory.faces.rest.app import PREFIX, make_app
+from octopus_memory.faces.rest.app import make_app
+from octopus_memory.faces.rest.routes import PREFIX
 from octopus_memory.settings import ServerSettings
 
 WHO = {"agentId": "hr", "userId": "ana"}

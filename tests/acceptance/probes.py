@@ -48,10 +48,9 @@ def fill(memory: EpisodicMemory, number: int, who: Who) -> Owned:
     return Owned(scope=scope, mark=mark, session_id=session_id, closed=closed, open=opened.episode)
 
 
-def refused(error: type[Exception], *calls: Callable[[], object]) -> None:
-    for call in calls:
-        with pytest.raises(error):
-            call()
+def refused(error: type[Exception], call: Callable[..., object], *args: Any, **named: Any) -> None:
+    with pytest.raises(error):
+        call(*args, **named)
 
 
 def ids(other: Owned) -> list[Any]:
@@ -77,7 +76,7 @@ def open_episode(a: MemoryScope, other: Owned) -> object:
 
 def add(a: MemoryScope, other: Owned) -> object:
     for own in (other.open, other.open.id, other.closed, other.closed.id):
-        refused(EpisodeNotFound, lambda own=own: a.add(own, ("user", "not mine")))
+        refused(EpisodeNotFound, a.add, own, ("user", "not mine"))
     # As text, an id that is unknown here can only be the name of a session.
     turns = a.add(str(other.open.id), ("user", "mine"))
     turns += a.add(other.session_id, ("user", "mine"), idempotency_key="everybody's next")
@@ -89,16 +88,13 @@ def add(a: MemoryScope, other: Owned) -> object:
 
 def close_episode(a: MemoryScope, other: Owned) -> object:
     for given in ids(other):
-        refused(
-            EpisodeNotFound,
-            lambda given=given: a.close_episode(given),
-            lambda given=given: a.close_episode(given, "timeout", "a forged summary"),
-        )
+        refused(EpisodeNotFound, a.close_episode, given)
+        refused(EpisodeNotFound, a.close_episode, given, "timeout", "a forged summary")
     return None
 
 
 def close_session(a: MemoryScope, other: Owned) -> object:
-    refused(SessionNotFound, lambda: a.close_session(f"{other.session_id} "))
+    refused(SessionNotFound, a.close_session, f"{other.session_id} ")
     a.add(other.session_id, ("user", "my own of that name"))
     return a.close_session(other.session_id)
 
@@ -113,7 +109,7 @@ def store(a: MemoryScope, other: Owned) -> object:
 
 
 def heartbeat(a: MemoryScope, other: Owned) -> object:
-    refused(SessionNotFound, lambda: a.heartbeat(f"{other.session_id} "))
+    refused(SessionNotFound, a.heartbeat, f"{other.session_id} ")
     own = a.open_episode(other.session_id)
     shown = a.heartbeat(other.session_id, at=own.started_at + timedelta(minutes=1))
     a.close_episode(own)
@@ -140,7 +136,7 @@ def recent(a: MemoryScope, other: Owned) -> object:
 
 
 def session(a: MemoryScope, other: Owned) -> object:
-    refused(SessionNotFound, lambda: a.session(f"{other.session_id} "))
+    refused(SessionNotFound, a.session, f"{other.session_id} ")
     return a.session("everybody's"), a.session("everybody's").messages()
 
 
@@ -152,33 +148,33 @@ def episodes(a: MemoryScope, other: Owned) -> object:
 
 def get(a: MemoryScope, other: Owned) -> object:
     for given in ids(other):
-        refused(EpisodeNotFound, lambda given=given: a.get(given))
+        refused(EpisodeNotFound, a.get, given)
     return None
 
 
 def delete(a: MemoryScope, other: Owned) -> object:
     for given in ids(other):
-        refused(EpisodeNotFound, lambda given=given: a.delete(given))
+        refused(EpisodeNotFound, a.delete, given)
     return None
 
 
 def deleted(a: MemoryScope, other: Owned) -> object:
     other.scope.delete(other.closed)
     shown = a.deleted()
-    refused(EpisodeNotFound, lambda: a.restore(other.closed.id))
+    refused(EpisodeNotFound, a.restore, other.closed.id)
     other.scope.restore(other.closed)
     return shown
 
 
 def restore(a: MemoryScope, other: Owned) -> object:
     for given in ids(other):
-        refused(EpisodeNotFound, lambda given=given: a.restore(given))
+        refused(EpisodeNotFound, a.restore, given)
     return None
 
 
 def erase_episode(a: MemoryScope, other: Owned) -> object:
     for given in ids(other):
-        refused(EpisodeNotFound, lambda given=given: a.erase_episode(given, physical=False))
+        refused(EpisodeNotFound, a.erase_episode, given, physical=False)
     return None
 
 

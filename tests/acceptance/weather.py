@@ -6,14 +6,14 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pending_work
 from octopus_memory import EpisodicMemory, MemoryConfig
 
 QUESTION = "How many leave days do I have left?"
 
 
 def open_memory(path: Path | str, **options: Any) -> EpisodicMemory:
-    url = f"sqlite:///{path}"
-    return EpisodicMemory.open(url, **({"embedder": "hashing", "background": False} | options))
+    return pending_work.open_memory(f"sqlite:///{path}", **options)
 
 
 def contents(path: Path) -> list[Any]:

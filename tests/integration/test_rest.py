@@ -17,7 +17,7 @@ from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.faces.rest import shown
-from octopus_memory.faces.rest.app import PREFIX
+from octopus_memory.faces.rest.routes import PREFIX
 
 
 @pytest.fixture

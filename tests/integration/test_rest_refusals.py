@@ -15,7 +15,7 @@ from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory, StoreUnavailable
 from octopus_memory.engine import access
-from octopus_memory.faces.rest.app import PREFIX
+from octopus_memory.faces.rest.routes import PREFIX
 from octopus_memory.settings import ServerSettings
 from octopus_memory.testing import FixedClock
 

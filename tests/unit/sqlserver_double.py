@@ -12,6 +12,7 @@ import re
 import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -264,12 +265,19 @@ def _app_lock(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
 
 
 def _values(statement: str, parameters: Any) -> dict[str, Any]:
-    names = re.findall(r"%\((\w+)\)s", statement)
-    assert len(names) < _MOST_PARAMETERS, "the server takes no more parameters"
+    names, sizes = _places(statement)
     assert set(names) == set(parameters), "every parameter has a place"
-    for name in re.findall(r"FETCH FIRST %\((\w+)\)s ROWS", statement):
+    for name in sizes:
         assert parameters[name] > 0, "no page has less than one row"
     return {name: _write(parameters[name]) for name in names}
+
+
+@lru_cache(512)
+def _places(statement: str) -> tuple[list[str], list[str]]:
+    """The names of its parameters, and of those that are the size of a page."""
+    names = re.findall(r"%\((\w+)\)s", statement)
+    assert len(names) < _MOST_PARAMETERS, "the server takes no more parameters"
+    return names, re.findall(r"FETCH FIRST %\((\w+)\)s ROWS", statement)
 
 
 def _write(value: Any) -> Any:
@@ -289,6 +297,7 @@ def _read(value: Any) -> Any:
     return value
 
 
+@lru_cache(512)
 def to_sqlite(statement: str) -> str:
     """The same statement for SQLite; one of another form than the store's is an error."""
     text = re.sub(r"%\((\w+)\)s", r":\1", statement)
