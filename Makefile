@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo serve test lint format bench bench-quick clean
+.PHONY: help demo serve test lint format texts bench bench-quick clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
@@ -13,6 +13,7 @@ help:
 	@echo "make test    install what the tests need and run them all"
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
+	@echo "make texts   compile the statements of SQLite's hot calls again, after one has changed"
 	@echo "make bench   measure everything, beside other libraries, up to a million turns; hours"
 	@echo "make bench-quick  Octopus, and the libraries that are there already, on little data, in two minutes"
 
@@ -34,6 +35,9 @@ lint: $(VENV)/installed-dev
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+texts: $(VENV)/installed-dev
+	$(BIN)/python scripts/build_sqlite_texts.py
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks

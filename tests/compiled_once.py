@@ -35,8 +35,8 @@ def _for_the_product(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextmanager
 def compiled_once() -> Iterator[None]:
-    compiled, prepared = _Compiled(), dict[Any, Any]()
-    create, prepare = sa.create_engine, driver.Prepared
+    compiled, texts = _Compiled(), dict[Any, Any]()
+    create, compile_ = sa.create_engine, driver._compiled
 
     @wraps(create)
     def create_engine(*args: Any, **options: Any) -> sa.Engine:
@@ -45,15 +45,15 @@ def compiled_once() -> Iterator[None]:
             engine.update_execution_options(compiled_cache=compiled)
         return engine
 
-    def prepare_once(statement: Any, dialect: sa.Dialect, keys: Sequence[str]) -> Any:
+    def compile_once(statement: Any, keys: Sequence[str]) -> Any:
         key = statement, keys
-        if key not in prepared:
-            prepared[key] = prepare(statement, dialect, keys)
-        return prepared[key]
+        if key not in texts:
+            texts[key] = compile_(statement, keys)
+        return texts[key]
 
     sqlalchemy, ours = cast("Any", sa), cast("Any", driver)
-    sqlalchemy.create_engine, ours.Prepared = create_engine, prepare_once
+    sqlalchemy.create_engine, ours._compiled = create_engine, compile_once
     try:
         yield
     finally:
-        sqlalchemy.create_engine, ours.Prepared = create, prepare
+        sqlalchemy.create_engine, ours._compiled = create, compile_

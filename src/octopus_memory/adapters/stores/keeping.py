@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
-
-import sqlalchemy as sa
 
 from ...domain.audit import AuditDraft
 from ...domain.episode import Episode, Scope, Turn
 from ...ports.keeping import Aged, Hold, Keeping, Lead
 from ...ports.turns import Findable
-from . import schema
+from .later import Connection, sa, schema, sql
 from .statements import holding, stages
 from .transactions import Every, Transactions
 
@@ -126,7 +124,7 @@ class SqlKeeping(Transactions, Keeping):
         return self._write(Every.TENANT, _renew_lead, job, owner, until=self._now() + _LEASE)
 
     def last_run(self, job: str) -> datetime | None:
-        return self._read(Every.TENANT, _last_run, job)
+        return self._read(Every.TENANT, last_run, job)
 
     def set_last_run(self, job: str, at: datetime) -> None:
         self._write(Every.TENANT, _set_last_run, job, at)
@@ -142,50 +140,54 @@ class _LeasedLead(Lead):
         return self._store.renew_lead(self._job, self._owner)
 
 
-_jobs = schema.jobs
-
-
-def _take_lead(
-    conn: sa.Connection, job: str, owner: str, *, now: datetime, until: datetime
-) -> bool:
+def _take_lead(conn: Connection, job: str, owner: str, *, now: datetime, until: datetime) -> bool:
     row = conn.execute(
-        sa.select(_jobs.c.owner, _jobs.c.leads_until).where(_jobs.c.name == job).with_for_update()
+        sa.select(schema.jobs.c.owner, schema.jobs.c.leads_until)
+        .where(schema.jobs.c.name == job)
+        .with_for_update()
     ).one_or_none()
     if row is None:
-        conn.execute(sa.insert(_jobs).values(name=job, owner=owner, leads_until=until))
+        conn.execute(sa.insert(schema.jobs).values(name=job, owner=owner, leads_until=until))
         return True
     if row.owner is not None and row.leads_until > now:
         return False
-    conn.execute(sa.update(_jobs).where(_jobs.c.name == job).values(owner=owner, leads_until=until))
+    conn.execute(
+        sa.update(schema.jobs)
+        .where(schema.jobs.c.name == job)
+        .values(owner=owner, leads_until=until)
+    )
     return True
 
 
-def _renew_lead(conn: sa.Connection, job: str, owner: str, *, until: datetime) -> bool:
+def _renew_lead(conn: Connection, job: str, owner: str, *, until: datetime) -> bool:
     """Late is early enough, as long as nobody else has led since."""
     done = conn.execute(
-        sa.update(_jobs)
-        .where(_jobs.c.name == job, _jobs.c.owner == owner)
+        sa.update(schema.jobs)
+        .where(schema.jobs.c.name == job, schema.jobs.c.owner == owner)
         .values(leads_until=until)
     )
     return done.rowcount > 0
 
 
-def _give_up(conn: sa.Connection, job: str, owner: str) -> None:
+def _give_up(conn: Connection, job: str, owner: str) -> None:
     conn.execute(
-        sa.update(_jobs)
-        .where(_jobs.c.name == job, _jobs.c.owner == owner)
+        sa.update(schema.jobs)
+        .where(schema.jobs.c.name == job, schema.jobs.c.owner == owner)
         .values(owner=None, leads_until=None)
     )
 
 
-def _last_run(conn: sa.Connection, job: str) -> datetime | None:
-    found: datetime | None = conn.execute(
-        sa.select(_jobs.c.last_run).where(_jobs.c.name == job)
-    ).scalar()
-    return found
+@sql
+def _ran() -> sa.Select[Any]:
+    return sa.select(schema.jobs.c.last_run).where(schema.jobs.c.name == sa.bindparam("job_"))
 
 
-def _set_last_run(conn: sa.Connection, job: str, at: datetime) -> None:
-    done = conn.execute(sa.update(_jobs).where(_jobs.c.name == job).values(last_run=at))
+def last_run(conn: Connection, job: str) -> datetime | None:
+    row = conn.execute(_ran, {"job_": job}).first()
+    return None if row is None else row.last_run
+
+
+def _set_last_run(conn: Connection, job: str, at: datetime) -> None:
+    done = conn.execute(sa.update(schema.jobs).where(schema.jobs.c.name == job).values(last_run=at))
     if not done.rowcount:
-        conn.execute(sa.insert(_jobs).values(name=job, last_run=at))
+        conn.execute(sa.insert(schema.jobs).values(name=job, last_run=at))

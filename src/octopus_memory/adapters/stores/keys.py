@@ -6,16 +6,13 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy as sa
-
 from ...ports.keys import Keys
-from . import rows, schema
+from . import rows
+from .later import Connection, sa, schema
 from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
     from ...domain.identity import ApiKey
-
-_keys = schema.keys
 
 
 class SqlKeys(Transactions, Keys):
@@ -35,9 +32,9 @@ class SqlKeys(Transactions, Keys):
         self._write(Every.TENANT, _used, key_id, at)
 
 
-def _put(conn: sa.Connection, key: ApiKey, secret_hash: bytes) -> None:
+def _put(conn: Connection, key: ApiKey, secret_hash: bytes) -> None:
     conn.execute(
-        sa.insert(_keys).values(
+        sa.insert(schema.keys).values(
             id=key.id,
             tenant=key.tenant,
             role=key.role.value,
@@ -53,34 +50,36 @@ def _put(conn: sa.Connection, key: ApiKey, secret_hash: bytes) -> None:
     )
 
 
-def _find(conn: sa.Connection, key_id: str) -> tuple[ApiKey, bytes] | None:
-    row = conn.execute(sa.select(_keys).where(_keys.c.id == key_id)).one_or_none()
+def _find(conn: Connection, key_id: str) -> tuple[ApiKey, bytes] | None:
+    row = conn.execute(sa.select(schema.keys).where(schema.keys.c.id == key_id)).one_or_none()
     return None if row is None else (_key(row), row.hash)
 
 
-def _listed(conn: sa.Connection, tenant: str | None) -> list[ApiKey]:
-    whose = sa.true() if tenant is None else _keys.c.tenant == tenant
-    found = conn.execute(sa.select(_keys).where(whose).order_by(_keys.c.created_at, _keys.c.id))
+def _listed(conn: Connection, tenant: str | None) -> list[ApiKey]:
+    whose = sa.true() if tenant is None else schema.keys.c.tenant == tenant
+    found = conn.execute(
+        sa.select(schema.keys).where(whose).order_by(schema.keys.c.created_at, schema.keys.c.id)
+    )
     return [_key(row) for row in found]
 
 
-def _end(
-    conn: sa.Connection, key_id: str, revoked_at: datetime | None, expires_at: datetime
-) -> bool:
-    row = conn.execute(sa.select(_keys).where(_keys.c.id == key_id).with_for_update()).one_or_none()
+def _end(conn: Connection, key_id: str, revoked_at: datetime | None, expires_at: datetime) -> bool:
+    row = conn.execute(
+        sa.select(schema.keys).where(schema.keys.c.id == key_id).with_for_update()
+    ).one_or_none()
     if row is None:
         return False
     soonest = expires_at if row.expires_at is None else min(row.expires_at, expires_at)
     conn.execute(
-        sa.update(_keys)
-        .where(_keys.c.id == key_id)
+        sa.update(schema.keys)
+        .where(schema.keys.c.id == key_id)
         .values(revoked_at=row.revoked_at or revoked_at, expires_at=soonest)
     )
     return True
 
 
-def _used(conn: sa.Connection, key_id: str, at: datetime) -> None:
-    conn.execute(sa.update(_keys).where(_keys.c.id == key_id).values(last_used_at=at))
+def _used(conn: Connection, key_id: str, at: datetime) -> None:
+    conn.execute(sa.update(schema.keys).where(schema.keys.c.id == key_id).values(last_used_at=at))
 
 
 def _key(row: sa.Row[Any]) -> ApiKey:

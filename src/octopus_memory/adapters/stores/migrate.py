@@ -6,10 +6,8 @@ A new database gets the tables at once; an older one is led here by Alembic, ste
 
 from __future__ import annotations
 
-import sqlalchemy as sa
-
 from ...domain.errors import SchemaTooNew, StoreUnavailable
-from . import schema
+from .later import sa, schema
 
 HEAD = "0003"
 _KNOWN = frozenset({"0001", "0002", HEAD})

@@ -11,15 +11,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from hashlib import sha256
 from typing import Any, TypeAlias
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ...domain.errors import InvalidInput, StoreBusy, StoreError
 from ...ports.portable import MovedTable, MoveReport, Portable
-from . import numbering, schema, types
+from . import numbering, plain
+from .later import Connection, sa, schema
 from .statements import meta
 from .transactions import Every, Transactions
 
@@ -27,12 +27,21 @@ Row: TypeAlias = dict[str, Any]
 Key: TypeAlias = list[Any]
 
 _MOVING = "moving"
-_TABLES = [table for table in schema.metadata.sorted_tables if table is not schema.meta]
-_MADE_BY_OPENING = {schema.models, schema.jobs}
-"""What an empty database may hold: opening it writes there."""
+
+
 _ROWS = 500
 _BYTES = 8 * 1024 * 1024
 _FETCH = 20
+
+
+@cache
+def _tables() -> list[sa.Table]:
+    return [table for table in schema.metadata.sorted_tables if table is not schema.meta]
+
+
+def _made_by_opening() -> set[sa.Table]:
+    """What an empty database may hold: opening it writes there."""
+    return {schema.models, schema.jobs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +81,7 @@ class SqlMoving(Transactions, Portable):
 
     def numbers_given(self) -> dict[str, int]:
         """The last number that each table gave out."""
-        return self._read(Every.TENANT, numbering.given, _TABLES)
+        return self._read(Every.TENANT, numbering.given, _tables())
 
     def begin_filling(self, place: Place, facts: Mapping[str, bytes]) -> Place:
         """Where to go on; a target that was not begun is made ready, if it is empty."""
@@ -118,8 +127,8 @@ class _Walk:
 
 def _copy(source: SqlMoving, target: SqlMoving, place: Place, walk: _Walk) -> int:
     copied = 0
-    while place.table < len(_TABLES):
-        table = _TABLES[place.table]
+    while place.table < len(_tables()):
+        table = _tables()[place.table]
         rows = source.table_page(table, place.after)
         if rows:
             then = Place(source=place.source, table=place.table, after=_key(table, rows[-1]))
@@ -135,7 +144,7 @@ def _copy(source: SqlMoving, target: SqlMoving, place: Place, walk: _Walk) -> in
 def _compare(source: SqlMoving, target: SqlMoving, walk: _Walk) -> Iterator[MovedTable]:
     if source.facts() != target.facts():
         raise _differ("octopus_meta")
-    for table in _TABLES:
+    for table in _tables():
         ours, theirs = (_checksum(end, table, walk) for end in (source, target))
         if ours != theirs:
             raise _differ(table.name)
@@ -170,15 +179,15 @@ def _plain(value: Any) -> Any:
         case UUID():
             return str(value)
         case datetime():
-            return types.micros(value)
+            return plain.micros(value)
     return value
 
 
-def _page(conn: sa.Connection, table: sa.Table, after: Key | None) -> list[Row]:
+def _page(conn: Connection, table: sa.Table, after: Key | None) -> list[Row]:
     keys = list(table.primary_key.columns)
     statement = sa.select(table).order_by(*keys).limit(_ROWS).execution_options(yield_per=_FETCH)
     if after is not None:
-        statement = statement.where(_above(keys, after, conn.dialect.name))
+        statement = statement.where(_above(keys, after, conn.product))
     rows: list[Row] = []
     size = 0
     with conn.execute(statement) as found:
@@ -223,46 +232,46 @@ def _unpacked(value: Any) -> Any:
     return UUID(value["uuid"]) if isinstance(value, dict) else value
 
 
-def _count(conn: sa.Connection) -> int:
+def _count(conn: Connection) -> int:
     return sum(
         int(conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
-        for table in _TABLES
+        for table in _tables()
     )
 
 
-def _facts(conn: sa.Connection) -> dict[str, bytes]:
+def _facts(conn: Connection) -> dict[str, bytes]:
     table = schema.meta
     rows = conn.execute(sa.select(table).where(table.c.name != _MOVING))
     return {row.name: bytes(row.value) for row in rows}
 
 
-def _begin(conn: sa.Connection, place: Place, facts: Mapping[str, bytes]) -> Place:
+def _begin(conn: Connection, place: Place, facts: Mapping[str, bytes]) -> Place:
     kept = meta.get(conn, _MOVING, change=True)
     if kept is not None:
         begun = Place.load(kept)
         if begun.source != place.source:
             raise InvalidInput("to", "holds a part of another database: give a new, empty one")
         return begun
-    for table in _TABLES:
-        if table in _MADE_BY_OPENING:
+    for table in _tables():
+        if table in _made_by_opening():
             continue
         if conn.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first():
             raise InvalidInput("to", f"is not empty ({table.name}): give a new database")
-    for table in (schema.meta, *_MADE_BY_OPENING):
+    for table in (schema.meta, *_made_by_opening()):
         conn.execute(sa.delete(table))
     for name, value in {**facts, _MOVING: place.dump()}.items():
         meta.put(conn, name, value)
     return place
 
 
-def _fill(conn: sa.Connection, place: Place, rows: Sequence[Row], then: Place) -> None:
+def _fill(conn: Connection, place: Place, rows: Sequence[Row], then: Place) -> None:
     if meta.get(conn, _MOVING, change=True) != place.dump():
         raise StoreBusy("another process is moving data into this database: let it finish")
     if rows:
-        conn.execute(sa.insert(_TABLES[place.table]), list(rows))
+        conn.execute(sa.insert(_tables()[place.table]), list(rows))
     meta.put(conn, _MOVING, then.dump())
 
 
-def _end(conn: sa.Connection, numbers: Mapping[str, int]) -> None:
-    numbering.go_on_after(conn, _TABLES, numbers)
+def _end(conn: Connection, numbers: Mapping[str, int]) -> None:
+    numbering.go_on_after(conn, _tables(), numbers)
     conn.execute(sa.delete(schema.meta).where(schema.meta.c.name == _MOVING))

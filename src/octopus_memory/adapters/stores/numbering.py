@@ -7,10 +7,10 @@ still know it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
-import sqlalchemy as sa
+from .later import Connection, sa
 
-_SQLITE = sa.table("sqlite_sequence", sa.column("name"), sa.column("seq"))
 _GIVEN = {
     "postgresql": "SELECT pg_sequence_last_value("
     "CAST(pg_get_serial_sequence(:table, :column) AS regclass))",
@@ -18,14 +18,12 @@ _GIVEN = {
 }
 
 
-def given(conn: sa.Connection, tables: Sequence[sa.Table]) -> dict[str, int]:
+def given(conn: Connection, tables: Sequence[sa.Table]) -> dict[str, int]:
     """The last number that each table with numbers of its own gave out."""
     return {table.name: _given(conn, table, column) for table, column in _numbered(tables)}
 
 
-def go_on_after(
-    conn: sa.Connection, tables: Sequence[sa.Table], numbers: Mapping[str, int]
-) -> None:
+def go_on_after(conn: Connection, tables: Sequence[sa.Table], numbers: Mapping[str, int]) -> None:
     """The next number of each table is above those given there, and above every one that it has."""
     for table, column in _numbered(tables):
         highest = conn.execute(sa.select(sa.func.max(column))).scalar() or 0
@@ -43,28 +41,33 @@ def _numbered(tables: Sequence[sa.Table]) -> list[tuple[sa.Table, sa.Column[int]
     return found
 
 
-def _given(conn: sa.Connection, table: sa.Table, column: sa.Column[int]) -> int:
-    if conn.dialect.name == "sqlite":
-        kept = conn.execute(sa.select(_SQLITE.c.seq).where(_SQLITE.c.name == table.name))
+def _given(conn: Connection, table: sa.Table, column: sa.Column[int]) -> int:
+    if conn.product == "sqlite":
+        kept = conn.execute(sa.select(_sequence().c.seq).where(_sequence().c.name == table.name))
         return int(kept.scalar() or 0)
-    statement = sa.text(_GIVEN[conn.dialect.name])
+    statement = sa.text(_GIVEN[conn.product])
     names = {"table": table.name, "column": column.name}
     used = {name: names[name] for name in statement.compile().params}
     return int(conn.execute(statement, used).scalar() or 0)
 
 
-def _go_on_after(conn: sa.Connection, table: sa.Table, column: sa.Column[int], number: int) -> None:
-    match conn.dialect.name:
+def _go_on_after(conn: Connection, table: sa.Table, column: sa.Column[int], number: int) -> None:
+    match conn.product:
         case "sqlite":
             if not table.dialect_options["sqlite"]["autoincrement"]:
                 # It numbers by the highest that is there.
                 return
-            this = _SQLITE.c.name == table.name
-            if not conn.execute(sa.update(_SQLITE).where(this).values(seq=number)).rowcount:
-                conn.execute(sa.insert(_SQLITE).values(name=table.name, seq=number))
+            this = _sequence().c.name == table.name
+            if not conn.execute(sa.update(_sequence()).where(this).values(seq=number)).rowcount:
+                conn.execute(sa.insert(_sequence()).values(name=table.name, seq=number))
         case "postgresql":
             sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
             conn.execute(sa.select(sa.func.setval(sequence, number)))
         case "mssql":
             # One more: where nothing was ever inserted, the next number is this very one.
-            conn.exec_driver_sql(f"DBCC CHECKIDENT ('{table.name}', RESEED, {number + 1})")
+            conn.core.exec_driver_sql(f"DBCC CHECKIDENT ('{table.name}', RESEED, {number + 1})")
+
+
+@cache
+def _sequence() -> sa.TableClause:
+    return sa.table("sqlite_sequence", sa.column("name"), sa.column("seq"))

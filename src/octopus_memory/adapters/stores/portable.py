@@ -8,37 +8,44 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ...domain.episode import Scope, Session, SessionStatus, Turn
 from ...domain.errors import EpisodeChanged
 from ...ports.portable import Brought, Portable
 from ...ports.turns import NewTurn
-from . import rows, schema, types
+from . import plain, rows
+from .later import Connection, sa, schema
 from .statements import ending, findable, reads, scopes
 from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
     from ...domain.portable import KeptEpisode
 
-_scopes, _episodes = schema.scopes, schema.episodes
-_conversations = schema.conversations
+
 _MOST_BYTES = 4 * 1024 * 1024
 """Of compressed turns in one page, so that a few large ones do not fill the memory."""
 _FETCH = 16
 _BATCH = 250
 _MOST_IDS = 400
-_NOT_DELETED = sa.and_(reads.IN_SCOPE, _episodes.c.deleted_at.is_(None))
-_kept = sa.select(*rows.EPISODE_COLUMNS, _episodes.c.aged_from).where(_NOT_DELETED)
-_scope_id = (
-    sa.select(_scopes.c.id)
-    .where(
-        _scopes.c.tenant == sa.bindparam("tenant_"),
-        _scopes.c.agent == sa.bindparam("agent_"),
-        _scopes.c.user == sa.bindparam("user_"),
+
+
+def _not_deleted() -> sa.ColumnElement[bool]:
+    return sa.and_(reads.in_scope(), schema.episodes.c.deleted_at.is_(None))
+
+
+def _kept() -> sa.Select[Any]:
+    return sa.select(*rows.episode_columns(), schema.episodes.c.aged_from).where(_not_deleted())
+
+
+def _scope_id() -> sa.ScalarSelect[Any]:
+    return (
+        sa.select(schema.scopes.c.id)
+        .where(
+            schema.scopes.c.tenant == sa.bindparam("tenant_"),
+            schema.scopes.c.agent == sa.bindparam("agent_"),
+            schema.scopes.c.user == sa.bindparam("user_"),
+        )
+        .scalar_subquery()
     )
-    .scalar_subquery()
-)
 
 
 class SqlPortable(Transactions, Portable):
@@ -67,40 +74,45 @@ class SqlPortable(Transactions, Portable):
         return self._write(brought.kept.episode.scope.tenant, _bring, brought)
 
 
-def _sessions(conn: sa.Connection, scope: Scope, *, after: str | None, limit: int) -> list[Session]:
+def _sessions(conn: Connection, scope: Scope, *, after: str | None, limit: int) -> list[Session]:
     theirs = sa.and_(
-        _episodes.c.scope_id == _conversations.c.scope_id,
-        _episodes.c.session_id == _conversations.c.session_id,
-        _episodes.c.deleted_at.is_(None),
+        schema.episodes.c.scope_id == schema.conversations.c.scope_id,
+        schema.episodes.c.session_id == schema.conversations.c.session_id,
+        schema.episodes.c.deleted_at.is_(None),
     )
-    last_seen = sa.select(sa.func.max(_episodes.c.last_seen_at)).where(theirs).scalar_subquery()
+    last_seen = (
+        sa.select(sa.func.max(schema.episodes.c.last_seen_at)).where(theirs).scalar_subquery()
+    )
     statement = (
-        sa.select(_conversations, last_seen.label("last_seen_at"))
+        sa.select(schema.conversations, last_seen.label("last_seen_at"))
         .where(
-            _conversations.c.scope_id == _scope_id,
-            _conversations.c.tenant == sa.bindparam("tenant_"),
+            schema.conversations.c.scope_id == _scope_id(),
+            schema.conversations.c.tenant == sa.bindparam("tenant_"),
             sa.exists().where(theirs),
         )
-        .order_by(_conversations.c.session_id)
+        .order_by(schema.conversations.c.session_id)
         .limit(limit)
     )
     if after is not None:
-        statement = statement.where(_conversations.c.session_id > after)
+        statement = statement.where(schema.conversations.c.session_id > after)
     found = conn.execute(statement, reads.who(scope))
     return [rows.session(row, scope) for row in found]
 
 
 def _kept_episodes(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     session_id: str,
     *,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[KeptEpisode]:
-    started, key = _episodes.c.started_at, _episodes.c.id
+    started, key = schema.episodes.c.started_at, schema.episodes.c.id
     statement = (
-        _kept.where(_episodes.c.session_id == session_id).order_by(started, key).limit(limit)
+        _kept()
+        .where(schema.episodes.c.session_id == session_id)
+        .order_by(started, key)
+        .limit(limit)
     )
     if after is not None:
         moment, last = after
@@ -120,14 +132,16 @@ def _kept_episode(row: rows.Row, scope: Scope) -> KeptEpisode:
 
 
 def _kept_turns(
-    conn: sa.Connection, scope: Scope, episode_id: UUID, *, start: int, limit: int
+    conn: Connection, scope: Scope, episode_id: UUID, *, start: int, limit: int
 ) -> tuple[KeptEpisode | None, list[Turn]]:
-    this = conn.execute(_kept.where(_episodes.c.id == episode_id), reads.who(scope)).one_or_none()
+    this = conn.execute(
+        _kept().where(schema.episodes.c.id == episode_id), reads.who(scope)
+    ).one_or_none()
     if this is None:
         return None, []
     table = schema.turns_archive if this.is_cold else schema.turns
     statement = (
-        sa.select(*(table.c[column.name] for column in rows.TURN_COLUMNS))
+        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
         .where(
             table.c.episode_id == episode_id,
             table.c.tenant == scope.tenant,
@@ -147,26 +161,31 @@ def _kept_turns(
     return _kept_episode(this, scope), taken
 
 
-def _holders(conn: sa.Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
+def _holders(conn: Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
     known: dict[UUID, Scope] = {}
     for some in reads.chunks(episode_ids, _MOST_IDS):
         found = conn.execute(
-            sa.select(_episodes.c.id, _scopes.c.tenant, _scopes.c.agent, _scopes.c.user)
-            .join(_scopes, _scopes.c.id == _episodes.c.scope_id)
-            .where(_episodes.c.id.in_(some))
+            sa.select(
+                schema.episodes.c.id,
+                schema.scopes.c.tenant,
+                schema.scopes.c.agent,
+                schema.scopes.c.user,
+            )
+            .join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+            .where(schema.episodes.c.id.in_(some))
         )
         known |= {row.id: Scope(tenant=row.tenant, agent=row.agent, user=row.user) for row in found}
     return known
 
 
-def _bring(conn: sa.Connection, brought: Brought) -> bool:
+def _bring(conn: Connection, brought: Brought) -> bool:
     episode = brought.kept.episode
     scope = episode.scope
     if scopes.lock(conn, scope) is not None and _is_there(conn, scope, episode.id):
         return False
     scope_id, _ = scopes.take_rows(conn, scope, 0)
     _bring_session(conn, scope_id, brought)
-    conn.execute(sa.insert(_episodes).values(_episode_row(scope_id, brought)))
+    conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, brought)))
     for some in _batches(brought.turns):
         _bring_turns(conn, scope_id, brought, *some)
     if brought.placeholders:
@@ -176,17 +195,21 @@ def _bring(conn: sa.Connection, brought: Brought) -> bool:
     return True
 
 
-def _is_there(conn: sa.Connection, scope: Scope, episode_id: UUID) -> bool:
-    known = sa.select(_episodes.c.id).where(reads.IN_SCOPE, _episodes.c.id == episode_id)
+def _is_there(conn: Connection, scope: Scope, episode_id: UUID) -> bool:
+    known = sa.select(schema.episodes.c.id).where(
+        reads.in_scope(), schema.episodes.c.id == episode_id
+    )
     return conn.execute(known, reads.who(scope)).first() is not None
 
 
-def _bring_session(conn: sa.Connection, scope_id: int, brought: Brought) -> None:
+def _bring_session(conn: Connection, scope_id: int, brought: Brought) -> None:
     session, is_open = brought.session, brought.kept.episode.is_open
-    this = sa.and_(_conversations.c.scope_id == scope_id, _conversations.c.session_id == session.id)
-    if conn.execute(sa.select(_conversations.c.session_id).where(this)).first() is None:
+    this = sa.and_(
+        schema.conversations.c.scope_id == scope_id, schema.conversations.c.session_id == session.id
+    )
+    if conn.execute(sa.select(schema.conversations.c.session_id).where(this)).first() is None:
         conn.execute(
-            sa.insert(_conversations).values(
+            sa.insert(schema.conversations).values(
                 scope_id=scope_id,
                 session_id=session.id,
                 tenant=session.scope.tenant,
@@ -198,15 +221,15 @@ def _bring_session(conn: sa.Connection, scope_id: int, brought: Brought) -> None
         return
     if not is_open:
         return
-    opened = sa.select(_episodes.c.id).where(
-        _episodes.c.scope_id == scope_id,
-        _episodes.c.session_id == session.id,
-        _episodes.c.ended_at.is_(None),
+    opened = sa.select(schema.episodes.c.id).where(
+        schema.episodes.c.scope_id == scope_id,
+        schema.episodes.c.session_id == session.id,
+        schema.episodes.c.ended_at.is_(None),
     )
     if conn.execute(opened).first() is not None:
         raise EpisodeChanged(session.id)
     status = SessionStatus.ACTIVE.value
-    conn.execute(sa.update(_conversations).where(this).values(status=status))
+    conn.execute(sa.update(schema.conversations).where(this).values(status=status))
 
 
 def _episode_row(scope_id: int, brought: Brought) -> dict[str, Any]:
@@ -220,7 +243,7 @@ def _episode_row(scope_id: int, brought: Brought) -> dict[str, Any]:
         "last_message_at": episode.last_message_at,
         "last_seen_at": kept.last_seen_at,
         "ended_at": episode.ended_at,
-        "order_at": episode.ended_at or types.OPEN_END,
+        "order_at": episode.ended_at or plain.OPEN_END,
         "opened_at": brought.now,
         "touched_at": brought.now,
         "end_reason": None if episode.end_reason is None else episode.end_reason.value,
@@ -243,7 +266,7 @@ def _batches(turns: Iterable[NewTurn]) -> Iterator[tuple[int, list[NewTurn]]]:
 
 
 def _bring_turns(
-    conn: sa.Connection, scope_id: int, brought: Brought, first: int, turns: list[NewTurn]
+    conn: Connection, scope_id: int, brought: Brought, first: int, turns: list[NewTurn]
 ) -> None:
     kept = brought.kept.episode
     episode = {"tenant": kept.scope.tenant, "scope_id": scope_id, "episode_id": kept.id}
@@ -256,7 +279,7 @@ def _bring_turns(
     findable.insert_new(conn, episode, turns, first, seq, now=brought.now)
 
 
-def _bring_placeholders(conn: sa.Connection, scope_id: int, brought: Brought) -> None:
+def _bring_placeholders(conn: Connection, scope_id: int, brought: Brought) -> None:
     episode = brought.kept.episode
     conn.execute(
         sa.insert(schema.placeholders),

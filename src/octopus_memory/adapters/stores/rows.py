@@ -15,8 +15,9 @@ from ...domain.errors import StoreCorrupt
 from ...domain.message import Json, Message, Role
 from ...domain.quick import maker
 from ...ports.store import SUMMARY_ORDINAL, Lexical, NewTurn, RowPart, WorkKind
-from . import codec, schema, types
+from . import codec, plain
 from .columns import columns_of
+from .later import sa, schema
 
 E = TypeVar("E", bound=StrEnum)
 Row: TypeAlias = Any
@@ -46,14 +47,32 @@ _NO_EPISODE = frozenset(
         "unfindable_from",
     }
 )
-EPISODE_COLUMNS = [column for column in schema.episodes.c if column.name not in _NO_EPISODE]
-TURN_COLUMNS = [
-    column
-    for column in schema.turns.c
-    if column.name not in ("row", "tenant", "scope_id", "role", "agent")
-]
 
-_TURN_WIDTH = len(TURN_COLUMNS)
+
+_TURN = (
+    "episode_id",
+    "ordinal",
+    "id",
+    "at",
+    "tokens",
+    "has_pii",
+    "embedding_ref",
+    "codec",
+    "message",
+    "tool_codec",
+    "tool_calls",
+)
+_TURN_WIDTH = len(_TURN)
+
+
+def episode_columns() -> list[sa.Column[Any]]:
+    return [column for column in schema.episodes.c if column.name not in _NO_EPISODE]
+
+
+def turn_columns() -> list[sa.Column[Any]]:
+    return [schema.turns.c[name] for name in _TURN]
+
+
 _END_REASONS = {str(reason): reason for reason in EndReason}
 _STATUSES = {str(status): status for status in SessionStatus}
 
@@ -100,11 +119,11 @@ def _one_of(known: Mapping[str, E], word: str) -> E:
     try:
         return known[word]
     except KeyError as error:
-        raise StoreCorrupt(types.DAMAGED) from error
+        raise StoreCorrupt(plain.DAMAGED) from error
 
 
 def turns(found: Iterable[Row], session_id: str | None = None) -> list[Turn]:
-    """Rows of `TURN_COLUMNS`, with the session's id after them unless it is given."""
+    """Rows of `turn_columns`, with the session's id after them unless it is given."""
     columns = columns_of(found)
     if not columns:
         return []
@@ -171,7 +190,7 @@ def load_json(text: str) -> dict[str, Json]:
     try:
         loaded: dict[str, Json] = json.loads(text)
     except (TypeError, ValueError) as error:
-        raise StoreCorrupt(types.DAMAGED) from error
+        raise StoreCorrupt(plain.DAMAGED) from error
     return loaded
 
 
@@ -206,7 +225,7 @@ def turn_row(new: NewTurn, ordinal: int, episode: Mapping[str, Any]) -> dict[str
 
 def _as_name(agent: str) -> str:
     """As much of it as a column of names holds; the message keeps it as it was given."""
-    return agent.encode("utf-8", "replace").decode()[: types.LONGEST_NAME]
+    return agent.encode("utf-8", "replace").decode()[: plain.LONGEST_NAME]
 
 
 def lexical_columns(lexical: Lexical) -> dict[str, Any]:

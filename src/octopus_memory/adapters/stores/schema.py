@@ -8,9 +8,6 @@ import sqlalchemy as sa
 
 from .types import Name, UtcTime, Uuid
 
-NO_MODEL = 0
-"""`model_id` of a recall row that wants no vector."""
-
 metadata = sa.MetaData()
 
 # An autoincremented key is never used twice, so that an erased scope's number cannot come to

@@ -4,50 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
-
-import sqlalchemy as sa
 
 from ...domain.episode import Scope
 from ...domain.errors import EpisodeChanged, EpisodeNotFound
 from ...domain.message import Json
 from ...ports.scrubbing import Rewritten, Scrubbing, StoredEpisode
 from ...ports.store import NewSummary, Placeholder
-from . import rows, schema
+from . import rows
+from .later import Connection, sa, schema, sql
 from .statements import ending, holding, meta, reads, rewriting, scopes
 from .transactions import Transactions
 
-_episodes, _conversations = schema.episodes, schema.conversations
-_scope_id = sa.select(schema.scopes.c.id).where(reads.WHO).scalar_subquery()
-_session_ids = (
-    sa.select(_conversations.c.session_id)
-    .where(
-        _conversations.c.scope_id == _scope_id,
-        _conversations.c.tenant == sa.bindparam("tenant_"),
+
+def _scope_id() -> sa.ScalarSelect[Any]:
+    return sa.select(schema.scopes.c.id).where(reads.whose()).scalar_subquery()
+
+
+def _session_ids() -> sa.Select[Any]:
+    return (
+        sa.select(schema.conversations.c.session_id)
+        .where(
+            schema.conversations.c.scope_id == _scope_id(),
+            schema.conversations.c.tenant == sa.bindparam("tenant_"),
+        )
+        .order_by(schema.conversations.c.session_id)
     )
-    .order_by(_conversations.c.session_id)
-)
-_episode_ids = (
-    sa.select(_episodes.c.id)
-    .where(reads.IN_SCOPE, _episodes.c.session_id == sa.bindparam("session_"))
-    .order_by(_episodes.c.started_at, _episodes.c.id)
-)
-_this = (
-    sa.select(
-        *rows.EPISODE_COLUMNS,
-        _episodes.c.deleted_at,
-        _episodes.c.unfindable_from,
-        _conversations.c.metadata,
+
+
+@sql
+def _episode_ids() -> sa.Select[Any]:
+    return (
+        sa.select(schema.episodes.c.id)
+        .where(reads.in_scope(), schema.episodes.c.session_id == sa.bindparam("session_"))
+        .order_by(schema.episodes.c.started_at, schema.episodes.c.id)
     )
-    .join(
-        _conversations,
-        sa.and_(
-            _conversations.c.scope_id == _episodes.c.scope_id,
-            _conversations.c.session_id == _episodes.c.session_id,
-        ),
+
+
+@sql
+def _this() -> sa.Select[Any]:
+    return (
+        sa.select(
+            *rows.episode_columns(),
+            schema.episodes.c.deleted_at,
+            schema.episodes.c.unfindable_from,
+            schema.conversations.c.metadata,
+        )
+        .join(
+            schema.conversations,
+            sa.and_(
+                schema.conversations.c.scope_id == schema.episodes.c.scope_id,
+                schema.conversations.c.session_id == schema.episodes.c.session_id,
+            ),
+        )
+        .where(reads.in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
     )
-    .where(reads.IN_SCOPE, _episodes.c.id == sa.bindparam("episode_"))
-)
 
 
 class SqlScrubbing(Transactions, Scrubbing):
@@ -83,27 +95,25 @@ class SqlScrubbing(Transactions, Scrubbing):
             )
 
 
-def _stored_sessions(
-    conn: sa.Connection, scope: Scope, *, after: str | None, limit: int
-) -> list[str]:
-    wanted = _session_ids.limit(limit)
+def _stored_sessions(conn: Connection, scope: Scope, *, after: str | None, limit: int) -> list[str]:
+    wanted = _session_ids().limit(limit)
     if after is not None:
-        wanted = wanted.where(_conversations.c.session_id > after)
+        wanted = wanted.where(schema.conversations.c.session_id > after)
     return list(conn.execute(wanted, reads.who(scope)).scalars())
 
 
-def _stored_episodes(conn: sa.Connection, scope: Scope, session_id: str) -> list[UUID]:
+def _stored_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:
     parameters = reads.who(scope) | {"session_": session_id}
     return list(conn.execute(_episode_ids, parameters).scalars())
 
 
-def _stored_episode(conn: sa.Connection, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
+def _stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
     row = _read_this(conn, scope, episode_id)
     if row is None:
         return None
     table, numbers = rewriting.turns_of(row), schema.placeholders
     turns = conn.execute(
-        sa.select(*(table.c[column.name] for column in rows.TURN_COLUMNS))
+        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
         .where(table.c.episode_id == episode_id, table.c.tenant == scope.tenant)
         .order_by(table.c.ordinal)
     )
@@ -123,12 +133,12 @@ def _stored_episode(conn: sa.Connection, scope: Scope, episode_id: UUID) -> Stor
     )
 
 
-def _read_this(conn: sa.Connection, scope: Scope, episode_id: UUID) -> rows.Row | None:
+def _read_this(conn: Connection, scope: Scope, episode_id: UUID) -> rows.Row | None:
     return conn.execute(_this, reads.who(scope) | {"episode_": episode_id}).one_or_none()
 
 
 def _rewrite(
-    conn: sa.Connection,
+    conn: Connection,
     was: StoredEpisode,
     *,
     turns: Sequence[Rewritten],
@@ -179,9 +189,7 @@ def _check_findable(row: rows.Row) -> None:
         raise EpisodeChanged(row.session_id)
 
 
-def _check_holds(
-    conn: sa.Connection, was: StoredEpisode, metadata: Mapping[str, Json] | None
-) -> None:
+def _check_holds(conn: Connection, was: StoredEpisode, metadata: Mapping[str, Json] | None) -> None:
     episode = was.episode
     about = [episode.id]
     if metadata is not None:
@@ -190,31 +198,34 @@ def _check_holds(
 
 
 def _rewrite_summary(
-    conn: sa.Connection, was: StoredEpisode, scope_id: int, summary: NewSummary, *, now: datetime
+    conn: Connection, was: StoredEpisode, scope_id: int, summary: NewSummary, *, now: datetime
 ) -> None:
     if not was.is_deleted:
         ending.put_summary(conn, was.episode.scope, was.episode.id, summary, now=now)
         return
     conn.execute(
-        sa.update(_episodes)
-        .where(ending.THIS_EPISODE)
+        sa.update(schema.episodes)
+        .where(ending.this_episode())
         .values(summarized_by=summary.by, **rows.pack_summary(summary.summary)),
         {"episode_": was.episode.id, "scope_": scope_id},
     )
 
 
 def _rewrite_metadata(
-    conn: sa.Connection, scope_id: int, session_id: str, metadata: Mapping[str, Json]
+    conn: Connection, scope_id: int, session_id: str, metadata: Mapping[str, Json]
 ) -> None:
     conn.execute(
-        sa.update(_conversations)
-        .where(_conversations.c.scope_id == scope_id, _conversations.c.session_id == session_id)
+        sa.update(schema.conversations)
+        .where(
+            schema.conversations.c.scope_id == scope_id,
+            schema.conversations.c.session_id == session_id,
+        )
         .values(metadata=rows.dump_json(metadata))
     )
 
 
 def _insert_placeholders(
-    conn: sa.Connection, scope_id: int, was: StoredEpisode, placeholders: Sequence[Placeholder]
+    conn: Connection, scope_id: int, was: StoredEpisode, placeholders: Sequence[Placeholder]
 ) -> None:
     table, episode = schema.placeholders, was.episode
     taken = conn.execute(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
-
-import sqlalchemy as sa
 
 from ...domain.episode import Episode, Scope, Session, Turn
 from ...domain.errors import SessionNotFound
@@ -27,14 +25,15 @@ from ...ports.store import (
     SessionState,
     StoreStats,
 )
-from . import migrate, rows, schema
+from . import migrate, rows
 from .forgetting import SqlForgetting
 from .keeping import SqlKeeping
 from .keys import SqlKeys
+from .later import Connection, sa, schema, sql
 from .moving import SqlMoving
 from .portable import SqlPortable
 from .scrubbing import SqlScrubbing
-from .statements import ending, meta, queue, reads, recalling, writes
+from .statements import ending, listing, meta, queue, reads, recalling, writes
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork
@@ -56,8 +55,8 @@ class SqlStore(
 ):
     """What the dialects share: every statement, and transactions around them."""
 
-    def __init__(self, engine: sa.Engine, *, clock: Clock | None = None) -> None:
-        super().__init__(engine, clock=clock)
+    def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
+        super().__init__(make_engine, clock=clock)
         try:
             self._prepare_schema()
             salt = self._read(Every.TENANT, meta.get, meta.SALT)
@@ -80,7 +79,8 @@ class SqlStore(
         return self._salt or b""
 
     def close(self) -> None:
-        self._engine.dispose()
+        if self._made_engine is not None:
+            self._made_engine.dispose()
 
     def append(self, write: Append) -> list[Turn]:
         return self._write(write.scope.tenant, writes.append, write)
@@ -151,7 +151,7 @@ class SqlStore(
     ) -> tuple[list[Episode], int]:
         return self._read(
             scope.tenant,
-            reads.list_episodes,
+            listing.list_episodes,
             scope,
             offset=offset,
             limit=limit,
@@ -200,7 +200,7 @@ class SqlStore(
     ) -> list[OpenEpisode]:
         return self._read(
             Every.TENANT,
-            reads.open_episodes,
+            listing.open_episodes,
             touched_before=touched_before,
             opened_before=opened_before,
             after=after,
@@ -208,14 +208,14 @@ class SqlStore(
         )
 
     def config(self, tenant: str, agent: str) -> Mapping[str, Json] | None:
-        return self._read(tenant, _config, tenant, agent)
+        return self._read(tenant, config, tenant, agent)
 
     def put_config(self, tenant: str | None, agent: str, config: Mapping[str, Json]) -> None:
         whose = _FOR_ALL if tenant is None else tenant
         self._write(whose, _put_config, whose, agent, config)
 
     def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:
-        return self._read(Every.TENANT, _configs)
+        return self._read(Every.TENANT, configs)
 
     def prune_idempotency(self, *, before: datetime) -> int:
         return self._write(Every.TENANT, _prune_idempotency, before)
@@ -223,7 +223,7 @@ class SqlStore(
     def stats(self) -> StoreStats:
         return self._read(Every.TENANT, self._count)
 
-    def _count(self, conn: sa.Connection) -> StoreStats:
+    def _count(self, conn: Connection) -> StoreStats:
         def count(what: Any, *where: sa.ColumnElement[bool]) -> int:
             return int(conn.execute(sa.select(sa.func.count(what)).where(*where)).scalar_one())
 
@@ -235,7 +235,7 @@ class SqlStore(
         )
         scopes, episodes = schema.scopes, schema.episodes
         return StoreStats(
-            product=self._engine.dialect.name,
+            product=conn.product,
             schema=migrate.HEAD,
             size_bytes=self.size_bytes(),
             tenants=count(scopes.c.tenant.distinct()),
@@ -249,19 +249,27 @@ class SqlStore(
         )
 
 
-def _config(conn: sa.Connection, tenant: str, agent: str) -> Mapping[str, Json] | None:
+def config(conn: Connection, tenant: str, agent: str) -> Mapping[str, Json] | None:
+    row = conn.execute(_config, {"agent_": agent, "tenants": [tenant, _FOR_ALL]}).first()
+    return None if row is None else rows.load_json(row.config)
+
+
+@sql
+def _config() -> sa.Select[Any]:
     agents = schema.agents
     # The empty tenant sorts before every other, so the tenant's own comes first.
-    found = conn.execute(
+    return (
         sa.select(agents.c.config)
-        .where(agents.c.agent == agent, agents.c.tenant.in_([tenant, _FOR_ALL]))
+        .where(
+            agents.c.agent == sa.bindparam("agent_"),
+            agents.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
+        )
         .order_by(agents.c.tenant.desc())
         .limit(1)
-    ).scalar()
-    return None if found is None else rows.load_json(found)
+    )
 
 
-def _put_config(conn: sa.Connection, tenant: str, agent: str, config: Mapping[str, Json]) -> None:
+def _put_config(conn: Connection, tenant: str, agent: str, config: Mapping[str, Json]) -> None:
     agents, text = schema.agents, rows.dump_json(config)
     done = conn.execute(
         sa.update(agents)
@@ -272,13 +280,18 @@ def _put_config(conn: sa.Connection, tenant: str, agent: str, config: Mapping[st
         conn.execute(sa.insert(agents).values(tenant=tenant, agent=agent, config=text))
 
 
-def _configs(conn: sa.Connection) -> dict[tuple[str | None, str], Mapping[str, Json]]:
+def configs(conn: Connection) -> dict[tuple[str | None, str], Mapping[str, Json]]:
     return {
         (row.tenant or None, row.agent): rows.load_json(row.config)
-        for row in conn.execute(sa.select(schema.agents))
+        for row in conn.execute(_configs)
     }
 
 
-def _prune_idempotency(conn: sa.Connection, before: datetime) -> int:
+@sql
+def _configs() -> sa.Select[Any]:
+    return sa.select(schema.agents)
+
+
+def _prune_idempotency(conn: Connection, before: datetime) -> int:
     keys = schema.idempotency
     return conn.execute(sa.delete(keys).where(keys.c.used_at < before)).rowcount

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ...domain.episode import Episode, Scope
 from ...ports.tenant import TenantReads
-from . import rows, schema
+from . import rows
+from .later import Connection, sa, schema
 from .transactions import Transactions
-
-_episodes, _scopes = schema.episodes, schema.scopes
 
 
 class SqlTenantReads(Transactions, TenantReads):
@@ -30,46 +27,46 @@ class SqlTenantReads(Transactions, TenantReads):
         limit: int,
     ) -> tuple[list[Episode], int]:
         wanted = [
-            _episodes.c.tenant == tenant,
-            _scopes.c.tenant == tenant,
-            _episodes.c.deleted_at.is_(None),
+            schema.episodes.c.tenant == tenant,
+            schema.scopes.c.tenant == tenant,
+            schema.episodes.c.deleted_at.is_(None),
         ]
         if agents is not None:
-            wanted.append(_scopes.c.agent.in_(sorted(agents)))
+            wanted.append(schema.scopes.c.agent.in_(sorted(agents)))
         if user is not None:
-            wanted.append(_scopes.c.user == user)
+            wanted.append(schema.scopes.c.user == user)
         if not include_archived:
-            wanted.append(_episodes.c.is_archived.is_(False))
+            wanted.append(schema.episodes.c.is_archived.is_(False))
         return self._read(tenant, _page, tenant, wanted, offset, limit)
 
 
-def _locate(conn: sa.Connection, tenant: str, episode_id: UUID) -> Scope | None:
+def _locate(conn: Connection, tenant: str, episode_id: UUID) -> Scope | None:
     row = conn.execute(
-        sa.select(_scopes.c.agent, _scopes.c.user)
-        .join(_episodes, _episodes.c.scope_id == _scopes.c.id)
+        sa.select(schema.scopes.c.agent, schema.scopes.c.user)
+        .join(schema.episodes, schema.episodes.c.scope_id == schema.scopes.c.id)
         .where(
-            _episodes.c.id == episode_id,
-            _episodes.c.tenant == tenant,
-            _scopes.c.tenant == tenant,
-            _episodes.c.deleted_at.is_(None),
+            schema.episodes.c.id == episode_id,
+            schema.episodes.c.tenant == tenant,
+            schema.scopes.c.tenant == tenant,
+            schema.episodes.c.deleted_at.is_(None),
         )
     ).one_or_none()
     return None if row is None else Scope(tenant=tenant, agent=row.agent, user=row.user)
 
 
 def _page(
-    conn: sa.Connection,
+    conn: Connection,
     tenant: str,
     wanted: list[sa.ColumnElement[bool]],
     offset: int,
     limit: int,
 ) -> tuple[list[Episode], int]:
-    joined = _episodes.join(_scopes, _scopes.c.id == _episodes.c.scope_id)
+    joined = schema.episodes.join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
     page = (
-        sa.select(*rows.EPISODE_COLUMNS, _scopes.c.agent, _scopes.c.user)
+        sa.select(*rows.episode_columns(), schema.scopes.c.agent, schema.scopes.c.user)
         .select_from(joined)
         .where(*wanted)
-        .order_by(_episodes.c.order_at.desc(), _episodes.c.id.desc())
+        .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
         .offset(offset)
         .limit(limit)
     )

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
-
-import sqlalchemy as sa
 
 from ...domain.errors import StoreCorrupt, StoreError
 from ...ports.seams import Clock
-from . import types
+from . import plain
+from .later import Connection, sa
 
 T = TypeVar("T")
 READING = "octopus_reading"
@@ -38,10 +39,23 @@ Reach: TypeAlias = str | Every
 class Transactions:
     """Runs the functions that hold statements, each in a transaction of its own."""
 
-    def __init__(self, engine: sa.Engine, *, clock: Clock | None = None) -> None:
-        self._engine = engine
+    def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
+        """The engine is made when it is first needed: what SQLite does itself needs none."""
+        self._make_engine = make_engine
+        self._making_engine = threading.Lock()
+        self._made_engine: sa.Engine | None = None
         self._clock = clock
-        self._reader = engine.execution_options(**{READING: True})
+
+    @property
+    def _engine(self) -> sa.Engine:
+        if self._made_engine is None:
+            with self._making_engine:
+                self._made_engine = self._made_engine or self._make_engine()
+        return self._made_engine
+
+    @cached_property
+    def _reader(self) -> sa.Engine:
+        return self._engine.execution_options(**{READING: True})
 
     @property
     def read_only(self) -> bool:
@@ -67,13 +81,13 @@ class Transactions:
             raise self.translate(error) from error
         except UnicodeDecodeError as error:
             # A damaged file can make the driver fail over its own message.
-            raise StoreCorrupt(types.DAMAGED) from error
+            raise StoreCorrupt(plain.DAMAGED) from error
 
     def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         with self._translated():
             for attempt in range(_RETRIES):
                 try:
-                    with _within(self._engine, reach) as conn, conn.begin():
+                    with _within(self._engine, reach) as conn, conn.core.begin():
                         return do(conn, *args, **named)
                 except sa.exc.DBAPIError as error:
                     if attempt == _RETRIES - 1 or not self.lost_race(error):
@@ -87,8 +101,8 @@ class Transactions:
 
 
 @contextmanager
-def _within(engine: sa.Engine, reach: Reach) -> Iterator[sa.Connection]:
+def _within(engine: sa.Engine, reach: Reach) -> Iterator[Connection]:
     if not isinstance(reach, str | Every):
         raise TypeError("every transaction names a tenant")
     with engine.connect() as conn:
-        yield conn.execution_options(**{REACH: reach})
+        yield Connection(conn.execution_options(**{REACH: reach}))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -11,44 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.types import TypeDecorator
 
 from ...domain.errors import StoreCorrupt
-from ...domain.ids import id_of
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-OPEN_END = datetime(9999, 12, 31, tzinfo=UTC)
-"""`order_at` of an open episode: it sorts before every closed one, newest first."""
-DAMAGED = "a row of the database is damaged: restore the database from a backup"
-LONGEST_NAME = 256
-
-
-def micros(moment: datetime) -> int:
-    return (moment - EPOCH) // MICROSECOND
-
-
-def moment(count: int) -> datetime:
-    return EPOCH + count * MICROSECOND
-
-
-def _bind_time(value: datetime | None) -> int | None:
-    return None if value is None else (value - EPOCH) // MICROSECOND
-
-
-def _read_time(value: Any) -> datetime | None:
-    try:
-        return None if value is None else moment(value)
-    except (TypeError, OverflowError) as error:
-        raise StoreCorrupt(DAMAGED) from error
-
-
-def _bind_id(value: UUID | None) -> bytearray | None:
-    return None if value is None else bytearray(value.int.to_bytes(16))
-
-
-def _read_id(value: Any) -> UUID | None:
-    try:
-        return None if value is None else id_of(value)
-    except (TypeError, ValueError) as error:
-        raise StoreCorrupt(DAMAGED) from error
+from .plain import DAMAGED, LONGEST_NAME, bind_id, bind_time, micros, read_id, read_time
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -65,11 +29,11 @@ class UtcTime(TypeDecorator[datetime]):
         return sa.BigInteger() if dialect.name == "sqlite" else sa.DateTime(timezone=True)
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:
-        return _bind_time if dialect.name == "sqlite" else super().bind_processor(dialect)
+        return bind_time if dialect.name == "sqlite" else super().bind_processor(dialect)
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:
         usual = super().result_processor
-        return _read_time if dialect.name == "sqlite" else usual(dialect, coltype)
+        return read_time if dialect.name == "sqlite" else usual(dialect, coltype)
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> Any:
         return value.astimezone(UTC) if value is not None and dialect.name == "mssql" else value
@@ -88,10 +52,10 @@ class Uuid(TypeDecorator[UUID]):
         return sa.LargeBinary(16) if dialect.name == "sqlite" else sa.Uuid()
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:
-        return _bind_id if dialect.name == "sqlite" else super().bind_processor(dialect)
+        return bind_id if dialect.name == "sqlite" else super().bind_processor(dialect)
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:
-        return _read_id if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
+        return read_id if dialect.name == "sqlite" else super().result_processor(dialect, coltype)
 
     def process_bind_param(self, value: UUID | None, dialect: sa.Dialect) -> Any:
         return to_sql_server(value) if value is not None and dialect.name == "mssql" else value
@@ -189,3 +153,37 @@ def unpack_name(kept: bytes) -> str:
         return _ESCAPED.sub(lambda found: bytes((found[1][0] - 1,)), kept[:-1]).decode()
     except UnicodeDecodeError as error:
         raise StoreCorrupt(DAMAGED) from error
+
+
+def _only_elsewhere(kind: Any, then: Callable[[Any], Any], dialect: sa.Dialect) -> Any:
+    """SQLite's values are taken as they are kept; others' are read as usual, and made like them."""
+    if dialect.name == "sqlite":
+        return None
+    read = kind(dialect, None)
+    return then if read is None else lambda value: then(read(value))
+
+
+class Micros(UtcTime):
+    """A time as microseconds since 1970, which an array can hold."""
+
+    cache_ok = True
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
+        return _only_elsewhere(super().result_processor, micros, dialect)
+
+
+class IdBytes(Uuid):
+    """An id as its sixteen bytes: most rows have the id of the row before."""
+
+    cache_ok = True
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
+        return _only_elsewhere(super().result_processor, lambda value: value.bytes, dialect)
+
+
+class Bytes(TypeDecorator[bytes]):
+    impl = sa.LargeBinary
+    cache_ok = True
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
+        return _only_elsewhere(super().result_processor, lambda value: value, dialect)

@@ -7,16 +7,15 @@ from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ...domain.episode import Scope, Turn
 from ...ports.turns import Findable
 from ...ports.work import Backlog, Removal, Unfindable, Work, WorkKind, WorkList
+from .later import Connection, sa
 from .statements import findable, meta, mirror, queue
 from .transactions import Every, Reach, Transactions
 
 T = TypeVar("T")
-Also: TypeAlias = Callable[[sa.Connection], object]
+Also: TypeAlias = "Callable[[sa.Connection], object]"
 
 
 class SqlWork(Transactions, WorkList):
@@ -69,7 +68,8 @@ class SqlWork(Transactions, WorkList):
         `do` gets a SQLAlchemy connection first, and may be run again where a race was lost.
         """
         run = self._write if writes else self._read
-        return run(Every.TENANT if tenant is None else tenant, do, *args)
+        reach = Every.TENANT if tenant is None else tenant
+        return run(reach, lambda conn: do(conn.core, *args))
 
     def claim(
         self, kind: WorkKind, *, owner: str, limit: int, now: datetime, until: datetime
@@ -120,13 +120,13 @@ def _reach(found: Sequence[Unfindable]) -> Reach:
     return tenants.pop() if len(tenants) == 1 else Every.TENANT
 
 
-def _switch_model(conn: sa.Connection, model: str, *, now: datetime) -> int:
+def _switch_model(conn: Connection, model: str, *, now: datetime) -> int:
     meta.put(conn, meta.MODEL, model.encode())
     return queue.use_model(conn, model, now=now)
 
 
 def put_vectors(
-    conn: sa.Connection,
+    conn: Connection,
     model: str,
     done: Sequence[tuple[Work, bytes]],
     *,
@@ -138,4 +138,4 @@ def put_vectors(
         queue.put_vectors(conn, model, done)
         mirror.follow(conn, [work for work, _ in done], now=now)
         if also is not None:
-            also(conn)
+            also(conn.core)

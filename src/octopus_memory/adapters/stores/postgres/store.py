@@ -14,6 +14,7 @@ from ....domain.errors import InvalidSetting, MissingExtra, StoreBusy, StoreErro
 from ....ports.keeping import Lead
 from ....ports.seams import Clock
 from .. import migrate
+from ..later import Connection
 from ..sql import SqlStore
 from ..transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
@@ -63,14 +64,14 @@ class PostgresStore(SqlStore):
             "hide_parameters": True,
         }
         # Whatever needs a connection to itself has one outside the pool.
-        self._alone = self._make_engine(poolclass=sa.NullPool, **options)
-        engine = self._make_engine(
+        self._alone = self._engine_with(poolclass=sa.NullPool, **options)
+        engine = self._engine_with(
             pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
         )
         sa.event.listen(engine, "begin", self._begin)
-        super().__init__(engine, clock=clock)
+        super().__init__(lambda: engine, clock=clock)
 
-    def _make_engine(self, **options: Any) -> sa.Engine:
+    def _engine_with(self, **options: Any) -> sa.Engine:
         try:
             engine = sa.create_engine(self._url, **options)
         except ImportError as error:
@@ -123,10 +124,10 @@ class PostgresStore(SqlStore):
         return self._alone.dialect.loaded_dbapi
 
     def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        def committed(conn: sa.Connection) -> T:
+        def committed(conn: Connection) -> T:
             done = do(conn, *args, **named)
             # With a rollback the driver would forget the statements that it has prepared.
-            conn.commit()
+            conn.core.commit()
             return done
 
         try:

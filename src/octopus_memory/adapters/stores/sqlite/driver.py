@@ -1,12 +1,11 @@
 """The statements of a hot loop, straight on the driver.
 
-SQLAlchemy compiles a statement once here, and from then on only its text and its types are used: a
-short statement costs a fifth of what it does through a connection of SQLAlchemy's.
+Only a statement's text and its types are used. Those of the hot calls are shipped, and SQLAlchemy
+compiles any other once: a short statement costs a fifth of what it does through its connections.
 """
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,15 +13,28 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-import sqlalchemy as sa
-
+from .. import plain
 from ..columns import Columns
+from ..later import Statement
+from .texts import Compiled, shipped
 
-_EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
-_QUICK: dict[type[Any], Callable[[Any], Any]] = {sa.LargeBinary: bytearray, sa.Boolean: int}
-"""As what the driver takes a value in a third of the time: for others it looks for an adapter."""
+_BINDS: dict[str, Any] = {
+    "": None,
+    "time": plain.bind_time,
+    "id": plain.bind_id,
+    # As what the driver takes a value in a third of the time: for others it looks for an adapter.
+    "bytes": lambda value: None if value is None else bytearray(value),
+    "flag": lambda value: None if value is None else int(value),
+}
+_READS: dict[str, Any] = {
+    "": None,
+    "time": plain.read_time,
+    "id": plain.read_id,
+    "flag": lambda value: None if value is None else bool(value),
+}
+"""How values are converted, by the names that `Compiled` has for it."""
 _NULL = float("nan")
-"""The same for None: SQLite has no such number, and stores NULL."""
+"""The quick value for None: SQLite has no such number, and stores NULL."""
 
 Parameters: TypeAlias = Mapping[str, Any]
 Converts: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
@@ -32,22 +44,18 @@ Converts: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
 class Prepared:
     """One statement for one set of parameters."""
 
-    def __init__(self, statement: Any, dialect: sa.Dialect, keys: Sequence[str]) -> None:
-        compiled = statement.compile(dialect=dialect, column_keys=keys)
-        # Around each list that is given for an `IN`: name and text by turns.
-        self._text, *rest = _EXPANDING.split(str(compiled))
-        names = tuple(compiled.positiontup or ())
-        self._lists = list(zip(map(names.index, rest[::2]), rest[1::2], strict=True))
-        self._fixed = {name: compiled.params.get(name) for name in names if name not in keys}
+    def __init__(self, known: Compiled) -> None:
+        self._text, *rest = known.text
+        names, lists = known.names, rest[::2]
+        self._lists = list(zip(map(names.index, lists), rest[1::2], strict=True))
+        self._fixed = known.fixed
         self._take = _taker(names)
         self._binders = _converts(
-            _binder(compiled.binds[name], dialect, is_list=name in rest[::2]) for name in names
+            _binder(kind, is_list=name in lists)
+            for name, kind in zip(names, known.binds, strict=True)
         )
-        columns = _columns(statement)
-        self._readers = _converts(
-            kind.dialect_impl(dialect).result_processor(dialect, None) for _, kind in columns
-        )
-        self.named = _row_type([name for name, _ in columns])._make
+        self._readers = _converts(_READS[kind] for kind in known.reads)
+        self.named = _row_type(known.columns)._make
 
     def run(self, raw: sqlite3.Connection, given: Parameters) -> sqlite3.Cursor:
         if self._fixed:
@@ -99,19 +107,21 @@ class Result:
 
     one_or_none = first
 
-    def scalar_one(self) -> Any:
+    def one(self) -> Any:
         [row] = self
-        return row[0]
+        return row
+
+    def scalar_one(self) -> Any:
+        return self.one()[0]
 
 
 class DriverConnection:
     """Executes statements that live as long as their module, on one driver connection."""
 
-    def __init__(
-        self, raw: sqlite3.Connection, dialect: sa.Dialect, known: dict[Any, Prepared]
-    ) -> None:
+    product = "sqlite"
+
+    def __init__(self, raw: sqlite3.Connection, known: dict[Any, Prepared]) -> None:
         self._raw = raw
-        self.dialect = dialect
         self._known = known
 
     def execute(self, statement: Any, given: Any = None) -> Result:
@@ -120,23 +130,28 @@ class DriverConnection:
         keys = tuple(first)
         prepared = self._known.get((statement, keys))
         if prepared is None:
-            prepared = self._known[statement, keys] = Prepared(statement, self.dialect, keys)
+            prepared = self._known[statement, keys] = Prepared(_compiled(statement, keys))
         if len(rows) == 1:
             return Result(prepared.run(self._raw, first), prepared)
         return Result(prepared.run_many(self._raw, rows), prepared)
 
 
-def _binder(given: sa.BindParameter[Any], dialect: sa.Dialect, *, is_list: bool) -> Any:
-    kind = given.type.dialect_impl(dialect)
-    quick = next((make for of, make in _QUICK.items() if isinstance(kind, of)), None)
-    bind: Any = _unless_none(quick) if quick else kind.bind_processor(dialect)
+def _binder(kind: str, *, is_list: bool) -> Any:
+    bind = _BINDS[kind]
     if not is_list:
         return bind
     return lambda values: _padded([bind(value) for value in values] if bind else values)
 
 
-def _unless_none(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else convert(value)
+def _compiled(statement: Any, keys: Sequence[str]) -> Compiled:
+    if isinstance(statement, Statement):
+        known = shipped().get((statement.name, *keys))
+        if known is not None:
+            return known
+        statement = statement()
+    from .compiling import compiled
+
+    return compiled(statement, keys)
 
 
 def _converts(converts: Iterable[Any]) -> Converts:
@@ -191,10 +206,3 @@ def _marks(count: int) -> str:
 def _row_type(names: Sequence[str]) -> Any:
     """Rows whose columns are read by name, as SQLAlchemy's are."""
     return namedtuple("Row", names)  # noqa: PYI024
-
-
-def _columns(statement: Any) -> list[tuple[str, Any]]:
-    """The name and type of each column that comes back."""
-    if isinstance(statement, sa.Select):
-        return [(column.name, column.type) for column in statement.selected_columns]
-    return [(column["name"], column["type"]) for column in statement.returning_column_descriptions]

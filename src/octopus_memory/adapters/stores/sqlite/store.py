@@ -12,26 +12,37 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import sqlalchemy as sa
-
 from ....domain.episode import Turn
 from ....domain.erasure import Subject
 from ....domain.errors import (
     StoreBusy,
     StoreCorrupt,
     StoreError,
-    StoreFull,
     StoreReadOnly,
     StoreUnavailable,
 )
 from ....ports.forgetting import Trace
 from ....ports.seams import Clock
 from ....ports.store import Append, Findable, Target, Unfindable
-from .. import types, work_list
-from ..sql import SqlStore
-from ..statements import ending, findable, meta, queue, reads, recalling, stages, writes
+from .. import migrate, plain, work_list
+from ..keeping import last_run
+from ..later import sa
+from ..sql import SqlStore, config, configs
+from ..statements import (
+    ending,
+    erasing,
+    findable,
+    listing,
+    meta,
+    mirror,
+    queue,
+    reads,
+    recalling,
+    stages,
+    writes,
+)
 from ..transactions import READING, Every, Reach
-from . import traces
+from . import errors
 from .driver import DriverConnection, Prepared
 from .together import Together
 from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
@@ -41,17 +52,27 @@ _LARGE = 256 * 1024 * 1024
 """From here on the copy that a rewrite makes is too large to be held in memory."""
 _CHECKPOINTS = 10
 _CHECKPOINT_MS = 500
-_VENDORS = (sqlite3.Error, sa.exc.DBAPIError, UnicodeDecodeError)
+_DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""The second where a damaged file makes the driver fail over its own message."""
 _HOT_READS = frozenset(
     {
+        config,
+        configs,
+        last_run,
         reads.episodes,
-        reads.list_episodes,
+        listing.list_episodes,
+        listing.open_episodes,
         recalling.block,
         recalling.block_at,
         recalling.state,
+        erasing.unfinished,
         findable.turns,
         findable.waiting,
         meta.get,
+        meta.number,
+        mirror.name,
+        queue.backlog,
+        queue.owners,
         queue.turns,
         reads.replay,
         reads.session,
@@ -61,7 +82,7 @@ _HOT_READS = frozenset(
     }
 )
 """What recall and every message ask: their statements live as long as their module."""
-_SNAPSHOTS = frozenset({reads.list_episodes, reads.replay, recalling.block, recalling.block_at})
+_SNAPSHOTS = frozenset({listing.list_episodes, reads.replay, recalling.block, recalling.block_at})
 """Those of them whose statements must see one moment; for the others no transaction is begun."""
 _HOT_WRITES = frozenset(
     {
@@ -98,7 +119,24 @@ class SqliteStore(SqlStore):
         if not (self._in_memory or read_only):
             self._make_folder()
             self._make_private()
-        super().__init__(self._make_engine(), clock=clock)
+        super().__init__(self._new_engine, clock=clock)
+
+    def _prepare_schema(self) -> None:
+        # Most starts find the tables as they should be, and go on without SQLAlchemy.
+        if self._in_memory or not self._is_current():
+            super()._prepare_schema()
+
+    def _is_current(self) -> bool:
+        try:
+            raw = self._take()
+            try:
+                found = raw.execute(f"SELECT version_num FROM {migrate.VERSION_TABLE}").fetchall()  # noqa: S608 - a constant
+            finally:
+                self._give_back(raw)
+        except _DRIVER_ERRORS:
+            # Whatever it is, the long way says it better.
+            return False
+        return found == [(migrate.HEAD,)]
 
     @property
     def read_only(self) -> bool:
@@ -114,18 +152,13 @@ class SqliteStore(SqlStore):
         return self.translate_driver(error.orig)
 
     def translate_driver(self, error: BaseException | None) -> StoreError:
-        code = getattr(error, "sqlite_errorcode", 0) or 0
-        if not code and str(error).startswith("Could not decode to UTF-8"):
-            # The driver's own words, which show what is stored.
-            return StoreCorrupt(f"{self._path.name}: a text is damaged ({_RESTORE})")
-        kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "see the error before this one"))
-        return kind(f"{self._path.name}: {error} ({self._better_advice(kind) or advice})")
+        kind, said, advice = errors.translate(error)
+        return kind(f"{self._path.name}: {said} ({self._better_advice(kind) or advice})")
 
     def _as_ours(self, error: Exception) -> StoreError:
         if isinstance(error, UnicodeDecodeError):
-            # A damaged file can make the driver fail over its own message.
-            return StoreCorrupt(types.DAMAGED)
-        return self.translate_driver(error.orig if isinstance(error, sa.exc.DBAPIError) else error)
+            return StoreCorrupt(plain.DAMAGED)
+        return self.translate_driver(error)
 
     def _better_advice(self, kind: type[StoreError]) -> str | None:
         """What to do where more is known than SQLite says."""
@@ -181,7 +214,7 @@ class SqliteStore(SqlStore):
     def _commit(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
         try:
             return self._together.write(do, hot=hot)
-        except _VENDORS as error:
+        except _DRIVER_ERRORS as error:
             raise self._as_ours(error) from error
 
     def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
@@ -201,14 +234,14 @@ class SqliteStore(SqlStore):
             try:
                 if is_snapshot:
                     raw.execute("BEGIN")
-                done = do(DriverConnection(raw, self._engine.dialect, self._known), *args, **named)
+                done = do(DriverConnection(raw, self._known), *args, **named)
                 if is_snapshot:
                     raw.execute("COMMIT")
             finally:
                 if raw.in_transaction:
                     raw.execute("ROLLBACK")
                 self._give_back(raw)
-        except _VENDORS as error:
+        except _DRIVER_ERRORS as error:
             raise self._as_ours(error) from error
         return done
 
@@ -238,10 +271,14 @@ class SqliteStore(SqlStore):
     def trace(self, subject: Subject) -> Trace | None:
         if self._in_memory:
             return None
+        from . import traces
+
         prints = self._read(subject.tenant, traces.take, subject)
         return traces.FileTrace(prints, self._files, self._is_live)
 
     def _is_live(self, piece: bytes) -> bool:
+        from . import traces
+
         return self._read(Every.TENANT, traces.is_live, piece)
 
     def _files(self) -> list[Path]:
@@ -298,7 +335,7 @@ class SqliteStore(SqlStore):
                 "that can be written)"
             ) from error
 
-    def _make_engine(self) -> sa.Engine:
+    def _new_engine(self) -> sa.Engine:
         pool: type[sa.Pool] = sa.StaticPool if self._in_memory else sa.QueuePool
         options: dict[str, Any] = {} if self._in_memory else {"pool_size": 8, "max_overflow": 64}
         engine = sa.create_engine(
@@ -354,18 +391,3 @@ def _begin(conn: sa.Connection) -> None:
     # A writer takes the lock first: upgrading a read later could fail half-way.
     reading = conn.get_execution_options().get(READING)
     conn.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
-
-
-_RESTORE = "restore the file from a backup"
-_ERRORS: dict[int, tuple[type[StoreError], str]] = {
-    # The statements are ours and fit the schema, so a table or a column is not what it was.
-    sqlite3.SQLITE_ERROR: (StoreCorrupt, _RESTORE),
-    sqlite3.SQLITE_BUSY: (StoreBusy, "another process is writing; try again"),
-    sqlite3.SQLITE_LOCKED: (StoreBusy, "another connection is writing; try again"),
-    sqlite3.SQLITE_READONLY: (StoreReadOnly, "give the file and its folder write permission"),
-    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, _RESTORE),
-    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "this is not an SQLite file; check the path"),
-    sqlite3.SQLITE_FULL: (StoreFull, "nothing was stored; free some space and try again"),
-    sqlite3.SQLITE_IOERR: (StoreUnavailable, "the disk failed; nothing was stored"),
-    sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "check that the folder exists and can be read"),
-}

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, TypeVar
 
-import sqlalchemy as sa
-
+from ..later import Connection, sa
 from .driver import DriverConnection, Prepared
 from .waiting import wait_oneself, when_free
 
@@ -72,14 +71,15 @@ class Together:
         self._is_led = False
         """Whether a thread writes, or is called to, and will call the next."""
         self._raw: sqlite3.Connection | None = None
-        self._core: sa.Connection | None = None
+        self._core: Connection | None = None
         self._engine: sa.Engine | None = None
         self._known: dict[Any, Prepared] = {}
 
     def write(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
         """Run `do` in a transaction; durable when it returns.
 
-        A `hot` one is given the driver's connection, another one SQLAlchemy's.
+        A `hot` one is given the driver's connection, another one SQLAlchemy's; either way it is
+        the driver's error that is raised.
         """
         job = _Job(do, hot=hot)
         with self._queueing:
@@ -145,6 +145,8 @@ class Together:
 
     def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
+        if self._core is None and not all(job.hot for job in jobs):
+            self._open_core(raw)
         when_free(raw, "BEGIN IMMEDIATE")
         try:
             self._perform_all(raw, jobs)
@@ -191,21 +193,29 @@ class Together:
         raw.execute("RELEASE job")
 
     def _perform(self, raw: sqlite3.Connection, job: _Job) -> None:
-        assert self._core is not None
-        conn = DriverConnection(raw, self._core.dialect, self._known) if job.hot else self._core
-        job.outcome = job.do(conn)
+        if job.hot:
+            job.outcome = job.do(DriverConnection(raw, self._known))
+            return
+        try:
+            job.outcome = job.do(self._core)
+        except sa.exc.DBAPIError as error:
+            # Who waits for the same commit need not know what others' writes went through.
+            raise error.orig or error from error
 
     def _open(self) -> sqlite3.Connection:
         if self._raw is None:
             raw = self._connect()
             wait_oneself(raw)
-            # SQLAlchemy only speaks on this connection: transactions are begun and ended here.
-            self._engine = sa.create_engine(
-                "sqlite://", creator=lambda: raw, poolclass=sa.StaticPool, hide_parameters=True
-            )
-            self._core = self._engine.connect()
             self._raw = raw
         return self._raw
+
+    def _open_core(self, raw: sqlite3.Connection) -> None:
+        """Outside of a transaction: SQLAlchemy would end it when it connects."""
+        # It only speaks on this connection: transactions are begun and ended here.
+        self._engine = sa.create_engine(
+            "sqlite://", creator=lambda: raw, poolclass=sa.StaticPool, hide_parameters=True
+        )
+        self._core = Connection(self._engine.connect())
 
     def _drop(self) -> None:
         raw, self._raw, self._core = self._raw, None, None

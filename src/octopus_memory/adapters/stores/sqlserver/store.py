@@ -50,7 +50,7 @@ class SqlServerStore(SqlStore):
             connect_seconds=connect_timeout_seconds,
         )
         self._aside, self._snapshots = engines.aside(), engines.reading()
-        super().__init__(engines.writing(), clock=clock)
+        super().__init__(engines.writing, clock=clock)
 
     def _prepare_schema(self) -> None:
         with (

@@ -5,17 +5,18 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-import sqlalchemy as sa
-
 from ....domain.audit import AuditDraft, AuditEntry, AuditHead, chained
-from .. import rows, schema
+from .. import rows
+from ..later import Connection, sa, schema, sql
 from . import meta
 
-_audit = schema.audit
-_insert = sa.insert(_audit)
+
+@sql
+def _insert() -> sa.Insert:
+    return sa.insert(schema.audit)
 
 
-def append(conn: sa.Connection, draft: AuditDraft) -> AuditEntry:
+def append(conn: Connection, draft: AuditDraft) -> AuditEntry:
     # Writers of one log wait here for each other; two that begin it at once give the same number,
     # and one of them is run again.
     last = head(conn, draft.tenant, change=True)
@@ -39,7 +40,7 @@ def append(conn: sa.Connection, draft: AuditDraft) -> AuditEntry:
     return entry
 
 
-def head(conn: sa.Connection, tenant: str, *, change: bool = False) -> AuditHead:
+def head(conn: Connection, tenant: str, *, change: bool = False) -> AuditHead:
     """Kept apart from the entries, so that the last of them are missed when they are gone."""
     kept = meta.get(conn, _head_of(tenant), change=change)
     return AuditHead(seq=int.from_bytes(kept[:8]), hash=kept[8:]) if kept else AuditHead()
@@ -49,19 +50,21 @@ def _head_of(tenant: str) -> str:
     return f"audit {sha256(tenant.encode()).hexdigest()[:32]}"
 
 
-def entries(conn: sa.Connection, tenant: str, *, after: int, limit: int) -> list[AuditEntry]:
+def entries(conn: Connection, tenant: str, *, after: int, limit: int) -> list[AuditEntry]:
     found = conn.execute(
-        sa.select(_audit)
-        .where(_audit.c.tenant == tenant, _audit.c.seq > after)
-        .order_by(_audit.c.seq)
+        sa.select(schema.audit)
+        .where(schema.audit.c.tenant == tenant, schema.audit.c.seq > after)
+        .order_by(schema.audit.c.seq)
         .limit(limit)
     )
     return [_entry(row) for row in found]
 
 
-def tenants(conn: sa.Connection) -> list[str]:
+def tenants(conn: Connection) -> list[str]:
     return list(
-        conn.execute(sa.select(_audit.c.tenant).distinct().order_by(_audit.c.tenant)).scalars()
+        conn.execute(
+            sa.select(schema.audit.c.tenant).distinct().order_by(schema.audit.c.tenant)
+        ).scalars()
     )
 
 

@@ -6,39 +6,77 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ....domain.episode import Episode, Scope, SessionStatus
 from ....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from ....ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
-from .. import rows, schema, types
+from .. import rows
+from ..later import Connection, sa, schema, sql, types
 from . import mirror, reads, scopes
 
-THIS_EPISODE = sa.and_(
-    schema.episodes.c.id == sa.bindparam("episode_"),
-    schema.episodes.c.scope_id == sa.bindparam("scope_"),
-)
-INSERT_RECALL = sa.insert(schema.recall)
-INSERT_WORK = sa.insert(schema.work)
-THIS_SESSION = sa.and_(
-    schema.conversations.c.scope_id == sa.bindparam("scope_"),
-    schema.conversations.c.session_id == sa.bindparam("session_"),
-)
-SET_STATUS = (
-    sa.update(schema.conversations).where(THIS_SESSION).values(status=sa.bindparam("status_"))
-)
-_ended: sa.BindParameter[Any] = sa.bindparam("ended_", type_=types.UtcTime())
-_this_episode = sa.update(schema.episodes).where(THIS_EPISODE)
+
+def this_episode() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.episodes.c.id == sa.bindparam("episode_"),
+        schema.episodes.c.scope_id == sa.bindparam("scope_"),
+    )
+
+
+@sql
+def insert_recall() -> sa.Insert:
+    return sa.insert(schema.recall)
+
+
+@sql
+def insert_work() -> sa.Insert:
+    return sa.insert(schema.work)
+
+
+def this_session() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.conversations.c.scope_id == sa.bindparam("scope_"),
+        schema.conversations.c.session_id == sa.bindparam("session_"),
+    )
+
+
+@sql
+def set_status() -> sa.Update:
+    return (
+        sa.update(schema.conversations).where(this_session()).values(status=sa.bindparam("status_"))
+    )
+
+
+def _ended() -> sa.BindParameter[Any]:
+    return sa.bindparam("ended_", type_=types.UtcTime())
+
+
+def _this_episode() -> sa.Update:
+    return sa.update(schema.episodes).where(this_episode())
+
+
 # What is set is named by the columns: the two of the summary come with the parameters.
-_set_summary = _this_episode.values(summarized_by=sa.bindparam("by_"))
-_end_episode = _set_summary.values(
-    ended_at=_ended,
-    order_at=_ended,
-    aged_from=_ended,
-    end_reason=sa.bindparam("reason_"),
-)
-_set_input = _this_episode.values(input_tokens=sa.bindparam("tokens_"))
-_set_output = _this_episode.values(output_tokens=sa.bindparam("tokens_"))
+@sql
+def _set_summary() -> sa.Update:
+    return _this_episode().values(summarized_by=sa.bindparam("by_"))
+
+
+@sql
+def _end_episode() -> sa.Update:
+    return _set_summary().values(
+        ended_at=_ended(),
+        order_at=_ended(),
+        aged_from=_ended(),
+        end_reason=sa.bindparam("reason_"),
+    )
+
+
+@sql
+def _set_input() -> sa.Update:
+    return _this_episode().values(input_tokens=sa.bindparam("tokens_"))
+
+
+@sql
+def _set_output() -> sa.Update:
+    return _this_episode().values(output_tokens=sa.bindparam("tokens_"))
 
 
 def of_episode(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.Delete:
@@ -56,27 +94,34 @@ def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
 
 
 # What a remote index must still be told of is not an episode's own work.
-_OWN = schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX]
-_DROP = {
-    part: (_rows_of(schema.work, part).where(_OWN), _rows_of(schema.recall, part))
-    for part in RowPart
-}
+def _own() -> sa.ColumnElement[bool]:
+    return schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX]
 
-_rewritten = (
-    sa.select(schema.recall.c.seq)
-    .where(
-        schema.recall.c.scope_id == sa.bindparam("scope_"),
-        schema.recall.c.seq > sa.bindparam("newest_"),
-        schema.recall.c.episode_id == sa.bindparam("episode_"),
-        schema.recall.c.ordinal >= 0,
-        schema.recall.c.ordinal < sa.bindparam("turns_"),
+
+def _drop() -> Any:
+    return {
+        part: (_rows_of(schema.work, part).where(_own()), _rows_of(schema.recall, part))
+        for part in RowPart
+    }
+
+
+@sql
+def _rewritten() -> sa.Select[Any]:
+    return (
+        sa.select(schema.recall.c.seq)
+        .where(
+            schema.recall.c.scope_id == sa.bindparam("scope_"),
+            schema.recall.c.seq > sa.bindparam("newest_"),
+            schema.recall.c.episode_id == sa.bindparam("episode_"),
+            schema.recall.c.ordinal >= 0,
+            schema.recall.c.ordinal < sa.bindparam("turns_"),
+        )
+        .limit(1)
     )
-    .limit(1)
-)
 
 
 def close_episode(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     episode_id: UUID,
     closing: Closing,
@@ -103,7 +148,7 @@ def rows_for(closing: Closing | None) -> int:
 
 
 def end(
-    conn: sa.Connection,
+    conn: Connection,
     place: dict[str, Any],
     session_id: str,
     seq: int,
@@ -130,7 +175,7 @@ def end(
     if closing.output_tokens is not None:
         conn.execute(_set_output, this | {"tokens_": closing.output_tokens})
     conn.execute(
-        SET_STATUS,
+        set_status,
         {
             "scope_": place["scope_id"],
             "session_": session_id,
@@ -142,7 +187,7 @@ def end(
 
 
 def put_summary(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     episode_id: UUID,
     summary: NewSummary,
@@ -172,7 +217,7 @@ def put_summary(
 
 
 def _check_text(
-    conn: sa.Connection, this: dict[str, Any], session_id: str, new: NewSummary | None
+    conn: Connection, this: dict[str, Any], session_id: str, new: NewSummary | None
 ) -> None:
     """A summary must not bring back what was rewritten while it was made."""
     if new is None or new.made_of is None:
@@ -182,7 +227,7 @@ def _check_text(
         raise EpisodeChanged(session_id)
 
 
-def _is_summary(conn: sa.Connection, scope_id: int, episode_id: UUID, seq: int) -> bool:
+def _is_summary(conn: Connection, scope_id: int, episode_id: UUID, seq: int) -> bool:
     recall = schema.recall
     found = conn.execute(
         sa.select(recall.c.seq).where(
@@ -196,7 +241,7 @@ def _is_summary(conn: sa.Connection, scope_id: int, episode_id: UUID, seq: int) 
 
 
 def _insert_summary(
-    conn: sa.Connection,
+    conn: Connection,
     place: dict[str, Any],
     seq: int,
     new: NewSummary,
@@ -212,21 +257,21 @@ def _insert_summary(
         "at": at,
         "model_id": None,
     }
-    conn.execute(INSERT_RECALL, place | row | rows.lexical_columns(new.lexical))
+    conn.execute(insert_recall, place | row | rows.lexical_columns(new.lexical))
     work = [rows.work_row(WorkKind.EMBED, place, SUMMARY_ORDINAL, seq, now)]
     if new.improve:
         work.append(rows.work_row(WorkKind.SUMMARIZE, place, SUMMARY_ORDINAL, seq, now))
-    conn.execute(INSERT_WORK, work)
+    conn.execute(insert_work, work)
 
 
 def drop_summary_rows(
-    conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
+    conn: Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
 ) -> None:
     drop_rows(conn, scope, scope_id, episode_id, part=RowPart.SUMMARY, now=now)
 
 
 def drop_rows(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     scope_id: int,
     episode_id: UUID,
@@ -237,7 +282,7 @@ def drop_rows(
     """Take an episode's rows out of what recall searches; returns how many."""
     _, next_seq = scopes.take_rows(conn, scope, 0, epochs=1)
     removed = 0
-    for statement in _DROP[part]:
+    for statement in _drop()[part]:
         removed = conn.execute(statement, {"scope_": scope_id, "episode_": episode_id}).rowcount
     mirror.unfollow(
         conn, scope.tenant, scope_id, episode_id, part=part, before_seq=next_seq, now=now

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from uuid import UUID
-
-import sqlalchemy as sa
 
 from ....domain.audit import AuditDraft
 from ....domain.episode import Scope
@@ -16,38 +15,46 @@ from ....domain.errors import EpisodeNotFound
 from ....domain.message import Json
 from ....ports.forgetting import Erasure
 from ....ports.store import WorkKind
-from .. import rows, schema
+from .. import rows
+from ..later import Connection, sa, schema, sql
 from . import chain, holding, meta, mirror, reads, scopes, stages
 
-_scopes, _episodes, _work = schema.scopes, schema.episodes, schema.work
-_erasures = schema.erasures
-_PLACES: dict[str, sa.Table] = {
-    "turns": schema.turns,
-    "archived turns": schema.turns_archive,
-    "recall rows": schema.recall,
-    "waiting work": schema.work,
-    "idempotency keys": schema.idempotency,
-    "placeholders": schema.placeholders,
-    "episodes": schema.episodes,
-    "sessions": schema.conversations,
-}
-"""Where rows of a scope are, besides the scope's own; those of an episode before the episodes."""
-_BY_EPISODE = (schema.turns, schema.turns_archive, schema.placeholders)
 _KEYS = "api keys"
 _MOST = 400
 
 
-def user_scopes(conn: sa.Connection, tenant: str, user: str | None) -> list[Scope]:
-    wanted = [_scopes.c.tenant == tenant]
+@cache
+def _places() -> dict[str, sa.Table]:
+    """Where rows of a scope are, besides its own; those of an episode before the episodes."""
+    return {
+        "turns": schema.turns,
+        "archived turns": schema.turns_archive,
+        "recall rows": schema.recall,
+        "waiting work": schema.work,
+        "idempotency keys": schema.idempotency,
+        "placeholders": schema.placeholders,
+        "episodes": schema.episodes,
+        "sessions": schema.conversations,
+    }
+
+
+def _by_episode() -> tuple[sa.Table, ...]:
+    return (schema.turns, schema.turns_archive, schema.placeholders)
+
+
+def user_scopes(conn: Connection, tenant: str, user: str | None) -> list[Scope]:
+    wanted = [schema.scopes.c.tenant == tenant]
     if user is not None:
-        wanted.append(_scopes.c.user == user)
+        wanted.append(schema.scopes.c.user == user)
     found = conn.execute(
-        sa.select(_scopes.c.agent, _scopes.c.user).where(*wanted).order_by(_scopes.c.id)
+        sa.select(schema.scopes.c.agent, schema.scopes.c.user)
+        .where(*wanted)
+        .order_by(schema.scopes.c.id)
     )
     return [Scope(tenant=tenant, agent=row.agent, user=row.user) for row in found]
 
 
-def erase(conn: sa.Connection, subject: Subject, erasure: Erasure, entry: AuditDraft) -> Erasure:
+def erase(conn: Connection, subject: Subject, erasure: Erasure, entry: AuditDraft) -> Erasure:
     if subject.episode_id is not None:
         done = _erase_episode(conn, subject, subject.episode_id, erasure)
     else:
@@ -67,7 +74,7 @@ def erase(conn: sa.Connection, subject: Subject, erasure: Erasure, entry: AuditD
         "number": done.number,
     }
     conn.execute(
-        sa.insert(_erasures).values(
+        sa.insert(schema.erasures).values(
             id=done.id,
             tenant=done.tenant,
             at=done.at,
@@ -80,24 +87,26 @@ def erase(conn: sa.Connection, subject: Subject, erasure: Erasure, entry: AuditD
     return done
 
 
-def _erase_scopes(conn: sa.Connection, subject: Subject, erasure: Erasure) -> Erasure:
-    wanted = [_scopes.c.tenant == subject.tenant, _scopes.c.user == subject.user]
+def _erase_scopes(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure:
+    wanted = [schema.scopes.c.tenant == subject.tenant, schema.scopes.c.user == subject.user]
     if subject.agent is not None:
-        wanted.append(_scopes.c.agent == subject.agent)
+        wanted.append(schema.scopes.c.agent == subject.agent)
     found = conn.execute(
-        sa.select(_scopes.c.id, _scopes.c.next_seq)
+        sa.select(schema.scopes.c.id, schema.scopes.c.next_seq)
         .where(*wanted)
-        .order_by(_scopes.c.id)
+        .order_by(schema.scopes.c.id)
         .with_for_update()
     ).all()
     for row in found:
-        own = sa.select(_episodes.c.id).where(_episodes.c.scope_id == row.id)
+        own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == row.id)
         holding.check(conn, subject.tenant, subject.user, conn.execute(own).scalars().all())
-    removed = dict.fromkeys((*_PLACES, "scopes"), 0)
+    removed = dict.fromkeys((*_places(), "scopes"), 0)
     for row in found:
-        for place, table in _PLACES.items():
+        for place, table in _places().items():
             removed[place] += conn.execute(_of_scope(table, row.id, subject.tenant)).rowcount
-        removed["scopes"] += conn.execute(sa.delete(_scopes).where(_scopes.c.id == row.id)).rowcount
+        removed["scopes"] += conn.execute(
+            sa.delete(schema.scopes).where(schema.scopes.c.id == row.id)
+        ).rowcount
         mirror.unfollow(conn, subject.tenant, row.id, None, before_seq=row.next_seq, now=erasure.at)
     if subject.agent is None:
         removed[_KEYS] = _drop_api_keys(conn, subject)
@@ -106,14 +115,14 @@ def _erase_scopes(conn: sa.Connection, subject: Subject, erasure: Erasure) -> Er
 
 def _of_scope(table: sa.Table, scope_id: int, tenant: str) -> sa.Delete:
     gone = sa.delete(table).where(table.c.scope_id == scope_id, table.c.tenant == tenant)
-    if table not in _BY_EPISODE:
+    if table not in _by_episode():
         return gone
     # Found by their episode, since by their scope the whole table would have to be read.
-    own = sa.select(_episodes.c.id).where(_episodes.c.scope_id == scope_id)
+    own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == scope_id)
     return gone.where(table.c.episode_id.in_(own))
 
 
-def _drop_api_keys(conn: sa.Connection, subject: Subject) -> int:
+def _drop_api_keys(conn: Connection, subject: Subject) -> int:
     """A credential that names its user is theirs."""
     keys = schema.keys
     mine = sa.delete(keys).where(keys.c.tenant == subject.tenant, keys.c.user == subject.user)
@@ -121,19 +130,21 @@ def _drop_api_keys(conn: sa.Connection, subject: Subject) -> int:
 
 
 def _erase_episode(
-    conn: sa.Connection, subject: Subject, episode_id: UUID, erasure: Erasure
+    conn: Connection, subject: Subject, episode_id: UUID, erasure: Erasure
 ) -> Erasure:
     scope = Scope(tenant=subject.tenant, agent=subject.agent or "", user=subject.user)
     held = scopes.lock(conn, scope)
     known = conn.execute(
-        sa.select(_episodes.c.session_id).where(reads.IN_SCOPE, _episodes.c.id == episode_id),
+        sa.select(schema.episodes.c.session_id).where(
+            reads.in_scope(), schema.episodes.c.id == episode_id
+        ),
         reads.who(scope),
     ).one_or_none()
     if held is None or known is None:
         raise EpisodeNotFound(episode_id)
     scope_id = held[0]
     holding.check(conn, subject.tenant, subject.user, [episode_id])
-    removed = {"waiting work": _count(conn, _work, _own_work(scope_id, episode_id))}
+    removed = {"waiting work": _count(conn, schema.work, _own_work(scope_id, episode_id))}
     removed |= stages.remove_episode(conn, scope, scope_id, episode_id, now=erasure.at)
     removed["sessions"] = stages.remove_empty_session(conn, scope_id, known.session_id)
     removed["scopes"] = _remove_empty_scope(conn, scope_id)
@@ -142,41 +153,41 @@ def _erase_episode(
 
 def _own_work(scope_id: int, episode_id: UUID) -> list[sa.ColumnElement[bool]]:
     return [
-        _work.c.scope_id == scope_id,
-        _work.c.episode_id == episode_id,
-        _work.c.kind != rows.KINDS[WorkKind.UNINDEX],
+        schema.work.c.scope_id == scope_id,
+        schema.work.c.episode_id == episode_id,
+        schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX],
     ]
 
 
-def _remove_empty_scope(conn: sa.Connection, scope_id: int) -> int:
+def _remove_empty_scope(conn: Connection, scope_id: int) -> int:
     """A scope without a session is only a person's name."""
     sessions = schema.conversations
     left = sa.select(sessions.c.session_id).where(sessions.c.scope_id == scope_id).limit(1)
     if conn.execute(left).first() is not None:
         return 0
-    return conn.execute(sa.delete(_scopes).where(_scopes.c.id == scope_id)).rowcount
+    return conn.execute(sa.delete(schema.scopes).where(schema.scopes.c.id == scope_id)).rowcount
 
 
-def left_of(conn: sa.Connection, erasure: Erasure) -> dict[str, int]:
+def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
     left = {}
-    for place, table in _PLACES.items():
+    for place, table in _places().items():
         wanted = [table.c.tenant == erasure.tenant]
         if erasure.episode_id is not None:
-            if "episode_id" not in table.c and table is not _episodes:
+            if "episode_id" not in table.c and table is not schema.episodes:
                 continue
-            own = table.c.id if table is _episodes else table.c.episode_id
+            own = table.c.id if table is schema.episodes else table.c.episode_id
             wanted.append(own == erasure.episode_id)
-        if table is _work:
+        if table is schema.work:
             # What a remote index must still be told is counted by `waiting_removals`.
-            wanted.append(_work.c.kind != rows.KINDS[WorkKind.UNINDEX])
+            wanted.append(schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX])
         left[place] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
     if erasure.episode_id is None:
-        left["scopes"] = _count_in(conn, _scopes, _scopes.c.id, erasure.scope_ids, [])
+        left["scopes"] = _count_in(conn, schema.scopes, schema.scopes.c.id, erasure.scope_ids, [])
     return left
 
 
 def _count_in(
-    conn: sa.Connection,
+    conn: Connection,
     table: sa.Table,
     column: sa.ColumnElement[int],
     scope_ids: Sequence[int],
@@ -186,42 +197,46 @@ def _count_in(
     return sum(_count(conn, table, [column.in_(ids), *wanted]) for ids in some)
 
 
-def _count(conn: sa.Connection, table: sa.Table, wanted: Sequence[sa.ColumnElement[bool]]) -> int:
+def _count(conn: Connection, table: sa.Table, wanted: Sequence[sa.ColumnElement[bool]]) -> int:
     return int(
         conn.execute(sa.select(sa.func.count()).select_from(table).where(*wanted)).scalar_one()
     )
 
 
-def unfinished(conn: sa.Connection) -> list[Erasure]:
-    found = conn.execute(
-        sa.select(_erasures)
-        .where(_erasures.c.is_finished.is_(False))
-        .order_by(_erasures.c.at, _erasures.c.id)
+@sql
+def _unfinished() -> sa.Select[Any]:
+    return (
+        sa.select(schema.erasures)
+        .where(schema.erasures.c.is_finished.is_(False))
+        .order_by(schema.erasures.c.at, schema.erasures.c.id)
     )
-    return [_erasure(row) for row in found]
 
 
-def receipt(conn: sa.Connection, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
+def unfinished(conn: Connection) -> list[Erasure]:
+    return [_erasure(row) for row in conn.execute(_unfinished)]
+
+
+def receipt(conn: Connection, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
     found = conn.execute(
-        sa.select(_erasures.c.receipt).where(
-            _erasures.c.id == erasure_id, _erasures.c.tenant == tenant
+        sa.select(schema.erasures.c.receipt).where(
+            schema.erasures.c.id == erasure_id, schema.erasures.c.tenant == tenant
         )
     ).scalar()
     return None if found is None else rows.load_json(found)
 
 
-def erasures(conn: sa.Connection, tenant: str, *, before: UUID | None, limit: int) -> list[Erasure]:
-    wanted = [_erasures.c.tenant == tenant]
+def erasures(conn: Connection, tenant: str, *, before: UUID | None, limit: int) -> list[Erasure]:
+    wanted = [schema.erasures.c.tenant == tenant]
     if before is not None:
-        wanted.append(_erasures.c.id < before)
+        wanted.append(schema.erasures.c.id < before)
     found = conn.execute(
-        sa.select(_erasures).where(*wanted).order_by(_erasures.c.id.desc()).limit(limit)
+        sa.select(schema.erasures).where(*wanted).order_by(schema.erasures.c.id.desc()).limit(limit)
     )
     return [_erasure(row) for row in found]
 
 
 def keep_receipt(
-    conn: sa.Connection,
+    conn: Connection,
     erasure: Erasure,
     kept: Mapping[str, Json],
     entry: AuditDraft,
@@ -229,11 +244,11 @@ def keep_receipt(
     finished: bool,
 ) -> bool:
     done = conn.execute(
-        sa.update(_erasures)
+        sa.update(schema.erasures)
         .where(
-            _erasures.c.id == erasure.id,
-            _erasures.c.tenant == erasure.tenant,
-            _erasures.c.is_finished.is_(False),
+            schema.erasures.c.id == erasure.id,
+            schema.erasures.c.tenant == erasure.tenant,
+            schema.erasures.c.is_finished.is_(False),
         )
         .values(receipt=rows.dump_json(kept), is_finished=finished)
     )

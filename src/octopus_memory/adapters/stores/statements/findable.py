@@ -7,78 +7,128 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ....domain.episode import Scope, Turn
 from ....ports.turns import Findable, NewTurn
 from ....ports.work import Unfindable, WorkKind
-from .. import rows, schema
+from .. import plain, rows
+from ..later import Connection, sa, schema, sql
 from . import ending, reads
 
 _MOST_TURNS = 256
 """Of one episode at a time: they are read whole."""
 _MOST_EPISODES = 400
-_episodes, _scopes, _turns = schema.episodes, schema.scopes, schema.turns
-_waiting = (
-    sa.select(
-        _episodes.c.id,
-        _episodes.c.unfindable_from,
-        _episodes.c.message_count,
-        _episodes.c.scope_id,
-        _scopes.c.epoch,
-        _scopes.c.tenant,
-        _scopes.c.agent,
-        _scopes.c.user,
+
+
+@sql
+def _waiting() -> sa.Select[Any]:
+    return (
+        sa.select(
+            schema.episodes.c.id,
+            schema.episodes.c.unfindable_from,
+            schema.episodes.c.message_count,
+            schema.episodes.c.scope_id,
+            schema.scopes.c.epoch,
+            schema.scopes.c.tenant,
+            schema.scopes.c.agent,
+            schema.scopes.c.user,
+        )
+        .join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+        .where(schema.episodes.c.unfindable_from.is_not(None))
+        .order_by(schema.episodes.c.scope_id, schema.episodes.c.id)
+        .limit(sa.bindparam("limit_", type_=sa.Integer))
     )
-    .join(_scopes, _scopes.c.id == _episodes.c.scope_id)
-    .where(_episodes.c.unfindable_from.is_not(None))
-    .order_by(_episodes.c.scope_id, _episodes.c.id)
-    .limit(sa.bindparam("limit_", type_=sa.Integer))
-)
-_waiting_in_scope = _waiting.where(reads.WHO)
-_waiting_in_episode = _waiting_in_scope.where(_episodes.c.id == sa.bindparam("episode_"))
-_ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
-_its_waiting_turns = sa.and_(
-    _turns.c.episode_id == _episodes.c.id,
-    _turns.c.scope_id == _episodes.c.scope_id,
-    _turns.c.ordinal >= _episodes.c.unfindable_from,
-    _turns.c.ordinal < _episodes.c.unfindable_from + _MOST_TURNS,
-)
-_whole = (
-    sa.select(*rows.TURN_COLUMNS, _episodes.c.session_id)
-    .join(_episodes, _its_waiting_turns)
-    .where(_episodes.c.id.in_(_ids), _episodes.c.deleted_at.is_(None))
-)
+
+
+@sql
+def _waiting_in_scope() -> sa.Select[Any]:
+    return _waiting().where(reads.whose())
+
+
+@sql
+def _waiting_in_episode() -> sa.Select[Any]:
+    return _waiting_in_scope().where(schema.episodes.c.id == sa.bindparam("episode_"))
+
+
+def _ids() -> sa.BindParameter[Any]:
+    return sa.bindparam("ids", expanding=True)
+
+
+def _its_waiting_turns() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.turns.c.episode_id == schema.episodes.c.id,
+        schema.turns.c.scope_id == schema.episodes.c.scope_id,
+        schema.turns.c.ordinal >= schema.episodes.c.unfindable_from,
+        schema.turns.c.ordinal < schema.episodes.c.unfindable_from + _MOST_TURNS,
+    )
+
+
+@sql
+def _whole() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
+        .join(schema.episodes, _its_waiting_turns())
+        .where(schema.episodes.c.id.in_(_ids()), schema.episodes.c.deleted_at.is_(None))
+    )
+
+
 # An episode whose turns are lost has none to be made findable any more either.
-_places = (
-    sa.select(
-        _episodes.c.id,
-        _episodes.c.scope_id,
-        _episodes.c.unfindable_from,
-        _turns.c.ordinal,
-        _turns.c.role,
-        _turns.c.at,
+@sql
+def _places() -> sa.Select[Any]:
+    return (
+        sa.select(
+            schema.episodes.c.id,
+            schema.episodes.c.scope_id,
+            schema.episodes.c.unfindable_from,
+            schema.turns.c.ordinal,
+            schema.turns.c.role,
+            schema.turns.c.at,
+        )
+        .select_from(schema.episodes.outerjoin(schema.turns, _its_waiting_turns()))
+        .where(schema.episodes.c.id.in_(_ids()))
     )
-    .select_from(_episodes.outerjoin(_turns, _its_waiting_turns))
-    .where(_episodes.c.id.in_(_ids))
-)
-_stop: sa.BindParameter[int] = sa.bindparam("stop_", type_=sa.Integer)
-_go_on = (
-    sa.update(_episodes)
-    .where(ending.THIS_EPISODE, _episodes.c.unfindable_from == sa.bindparam("first_"))
-    .values(unfindable_from=sa.case((_episodes.c.message_count > _stop, _stop), else_=None))
-)
-_lock_scopes = (
-    sa.select(*(_scopes.c[name] for name in ("id", "epoch", "tenant", "agent", "user", "next_seq")))
-    .where(_scopes.c.id.in_(_ids))
-    .order_by(_scopes.c.id)
-    .with_for_update()
-)
-_take_rows = (
-    sa.update(_scopes)
-    .where(_scopes.c.id == sa.bindparam("scope_"))
-    .values(version=_scopes.c.version + 1, next_seq=sa.bindparam("next_"))
-)
+
+
+def _stop() -> sa.BindParameter[int]:
+    return sa.bindparam("stop_", type_=sa.Integer)
+
+
+@sql
+def _go_on() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(ending.this_episode(), schema.episodes.c.unfindable_from == sa.bindparam("first_"))
+        .values(
+            unfindable_from=sa.case(
+                (schema.episodes.c.message_count > _stop(), _stop()), else_=None
+            )
+        )
+    )
+
+
+@sql
+def _lock_scopes() -> sa.Select[Any]:
+    return (
+        sa.select(
+            *(
+                schema.scopes.c[name]
+                for name in ("id", "epoch", "tenant", "agent", "user", "next_seq")
+            )
+        )
+        .where(schema.scopes.c.id.in_(_ids()))
+        .order_by(schema.scopes.c.id)
+        .with_for_update()
+    )
+
+
+@sql
+def _take_rows() -> sa.Update:
+    return (
+        sa.update(schema.scopes)
+        .where(schema.scopes.c.id == sa.bindparam("scope_"))
+        .values(version=schema.scopes.c.version + 1, next_seq=sa.bindparam("next_"))
+    )
+
+
 Places = Mapping[int, tuple[int, datetime]]
 """The role and the time of each turn, by its ordinal."""
 
@@ -92,7 +142,7 @@ class _Waiting(NamedTuple):
 
 
 def waiting(
-    conn: sa.Connection, scope: Scope | None, episode_id: UUID | None, limit: int
+    conn: Connection, scope: Scope | None, episode_id: UUID | None, limit: int
 ) -> list[Unfindable]:
     given: dict[str, Any] = {"limit_": limit}
     if scope is None:
@@ -116,7 +166,7 @@ def waiting(
     ]
 
 
-def turns(conn: sa.Connection, found: Sequence[Unfindable]) -> list[Turn]:
+def turns(conn: Connection, found: Sequence[Unfindable]) -> list[Turn]:
     read: list[Turn] = []
     for some in reads.chunks([each.episode_id for each in found], _MOST_EPISODES):
         read += rows.turns(conn.execute(_whole, {"ids": some}).all())
@@ -124,7 +174,7 @@ def turns(conn: sa.Connection, found: Sequence[Unfindable]) -> list[Turn]:
 
 
 def make(
-    conn: sa.Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
+    conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
 ) -> int:
     # In one order for all: two workers that lock the same scopes would wait for each other.
     ordered = sorted(done, key=lambda each: each[0].scope_id)
@@ -132,7 +182,7 @@ def make(
 
 
 def _make(
-    conn: sa.Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
+    conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
 ) -> int:
     ids = sorted({found.scope_id for found, _ in done})
     # Where something was removed, a turn of the same number may be another by now.
@@ -161,7 +211,7 @@ def _make(
     return len(gone_on)
 
 
-def _said(conn: sa.Connection, ids: Sequence[UUID]) -> dict[UUID, _Waiting]:
+def _said(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, _Waiting]:
     found: dict[UUID, _Waiting] = {}
     for row in conn.execute(_places, {"ids": ids}):
         waits = found.get(row.id)
@@ -172,7 +222,7 @@ def _said(conn: sa.Connection, ids: Sequence[UUID]) -> dict[UUID, _Waiting]:
 
 
 def insert_new(
-    conn: sa.Connection,
+    conn: Connection,
     episode: dict[str, Any],
     turns: Sequence[NewTurn],
     first: int,
@@ -190,7 +240,7 @@ def insert_new(
 
 
 def insert(
-    conn: sa.Connection,
+    conn: Connection,
     episode: dict[str, Any],
     first_seq: int,
     said: Places,
@@ -222,13 +272,13 @@ class _New(NamedTuple):
         for seq, new in enumerate(findable, start=first_seq):
             role, at = said[new.ordinal]
             place = {"seq": seq, "ordinal": new.ordinal, "role": role, "at": at}
-            place["model_id"] = None if new.embed else schema.NO_MODEL
+            place["model_id"] = None if new.embed else plain.NO_MODEL
             self.recall.append(episode | place | rows.lexical_columns(new.lexical))
             if new.embed:
                 self.work.append(rows.work_row(WorkKind.EMBED, episode, new.ordinal, seq, now))
 
-    def insert(self, conn: sa.Connection) -> None:
+    def insert(self, conn: Connection) -> None:
         if self.recall:
-            conn.execute(ending.INSERT_RECALL, self.recall)
+            conn.execute(ending.insert_recall, self.recall)
         if self.work:
-            conn.execute(ending.INSERT_WORK, self.work)
+            conn.execute(ending.insert_work, self.work)

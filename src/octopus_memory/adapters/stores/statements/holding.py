@@ -6,26 +6,30 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ....domain.audit import AuditDraft
 from ....domain.errors import EpisodeNotFound, LegalHold
 from ....ports.keeping import Hold
-from .. import schema
+from ..later import Connection, sa, schema, sql
 from . import chain
 from .reads import chunks
 
-_holds = schema.holds
 _MOST = 400
-_ids: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
-_standing = sa.select(_holds.c.id).where(
-    _holds.c.tenant == sa.bindparam("tenant_"),
-    sa.or_(_holds.c.user == sa.bindparam("user_"), _holds.c.episode_id.in_(_ids)),
-)
 
 
-def place(conn: sa.Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
-    if conn.execute(sa.select(_holds.c.id).where(_holds.c.id == hold.id)).first():
+def _ids() -> sa.BindParameter[Any]:
+    return sa.bindparam("ids", expanding=True)
+
+
+@sql
+def _standing() -> sa.Select[Any]:
+    return sa.select(schema.holds.c.id).where(
+        schema.holds.c.tenant == sa.bindparam("tenant_"),
+        sa.or_(schema.holds.c.user == sa.bindparam("user_"), schema.holds.c.episode_id.in_(_ids())),
+    )
+
+
+def place(conn: Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
+    if conn.execute(sa.select(schema.holds.c.id).where(schema.holds.c.id == hold.id)).first():
         return
     _wait_for_removals(conn, hold)
     episodes = schema.episodes
@@ -38,7 +42,7 @@ def place(conn: sa.Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
         if known is None:
             raise EpisodeNotFound(hold.episode_id)
     conn.execute(
-        sa.insert(_holds).values(
+        sa.insert(schema.holds).values(
             id=hold.id,
             tenant=hold.tenant,
             user=hold.user,
@@ -52,7 +56,7 @@ def place(conn: sa.Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
         chain.append(conn, entry)
 
 
-def _wait_for_removals(conn: sa.Connection, hold: Hold) -> None:
+def _wait_for_removals(conn: Connection, hold: Hold) -> None:
     """Whoever is removing something now looked for holds before this one: let them finish first."""
     scopes, episodes = schema.scopes, schema.episodes
     about = sa.select(scopes.c.id).where(scopes.c.tenant == hold.tenant)
@@ -64,16 +68,20 @@ def _wait_for_removals(conn: sa.Connection, hold: Hold) -> None:
     conn.execute(about.order_by(scopes.c.id).with_for_update()).all()
 
 
-def lift(conn: sa.Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | None) -> bool:
-    done = conn.execute(sa.delete(_holds).where(_holds.c.tenant == tenant, _holds.c.id == hold_id))
+def lift(conn: Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | None) -> bool:
+    done = conn.execute(
+        sa.delete(schema.holds).where(schema.holds.c.tenant == tenant, schema.holds.c.id == hold_id)
+    )
     if done.rowcount and entry is not None:
         chain.append(conn, entry)
     return done.rowcount > 0
 
 
-def listed(conn: sa.Connection, tenant: str) -> list[Hold]:
+def listed(conn: Connection, tenant: str) -> list[Hold]:
     found = conn.execute(
-        sa.select(_holds).where(_holds.c.tenant == tenant).order_by(_holds.c.placed_at, _holds.c.id)
+        sa.select(schema.holds)
+        .where(schema.holds.c.tenant == tenant)
+        .order_by(schema.holds.c.placed_at, schema.holds.c.id)
     )
     return [_hold(row) for row in found]
 
@@ -90,7 +98,7 @@ def _hold(row: sa.Row[Any]) -> Hold:
     )
 
 
-def check(conn: sa.Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
+def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
     """:raises LegalHold: when one stands on the user or on one of the episodes"""
     for some in list(chunks(episode_ids, _MOST)) or [[]]:
         found = conn.execute(_standing, {"tenant_": tenant, "user_": user, "ids": some}).first()
@@ -104,8 +112,10 @@ def is_held() -> sa.ColumnElement[bool]:
     return (
         sa.select(sa.literal(1))
         .where(
-            _holds.c.tenant == scopes.c.tenant,
-            sa.or_(_holds.c.user == scopes.c.user, _holds.c.episode_id == episodes.c.id),
+            schema.holds.c.tenant == scopes.c.tenant,
+            sa.or_(
+                schema.holds.c.user == scopes.c.user, schema.holds.c.episode_id == episodes.c.id
+            ),
         )
         .correlate(episodes, scopes)
         .exists()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-import sqlalchemy as sa
-
-from .. import schema
+from ..later import Connection, sa, schema, sql
 
 SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
     "salt",
@@ -15,34 +14,51 @@ SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
     "removals",
     "compacted",
 )
-_meta = schema.meta
-_value = sa.select(_meta.c.value).where(_meta.c.name == sa.bindparam("name_"))
-_value_to_keep = _value.with_for_update(read=True)
-_value_to_change = _value.with_for_update()
-_update = (
-    sa.update(_meta)
-    .where(_meta.c.name == sa.bindparam("name_"))
-    .values(value=sa.bindparam("value_"))
-)
-_insert = sa.insert(_meta)
 
 
-def get(
-    conn: sa.Connection, name: str, *, keep: bool = False, change: bool = False
-) -> bytes | None:
+@sql
+def _value() -> sa.Select[Any]:
+    return sa.select(schema.meta.c.value).where(schema.meta.c.name == sa.bindparam("name_"))
+
+
+@sql
+def _value_to_keep() -> sa.Select[Any]:
+    return _value().with_for_update(read=True)
+
+
+@sql
+def _value_to_change() -> sa.Select[Any]:
+    return _value().with_for_update()
+
+
+@sql
+def _update() -> sa.Update:
+    return (
+        sa.update(schema.meta)
+        .where(schema.meta.c.name == sa.bindparam("name_"))
+        .values(value=sa.bindparam("value_"))
+    )
+
+
+@sql
+def _insert() -> sa.Insert:
+    return sa.insert(schema.meta)
+
+
+def get(conn: Connection, name: str, *, keep: bool = False, change: bool = False) -> bytes | None:
     """With `keep` nobody can change it before this transaction ends; `change` is to change it."""
     statement = _value_to_keep if keep else _value_to_change if change else _value
     row = conn.execute(statement, {"name_": name}).first()
     return None if row is None else row.value
 
 
-def put(conn: sa.Connection, name: str, value: bytes) -> None:
+def put(conn: Connection, name: str, value: bytes) -> None:
     done = conn.execute(_update, {"name_": name, "value_": value})
     if not done.rowcount:
         conn.execute(_insert, {"name": name, "value": value})
 
 
-def make_salt(conn: sa.Connection) -> bytes:
+def make_salt(conn: Connection) -> bytes:
     salt = get(conn, SALT)
     if salt is None:
         salt = os.urandom(32)
@@ -50,7 +66,7 @@ def make_salt(conn: sa.Connection) -> bytes:
     return salt
 
 
-def count_removal(conn: sa.Connection) -> int:
+def count_removal(conn: Connection) -> int:
     """Rows were removed: caches must look again, and the files keep their bytes until rewritten."""
     kept = get(conn, REMOVALS, change=True)
     made = int(kept or b"0") + 1
@@ -58,18 +74,18 @@ def count_removal(conn: sa.Connection) -> int:
     return made
 
 
-def number(conn: sa.Connection, name: str) -> int:
+def number(conn: Connection, name: str) -> int:
     return int(get(conn, name) or b"0")
 
 
-def raise_to(conn: sa.Connection, name: str, value: int) -> None:
+def raise_to(conn: Connection, name: str, value: int) -> None:
     """Never lowers what another process has put there."""
     kept = get(conn, name, change=True)
     if int(kept or b"0") < value:
         _change(conn, name, kept, value)
 
 
-def _change(conn: sa.Connection, name: str, kept: bytes | None, value: int) -> None:
+def _change(conn: Connection, name: str, kept: bytes | None, value: int) -> None:
     """A number that nobody has is inserted: of two at once, one is run again and sees the other's.
 
     An update instead would take the other's for nothing.

@@ -7,59 +7,73 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ....domain.episode import Scope
 from ....ports.work import Removal, RowPart, Work, WorkKind
-from .. import rows, schema
+from .. import rows
+from ..later import Connection, sa, schema, sql
 from . import meta, queue, reads
 from .reads import chunks
 
-_work, _recall, _scopes = schema.work, schema.recall, schema.scopes
-_insert_work = sa.insert(_work)
-_seqs: sa.BindParameter[Any] = sa.bindparam("seqs", expanding=True)
-_drop_followed = sa.delete(_work).where(
-    _work.c.kind == rows.KINDS[WorkKind.INDEX],
-    _work.c.scope_id == sa.bindparam("scope_"),
-    _work.c.seq.in_(_seqs),
-)
-_follow = queue.queueing(
-    WorkKind.INDEX,
-    _recall.c.scope_id == sa.bindparam("scope_"),
-    _recall.c.seq.in_(_seqs),
-    _recall.c.vector.is_not(None),
-)
+
+@sql
+def _insert_work() -> sa.Insert:
+    return sa.insert(schema.work)
+
+
+def _seqs() -> sa.BindParameter[Any]:
+    return sa.bindparam("seqs", expanding=True)
+
+
+@sql
+def _drop_followed() -> sa.Delete:
+    return sa.delete(schema.work).where(
+        schema.work.c.kind == rows.KINDS[WorkKind.INDEX],
+        schema.work.c.scope_id == sa.bindparam("scope_"),
+        schema.work.c.seq.in_(_seqs()),
+    )
+
+
+@sql
+def _follow() -> Any:
+    return queue.queueing(
+        WorkKind.INDEX,
+        schema.recall.c.scope_id == sa.bindparam("scope_"),
+        schema.recall.c.seq.in_(_seqs()),
+        schema.recall.c.vector.is_not(None),
+    )
+
+
 _WHOLE_SCOPE = UUID(int=0)
 """Stands for every episode in a removal's row."""
 _PART_OF = {number: part for part, number in rows.PARTS.items()}
 _MOST = 400
 
 
-def name(conn: sa.Connection) -> str | None:
+def name(conn: Connection) -> str | None:
     kept = meta.get(conn, meta.MIRROR)
     return kept.decode() if kept else None
 
 
-def use(conn: sa.Connection, mirror: str | None, *, now: datetime) -> None:
+def use(conn: Connection, mirror: str | None, *, now: datetime) -> None:
     about = [rows.KINDS[WorkKind.INDEX], rows.KINDS[WorkKind.UNINDEX]]
-    conn.execute(sa.delete(_work).where(_work.c.kind.in_(about)))
+    conn.execute(sa.delete(schema.work).where(schema.work.c.kind.in_(about)))
     meta.put(conn, meta.MIRROR, (mirror or "").encode())
     if mirror is not None:
         queue_all(conn, None, now=now)
 
 
-def queue_all(conn: sa.Connection, scope_id: int | None, *, now: datetime) -> int:
+def queue_all(conn: Connection, scope_id: int | None, *, now: datetime) -> int:
     model = meta.get(conn, meta.MODEL)
     if model is None or name(conn) is None:
         return 0
     key = queue.model_id(conn, model.decode())
-    wanted = [_recall.c.model_id == key]
+    wanted = [schema.recall.c.model_id == key]
     if scope_id is not None:
-        wanted.append(_recall.c.scope_id == scope_id)
+        wanted.append(schema.recall.c.scope_id == scope_id)
     return conn.execute(queue.queueing(WorkKind.INDEX, *wanted), {"now_": now}).rowcount
 
 
-def follow(conn: sa.Connection, embedded: Sequence[Work], *, now: datetime) -> None:
+def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None:
     """Queue rows that have just got their vector."""
     if name(conn) is None:
         return
@@ -76,7 +90,7 @@ def follow(conn: sa.Connection, embedded: Sequence[Work], *, now: datetime) -> N
 
 
 def unfollow(
-    conn: sa.Connection,
+    conn: Connection,
     tenant: str,
     scope_id: int,
     episode_id: UUID | None,
@@ -105,9 +119,9 @@ def unfollow(
 
 
 def claim_removals(
-    conn: sa.Connection, *, owner: str, limit: int, now: datetime, until: datetime
+    conn: Connection, *, owner: str, limit: int, now: datetime, until: datetime
 ) -> list[Removal]:
-    waits = queue.waiting(sa.select(_work), limit)
+    waits = queue.waiting(sa.select(schema.work), limit)
     taken = queue.take(conn, waits, WorkKind.UNINDEX, owner=owner, now=now, until=until)
     return [_removal(row) for row in taken]
 
@@ -124,29 +138,33 @@ def _removal(row: rows.Row) -> Removal:
     )
 
 
-def waiting_removals(conn: sa.Connection, scope_ids: Sequence[int]) -> int:
+def waiting_removals(conn: Connection, scope_ids: Sequence[int]) -> int:
     kind = rows.KINDS[WorkKind.UNINDEX]
-    wanted = sa.select(sa.func.count()).where(_work.c.kind == kind, _work.c.scope_id.in_(scope_ids))
+    wanted = sa.select(sa.func.count()).where(
+        schema.work.c.kind == kind, schema.work.c.scope_id.in_(scope_ids)
+    )
     return int(conn.execute(wanted).scalar_one())
 
 
-def unindexed(conn: sa.Connection, scope: Scope, limit: int) -> list[int]:
+def unindexed(conn: Connection, scope: Scope, limit: int) -> list[int]:
     kinds = [rows.KINDS[WorkKind.EMBED], rows.KINDS[WorkKind.INDEX]]
     waiting = (
-        sa.select(_work.c.seq)
-        .join(_scopes, _scopes.c.id == _work.c.scope_id)
-        .where(reads.WHO, _work.c.kind.in_(kinds))
+        sa.select(schema.work.c.seq)
+        .join(schema.scopes, schema.scopes.c.id == schema.work.c.scope_id)
+        .where(reads.whose(), schema.work.c.kind.in_(kinds))
         .distinct()
         .limit(limit)
     )
     return list(conn.execute(waiting, reads.who(scope)).scalars())
 
 
-def scopes(conn: sa.Connection, after: int, limit: int) -> list[tuple[int, Scope]]:
+def scopes(conn: Connection, after: int, limit: int) -> list[tuple[int, Scope]]:
     found = conn.execute(
-        sa.select(_scopes.c.id, _scopes.c.tenant, _scopes.c.agent, _scopes.c.user)
-        .where(_scopes.c.id > after)
-        .order_by(_scopes.c.id)
+        sa.select(
+            schema.scopes.c.id, schema.scopes.c.tenant, schema.scopes.c.agent, schema.scopes.c.user
+        )
+        .where(schema.scopes.c.id > after)
+        .order_by(schema.scopes.c.id)
         .limit(limit)
     )
     return [(row.id, Scope(tenant=row.tenant, agent=row.agent, user=row.user)) for row in found]

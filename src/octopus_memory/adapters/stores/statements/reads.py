@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ....domain.episode import Episode, Scope, Turn
 from ....domain.replay import EpisodeReplay, SessionReplay
-from ....ports.store import OpenEpisode, Placeholder, SessionState
-from .. import rows, schema
+from ....ports.store import Placeholder, SessionState
+from .. import rows
+from ..later import Connection, sa, schema, sql, sql_for
 
 T = TypeVar("T")
 
@@ -26,96 +23,152 @@ _MOST_PLACES = 16
 _BY_START = attrgetter("started_at", "id")
 _EPISODE = attrgetter("episode_id")
 
-_scopes, _episodes, _turns = schema.scopes, schema.episodes, schema.turns
-_conversations = schema.conversations
 
-WHO = sa.and_(
-    _scopes.c.tenant == sa.bindparam("tenant_"),
-    _scopes.c.agent == sa.bindparam("agent_"),
-    _scopes.c.user == sa.bindparam("user_"),
-)
+def whose() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.scopes.c.tenant == sa.bindparam("tenant_"),
+        schema.scopes.c.agent == sa.bindparam("agent_"),
+        schema.scopes.c.user == sa.bindparam("user_"),
+    )
 
 
 def who(scope: Scope) -> dict[str, Any]:
-    """The parameters of `WHO`."""
+    """The parameters of `whose`."""
     return {"tenant_": scope.tenant, "agent_": scope.agent, "user_": scope.user}
 
 
-_scope_id = sa.select(_scopes.c.id).where(WHO).scalar_subquery()
-IN_SCOPE = sa.and_(_episodes.c.scope_id == _scope_id, _episodes.c.tenant == sa.bindparam("tenant_"))
-_in_scope = sa.and_(IN_SCOPE, _episodes.c.deleted_at.is_(None))
+def _scope_id() -> sa.ScalarSelect[Any]:
+    return sa.select(schema.scopes.c.id).where(whose()).scalar_subquery()
+
+
+def in_scope() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.episodes.c.scope_id == _scope_id(),
+        schema.episodes.c.tenant == sa.bindparam("tenant_"),
+    )
+
+
+def kept_in_scope() -> sa.ColumnElement[bool]:
+    return sa.and_(in_scope(), schema.episodes.c.deleted_at.is_(None))
+
+
 # For a list of ids: with a plain column, SQLite goes through every episode of the scope instead.
-_also_in_scope = sa.and_(
-    _episodes.c.scope_id + 0 == _scope_id,
-    _episodes.c.tenant == sa.bindparam("tenant_"),
-    _episodes.c.deleted_at.is_(None),
-)
+def _also_in_scope() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.episodes.c.scope_id + 0 == _scope_id(),
+        schema.episodes.c.tenant == sa.bindparam("tenant_"),
+        schema.episodes.c.deleted_at.is_(None),
+    )
 
-_session_rows = (
-    sa.select(
-        *(_conversations.c[name] for name in ("session_id", "status", "metadata", "created_at")),
-        *(column for column in rows.EPISODE_COLUMNS if column.name != "session_id"),
+
+@sql
+def _session_rows() -> sa.Select[Any]:
+    return (
+        sa.select(
+            *(
+                schema.conversations.c[name]
+                for name in ("session_id", "status", "metadata", "created_at")
+            ),
+            *(column for column in rows.episode_columns() if column.name != "session_id"),
+        )
+        .join(
+            schema.episodes,
+            sa.and_(
+                schema.episodes.c.scope_id == schema.conversations.c.scope_id,
+                schema.episodes.c.session_id == schema.conversations.c.session_id,
+                schema.episodes.c.deleted_at.is_(None),
+            ),
+        )
+        .where(
+            schema.conversations.c.scope_id == _scope_id(),
+            schema.conversations.c.tenant == sa.bindparam("tenant_"),
+            schema.conversations.c.session_id == sa.bindparam("session_"),
+        )
     )
-    .join(
-        _episodes,
-        sa.and_(
-            _episodes.c.scope_id == _conversations.c.scope_id,
-            _episodes.c.session_id == _conversations.c.session_id,
-            _episodes.c.deleted_at.is_(None),
-        ),
-    )
-    .where(
-        _conversations.c.scope_id == _scope_id,
-        _conversations.c.tenant == sa.bindparam("tenant_"),
-        _conversations.c.session_id == sa.bindparam("session_"),
-    )
-)
+
+
 # Not by id: the clock that ids are made by can be set back.
-_latest_first = _session_rows.order_by(
-    sa.case((_episodes.c.ended_at.is_(None), 0), else_=1),
-    _episodes.c.started_at.desc(),
-    _episodes.c.id.desc(),
-)
-_session = _latest_first.limit(1)
-_latest = _latest_first.limit(sa.bindparam("limit_", type_=sa.Integer))
-_session_episodes = (
-    sa.select(*rows.EPISODE_COLUMNS)
-    .where(_in_scope, _episodes.c.session_id == sa.bindparam("session_"))
-    .order_by(_episodes.c.started_at, _episodes.c.id)
-)
-_episodes_by_id = sa.select(*rows.EPISODE_COLUMNS).where(
-    _also_in_scope, _episodes.c.id.in_(sa.bindparam("ids", expanding=True))
-)
-_turns_in_scope = (
-    sa.select(*rows.TURN_COLUMNS, _episodes.c.session_id)
-    .join(_episodes, _episodes.c.id == _turns.c.episode_id)
-    .where(_also_in_scope)
-)
-_turns_of = (
-    sa.select(*rows.TURN_COLUMNS)
-    .where(
-        _turns.c.tenant == sa.bindparam("tenant_"),
-        _turns.c.episode_id.in_(sa.bindparam("ids", expanding=True)),
+def _latest_first() -> sa.Select[Any]:
+    return _session_rows().order_by(
+        sa.case((schema.episodes.c.ended_at.is_(None), 0), else_=1),
+        schema.episodes.c.started_at.desc(),
+        schema.episodes.c.id.desc(),
     )
-    .order_by(_turns.c.episode_id, _turns.c.ordinal)
-)
-_turns_from = (
-    sa.select(*rows.TURN_COLUMNS)
-    .where(
-        _turns.c.tenant == sa.bindparam("tenant_"),
-        _turns.c.episode_id == sa.bindparam("episode_"),
-        _turns.c.ordinal >= sa.bindparam("start_"),
-    )
-    .order_by(_turns.c.ordinal)
-)
-_turns_between = _turns_in_scope.where(
-    _turns.c.episode_id == sa.bindparam("episode_"),
-    _turns.c.ordinal >= sa.bindparam("start_"),
-    _turns.c.ordinal < sa.bindparam("stop_"),
-).order_by(_turns.c.ordinal)
 
 
-def session(conn: sa.Connection, scope: Scope, session_id: str) -> SessionState | None:
+@sql
+def _session() -> sa.Select[Any]:
+    return _latest_first().limit(1)
+
+
+@sql
+def _latest() -> sa.Select[Any]:
+    return _latest_first().limit(sa.bindparam("limit_", type_=sa.Integer))
+
+
+@sql
+def _session_episodes() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.episode_columns())
+        .where(kept_in_scope(), schema.episodes.c.session_id == sa.bindparam("session_"))
+        .order_by(schema.episodes.c.started_at, schema.episodes.c.id)
+    )
+
+
+@sql
+def _episodes_by_id() -> sa.Select[Any]:
+    return sa.select(*rows.episode_columns()).where(
+        _also_in_scope(), schema.episodes.c.id.in_(sa.bindparam("ids", expanding=True))
+    )
+
+
+def _turns_in_scope() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
+        .join(schema.episodes, schema.episodes.c.id == schema.turns.c.episode_id)
+        .where(_also_in_scope())
+    )
+
+
+@sql
+def _turns_of() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns())
+        .where(
+            schema.turns.c.tenant == sa.bindparam("tenant_"),
+            schema.turns.c.episode_id.in_(sa.bindparam("ids", expanding=True)),
+        )
+        .order_by(schema.turns.c.episode_id, schema.turns.c.ordinal)
+    )
+
+
+@sql
+def _turns_from() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns())
+        .where(
+            schema.turns.c.tenant == sa.bindparam("tenant_"),
+            schema.turns.c.episode_id == sa.bindparam("episode_"),
+            schema.turns.c.ordinal >= sa.bindparam("start_"),
+        )
+        .order_by(schema.turns.c.ordinal)
+    )
+
+
+@sql
+def _turns_between() -> sa.Select[Any]:
+    return (
+        _turns_in_scope()
+        .where(
+            schema.turns.c.episode_id == sa.bindparam("episode_"),
+            schema.turns.c.ordinal >= sa.bindparam("start_"),
+            schema.turns.c.ordinal < sa.bindparam("stop_"),
+        )
+        .order_by(schema.turns.c.ordinal)
+    )
+
+
+def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | None:
     row = conn.execute(_session, who(scope) | {"session_": session_id}).one_or_none()
     if row is None:
         # Unknown, or every episode of it is deleted.
@@ -124,7 +177,7 @@ def session(conn: sa.Connection, scope: Scope, session_id: str) -> SessionState 
 
 
 def replay(
-    conn: sa.Connection, scope: Scope, session_id: str, last: int | None = None
+    conn: Connection, scope: Scope, session_id: str, last: int | None = None
 ) -> SessionReplay | None:
     found = sorted(_episodes_of(conn, scope, session_id, last), key=_BY_START)
     if not found:
@@ -146,7 +199,7 @@ def replay(
 
 
 def _episodes_of(
-    conn: sa.Connection, scope: Scope, session_id: str, last: int | None
+    conn: Connection, scope: Scope, session_id: str, last: int | None
 ) -> list[rows.Row]:
     """All of a session's, or as many of the latest as have its last turns."""
     parameters = who(scope) | {"session_": session_id}
@@ -173,7 +226,7 @@ def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
 
 
 def _said(
-    conn: sa.Connection, scope: Scope, session_id: str, ids: Sequence[UUID], start: int
+    conn: Connection, scope: Scope, session_id: str, ids: Sequence[UUID], start: int
 ) -> dict[UUID, tuple[Turn, ...]]:
     """What was said in each of these episodes; in the first, from the ordinal `start` on."""
     said: dict[UUID, tuple[Turn, ...]] = {}
@@ -190,7 +243,7 @@ def _said(
     return said
 
 
-def episodes(conn: sa.Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
+def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
     found: dict[UUID, Episode] = {}
     for some in chunks(ids, _MOST_IDS):
         for row in conn.execute(_episodes_by_id, who(scope) | {"ids": some}):
@@ -198,64 +251,13 @@ def episodes(conn: sa.Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUI
     return found
 
 
-def session_episodes(conn: sa.Connection, scope: Scope, session_id: str) -> list[Episode]:
+def session_episodes(conn: Connection, scope: Scope, session_id: str) -> list[Episode]:
     parameters = who(scope) | {"session_": session_id}
     return [rows.episode(row, scope) for row in conn.execute(_session_episodes, parameters)]
 
 
-def list_episodes(
-    conn: sa.Connection,
-    scope: Scope,
-    *,
-    offset: int,
-    limit: int,
-    since: datetime | None,
-    until: datetime | None,
-    include_archived: bool,
-    include_open: bool,
-    leave_out_session: str | None,
-) -> tuple[list[Episode], int]:
-    given = {"since_": since, "until_": until, "session_": leave_out_session}
-    given = {name: value for name, value in given.items() if value is not None}
-    page, count = _listing(frozenset(given), bool(include_archived), bool(include_open))
-    found: list[Episode] = []
-    given |= who(scope)
-    # Not every dialect has a page of no rows.
-    if limit:
-        bounds = {"offset_": offset, "limit_": limit}
-        found = [rows.episode(row, scope) for row in conn.execute(page, given | bounds)]
-    if offset == 0 and len(found) < limit:
-        return found, len(found)
-    return found, conn.execute(count, given).scalar_one()
-
-
-@cache
-def _listing(
-    given: frozenset[str], include_archived: bool, include_open: bool
-) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """The statements of a page and of its count, where these parameters are given."""
-    known = {
-        "since_": _episodes.c.order_at >= sa.bindparam("since_"),
-        "until_": _episodes.c.started_at <= sa.bindparam("until_"),
-        "session_": _episodes.c.session_id != sa.bindparam("session_"),
-    }
-    wanted = [_in_scope, *(known[name] for name in sorted(given))]
-    if not include_archived:
-        wanted.append(_episodes.c.is_archived.is_(False))
-    if not include_open:
-        wanted.append(_episodes.c.ended_at.is_not(None))
-    page = (
-        sa.select(*rows.EPISODE_COLUMNS)
-        .where(*wanted)
-        .order_by(_episodes.c.order_at.desc(), _episodes.c.id.desc())
-        .offset(sa.bindparam("offset_", type_=sa.Integer))
-        .limit(sa.bindparam("limit_", type_=sa.Integer))
-    )
-    return page, sa.select(sa.func.count().label("count")).select_from(_episodes).where(*wanted)
-
-
 def turns(
-    conn: sa.Connection, scope: Scope, episode_id: UUID, start: int, stop: int | None
+    conn: Connection, scope: Scope, episode_id: UUID, start: int, stop: int | None
 ) -> list[Turn]:
     parameters = who(scope) | {
         "episode_": episode_id,
@@ -265,73 +267,38 @@ def turns(
     return rows.turns(conn.execute(_turns_between, parameters).all())
 
 
-def turns_at(conn: sa.Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
+def turns_at(conn: Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
     found = []
     for some in chunks(sorted(set(places)), _MOST_PLACES):
+        # As many as the next power of two, the last again and again: a few statements do for all.
+        count = 1 << (len(some) - 1).bit_length()
         given = who(scope)
-        for number, (episode_id, ordinal) in enumerate(some):
+        for number in range(count):
+            episode_id, ordinal = some[min(number, len(some) - 1)]
             given[f"episode_{number}"], given[f"ordinal_{number}"] = episode_id, ordinal
-        found += rows.turns(conn.execute(_turns_at(len(some)), given).all())
+        found += rows.turns(conn.execute(_turns_at(count), given).all())
     return found
 
 
-@cache
+@sql_for
 def _turns_at(count: int) -> sa.Select[Any]:
     # Not every dialect can look for pairs in a list.
     places = [
         sa.and_(
-            _turns.c.episode_id == sa.bindparam(f"episode_{number}"),
-            _turns.c.ordinal == sa.bindparam(f"ordinal_{number}"),
+            schema.turns.c.episode_id == sa.bindparam(f"episode_{number}"),
+            schema.turns.c.ordinal == sa.bindparam(f"ordinal_{number}"),
         )
         for number in range(count)
     ]
-    return _turns_in_scope.where(sa.or_(*places))
+    return _turns_in_scope().where(sa.or_(*places))
 
 
-def open_episodes(
-    conn: sa.Connection,
-    *,
-    touched_before: datetime,
-    opened_before: datetime,
-    after: UUID | None,
-    limit: int,
-) -> list[OpenEpisode]:
-    statement = (
-        sa.select(
-            *rows.EPISODE_COLUMNS,
-            _episodes.c.opened_at,
-            _episodes.c.touched_at,
-            _scopes.c.tenant,
-            _scopes.c.agent,
-            _scopes.c.user,
-        )
-        .join(_scopes, _scopes.c.id == _episodes.c.scope_id)
-        .where(
-            _episodes.c.ended_at.is_(None),
-            _episodes.c.deleted_at.is_(None),
-            sa.or_(_episodes.c.touched_at < touched_before, _episodes.c.opened_at < opened_before),
-        )
-        .order_by(_episodes.c.id)
-        .limit(limit)
-    )
-    if after is not None:
-        statement = statement.where(_episodes.c.id > after)
-    return [
-        OpenEpisode(
-            episode=rows.episode(row, Scope(tenant=row.tenant, agent=row.agent, user=row.user)),
-            opened_at=row.opened_at,
-            touched_at=row.touched_at,
-        )
-        for row in conn.execute(statement)
-    ]
-
-
-def placeholders(conn: sa.Connection, scope: Scope, episode_id: UUID) -> list[Placeholder]:
+def placeholders(conn: Connection, scope: Scope, episode_id: UUID) -> list[Placeholder]:
     table = schema.placeholders
     found = conn.execute(
         sa.select(table.c.kind, table.c.digest, table.c.number)
-        .join(_episodes, _episodes.c.id == table.c.episode_id)
-        .where(_in_scope, table.c.episode_id == episode_id),
+        .join(schema.episodes, schema.episodes.c.id == table.c.episode_id)
+        .where(kept_in_scope(), table.c.episode_id == episode_id),
         who(scope),
     )
     return [Placeholder(kind=row.kind, digest=row.digest, number=row.number) for row in found]

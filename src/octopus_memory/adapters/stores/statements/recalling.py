@@ -2,106 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-import sqlalchemy as sa
 
 from ....domain.episode import Scope
 from ....domain.errors import StoreCorrupt
 from ....domain.ids import id_of
 from ....ports.recall import RecallBlock, RecallState
-from .. import schema
-from ..types import DAMAGED, UtcTime, Uuid, micros
-from .reads import WHO, chunks, who
+from ..later import Connection, sa, schema, sql, types
+from ..plain import DAMAGED, NO_MODEL
+from .reads import chunks, who, whose
 
 T = TypeVar("T")
 _MOST_IDS = 400
 _LAST = 2**62
-_episodes, _scopes, _recall = schema.episodes, schema.scopes, schema.recall
+_WIDTH = 10
+"""The columns of `_rows`."""
 
 
-def _only_elsewhere(kind: Any, then: Callable[[Any], Any], dialect: sa.Dialect) -> Any:
-    """SQLite's values are taken as they are kept; others' are read as usual, and made like them."""
-    if dialect.name == "sqlite":
-        return None
-    read = kind(dialect, None)
-    return then if read is None else lambda value: then(read(value))
+def _scope_id() -> sa.ScalarSelect[Any]:
+    return sa.select(schema.scopes.c.id).where(whose()).scalar_subquery()
 
 
-class _Micros(UtcTime):
-    """A time as microseconds since 1970, which an array can hold."""
-
-    cache_ok = True
-
-    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
-        return _only_elsewhere(super().result_processor, micros, dialect)
+def _mine() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.recall.c.scope_id == _scope_id(), schema.recall.c.tenant == sa.bindparam("tenant_")
+    )
 
 
-class _IdBytes(Uuid):
-    """An id as its sixteen bytes: most rows have the id of the row before."""
-
-    cache_ok = True
-
-    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
-        return _only_elsewhere(super().result_processor, lambda value: value.bytes, dialect)
+def _among() -> sa.ColumnElement[bool]:
+    return schema.recall.c.seq.in_(sa.bindparam("seqs", expanding=True))
 
 
-class _Bytes(sa.types.TypeDecorator[bytes]):
-    impl = sa.LargeBinary
-    cache_ok = True
+def _rows() -> sa.Select[Any]:
+    return sa.select(
+        schema.recall.c.seq,
+        sa.type_coerce(schema.recall.c.episode_id, types.IdBytes()).label("episode_id"),
+        schema.recall.c.ordinal,
+        schema.recall.c.role,
+        sa.type_coerce(schema.recall.c.at, types.Micros()).label("at"),
+        schema.recall.c.flags,
+        sa.type_coerce(schema.recall.c.speaker, types.Bytes()).label("speaker"),
+        sa.type_coerce(schema.recall.c.terms, types.Bytes()).label("terms"),
+        schema.recall.c.model_id,
+        sa.type_coerce(schema.recall.c.vector, types.Bytes()).label("vector"),
+    ).where(_mine())
 
-    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
-        return _only_elsewhere(super().result_processor, lambda value: value, dialect)
+
+@sql
+def _between() -> sa.Select[Any]:
+    return (
+        _rows()
+        .where(
+            schema.recall.c.seq > sa.bindparam("after_"),
+            schema.recall.c.seq <= sa.bindparam("up_to_"),
+        )
+        .order_by(schema.recall.c.seq)
+    )
 
 
-_scope_id = sa.select(_scopes.c.id).where(WHO).scalar_subquery()
-_mine = sa.and_(_recall.c.scope_id == _scope_id, _recall.c.tenant == sa.bindparam("tenant_"))
-_among = _recall.c.seq.in_(sa.bindparam("seqs", expanding=True))
-_rows = sa.select(
-    _recall.c.seq,
-    sa.type_coerce(_recall.c.episode_id, _IdBytes()).label("episode_id"),
-    _recall.c.ordinal,
-    _recall.c.role,
-    sa.type_coerce(_recall.c.at, _Micros()).label("at"),
-    _recall.c.flags,
-    sa.type_coerce(_recall.c.speaker, _Bytes()).label("speaker"),
-    sa.type_coerce(_recall.c.terms, _Bytes()).label("terms"),
-    _recall.c.model_id,
-    sa.type_coerce(_recall.c.vector, _Bytes()).label("vector"),
-).where(_mine)
-_between = _rows.where(
-    _recall.c.seq > sa.bindparam("after_"), _recall.c.seq <= sa.bindparam("up_to_")
-).order_by(_recall.c.seq)
-_at = _rows.where(_among).order_by(_recall.c.seq)
-_model_id = (
-    sa.select(schema.models.c.id)
-    .where(schema.models.c.name == sa.bindparam("model_"))
-    .scalar_subquery()
-)
-_late = sa.select(_recall.c.seq, sa.type_coerce(_recall.c.vector, _Bytes()).label("vector")).where(
-    _mine, _among, _recall.c.model_id == _model_id
-)
-_models = sa.select(schema.models.c.id, schema.models.c.name)
+@sql
+def _at() -> sa.Select[Any]:
+    return _rows().where(_among()).order_by(schema.recall.c.seq)
+
+
+def _model_id() -> sa.ScalarSelect[Any]:
+    return (
+        sa.select(schema.models.c.id)
+        .where(schema.models.c.name == sa.bindparam("model_"))
+        .scalar_subquery()
+    )
+
+
+@sql
+def _late() -> sa.Select[Any]:
+    return sa.select(
+        schema.recall.c.seq, sa.type_coerce(schema.recall.c.vector, types.Bytes()).label("vector")
+    ).where(_mine(), _among(), schema.recall.c.model_id == _model_id())
+
+
+@sql
+def _models() -> sa.Select[Any]:
+    return sa.select(schema.models.c.id, schema.models.c.name)
+
+
 # In the order of the one index that holds only such episodes: SQLite would take another.
-_unfindable = (
-    sa.select(_episodes.c.id)
-    .where(_episodes.c.scope_id == _scopes.c.id, _episodes.c.unfindable_from.is_not(None))
-    .order_by(_episodes.c.scope_id, _episodes.c.id)
-    .limit(1)
-    .scalar_subquery()
-)
-_state = sa.select(
-    _scopes.c.id,
-    _scopes.c.version,
-    _scopes.c.epoch,
-    _scopes.c.next_seq,
-    _unfindable.label("unfindable"),
-).where(WHO)
+def _unfindable() -> sa.ScalarSelect[Any]:
+    return (
+        sa.select(schema.episodes.c.id)
+        .where(
+            schema.episodes.c.scope_id == schema.scopes.c.id,
+            schema.episodes.c.unfindable_from.is_not(None),
+        )
+        .order_by(schema.episodes.c.scope_id, schema.episodes.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
 
 
-def state(conn: sa.Connection, scope: Scope) -> RecallState | None:
+@sql
+def _state() -> sa.Select[Any]:
+    return sa.select(
+        schema.scopes.c.id,
+        schema.scopes.c.version,
+        schema.scopes.c.epoch,
+        schema.scopes.c.next_seq,
+        _unfindable().label("unfindable"),
+    ).where(whose())
+
+
+def state(conn: Connection, scope: Scope) -> RecallState | None:
     row = conn.execute(_state, who(scope)).one_or_none()
     if row is None:
         return None
@@ -115,7 +127,7 @@ def state(conn: sa.Connection, scope: Scope) -> RecallState | None:
 
 
 def block(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     after: int,
     up_to: int | None = None,
@@ -133,7 +145,7 @@ def block(
     return known, _block(conn, found, come)
 
 
-def block_at(conn: sa.Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
+def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
     found: list[Sequence[Any]] = []
     for some in chunks(sorted(set(seqs)), _MOST_IDS):
         found += conn.execute(_at, who(scope) | {"seqs": some}).all()
@@ -141,12 +153,12 @@ def block_at(conn: sa.Connection, scope: Scope, seqs: Sequence[int]) -> RecallBl
 
 
 def _block(
-    conn: sa.Connection, found: Sequence[Sequence[Any]], late: Sequence[Sequence[Any]] = ()
+    conn: Connection, found: Sequence[Sequence[Any]], late: Sequence[Sequence[Any]] = ()
 ) -> RecallBlock:
-    columns = list(zip(*found, strict=True)) or [()] * len(_rows.selected_columns)
+    columns = list(zip(*found, strict=True)) or [()] * _WIDTH
     seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
     models, model = _numbered(model_id)
-    names = {schema.NO_MODEL: ""}
+    names = {NO_MODEL: ""}
     # Rows that have just been made findable are no model's yet.
     if any(models):
         names |= {row[0]: row[1] for row in conn.execute(_models).all()}

@@ -7,16 +7,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ....domain.episode import Scope
 from ....domain.errors import EpisodeChanged
 from ....ports.scrubbing import Rewritten
 from ....ports.store import RowPart, WorkKind
-from .. import rows, schema
+from .. import plain, rows
+from ..later import Connection, sa, schema
 from . import ending, mirror, queue, reads, scopes
 
-_recall, _work = schema.recall, schema.work
 _MOST = 400
 
 
@@ -25,9 +23,7 @@ def turns_of(row: rows.Row) -> sa.Table:
     return schema.turns_archive if row.is_cold else schema.turns
 
 
-def turns(
-    conn: sa.Connection, scope_id: int, row: rows.Row, new_turns: Sequence[Rewritten]
-) -> None:
+def turns(conn: Connection, scope_id: int, row: rows.Row, new_turns: Sequence[Rewritten]) -> None:
     table = turns_of(row)
     here = sa.and_(table.c.episode_id == row.id, table.c.scope_id == scope_id)
     kept = set(conn.execute(sa.select(table.c.ordinal).where(here)).scalars())
@@ -50,7 +46,7 @@ def turns(
 
 
 def recall_rows(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     scope_id: int,
     episode_id: UUID,
@@ -65,9 +61,13 @@ def recall_rows(
     """
     changed = {new.ordinal: new for new in new_turns}
     here = sa.and_(
-        _recall.c.scope_id == scope_id, _recall.c.episode_id == episode_id, _recall.c.ordinal >= 0
+        schema.recall.c.scope_id == scope_id,
+        schema.recall.c.episode_id == episode_id,
+        schema.recall.c.ordinal >= 0,
     )
-    found = conn.execute(sa.select(_recall).where(here).order_by(_recall.c.ordinal)).mappings()
+    found = conn.execute(
+        sa.select(schema.recall).where(here).order_by(schema.recall.c.ordinal)
+    ).mappings()
     mirrored = mirror.name(conn) is not None
     moved = [dict(row) for row in found if mirrored or row["ordinal"] in changed]
     if not moved:
@@ -81,9 +81,9 @@ def recall_rows(
         recall.append(row | {"seq": seq} | _as_new(new))
         if row["seq"] in waiting if new is None else new.embed:
             work.append(rows.work_row(WorkKind.EMBED, episode, row["ordinal"], seq, now))
-    conn.execute(ending.INSERT_RECALL, recall)
+    conn.execute(ending.insert_recall, recall)
     if work:
-        conn.execute(ending.INSERT_WORK, work)
+        conn.execute(ending.insert_work, work)
     if mirrored:
         _tell_mirror(conn, scope, scope_id, episode_id, recall, first, now=now)
 
@@ -91,31 +91,35 @@ def recall_rows(
 def _as_new(new: Rewritten | None) -> dict[str, Any]:
     if new is None:
         return {}
-    model = None if new.embed else schema.NO_MODEL
+    model = None if new.embed else plain.NO_MODEL
     return {"model_id": model, "vector": None} | rows.lexical_columns(new.lexical)
 
 
-def _remove(conn: sa.Connection, scope_id: int, seqs: list[int]) -> set[int]:
+def _remove(conn: Connection, scope_id: int, seqs: list[int]) -> set[int]:
     """Take these rows and their work away; returns which of them waited for a vector."""
     waiting: set[int] = set()
     for some in reads.chunks(seqs, _MOST):
         # What a remote index must still be told has a number in that place that is no row's.
         mine = sa.and_(
-            _work.c.scope_id == scope_id,
-            _work.c.seq.in_(some),
-            _work.c.kind != rows.KINDS[WorkKind.UNINDEX],
+            schema.work.c.scope_id == scope_id,
+            schema.work.c.seq.in_(some),
+            schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX],
         )
-        embed = sa.select(_work.c.seq).where(mine, _work.c.kind == rows.KINDS[WorkKind.EMBED])
+        embed = sa.select(schema.work.c.seq).where(
+            mine, schema.work.c.kind == rows.KINDS[WorkKind.EMBED]
+        )
         waiting.update(conn.execute(embed).scalars())
-        conn.execute(sa.delete(_work).where(mine))
+        conn.execute(sa.delete(schema.work).where(mine))
         conn.execute(
-            sa.delete(_recall).where(_recall.c.scope_id == scope_id, _recall.c.seq.in_(some))
+            sa.delete(schema.recall).where(
+                schema.recall.c.scope_id == scope_id, schema.recall.c.seq.in_(some)
+            )
         )
     return waiting
 
 
 def _tell_mirror(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     scope_id: int,
     episode_id: UUID,
@@ -137,9 +141,9 @@ def _tell_mirror(
     if not kept:
         return
     above = [
-        _recall.c.scope_id == scope_id,
-        _recall.c.seq >= first,
-        _recall.c.vector.is_not(None),
+        schema.recall.c.scope_id == scope_id,
+        schema.recall.c.seq >= first,
+        schema.recall.c.vector.is_not(None),
     ]
     conn.execute(queue.queueing(WorkKind.INDEX, *above), {"now_": now})
     models = {row.id: row.name for row in conn.execute(sa.select(schema.models))}

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import sqlalchemy as sa
+from typing import Any, NamedTuple
 
 from ....domain.episode import Scope
-from .. import schema
+from ..later import Connection, sa, schema, sql
 from . import reads
 
-_bump_scope = (
-    sa.update(schema.scopes)
-    .where(reads.WHO)
-    .values(
-        version=schema.scopes.c.version + 1,
-        epoch=schema.scopes.c.epoch + sa.bindparam("epochs"),
-        next_seq=schema.scopes.c.next_seq + sa.bindparam("rows"),
+
+@sql
+def _bump_scope() -> Any:
+    return (
+        sa.update(schema.scopes)
+        .where(reads.whose())
+        .values(
+            version=schema.scopes.c.version + 1,
+            epoch=schema.scopes.c.epoch + sa.bindparam("epochs"),
+            next_seq=schema.scopes.c.next_seq + sa.bindparam("rows"),
+        )
+        .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
     )
-    .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
-)
-_lock_scope = (
-    sa.select(schema.scopes.c.id, schema.scopes.c.next_seq, schema.scopes.c.epoch)
-    .where(reads.WHO)
-    .with_for_update()
-)
-_insert_scope = sa.insert(schema.scopes).returning(schema.scopes.c.id)
 
 
-def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
+@sql
+def _lock_scope() -> sa.Select[Any]:
+    return (
+        sa.select(schema.scopes.c.id, schema.scopes.c.next_seq, schema.scopes.c.epoch)
+        .where(reads.whose())
+        .with_for_update()
+    )
+
+
+@sql
+def _insert_scope() -> Any:
+    return sa.insert(schema.scopes).returning(schema.scopes.c.id)
+
+
+def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
     """The scope's key and the first `seq` of `count` new rows; the scope is locked by it."""
     counts = {"rows": count, "epochs": epochs}
     row = conn.execute(_bump_scope, reads.who(scope) | counts).one_or_none()
@@ -37,7 +46,7 @@ def take_rows(conn: sa.Connection, scope: Scope, count: int, *, epochs: int = 0)
     return _make(conn, scope, next_seq=1 + count, epoch=epochs), 1
 
 
-def _make(conn: sa.Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
+def _make(conn: Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
     made = conn.execute(
         _insert_scope,
         {
@@ -61,13 +70,13 @@ class Held(NamedTuple):
     epoch: int
 
 
-def lock(conn: sa.Connection, scope: Scope) -> Held | None:
+def lock(conn: Connection, scope: Scope) -> Held | None:
     """The scope, and no other writer in it until this transaction ends; None if it is not known."""
     row = conn.execute(_lock_scope, reads.who(scope)).one_or_none()
     return None if row is None else Held(row.id, row.next_seq, row.epoch)
 
 
-def hold(conn: sa.Connection, scope: Scope) -> Held:
+def hold(conn: Connection, scope: Scope) -> Held:
     """As `lock`; a scope that is not known is made."""
     held = lock(conn, scope)
     return held or Held(_make(conn, scope, next_seq=1, epoch=0), next_seq=1, epoch=0)

@@ -7,84 +7,125 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import sqlalchemy as sa
-
 from ....domain.audit import AuditDraft
 from ....domain.episode import Episode, Scope, Turn
 from ....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ....ports.keeping import Aged
 from ....ports.store import SUMMARY_ORDINAL, Findable, RowPart
-from .. import rows, schema
+from .. import rows
+from ..later import Connection, sa, schema, sql
 from . import chain, ending, holding, meta, reads, scopes
 from . import findable as making
 
 if TYPE_CHECKING:
     from ....domain.retention import Stage
 
-_episodes, _scopes, _turns, _archive = (
-    schema.episodes,
-    schema.scopes,
-    schema.turns,
-    schema.turns_archive,
-)
-_MOVED = [column.name for column in _archive.c if column.name != "row"]
-_this = sa.select(*rows.EPISODE_COLUMNS, _episodes.c.aged_from, _episodes.c.deleted_at).where(
-    reads.IN_SCOPE, _episodes.c.id == sa.bindparam("episode_")
-)
-_set_archived = (
-    sa.update(_episodes)
-    .where(ending.THIS_EPISODE)
-    .values(
-        is_archived=True,
-        is_cold=sa.bindparam("cold_"),
-        archived_at=sa.bindparam("at_"),
-        unfindable_from=None,
+
+def _moved() -> list[str]:
+    return [column.name for column in schema.turns_archive.c if column.name != "row"]
+
+
+@sql
+def _this() -> sa.Select[Any]:
+    return sa.select(
+        *rows.episode_columns(), schema.episodes.c.aged_from, schema.episodes.c.deleted_at
+    ).where(reads.in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
+
+
+@sql
+def _set_archived() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(ending.this_episode())
+        .values(
+            is_archived=True,
+            is_cold=sa.bindparam("cold_"),
+            archived_at=sa.bindparam("at_"),
+            unfindable_from=None,
+        )
     )
-)
-_set_deleted = (
-    sa.update(_episodes)
-    .where(ending.THIS_EPISODE)
-    .values(deleted_at=sa.bindparam("at_"), unfindable_from=None)
-)
+
+
+@sql
+def _set_deleted() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(ending.this_episode())
+        .values(deleted_at=sa.bindparam("at_"), unfindable_from=None)
+    )
 
 
 def _moving(source: sa.Table, target: sa.Table) -> sa.Insert:
-    moved = sa.select(*(source.c[name] for name in _MOVED)).where(
+    moved = sa.select(*(source.c[name] for name in _moved())).where(
         source.c.episode_id == sa.bindparam("episode_"), source.c.scope_id == sa.bindparam("scope_")
     )
-    return sa.insert(target).from_select(_MOVED, moved)
+    return sa.insert(target).from_select(_moved(), moved)
 
 
-_keep_cold, _bring_back = _moving(_turns, _archive), _moving(_archive, _turns)
-_drop_turns = ending.of_episode(_turns)
-_drop_cold_turns = ending.of_episode(_archive)
-_drop_placeholders = ending.of_episode(schema.placeholders)
+@sql
+def _keep_cold() -> sa.Insert:
+    return _moving(schema.turns, schema.turns_archive)
+
+
+@sql
+def _bring_back() -> sa.Insert:
+    return _moving(schema.turns_archive, schema.turns)
+
+
+@sql
+def _drop_turns() -> sa.Delete:
+    return ending.of_episode(schema.turns)
+
+
+@sql
+def _drop_cold_turns() -> sa.Delete:
+    return ending.of_episode(schema.turns_archive)
+
+
+@sql
+def _drop_placeholders() -> sa.Delete:
+    return ending.of_episode(schema.placeholders)
+
+
 # A key whose turns are gone has nothing left to give back.
-_drop_keys = ending.of_episode(schema.idempotency)
-_drop_episode = sa.delete(_episodes).where(ending.THIS_EPISODE)
-_conversations = schema.conversations
-_drop_empty_session = sa.delete(_conversations).where(
-    _conversations.c.scope_id == sa.bindparam("scope_"),
-    _conversations.c.session_id == sa.bindparam("session_"),
-    ~sa.select(sa.literal(1))
-    .where(
-        _episodes.c.scope_id == sa.bindparam("scope_"),
-        _episodes.c.session_id == sa.bindparam("session_"),
+@sql
+def _drop_keys() -> sa.Delete:
+    return ending.of_episode(schema.idempotency)
+
+
+@sql
+def _drop_episode() -> sa.Delete:
+    return sa.delete(schema.episodes).where(ending.this_episode())
+
+
+@sql
+def _drop_empty_session() -> sa.Delete:
+    return sa.delete(schema.conversations).where(
+        schema.conversations.c.scope_id == sa.bindparam("scope_"),
+        schema.conversations.c.session_id == sa.bindparam("session_"),
+        ~sa.select(sa.literal(1))
+        .where(
+            schema.episodes.c.scope_id == sa.bindparam("scope_"),
+            schema.episodes.c.session_id == sa.bindparam("session_"),
+        )
+        .correlate(None)
+        .exists(),
     )
-    .correlate(None)
-    .exists(),
-)
-_drop_empty_scope = sa.delete(_scopes).where(
-    _scopes.c.id == sa.bindparam("scope_"),
-    ~sa.select(sa.literal(1))
-    .where(_episodes.c.scope_id == sa.bindparam("scope_"))
-    .correlate(None)
-    .exists(),
-)
+
+
+@sql
+def _drop_empty_scope() -> sa.Delete:
+    return sa.delete(schema.scopes).where(
+        schema.scopes.c.id == sa.bindparam("scope_"),
+        ~sa.select(sa.literal(1))
+        .where(schema.episodes.c.scope_id == sa.bindparam("scope_"))
+        .correlate(None)
+        .exists(),
+    )
 
 
 def aged(
-    conn: sa.Connection,
+    conn: Connection,
     stage: Stage,
     *,
     before: datetime,
@@ -95,26 +136,29 @@ def aged(
     # The night's work alone asks this: whoever recalls need not wait for what it reports.
     from ....domain.retention import Stage
 
-    since = _episodes.c.deleted_at if stage is Stage.DELETED else _episodes.c.aged_from
+    since = schema.episodes.c.deleted_at if stage is Stage.DELETED else schema.episodes.c.aged_from
     wanted = [since <= before, holding.is_held() if held else ~holding.is_held()]
     if stage is not Stage.DELETED:
         archived = sa.true() if stage is Stage.ARCHIVED else sa.false()
-        wanted += [_episodes.c.deleted_at.is_(None), _episodes.c.is_archived == archived]
+        wanted += [
+            schema.episodes.c.deleted_at.is_(None),
+            schema.episodes.c.is_archived == archived,
+        ]
     if after is not None:
         moment, key = after
         # The first condition says no more than the second, but an index can begin there.
-        wanted += [since >= moment, sa.or_(since > moment, _episodes.c.id > key)]
+        wanted += [since >= moment, sa.or_(since > moment, schema.episodes.c.id > key)]
     statement = (
         sa.select(
-            *rows.EPISODE_COLUMNS,
+            *rows.episode_columns(),
             since.label("since"),
-            _scopes.c.tenant,
-            _scopes.c.agent,
-            _scopes.c.user,
+            schema.scopes.c.tenant,
+            schema.scopes.c.agent,
+            schema.scopes.c.user,
         )
-        .join(_scopes, _scopes.c.id == _episodes.c.scope_id)
+        .join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
         .where(*wanted)
-        .order_by(since, _episodes.c.id)
+        .order_by(since, schema.episodes.c.id)
         .limit(limit)
     )
     return [
@@ -128,7 +172,7 @@ def aged(
 
 
 def archive(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     episode_id: UUID,
     *,
@@ -155,7 +199,7 @@ def archive(
 
 
 def delete(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     episode_id: UUID,
     *,
@@ -184,42 +228,44 @@ def _check_since(before: rows.Row, since: datetime | None) -> None:
         raise EpisodeChanged(before.session_id)
 
 
-def deleted(conn: sa.Connection, scope: Scope) -> list[Episode]:
+def deleted(conn: Connection, scope: Scope) -> list[Episode]:
     statement = (
-        sa.select(*rows.EPISODE_COLUMNS)
-        .where(reads.IN_SCOPE, _episodes.c.deleted_at.is_not(None))
-        .order_by(_episodes.c.order_at.desc(), _episodes.c.id.desc())
+        sa.select(*rows.episode_columns())
+        .where(reads.in_scope(), schema.episodes.c.deleted_at.is_not(None))
+        .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
     )
     return [rows.episode(row, scope) for row in conn.execute(statement, reads.who(scope))]
 
 
-def cold_turns(conn: sa.Connection, scope: Scope, episode_id: UUID) -> list[Turn]:
-    return _kept_turns(conn, scope, episode_id, _archive)
+def cold_turns(conn: Connection, scope: Scope, episode_id: UUID) -> list[Turn]:
+    return _kept_turns(conn, scope, episode_id, schema.turns_archive)
 
 
-def marked_turns(conn: sa.Connection, scope: Scope, episode_id: UUID) -> list[Turn]:
-    return _kept_turns(conn, scope, episode_id, _turns, _episodes.c.deleted_at.is_not(None))
+def marked_turns(conn: Connection, scope: Scope, episode_id: UUID) -> list[Turn]:
+    return _kept_turns(
+        conn, scope, episode_id, schema.turns, schema.episodes.c.deleted_at.is_not(None)
+    )
 
 
 def _kept_turns(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     episode_id: UUID,
     table: sa.Table,
     *also: sa.ColumnElement[bool],
 ) -> list[Turn]:
-    columns = [table.c[column.name] for column in rows.TURN_COLUMNS]
+    columns = [table.c[column.name] for column in rows.turn_columns()]
     statement = (
-        sa.select(*columns, _episodes.c.session_id)
-        .join(_episodes, _episodes.c.id == table.c.episode_id)
-        .where(reads.IN_SCOPE, table.c.episode_id == episode_id, *also)
+        sa.select(*columns, schema.episodes.c.session_id)
+        .join(schema.episodes, schema.episodes.c.id == table.c.episode_id)
+        .where(reads.in_scope(), table.c.episode_id == episode_id, *also)
         .order_by(table.c.ordinal)
     )
     return rows.turns(conn.execute(statement, reads.who(scope)))
 
 
 def restore(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     episode_id: UUID,
     findable: list[Findable],
@@ -253,7 +299,7 @@ def restore(
 
 
 def _make_findable(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     scope_id: int,
     before: rows.Row,
@@ -262,8 +308,8 @@ def _make_findable(
     now: datetime,
 ) -> None:
     turns = conn.execute(
-        sa.select(_turns.c.ordinal, _turns.c.role, _turns.c.at).where(
-            _turns.c.episode_id == before.id, _turns.c.scope_id == scope_id
+        sa.select(schema.turns.c.ordinal, schema.turns.c.role, schema.turns.c.at).where(
+            schema.turns.c.episode_id == before.id, schema.turns.c.scope_id == scope_id
         )
     )
     said = {row.ordinal: (row.role, row.at) for row in turns}
@@ -275,8 +321,8 @@ def _make_findable(
         return
     # The vectors went with the rows; the turns name new ones when they are made.
     conn.execute(
-        sa.update(_turns)
-        .where(_turns.c.episode_id == before.id, _turns.c.scope_id == scope_id)
+        sa.update(schema.turns)
+        .where(schema.turns.c.episode_id == before.id, schema.turns.c.scope_id == scope_id)
         .values(embedding_ref=None)
     )
     _, first = scopes.take_rows(conn, scope, len(findable))
@@ -285,7 +331,7 @@ def _make_findable(
 
 
 def purge(
-    conn: sa.Connection,
+    conn: Connection,
     scope: Scope,
     episode_id: UUID,
     *,
@@ -307,14 +353,14 @@ def purge(
     return removed
 
 
-def remove_empty_session(conn: sa.Connection, scope_id: int, session_id: str) -> int:
+def remove_empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
     """A session without an episode is only a name; returns how many went."""
     session = {"scope_": scope_id, "session_": session_id}
     return conn.execute(_drop_empty_session, session).rowcount
 
 
 def remove_episode(
-    conn: sa.Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
+    conn: Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
 ) -> dict[str, int]:
     """Every row of one episode, by place."""
     searched = ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now)
@@ -332,7 +378,7 @@ def remove_episode(
 
 
 def _locked(
-    conn: sa.Connection, scope: Scope, episode_id: UUID
+    conn: Connection, scope: Scope, episode_id: UUID
 ) -> tuple[scopes.Held, rows.Row | None]:
     """The scope, locked, and the episode as it is, deleted or not."""
     held = scopes.lock(conn, scope)
@@ -342,8 +388,8 @@ def _locked(
     return held, found
 
 
-def _set(conn: sa.Connection, scope_id: int, episode_id: UUID, **values: Any) -> None:
+def _set(conn: Connection, scope_id: int, episode_id: UUID, **values: Any) -> None:
     conn.execute(
-        sa.update(_episodes).where(ending.THIS_EPISODE).values(values),
+        sa.update(schema.episodes).where(ending.this_episode()).values(values),
         {"episode_": episode_id, "scope_": scope_id},
     )

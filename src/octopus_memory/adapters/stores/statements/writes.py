@@ -5,85 +5,130 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import sqlalchemy as sa
-
 from ....domain.episode import Scope, SessionStatus, Turn
-from ....domain.errors import EpisodeChanged, EpisodeNotFound, IdempotencyConflict, SessionNotFound
+from ....domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
 from ....domain.message import Role
-from ....ports.store import Append, Idempotency, Target
-from .. import rows, schema, types
-from . import ending, findable, reads, scopes
+from ....ports.store import Append, Target
+from .. import plain, rows
+from ..later import Connection, sa, schema, sql, types
+from . import ending, findable, reads, repeats, scopes
 
-_last = sa.bindparam("last", type_=types.UtcTime())
-_this_episode = sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), reads.IN_SCOPE)
-_grow_episode = (
-    sa.update(schema.episodes)
-    .where(_this_episode, schema.episodes.c.ended_at.is_(None))
-    .values(
-        message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
-        input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
-        output_tokens=schema.episodes.c.output_tokens + sa.bindparam("output"),
-        last_message_at=_last,
-        last_seen_at=sa.case(
-            (schema.episodes.c.last_seen_at < _last, _last),
-            else_=schema.episodes.c.last_seen_at,
-        ),
-        touched_at=sa.bindparam("now", type_=types.UtcTime()),
-    )
-    .returning(
-        *(schema.episodes.c[name] for name in ("scope_id", "message_count", "unfindable_from"))
-    )
-)
-_grow_unfindable = _grow_episode.values(
-    unfindable_from=sa.func.coalesce(
-        schema.episodes.c.unfindable_from, schema.episodes.c.message_count
-    )
-)
-_set_unfindable = (
-    sa.update(schema.episodes)
-    .where(ending.THIS_EPISODE)
-    .values(unfindable_from=sa.bindparam("first_"))
-)
-_ended: Any = sa.func.count(schema.episodes.c.ended_at)
-_session_now = (
-    sa.select(
-        sa.func.count().label("known"),
-        (sa.func.count(schema.episodes.c.id) - _ended).label("still_open"),
-        sa.func.max(schema.episodes.c.started_at).label("latest"),
-    )
-    .select_from(
-        schema.conversations.outerjoin(
-            schema.episodes,
-            sa.and_(
-                schema.episodes.c.scope_id == schema.conversations.c.scope_id,
-                schema.episodes.c.session_id == schema.conversations.c.session_id,
+
+def _last() -> sa.BindParameter[Any]:
+    return sa.bindparam("last", type_=types.UtcTime())
+
+
+def _this_episode() -> sa.ColumnElement[bool]:
+    return sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), reads.in_scope())
+
+
+@sql
+def _grow_episode() -> Any:
+    return (
+        sa.update(schema.episodes)
+        .where(_this_episode(), schema.episodes.c.ended_at.is_(None))
+        .values(
+            message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
+            input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
+            output_tokens=schema.episodes.c.output_tokens + sa.bindparam("output"),
+            last_message_at=_last(),
+            last_seen_at=sa.case(
+                (schema.episodes.c.last_seen_at < _last(), _last()),
+                else_=schema.episodes.c.last_seen_at,
             ),
+            touched_at=sa.bindparam("now", type_=types.UtcTime()),
+        )
+        .returning(
+            *(schema.episodes.c[name] for name in ("scope_id", "message_count", "unfindable_from"))
         )
     )
-    .where(ending.THIS_SESSION)
-)
-_set_metadata = ending.SET_STATUS.values(metadata=sa.bindparam("metadata_"))
-_insert_session = sa.insert(schema.conversations)
-_insert_episode = sa.insert(schema.episodes)
-_insert_turns = sa.insert(schema.turns)
-_insert_numbers = sa.insert(schema.placeholders)
-_numbers_taken = sa.select(schema.placeholders.c.kind, schema.placeholders.c.number).where(
-    schema.placeholders.c.episode_id == sa.bindparam("episode_")
-)
-_insert_key = sa.insert(schema.idempotency)
-_key_before = (
-    sa.select(schema.idempotency)
-    .join(schema.scopes, schema.scopes.c.id == schema.idempotency.c.scope_id)
-    .where(reads.WHO, schema.idempotency.c.key == sa.bindparam("idempotency_key"))
-)
-_episode_id = sa.select(schema.episodes.c.id).where(
-    _this_episode, schema.episodes.c.deleted_at.is_(None)
-)
 
 
-def append(conn: sa.Connection, write: Append) -> list[Turn]:
+@sql
+def _grow_unfindable() -> Any:
+    return _grow_episode().values(
+        unfindable_from=sa.func.coalesce(
+            schema.episodes.c.unfindable_from, schema.episodes.c.message_count
+        )
+    )
+
+
+@sql
+def _set_unfindable() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(ending.this_episode())
+        .values(unfindable_from=sa.bindparam("first_"))
+    )
+
+
+def _ended() -> Any:
+    return sa.func.count(schema.episodes.c.ended_at)
+
+
+@sql
+def _session_now() -> sa.Select[Any]:
+    return (
+        sa.select(
+            sa.func.count().label("known"),
+            (sa.func.count(schema.episodes.c.id) - _ended()).label("still_open"),
+            sa.func.max(schema.episodes.c.started_at).label("latest"),
+        )
+        .select_from(
+            schema.conversations.outerjoin(
+                schema.episodes,
+                sa.and_(
+                    schema.episodes.c.scope_id == schema.conversations.c.scope_id,
+                    schema.episodes.c.session_id == schema.conversations.c.session_id,
+                ),
+            )
+        )
+        .where(ending.this_session())
+    )
+
+
+@sql
+def _set_metadata() -> sa.Update:
+    return ending.set_status().values(metadata=sa.bindparam("metadata_"))
+
+
+@sql
+def _insert_session() -> sa.Insert:
+    return sa.insert(schema.conversations)
+
+
+@sql
+def _insert_episode() -> sa.Insert:
+    return sa.insert(schema.episodes)
+
+
+@sql
+def _insert_turns() -> sa.Insert:
+    return sa.insert(schema.turns)
+
+
+@sql
+def _insert_numbers() -> sa.Insert:
+    return sa.insert(schema.placeholders)
+
+
+@sql
+def _numbers_taken() -> sa.Select[Any]:
+    return sa.select(schema.placeholders.c.kind, schema.placeholders.c.number).where(
+        schema.placeholders.c.episode_id == sa.bindparam("episode_")
+    )
+
+
+@sql
+def _episode_id() -> sa.Select[Any]:
+    return sa.select(schema.episodes.c.id).where(
+        _this_episode(), schema.episodes.c.deleted_at.is_(None)
+    )
+
+
+def append(conn: Connection, write: Append) -> list[Turn]:
     if write.idempotency is not None:
-        stored = _stored_before(conn, write.scope, write.idempotency)
+        stored = repeats.stored_before(conn, write.scope, write.idempotency)
         if stored is not None:
             return stored
     scope_id, first_seq = _take(conn, write)
@@ -100,14 +145,14 @@ def append(conn: sa.Connection, write: Append) -> list[Turn]:
     if write.placeholders:
         _insert_placeholders(conn, scope_id, write)
     if write.idempotency is not None:
-        _remember_key(conn, scope_id, write, write.idempotency, first)
+        repeats.remember(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
         seq = first_seq + len(turns)
         ending.end(conn, place, write.session_id, seq, write.closing, now=write.now)
     return turns
 
 
-def _take(conn: sa.Connection, write: Append) -> tuple[int, int]:
+def _take(conn: Connection, write: Append) -> tuple[int, int]:
     """The scope's key, and the first `seq` of the recall rows that are written with the turns."""
     count = 0 if _is_for_later(write) else len(write.turns)
     count += ending.rows_for(write.closing)
@@ -124,9 +169,9 @@ def _take(conn: sa.Connection, write: Append) -> tuple[int, int]:
     return held.id, held.next_seq
 
 
-def _is_alone(conn: sa.Connection) -> bool:
+def _is_alone(conn: Connection) -> bool:
     """Whether no other transaction writes anywhere before this one ends."""
-    return conn.dialect.name == "sqlite"
+    return conn.product == "sqlite"
 
 
 def _is_for_later(write: Append) -> bool:
@@ -134,7 +179,7 @@ def _is_for_later(write: Append) -> bool:
     return bool(write.turns) and write.turns[0].lexical is None
 
 
-def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
+def _start(conn: Connection, scope_id: int, write: Append) -> int:
     session = _check_none_open(conn, scope_id, write)
     whose = {
         "tenant": write.scope.tenant,
@@ -157,7 +202,7 @@ def _start(conn: sa.Connection, scope_id: int, write: Append) -> int:
         "started_at": _start_time(session.latest, write),
         "last_message_at": last,
         "last_seen_at": last,
-        "order_at": types.OPEN_END,
+        "order_at": plain.OPEN_END,
         "opened_at": write.now,
         "touched_at": write.now,
         "message_count": len(write.turns),
@@ -178,10 +223,10 @@ def _start_time(latest: datetime | None, write: Append) -> datetime:
     """
     if write.at != write.now or latest is None or latest <= write.at:
         return write.at
-    return latest + types.MICROSECOND
+    return latest + plain.MICROSECOND
 
 
-def _check_none_open(conn: sa.Connection, scope_id: int, write: Append) -> rows.Row:
+def _check_none_open(conn: Connection, scope_id: int, write: Append) -> rows.Row:
     """What is known of the session: whether it is, and when its latest episode started."""
     [row] = conn.execute(_session_now, {"scope_": scope_id, "session_": write.session_id})
     if row.still_open:
@@ -189,20 +234,20 @@ def _check_none_open(conn: sa.Connection, scope_id: int, write: Append) -> rows.
     return row
 
 
-def _set_session(conn: sa.Connection, scope_id: int, write: Append) -> None:
+def _set_session(conn: Connection, scope_id: int, write: Append) -> None:
     values: dict[str, Any] = {
         "scope_": scope_id,
         "session_": write.session_id,
         "status_": SessionStatus.ACTIVE.value,
     }
-    statement = ending.SET_STATUS
+    statement = ending.set_status
     if write.metadata is not None:
         statement = _set_metadata
         values["metadata_"] = rows.dump_json(write.metadata)
     conn.execute(statement, values)
 
 
-def _grow(conn: sa.Connection, scope_id: int, write: Append) -> tuple[int, int]:
+def _grow(conn: Connection, scope_id: int, write: Append) -> tuple[int, int]:
     """The scope's key, and the ordinal of the first turn that comes."""
     if not write.turns:
         return scope_id, _ends(conn, write)
@@ -237,7 +282,7 @@ def _grow(conn: sa.Connection, scope_id: int, write: Append) -> tuple[int, int]:
     return row.scope_id, first
 
 
-def _ends(conn: sa.Connection, write: Append) -> int:
+def _ends(conn: Connection, write: Append) -> int:
     """An append without turns can only end its episode, however many it has by now."""
     if write.closing is None:
         raise ValueError("an append to an episode that exists needs turns or a closing")
@@ -249,7 +294,7 @@ def _ends(conn: sa.Connection, write: Append) -> int:
     return episode.message_count
 
 
-def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
+def _resume(conn: Connection, scope_id: int, write: Append) -> None:
     episodes = schema.episodes
     _known(conn, write)
     _check_none_open(conn, scope_id, write)
@@ -265,7 +310,7 @@ def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
         .values(
             ended_at=None,
             aged_from=None,
-            order_at=types.OPEN_END,
+            order_at=plain.OPEN_END,
             end_reason=None,
             opened_at=write.now,
             summarized_by=None,
@@ -278,7 +323,7 @@ def _resume(conn: sa.Connection, scope_id: int, write: Append) -> None:
     ending.drop_summary_rows(conn, write.scope, scope_id, write.episode_id, now=write.now)
 
 
-def _known(conn: sa.Connection, write: Append) -> None:
+def _known(conn: Connection, write: Append) -> None:
     this = {**reads.who(write.scope), "episode_": write.episode_id}
     if conn.execute(_episode_id, this).first() is None:
         raise EpisodeNotFound(write.episode_id)
@@ -295,7 +340,7 @@ def _tokens(turns: Any) -> tuple[int, int]:
 
 
 def _insert(
-    conn: sa.Connection, episode: dict[str, Any], write: Append, first: int, first_seq: int
+    conn: Connection, episode: dict[str, Any], write: Append, first: int, first_seq: int
 ) -> list[Turn]:
     if not write.turns:
         return []
@@ -311,7 +356,7 @@ def _insert(
     ]
 
 
-def _insert_placeholders(conn: sa.Connection, scope_id: int, write: Append) -> None:
+def _insert_placeholders(conn: Connection, scope_id: int, write: Append) -> None:
     taken = conn.execute(_numbers_taken, {"episode_": write.episode_id})
     if {tuple(row) for row in taken} & {(new.kind, new.number) for new in write.placeholders}:
         raise EpisodeChanged(write.session_id)
@@ -331,39 +376,8 @@ def _insert_placeholders(conn: sa.Connection, scope_id: int, write: Append) -> N
     )
 
 
-def _stored_before(
-    conn: sa.Connection, scope: Scope, idempotency: Idempotency
-) -> list[Turn] | None:
-    row = conn.execute(
-        _key_before, {**reads.who(scope), "idempotency_key": idempotency.key}
-    ).one_or_none()
-    if row is None:
-        return None
-    if row.fingerprint != idempotency.fingerprint:
-        raise IdempotencyConflict(idempotency.key)
-    return reads.turns(conn, scope, row.episode_id, row.first, row.first + row.count)
-
-
-def _remember_key(
-    conn: sa.Connection, scope_id: int, write: Append, idempotency: Idempotency, first: int
-) -> None:
-    conn.execute(
-        _insert_key,
-        {
-            "scope_id": scope_id,
-            "key": idempotency.key,
-            "tenant": write.scope.tenant,
-            "fingerprint": idempotency.fingerprint,
-            "episode_id": write.episode_id,
-            "first": first,
-            "count": len(write.turns),
-            "used_at": write.now,
-        },
-    )
-
-
 def touch(
-    conn: sa.Connection, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime
+    conn: Connection, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime
 ) -> None:
     scopes.lock(conn, scope)
     state = reads.session(conn, scope, session_id)

@@ -1,0 +1,82 @@
+"""Makes `texts.json`: the statements of SQLite's hot calls, as SQLAlchemy compiles them.
+
+    make texts
+
+It makes the calls, and writes down which statements they asked the driver for.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from octopus_memory import EpisodicMemory, MemoryScope
+from octopus_memory.adapters.stores.later import Statement
+from octopus_memory.adapters.stores.sqlite import texts
+from octopus_memory.adapters.stores.sqlite.compiling import compiled
+
+PLACES = 16
+"""How many turns a statement reads by their places, at most."""
+
+
+def main() -> None:
+    texts.FILE.write_text("[]\n", encoding="utf-8")
+    asked: dict[tuple[str, ...], texts.Compiled] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        # The second time, everything is there already.
+        for _ in range(2):
+            for statement, keys in _asked(Path(folder, "memory.db")):
+                if isinstance(statement, Statement):
+                    asked[statement.name, *keys] = compiled(statement(), keys)
+    lines = (json.dumps([key, *made]) for key, made in sorted(asked.items()))
+    texts.FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def _asked(path: Path) -> list[tuple[Any, tuple[str, ...]]]:
+    with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
+        scope, store = memory.scope(user="somebody"), memory.parts.store
+        _talk(scope)
+        memory.flush()
+        _recall(scope)
+        # Vectors that come after what they are of.
+        memory.flush()
+        scope.recall("thanks")
+        # What the background thread looks for.
+        memory.run_pending()
+        memory.next_retention()
+        store.recall_block_at(scope.scope, [1])
+        for count in range(1, PLACES + 1):
+            store.turns_at(scope.scope, [(uuid4(), 0) for _ in range(count)])
+        return [*store._known, *store._together._known]  # type: ignore[attr-defined]
+
+
+def _talk(scope: MemoryScope) -> None:
+    scope.add("first", [("user", "Which ferry goes to Naxos?"), ("assistant", "The 07:15.")])
+    scope.add("first", [("user", "And back again?")], idempotency_key="once")
+    scope.session("first")
+    scope.session("first", last=1)
+    for _ in range(2):
+        # Two episodes of one session.
+        scope.add("second", [("user", "Where did we stay?"), ("assistant", "At the harbour.")])
+        scope.close_session("second")
+    scope.session("second")
+    scope.store([("user", "What was it called?"), ("assistant", "Grotta.")])
+
+
+def _recall(scope: MemoryScope) -> None:
+    scope.recall("the ferry to Naxos")
+    scope.recall_turns("the ferry to Naxos")
+    scope.context("the ferry to Naxos", session_id="first")
+    scope.recent()
+    scope.recent(session_id="first")
+    scope.get(scope.episodes().items[0])
+    # Recall makes findable what it finds still waiting.
+    scope.add("first", [("user", "Thank you.")])
+    scope.recall("thanks")
+
+
+if __name__ == "__main__":
+    main()

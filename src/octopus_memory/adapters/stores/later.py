@@ -1,0 +1,80 @@
+"""What loads SQLAlchemy, made by whoever first needs it.
+
+SQLite's hot calls do not: the texts of their statements were compiled beforehand, and are found by
+the statements' names (`sqlite/texts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+__all__ = ["Connection", "Statement", "sa", "schema", "sql", "sql_for", "types"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from . import schema, types
+else:
+
+    class _Later(ModuleType):
+        """A module that is imported when something of it is asked for."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(import_module(self.__name__), name)
+
+    sa = _Later("sqlalchemy")
+    schema, types = _Later(f"{__package__}.schema"), _Later(f"{__package__}.types")
+
+
+class Statement(Generic[T]):
+    """A statement, or a part of one, by its name: it is made when it is first called."""
+
+    def __init__(self, name: str, make: Callable[[], T]) -> None:
+        self.name = name
+        self._make = make
+        self._made: T | None = None
+
+    def __call__(self) -> T:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+def sql(make: Callable[[], T]) -> Statement[T]:
+    """A statement that is named after the function which makes it, and its module."""
+    return Statement(_name(make), make)
+
+
+def sql_for(make: Callable[P, T]) -> Callable[P, Statement[T]]:
+    """The same, for one statement with each set of arguments."""
+
+    @cache
+    def named(*args: Any) -> Statement[Any]:
+        return Statement(f"{_name(make)}{args}", partial(make, *args))
+
+    return cast("Callable[P, Statement[T]]", named)
+
+
+def _name(make: Callable[..., Any]) -> str:
+    return f"{make.__module__.removeprefix(f'{__package__}.')}.{make.__name__}"
+
+
+class Connection:
+    """What statements are executed on: SQLAlchemy's, which knows nothing of `Statement`."""
+
+    def __init__(self, core: sa.Connection) -> None:
+        self.core = core
+        self.product = core.dialect.name
+
+    def execute(
+        self, statement: Statement[Any] | sa.Executable, given: Any = None
+    ) -> sa.CursorResult[*tuple[Any, ...]]:
+        made = statement() if isinstance(statement, Statement) else statement
+        return self.core.execute(made, given)

@@ -1,0 +1,59 @@
+"""What SQLAlchemy makes of a statement, for the driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from .. import plain
+from .texts import Compiled
+
+_EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
+_BINDS = {None: "", plain.bind_time: "time", plain.bind_id: "id"}
+_READS = {None: "", plain.read_time: "time", plain.read_id: "id"}
+"""What the driver calls our types' own conversions."""
+
+
+def compiled(statement: Any, keys: Sequence[str]) -> Compiled:
+    made = statement.compile(dialect=_dialect(), column_keys=keys)
+    names = list(made.positiontup or ())
+    columns = _columns(statement)
+    return Compiled(
+        text=_EXPANDING.split(str(made)),
+        names=names,
+        fixed={name: made.params.get(name) for name in names if name not in keys},
+        binds=[_bind(made.binds[name].type) for name in names],
+        columns=[name for name, _ in columns],
+        reads=[_read(kind) for _, kind in columns],
+    )
+
+
+@cache
+def _dialect() -> sa.Dialect:
+    made: sa.Dialect = sqlite.dialect()
+    return made
+
+
+def _bind(kind: Any) -> str:
+    impl = kind.dialect_impl(_dialect())
+    if isinstance(impl, sa.LargeBinary):
+        return "bytes"
+    return "flag" if isinstance(impl, sa.Boolean) else _BINDS[impl.bind_processor(_dialect())]
+
+
+def _read(kind: Any) -> str:
+    if isinstance(kind, sa.Boolean):
+        return "flag"
+    return _READS[kind.dialect_impl(_dialect()).result_processor(_dialect(), None)]
+
+
+def _columns(statement: Any) -> list[tuple[str, Any]]:
+    """The name and type of each column that comes back."""
+    if isinstance(statement, sa.SelectBase):
+        return [(column.name, column.type) for column in statement.selected_columns]
+    return [(column["name"], column["type"]) for column in statement.returning_column_descriptions]

@@ -1,0 +1,124 @@
+"""The statements that list episodes: a scope's, and those that are open."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ....domain.episode import Episode, Scope
+from ....ports.store import OpenEpisode
+from .. import rows
+from ..later import Connection, sa, schema, sql, sql_for
+from .reads import kept_in_scope, who
+
+
+def list_episodes(
+    conn: Connection,
+    scope: Scope,
+    *,
+    offset: int,
+    limit: int,
+    since: datetime | None,
+    until: datetime | None,
+    include_archived: bool,
+    include_open: bool,
+    leave_out_session: str | None,
+) -> tuple[list[Episode], int]:
+    given = {"since_": since, "until_": until, "session_": leave_out_session}
+    given = {name: value for name, value in given.items() if value is not None}
+    asked = tuple(given), bool(include_archived), bool(include_open)
+    found: list[Episode] = []
+    given |= who(scope)
+    # Not every dialect has a page of no rows.
+    if limit:
+        bounds = {"offset_": offset, "limit_": limit}
+        found = [rows.episode(row, scope) for row in conn.execute(_page(*asked), given | bounds)]
+    if offset == 0 and len(found) < limit:
+        return found, len(found)
+    return found, conn.execute(_count(*asked), given).scalar_one()
+
+
+@sql_for
+def _page(given: tuple[str, ...], include_archived: bool, include_open: bool) -> sa.Select[Any]:
+    return (
+        sa.select(*rows.episode_columns())
+        .where(*_listed(given, include_archived, include_open))
+        .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
+        .offset(sa.bindparam("offset_", type_=sa.Integer))
+        .limit(sa.bindparam("limit_", type_=sa.Integer))
+    )
+
+
+@sql_for
+def _count(given: tuple[str, ...], include_archived: bool, include_open: bool) -> sa.Select[Any]:
+    wanted = _listed(given, include_archived, include_open)
+    return sa.select(sa.func.count().label("count")).select_from(schema.episodes).where(*wanted)
+
+
+def _listed(
+    given: tuple[str, ...], include_archived: bool, include_open: bool
+) -> list[sa.ColumnElement[bool]]:
+    """The conditions of a list, where these parameters are given."""
+    known = {
+        "since_": schema.episodes.c.order_at >= sa.bindparam("since_"),
+        "until_": schema.episodes.c.started_at <= sa.bindparam("until_"),
+        "session_": schema.episodes.c.session_id != sa.bindparam("session_"),
+    }
+    wanted = [kept_in_scope(), *(known[name] for name in given)]
+    if not include_archived:
+        wanted.append(schema.episodes.c.is_archived.is_(False))
+    if not include_open:
+        wanted.append(schema.episodes.c.ended_at.is_not(None))
+    return wanted
+
+
+def open_episodes(
+    conn: Connection,
+    *,
+    touched_before: datetime,
+    opened_before: datetime,
+    after: UUID | None,
+    limit: int,
+) -> list[OpenEpisode]:
+    given: dict[str, Any] = {"touched_": touched_before, "opened_": opened_before, "limit_": limit}
+    if after is not None:
+        given["after_"] = after
+    return [
+        OpenEpisode(
+            episode=rows.episode(row, Scope(tenant=row.tenant, agent=row.agent, user=row.user)),
+            opened_at=row.opened_at,
+            touched_at=row.touched_at,
+        )
+        for row in conn.execute(_open_after if after else _open, given)
+    ]
+
+
+@sql
+def _open() -> sa.Select[Any]:
+    return (
+        sa.select(
+            *rows.episode_columns(),
+            schema.episodes.c.opened_at,
+            schema.episodes.c.touched_at,
+            schema.scopes.c.tenant,
+            schema.scopes.c.agent,
+            schema.scopes.c.user,
+        )
+        .join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+        .where(
+            schema.episodes.c.ended_at.is_(None),
+            schema.episodes.c.deleted_at.is_(None),
+            sa.or_(
+                schema.episodes.c.touched_at < sa.bindparam("touched_"),
+                schema.episodes.c.opened_at < sa.bindparam("opened_"),
+            ),
+        )
+        .order_by(schema.episodes.c.id)
+        .limit(sa.bindparam("limit_", type_=sa.Integer))
+    )
+
+
+@sql
+def _open_after() -> sa.Select[Any]:
+    return _open().where(schema.episodes.c.id > sa.bindparam("after_"))

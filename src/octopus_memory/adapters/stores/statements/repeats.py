@@ -1,0 +1,54 @@
+"""Calls that are made again with the key of one that was stored. The statements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....domain.episode import Scope, Turn
+from ....domain.errors import IdempotencyConflict
+from ....ports.store import Append, Idempotency
+from ..later import Connection, sa, schema, sql
+from . import reads
+
+
+@sql
+def _insert_key() -> sa.Insert:
+    return sa.insert(schema.idempotency)
+
+
+@sql
+def _key_before() -> sa.Select[Any]:
+    return (
+        sa.select(schema.idempotency)
+        .join(schema.scopes, schema.scopes.c.id == schema.idempotency.c.scope_id)
+        .where(reads.whose(), schema.idempotency.c.key == sa.bindparam("idempotency_key"))
+    )
+
+
+def stored_before(conn: Connection, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
+    row = conn.execute(
+        _key_before, {**reads.who(scope), "idempotency_key": idempotency.key}
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.fingerprint != idempotency.fingerprint:
+        raise IdempotencyConflict(idempotency.key)
+    return reads.turns(conn, scope, row.episode_id, row.first, row.first + row.count)
+
+
+def remember(
+    conn: Connection, scope_id: int, write: Append, idempotency: Idempotency, first: int
+) -> None:
+    conn.execute(
+        _insert_key,
+        {
+            "scope_id": scope_id,
+            "key": idempotency.key,
+            "tenant": write.scope.tenant,
+            "fingerprint": idempotency.fingerprint,
+            "episode_id": write.episode_id,
+            "first": first,
+            "count": len(write.turns),
+            "used_at": write.now,
+        },
+    )
