@@ -282,7 +282,7 @@ def test_what_the_server_says_becomes_ours(
     told = f"DO $$ BEGIN RAISE EXCEPTION 'of ana' USING ERRCODE = '{code}'; END $$"
     for run in (store._read, store._write):
         with pytest.raises(StoreError) as caught:
-            run(ANA.tenant, lambda conn: conn.exec_driver_sql(told))
+            run(ANA.tenant, lambda conn: conn.core.exec_driver_sql(told))
         assert type(caught.value) is expected
         assert code in str(caught.value)
         assert "of ana" not in str(caught.value)
