@@ -48,7 +48,6 @@ from .domain.errors import (
     ToolResultWithoutCall,
 )
 from .domain.message import Message, Role, ToolCall
-from .domain.page import Page
 from .domain.policy import (
     ArchiveMode,
     ContextConfig,
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     )
     from .domain.audit import AuditCheck, AuditEntry
     from .domain.erasure import EraseReceipt
+    from .domain.page import Page
     from .domain.portable import ImportReport
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, RetentionCounts, RetentionReport
@@ -183,6 +183,7 @@ _LATER = {
     ),
     "domain.audit": ("AuditCheck", "AuditEntry"),
     "domain.erasure": ("EraseReceipt",),
+    "domain.page": ("Page",),
     "domain.portable": ("ImportReport",),
     "domain.replay": ("EpisodeReplay", "SessionReplay"),
     "domain.retention": ("AgentRetention", "RetentionCounts", "RetentionReport"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..domain.errors import OctopusError
 from ..ports.store import WorkKind
-from . import forget, indexing, pending
+from . import indexing, pending
 from .parts import Parts
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ class Background:
             if whole:
                 release_dead(self._parts)
                 pending.close_idle(self._parts)
+                from . import forget
+
                 forget.finish(self._parts, younger_than=_STILL_ERASING)
             # What comes meanwhile is left to gather: others wait for each batch that is written.
             while not self._stopped and pending.embed_batch(self._parts, self._owner).is_full:

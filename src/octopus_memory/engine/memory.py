@@ -14,7 +14,7 @@ from ..domain.episode import Scope, check_name
 from ..domain.errors import InvalidInput, MemoryClosed, StoreCorrupt, StoreError
 from ..domain.policy import MemoryConfig
 from ..ports.store import StoreStats
-from . import audit, background, forget, indexing, pending
+from . import background, indexing, pending
 from .parts import Parts
 from .pending import PendingReport
 from .scope import MemoryScope
@@ -89,6 +89,8 @@ class Memory:
         parts = self.parts
         parts.store.put_config(tenant, agent, config.to_dict())
         parts.forget_configs()
+        from . import audit
+
         owner = tenant or audit.INSTALLATION
         audit.record(parts, "configure", tenant=owner, actor=actor, agent=agent)
 
@@ -97,6 +99,8 @@ class Memory:
 
         False when others' use of the database stands in the way: try again later.
         """
+        from . import forget
+
         return forget.compact(self.parts, actor=actor)
 
     def config(self, agent: str, *, tenant: str | None = None) -> MemoryConfig:
@@ -209,6 +213,8 @@ class Memory:
                 model,
                 queued,
             )
+            from . import audit
+
             audit.record(
                 parts,
                 "use_model",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from .lexicon import Lexicon
 from .places import Places
 from .privacy.guard import Guard, NamesHeard
 from .tally import Tally
-from .topics import TopicWatch
+
+if TYPE_CHECKING:
+    from .topics import TopicWatch
 
 _MOST_CONFIGS = 10_000
 _MOST_QUERIES = 256
@@ -74,17 +76,20 @@ class Parts:
         object.__setattr__(self, "heard", NamesHeard())
         object.__setattr__(self, "places", Places())
         object.__setattr__(self, "lexicon", Lexicon(self.analyzer, self.hasher))
-        watch = TopicWatch(self.store, self.embedder, self.analyzer, self.clock)
-        object.__setattr__(self, "topics", watch)
 
     _hasher: Any = field(init=False, repr=False)
     _configs: dict[tuple[str, str], tuple[float, MemoryConfig]] = field(init=False, repr=False)
     _queries: Known[str, NDArray[np.float32]] = field(init=False, repr=False)
     _removals: _Removals = field(init=False, repr=False)
-    topics: TopicWatch = field(init=False, repr=False)
     heard: NamesHeard = field(init=False, repr=False)
     places: Places = field(init=False, repr=False)
     lexicon: Lexicon = field(init=False, repr=False)
+
+    @cached_property
+    def topics(self) -> TopicWatch:
+        from .topics import TopicWatch
+
+        return TopicWatch(self.store, self.embedder, self.analyzer, self.clock)
 
     def hasher(self, scope: Scope) -> TermHasher:
         known: TermHasher = self._hasher(scope)

@@ -18,7 +18,7 @@ from ..domain.errors import EmbedderFailed, EpisodeChanged, InvalidSetting, Stor
 from ..domain.message import Role
 from ..domain.terms import passage
 from ..ports.store import SUMMARY_ORDINAL, Work, WorkKind
-from . import consolidate, findable, forget, indexing
+from . import consolidate, findable, indexing
 from .parts import Parts
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,8 @@ class PendingReport:
 
 def run_pending(parts: Parts, owner: str) -> PendingReport:
     """Do all work that can be claimed now: time-outs, summaries, vectors, unfinished erasures."""
+    from . import forget
+
     parts.look_for_removals()
     # What was erased is out of a remote index before its receipt is looked at.
     fed = indexing.feed(parts, owner, look=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -18,19 +18,18 @@ from ..domain.episode import (
     TurnHit,
     check_name,
 )
-from ..domain.erasure import EraseReceipt, Subject
 from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
-from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
-from . import audit, consolidate, forget, planning, recall, remember
+from . import consolidate, planning, recall, remember
 from .hand import EpisodeInHand
 from .intake import Times
-from .keeping import restoring
 from .parts import Parts
 from .recall import Ask
 
 if TYPE_CHECKING:
+    from ..domain.erasure import EraseReceipt
+    from ..domain.page import Page
     from .memory import Memory
     from .orchestrator import MemoryContext
 
@@ -52,7 +51,12 @@ class MemoryScope:
 
     def _reading(self, action: str) -> AbstractContextManager[Parts]:
         self._memory.attend()
-        return audit.reading(self._parts, action, self.scope, actor=self._actor)
+        parts = self._parts
+        if not parts.audit_reads:
+            return nullcontext(parts)
+        from . import audit
+
+        return audit.reading(parts, action, self.scope, actor=self._actor)
 
     def episode(
         self,
@@ -273,6 +277,8 @@ class MemoryScope:
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
     ) -> Page[Episode]:
         """A page of episodes, newest first."""
+        from ..domain.page import Page
+
         recall.check_limit(page, "page")
         recall.check_limit(page_size, "page_size")
         with self._reading("episodes") as parts:
@@ -302,6 +308,8 @@ class MemoryScope:
         :raises EpisodeNotFound: for an id that is not in this scope
         :raises LegalHold: when a hold stands on it or on its user
         """
+        from .keeping import restoring
+
         restoring.delete(self._parts, self.scope, episode_id, actor=actor)
 
     def deleted(self) -> list[Episode]:
@@ -316,6 +324,8 @@ class MemoryScope:
         :raises EpisodeNotFound: for an id that is not in this scope, or was purged
         :raises EpisodeArchived: when it was archived to its summary: the turns are gone
         """
+        from .keeping import restoring
+
         restored = restoring.restore(self._parts, self.scope, episode_id, actor=actor)
         self._memory.wake()
         return restored
@@ -352,6 +362,9 @@ class MemoryScope:
 
         :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
         """
+        from ..domain.erasure import Subject
+        from . import forget
+
         scope = self.scope
         subject = Subject(tenant=scope.tenant, user=scope.user, agent=scope.agent)
         return forget.erase(self._parts, subject, actor=actor, physical=physical)
@@ -364,6 +377,10 @@ class MemoryScope:
         :raises EpisodeNotFound: for an id that is not in this scope
         :raises LegalHold: when a hold stands on the user or the episode; nothing is gone
         """
+        from ..domain.erasure import Subject
+        from . import forget
+        from .keeping import restoring
+
         scope = self.scope
         subject = Subject(
             tenant=scope.tenant,

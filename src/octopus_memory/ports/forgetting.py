@@ -6,12 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..domain.audit import AuditDraft, AuditEntry, AuditHead
 from ..domain.episode import Scope
-from ..domain.erasure import Subject
 from ..domain.message import Json
+
+if TYPE_CHECKING:
+    from ..domain.audit import AuditDraft, AuditEntry, AuditHead
+    from ..domain.erasure import Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

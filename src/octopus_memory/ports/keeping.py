@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from ..domain.audit import AuditDraft
 from ..domain.episode import Episode, Scope, Turn
 from .turns import Findable
 
 if TYPE_CHECKING:
+    from ..domain.audit import AuditDraft
     from ..domain.retention import Stage
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.episode import Summary, Turn
-from ..domain.pii import PiiSpan
+
+if TYPE_CHECKING:
+    from ..domain.pii import PiiSpan
 
 
 class Embedder(Protocol):

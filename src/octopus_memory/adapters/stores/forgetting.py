@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ...domain.audit import AuditDraft, AuditEntry, AuditHead
 from ...domain.episode import Scope
-from ...domain.erasure import Subject
 from ...domain.message import Json
 from ...ports.forgetting import Erasure, Forgetting
 from .statements import chain, erasing, meta, mirror
 from .transactions import Every, Reach, Transactions
+
+if TYPE_CHECKING:
+    from ...domain.audit import AuditDraft, AuditEntry, AuditHead
+    from ...domain.erasure import Subject
 
 
 class SqlForgetting(Transactions, Forgetting):

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from ...domain.audit import AuditDraft
 from ...domain.episode import Episode, Scope, Turn
 from ...ports.keeping import Aged, Hold, Keeping, Lead
 from ...ports.turns import Findable
@@ -17,6 +16,7 @@ from .statements import holding, stages
 from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
+    from ...domain.audit import AuditDraft
     from ...domain.retention import Stage
 
 _LEASE = timedelta(minutes=5)

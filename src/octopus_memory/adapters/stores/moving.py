@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ...domain.errors import InvalidInput, StoreBusy, StoreError
@@ -44,8 +43,7 @@ def _made_by_opening() -> set[sa.Table]:
     return {schema.models, schema.jobs}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """How far a move is: everything before this key of this table is in the target."""
 
     source: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from abc import abstractmethod
@@ -92,6 +91,8 @@ class Transactions:
                 except sa.exc.DBAPIError as error:
                     if attempt == _RETRIES - 1 or not self.lost_race(error):
                         raise
+                import random
+
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - only spreads
         raise AssertionError
 

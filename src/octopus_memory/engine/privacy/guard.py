@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from ...domain.episode import Scope
 from ...domain.message import Json, Message
-from ...domain.pii import NumberOf, PiiKind
 from ...domain.policy import PiiMode, PrivacyConfig
 from ...domain.quick import maker
 from ...ports.seams import Redactor
 from ...ports.store import Placeholder
-from . import redaction as privacy
+
+if TYPE_CHECKING:
+    from ...domain.pii import NumberOf, PiiKind
 
 _MOST_SESSIONS = 2_000
 _MOST_NAMES = 200
@@ -105,6 +107,8 @@ class Guard:
         return [self._message(message, self._redactor) for message in messages]
 
     def _message(self, message: Message, redactor: Redactor) -> Checked:
+        from . import redaction as privacy
+
         if self._mode is PiiMode.FLAG:
             found = privacy.found_in(message, redactor, names=self._names)
         else:
@@ -118,6 +122,8 @@ class Guard:
         """A summary or a key fact."""
         if self._mode is not PiiMode.REDACT or self._redactor is None:
             return text
+        from . import redaction as privacy
+
         found = privacy.redact_text(
             text, self._redactor, names=self._names, number_of=self._number_of
         )
@@ -128,6 +134,8 @@ class Guard:
         """A session's metadata."""
         if value is None or self._mode is not PiiMode.REDACT or self._redactor is None:
             return value
+        from . import redaction as privacy
+
         cleaned: Mapping[str, Json] = privacy.redact_json(
             dict(value), self._redactor, names=self._names, number_of=self._number_of
         ).value

@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from ....domain.episode import Turn
-from ....domain.erasure import Subject
 from ....domain.errors import (
     StoreBusy,
     StoreCorrupt,
@@ -46,6 +45,9 @@ from . import errors
 from .driver import DriverConnection, Prepared
 from .together import Together
 from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
+
+if TYPE_CHECKING:
+    from ....domain.erasure import Subject
 
 T = TypeVar("T")
 _LARGE = 256 * 1024 * 1024

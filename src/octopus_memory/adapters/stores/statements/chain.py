@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ....domain.audit import AuditDraft, AuditEntry, AuditHead, chained
 from .. import rows
 from ..later import Connection, sa, schema, sql
 from . import meta
+
+if TYPE_CHECKING:
+    from ....domain.audit import AuditDraft, AuditEntry, AuditHead
 
 
 @sql
@@ -17,6 +19,8 @@ def _insert() -> sa.Insert:
 
 
 def append(conn: Connection, draft: AuditDraft) -> AuditEntry:
+    from ....domain.audit import chained
+
     # Writers of one log wait here for each other; two that begin it at once give the same number,
     # and one of them is run again.
     last = head(conn, draft.tenant, change=True)
@@ -42,6 +46,8 @@ def append(conn: Connection, draft: AuditDraft) -> AuditEntry:
 
 def head(conn: Connection, tenant: str, *, change: bool = False) -> AuditHead:
     """Kept apart from the entries, so that the last of them are missed when they are gone."""
+    from ....domain.audit import AuditHead
+
     kept = meta.get(conn, _head_of(tenant), change=change)
     return AuditHead(seq=int.from_bytes(kept[:8]), hash=kept[8:]) if kept else AuditHead()
 
@@ -69,6 +75,8 @@ def tenants(conn: Connection) -> list[str]:
 
 
 def _entry(row: sa.Row[Any]) -> AuditEntry:
+    from ....domain.audit import AuditEntry
+
     return AuditEntry(
         tenant=row.tenant,
         seq=row.seq,

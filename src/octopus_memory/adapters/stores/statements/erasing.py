@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ....domain.audit import AuditDraft
 from ....domain.episode import Scope
-from ....domain.erasure import Subject
 from ....domain.errors import EpisodeNotFound
 from ....domain.message import Json
 from ....ports.forgetting import Erasure
@@ -18,6 +16,10 @@ from ....ports.store import WorkKind
 from .. import rows
 from ..later import Connection, sa, schema, sql
 from . import chain, holding, meta, mirror, reads, scopes, stages
+
+if TYPE_CHECKING:
+    from ....domain.audit import AuditDraft
+    from ....domain.erasure import Subject
 
 _KEYS = "api keys"
 _MOST = 400

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ....domain.audit import AuditDraft
 from ....domain.errors import EpisodeNotFound, LegalHold
 from ....ports.keeping import Hold
 from ..later import Connection, sa, schema, sql
 from . import chain
 from .reads import chunks
+
+if TYPE_CHECKING:
+    from ....domain.audit import AuditDraft
 
 _MOST = 400
 

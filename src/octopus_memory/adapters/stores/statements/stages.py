@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ....domain.audit import AuditDraft
 from ....domain.episode import Episode, Scope, Turn
 from ....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ....ports.keeping import Aged
@@ -18,6 +17,7 @@ from . import chain, ending, holding, meta, reads, scopes
 from . import findable as making
 
 if TYPE_CHECKING:
+    from ....domain.audit import AuditDraft
     from ....domain.retention import Stage
 
 
