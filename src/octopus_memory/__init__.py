@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from .domain.page import Page
     from .domain.portable import ImportReport
     from .domain.replay import EpisodeReplay, SessionReplay
-    from .domain.retention import AgentRetention, RetentionCounts, RetentionReport
+    from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
     from .engine.hand import EpisodeInHand
     from .engine.keeping.retention import MemoryRetentionJob
     from .engine.orchestrator import MemoryContext, MemoryOrchestrator
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from .engine.privacy.scrub import ScrubReport
     from .engine.scope import MemoryScope
     from .engine.tenant import MemoryTenant
-    from .ports.store import Backlog, Hold, StoreStats
+    from .ports.store import Backlog, StoreStats
     from .remote import RemoteMemory, RemoteScope
     from .wiring import EpisodicMemory
 
@@ -186,7 +186,7 @@ _LATER = {
     "domain.page": ("Page",),
     "domain.portable": ("ImportReport",),
     "domain.replay": ("EpisodeReplay", "SessionReplay"),
-    "domain.retention": ("AgentRetention", "RetentionCounts", "RetentionReport"),
+    "domain.retention": ("AgentRetention", "Hold", "RetentionCounts", "RetentionReport"),
     "engine.hand": ("EpisodeInHand",),
     "engine.keeping.retention": ("MemoryRetentionJob",),
     "engine.orchestrator": ("MemoryContext", "MemoryOrchestrator"),
@@ -194,7 +194,7 @@ _LATER = {
     "engine.privacy.scrub": ("ScrubReport",),
     "engine.scope": ("MemoryScope",),
     "engine.tenant": ("MemoryTenant",),
-    "ports.store": ("Backlog", "Hold", "StoreStats"),
+    "ports.store": ("Backlog", "StoreStats"),
     "remote": ("RemoteMemory", "RemoteScope"),
     "wiring": ("EpisodicMemory",),
 }

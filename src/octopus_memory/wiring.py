@@ -22,11 +22,11 @@ from .engine.memory import Memory
 from .engine.parts import Parts, Timeouts
 from .ports.index import RecallIndex
 from .ports.keeping import Schedule
-from .ports.portable import MoveReport
 from .ports.seams import Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .ports.store import EpisodeStore
 
 if TYPE_CHECKING:
+    from .domain.moving import MoveReport
     from .remote import RemoteMemory
     from .settings import Settings
 

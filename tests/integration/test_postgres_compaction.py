@@ -16,9 +16,9 @@ from octopus_memory.adapters.stores.postgres import compaction as postgres_compa
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.domain.audit import AuditDraft
 from octopus_memory.domain.episode import Scope
-from octopus_memory.domain.erasure import Subject
+from octopus_memory.domain.erasure import Erasure, Subject
 from octopus_memory.domain.ids import new_id
-from octopus_memory.ports.store import Erasure, Placeholder
+from octopus_memory.ports.store import Placeholder
 from octopus_memory.testing import make_append, make_closing, make_key, make_scope, make_turn
 from octopus_memory.testing.fakes import START
 from octopus_memory.testing.store_tests import claim_all

@@ -83,3 +83,35 @@ def is_genuine(receipt: Mapping[str, Any]) -> bool:
 
 def _digest(body: Mapping[str, Any]) -> str:
     return sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """An erasure that has begun: its rows are gone, the rest of its work is known. Names nobody."""
+
+    id: UUID
+    tenant: str
+    at: datetime
+    subject: str
+    """As `domain.audit.subject_hash` makes it."""
+    removed: Mapping[str, int] = field(default_factory=dict)
+    scope_ids: tuple[int, ...] = ()
+    episode_id: UUID | None = None
+    """Given, only this episode of the scope was erased."""
+    actor: str = "library"
+    physical: bool = True
+    """Whether it is finished only when the files were rewritten by its own hand."""
+    number: int = 0
+    """Which removal of `removals_made` it was; `compacted` tells whether the files lost it too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSearch:
+    """What a search through the files for something that was erased came to."""
+
+    files: Mapping[str, int]
+    """The bytes that were read, by file."""
+    sought: int
+    """How many different byte strings were looked for."""
+    found: Mapping[str, int] = field(default_factory=dict)
+    """How many of them are in a file and in no row, by what they are of."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from uuid import UUID
 
+from .episode import Episode
 from .policy import EpisodicRetentionPolicy
 
 
@@ -114,3 +116,30 @@ class RetentionReport:
             sofar = found.get(one.tenant, RetentionCounts())
             found[one.tenant] = sofar.plus(**asdict(one.counts))
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aged:
+    """An episode that has ended, as retention sees it."""
+
+    episode: Episode
+    stage: Stage
+    since: datetime
+    """What its days are counted from: its end, its restoring, or its mark if it is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """Stops retention and erasure of a user's episodes, or of one, until it is lifted."""
+
+    id: UUID
+    tenant: str
+    user: str | None = None
+    episode_id: UUID | None = None
+    reason: str
+    placed_at: datetime
+    placed_by: str
+
+    def stops(self, episode: Episode) -> bool:
+        """Whether it stands on an episode of its tenant."""
+        return self.episode_id == episode.id or self.user == episode.scope.user

@@ -13,10 +13,9 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from ..domain.erasure import EraseReceipt, Subject
+from ..domain.erasure import EraseReceipt, Erasure, Subject
 from ..domain.errors import InvalidInput, NotFound, OctopusError, StoreError
 from ..domain.ids import new_id
-from ..ports.forgetting import Erasure
 from . import audit, indexing
 from .parts import Parts
 

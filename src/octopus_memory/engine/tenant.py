@@ -11,7 +11,7 @@ from ..domain.episode import Episode, check_name
 from ..domain.erasure import EraseReceipt, Subject
 from ..domain.page import Page
 from ..domain.portable import ImportReport
-from ..ports.keeping import Hold
+from ..domain.retention import Hold
 from . import audit, forget, recall
 from .carrying import exporting as portable
 from .carrying import importing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -14,34 +13,7 @@ from .turns import Findable
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditDraft
-    from ..domain.retention import Stage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aged:
-    """An episode that has ended, as retention sees it."""
-
-    episode: Episode
-    stage: Stage
-    since: datetime
-    """What its days are counted from: its end, its restoring, or its mark if it is deleted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
-    """Stops retention and erasure of a user's episodes, or of one, until it is lifted."""
-
-    id: UUID
-    tenant: str
-    user: str | None = None
-    episode_id: UUID | None = None
-    reason: str
-    placed_at: datetime
-    placed_by: str
-
-    def stops(self, episode: Episode) -> bool:
-        """Whether it stands on an episode of its tenant."""
-        return self.episode_id == episode.id or self.user == episode.scope.user
+    from ..domain.retention import Aged, Hold, Stage
 
 
 class Schedule(Protocol):

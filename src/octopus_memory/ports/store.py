@@ -15,8 +15,8 @@ from uuid import UUID
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
 from ..domain.replay import SessionReplay
-from .forgetting import Erasure, Forgetting
-from .keeping import Aged, Hold, Keeping, Lead
+from .forgetting import Forgetting
+from .keeping import Keeping, Lead
 from .keys import Keys
 from .portable import Portable
 from .recall import SUMMARY_ORDINAL, RecallBlock, RecallRow, RecallState
@@ -27,14 +27,11 @@ from .work import Backlog, Removal, RowPart, Unfindable, Work, WorkKind, WorkLis
 
 __all__ = [
     "SUMMARY_ORDINAL",
-    "Aged",
     "Append",
     "Backlog",
     "Closing",
     "EpisodeStore",
-    "Erasure",
     "Findable",
-    "Hold",
     "Idempotency",
     "Lead",
     "Lexical",

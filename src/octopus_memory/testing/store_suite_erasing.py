@@ -9,12 +9,11 @@ import pytest
 
 from ..domain.audit import AuditDraft
 from ..domain.episode import Scope
-from ..domain.erasure import Subject
+from ..domain.erasure import Erasure, Subject
 from ..domain.errors import EpisodeClosed, EpisodeNotFound, LegalHold
 from ..domain.identity import AccessRole, ApiKey
 from ..domain.ids import new_id
-from ..ports.forgetting import Erasure
-from ..ports.keeping import Hold
+from ..domain.retention import Hold
 from ..ports.store import Append, EpisodeStore, Placeholder
 from .fakes import START, make_append, make_closing, make_key, make_next, make_scope, make_summary
 from .store_tests import (

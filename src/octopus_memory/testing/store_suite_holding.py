@@ -10,8 +10,7 @@ import pytest
 
 from ..domain.errors import EpisodeNotFound, LegalHold
 from ..domain.ids import new_id
-from ..domain.retention import Stage
-from ..ports.keeping import Hold
+from ..domain.retention import Hold, Stage
 from ..ports.store import Append, EpisodeStore
 from .fakes import START, make_append, make_scope
 from .store_suite_keeping import LATER, aged, findable, make_entry, tell

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,10 @@ from ...domain.episode import Scope
 from ...ports.index import AskProbe, RecallIndex
 from ...ports.store import EpisodeStore, RecallState, Work
 from .cache import DEFAULT_CACHE_BYTES, ScopeCache
-from .large import Source, Streamed, part_of
-from .sketch import BYTES_A_ROW, Sketch
 from .views import ExactView, Whole
+
+if TYPE_CHECKING:
+    from .large import Source
 
 EXACT_ROWS = 120_000
 """A scope of more rows than this is not taken into memory whole: with vectors of 384 components,
@@ -49,6 +51,8 @@ class ExactIndex(RecallIndex):
     ) -> ExactView:
         state = state or self._store.recall_state(scope)
         if probe is not None and state is not None and state.newest > self._exact_rows:
+            from .large import part_of
+
             source = self._source(scope, state, model)
             if source is not None:
                 return part_of(self._store, scope, model, probe(), source, state.newest)
@@ -56,6 +60,9 @@ class ExactIndex(RecallIndex):
 
     def _source(self, scope: Scope, state: RecallState, model: str) -> Source | None:
         """None where the scope had as many rows, and has not any more."""
+        from .large import Streamed
+        from .sketch import BYTES_A_ROW, Sketch
+
         newest, rows = self._counted.get(state.scope_id, (0, 0))
         if (rows + state.newest - newest) * BYTES_A_ROW > self._cache_bytes:
             return Streamed(self._store, scope, model, partial(self._count, state.scope_id))

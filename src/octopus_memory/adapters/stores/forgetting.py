@@ -9,13 +9,13 @@ from uuid import UUID
 
 from ...domain.episode import Scope
 from ...domain.message import Json
-from ...ports.forgetting import Erasure, Forgetting
+from ...ports.forgetting import Forgetting
 from .statements import chain, erasing, meta, mirror
 from .transactions import Every, Reach, Transactions
 
 if TYPE_CHECKING:
     from ...domain.audit import AuditDraft, AuditEntry, AuditHead
-    from ...domain.erasure import Subject
+    from ...domain.erasure import Erasure, Subject
 
 
 class SqlForgetting(Transactions, Forgetting):

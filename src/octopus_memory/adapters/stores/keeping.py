@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from ...domain.episode import Episode, Scope, Turn
-from ...ports.keeping import Aged, Hold, Keeping, Lead
+from ...ports.keeping import Keeping, Lead
 from ...ports.turns import Findable
 from .later import Connection, sa, schema, sql
 from .statements import holding, stages
@@ -17,7 +17,7 @@ from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
     from ...domain.audit import AuditDraft
-    from ...domain.retention import Stage
+    from ...domain.retention import Aged, Hold, Stage
 
 _LEASE = timedelta(minutes=5)
 

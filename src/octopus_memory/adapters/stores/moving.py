@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ...domain.errors import InvalidInput, StoreBusy, StoreError
-from ...ports.portable import MovedTable, MoveReport, Portable
+from ...ports.portable import Portable
 from . import numbering, plain
 from .later import Connection, sa, schema
 from .statements import meta
 from .transactions import Every, Transactions
+
+if TYPE_CHECKING:
+    from ...domain.moving import MovedTable, MoveReport
 
 Row: TypeAlias = dict[str, Any]
 Key: TypeAlias = list[Any]
@@ -110,6 +113,8 @@ def move(
     copied = _copy(source, target, place, walk)
     tables = tuple(_compare(source, target, walk))
     target.end_filling(source.numbers_given())
+    from ...domain.moving import MoveReport
+
     return MoveReport(tables=tables, copied=copied, resumed=resumed)
 
 
@@ -140,6 +145,8 @@ def _copy(source: SqlMoving, target: SqlMoving, place: Place, walk: _Walk) -> in
 
 
 def _compare(source: SqlMoving, target: SqlMoving, walk: _Walk) -> Iterator[MovedTable]:
+    from ...domain.moving import MovedTable
+
     if source.facts() != target.facts():
         raise _differ("octopus_meta")
     for table in _tables():

@@ -13,7 +13,9 @@ from ...domain.episode import Episode
 from ...domain.errors import InvalidSetting
 from ...domain.policy import EpisodicRetentionPolicy, MemoryConfig
 from ...domain.retention import (
+    Aged,
     AgentRetention,
+    Hold,
     RetentionCounts,
     RetentionReport,
     Stage,
@@ -21,7 +23,6 @@ from ...domain.retention import (
     next_step,
     shortest_stay,
 )
-from ...ports.keeping import Aged, Hold
 from .. import pending
 from ..parts import Parts
 

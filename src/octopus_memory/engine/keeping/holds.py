@@ -8,7 +8,7 @@ from ...domain.episode import check_name
 from ...domain.errors import InvalidInput, NotFound
 from ...domain.ids import new_id
 from ...domain.message import Json
-from ...ports.keeping import Hold
+from ...domain.retention import Hold
 from .. import audit
 from ..parts import Parts
 

@@ -13,8 +13,8 @@ from typing import TypeAlias
 from ...domain.episode import Episode, check_name, check_time
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold, OctopusError, StoreError
 from ...domain.policy import ArchiveMode
-from ...domain.retention import RetentionReport, Stage, Step
-from ...ports.keeping import Aged, Lead
+from ...domain.retention import Aged, RetentionReport, Stage, Step
+from ...ports.keeping import Lead
 from .. import audit, consolidate, forget, pending
 from ..parts import Parts
 from .due import COUNTED, Tally, due, foretell

@@ -8,9 +8,8 @@ from uuid import UUID
 
 import typer
 
-from ...domain.erasure import EraseReceipt, Subject
+from ...domain.erasure import EraseReceipt, FileSearch, Subject
 from ...domain.errors import InvalidInput, NotFound
-from ...ports.forgetting import FileSearch
 from .actor import actor
 from .opening import open_to_read
 from .options import AsJson, Db, Tenant

@@ -13,7 +13,7 @@ from ...domain.audit import AuditEntry
 from ...domain.erasure import EraseReceipt
 from ...domain.policy import MemoryConfig
 from ...domain.portable import ImportReport
-from ...ports.keeping import Hold
+from ...domain.retention import Hold
 from .wire import NameText, Wire
 
 

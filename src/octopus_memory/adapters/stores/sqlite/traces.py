@@ -11,8 +11,8 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from ....domain.erasure import Subject
-from ....ports.forgetting import FileSearch, Trace
+from ....domain.erasure import FileSearch, Subject
+from ....ports.forgetting import Trace
 from .. import codec, schema
 
 _START, _LONGEST = 8, 32

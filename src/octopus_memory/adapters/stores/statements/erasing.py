@@ -11,7 +11,6 @@ from uuid import UUID
 from ....domain.episode import Scope
 from ....domain.errors import EpisodeNotFound
 from ....domain.message import Json
-from ....ports.forgetting import Erasure
 from ....ports.store import WorkKind
 from .. import rows
 from ..later import Connection, sa, schema, sql
@@ -19,7 +18,7 @@ from . import chain, holding, meta, mirror, reads, scopes, stages
 
 if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
-    from ....domain.erasure import Subject
+    from ....domain.erasure import Erasure, Subject
 
 _KEYS = "api keys"
 _MOST = 400
@@ -261,6 +260,8 @@ def keep_receipt(
 
 
 def _erasure(row: sa.Row[Any]) -> Erasure:
+    from ....domain.erasure import Erasure
+
     facts: Any = rows.load_json(row.facts)
     return Erasure(
         id=row.id,

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ....domain.errors import EpisodeNotFound, LegalHold
-from ....ports.keeping import Hold
 from ..later import Connection, sa, schema, sql
 from . import chain
 from .reads import chunks
 
 if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
+    from ....domain.retention import Hold
 
 _MOST = 400
 
@@ -89,6 +89,8 @@ def listed(conn: Connection, tenant: str) -> list[Hold]:
 
 
 def _hold(row: sa.Row[Any]) -> Hold:
+    from ....domain.retention import Hold
+
     return Hold(
         id=row.id,
         tenant=row.tenant,

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from ....domain.episode import Episode, Scope, Turn
 from ....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
-from ....ports.keeping import Aged
 from ....ports.store import SUMMARY_ORDINAL, Findable, RowPart
 from .. import rows
 from ..later import Connection, sa, schema, sql
@@ -18,7 +17,7 @@ from . import findable as making
 
 if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
-    from ....domain.retention import Stage
+    from ....domain.retention import Aged, Stage
 
 
 def _moved() -> list[str]:
@@ -161,6 +160,8 @@ def aged(
         .order_by(since, schema.episodes.c.id)
         .limit(limit)
     )
+    from ....domain.retention import Aged
+
     return [
         Aged(
             episode=rows.episode(row, Scope(tenant=row.tenant, agent=row.agent, user=row.user)),
