@@ -83,7 +83,8 @@ if TYPE_CHECKING:
     from .engine.privacy.scrub import ScrubReport
     from .engine.scope import MemoryScope
     from .engine.tenant import MemoryTenant
-    from .ports.store import Backlog, StoreStats
+    from .ports.stats import StoreStats
+    from .ports.work import Backlog
     from .remote import RemoteMemory, RemoteScope
     from .wiring import EpisodicMemory
 
@@ -194,7 +195,8 @@ _LATER = {
     "engine.privacy.scrub": ("ScrubReport",),
     "engine.scope": ("MemoryScope",),
     "engine.tenant": ("MemoryTenant",),
-    "ports.store": ("Backlog", "StoreStats"),
+    "ports.stats": ("StoreStats",),
+    "ports.work": ("Backlog",),
     "remote": ("RemoteMemory", "RemoteScope"),
     "wiring": ("EpisodicMemory",),
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .domain.errors import InvalidSetting
 from .domain.policy import MemoryConfig
@@ -238,8 +238,7 @@ def load(**given: Any) -> Settings:
     return settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sourced:
+class Sourced(NamedTuple):
     """A setting, and where its value came from."""
 
     name: str

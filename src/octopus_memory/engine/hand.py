@@ -10,10 +10,10 @@ from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Turn
 from ..domain.message import Json, Message, MessageLike, ToolCall
-from ..domain.replay import EpisodeReplay
 from .intake import Times
 
 if TYPE_CHECKING:
+    from ..domain.replay import EpisodeReplay
     from .orchestrator import MemoryContext
 
 

@@ -13,7 +13,6 @@ from uuid import UUID
 from ..domain.episode import Scope, check_name
 from ..domain.errors import InvalidInput, MemoryClosed, StoreCorrupt, StoreError
 from ..domain.policy import MemoryConfig
-from ..ports.store import StoreStats
 from . import background, indexing, pending
 from .parts import Parts
 from .pending import PendingReport
@@ -21,6 +20,7 @@ from .scope import MemoryScope
 
 if TYPE_CHECKING:
     from ..domain.retention import RetentionReport
+    from ..ports.stats import StoreStats
     from .keeping.retention import Progress
     from .tenant import MemoryTenant
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from ..domain import boundary
@@ -14,8 +14,7 @@ _MOST = 10_000
 _NAMED_BY = (Episode, UUID, str)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """An episode that was open when it was written to."""
 
     session_id: str

@@ -20,7 +20,6 @@ from ..domain.episode import (
 )
 from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
-from ..domain.replay import EpisodeReplay, SessionReplay
 from . import consolidate, planning, recall, remember
 from .hand import EpisodeInHand
 from .intake import Times
@@ -30,6 +29,7 @@ from .recall import Ask
 if TYPE_CHECKING:
     from ..domain.erasure import EraseReceipt
     from ..domain.page import Page
+    from ..domain.replay import EpisodeReplay, SessionReplay
     from .memory import Memory
     from .orchestrator import MemoryContext
 
@@ -298,6 +298,8 @@ class MemoryScope:
         with self._reading("get") as parts:
             episode = self._find(episode_id)
             turns = parts.store.turns(self.scope, episode.id)
+            from ..domain.replay import EpisodeReplay
+
             return EpisodeReplay(episode=episode, turns=tuple(turns))
 
     def delete(self, episode_id: Episode | UUID | str, *, actor: str = "library") -> None:

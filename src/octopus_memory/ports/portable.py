@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ..domain.episode import Scope, Session, Turn
-from .turns import NewTurn, Placeholder
 
 if TYPE_CHECKING:
     from ..domain.portable import KeptEpisode
-    from .store import NewSummary
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
-    """A whole episode from elsewhere, as it is to be."""
-
-    session: Session
-    """Made as it is, where its scope has none of that id; else left alone."""
-    kept: KeptEpisode
-    turns: Iterable[NewTurn]
-    """In order, from ordinal 0. Read once in each attempt to write them, so it must start again."""
-    summary: NewSummary | None
-    placeholders: Sequence[Placeholder] = ()
-    now: datetime
-    """By the clock: what an episode that is still open is judged by from here on."""
+    from .carried import Brought
 
 
 class Portable(ABC):

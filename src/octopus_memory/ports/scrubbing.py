@@ -4,42 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..domain.episode import Episode, Scope, Turn
-from ..domain.message import Json, Message
-from .turns import Lexical, Placeholder
+from ..domain.episode import Scope
+from ..domain.message import Json
+from .turns import Placeholder
 
 if TYPE_CHECKING:
+    from .carried import Rewritten, StoredEpisode
     from .store import NewSummary
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEpisode:
-    """All the text that is kept of an episode, whatever its stage."""
-
-    episode: Episode
-    turns: tuple[Turn, ...] = ()
-    """Those of a cold archive or of a deleted episode too."""
-    metadata: Mapping[str, Json] = field(default_factory=dict)
-    """Its session's."""
-    placeholders: tuple[Placeholder, ...] = ()
-    is_deleted: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
-    """A turn as it is to be; its place, id, role and time stay."""
-
-    ordinal: int
-    message: Message
-    tokens: int
-    lexical: Lexical
-    embed: bool
-    has_pii: bool
 
 
 class Scrubbing(ABC):

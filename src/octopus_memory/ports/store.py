@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
-from ..domain.replay import SessionReplay
 from .forgetting import Forgetting
 from .keeping import Keeping, Lead
 from .keys import Keys
@@ -24,6 +24,10 @@ from .scrubbing import Scrubbing
 from .tenant import TenantReads
 from .turns import Findable, Lexical, NewTurn, Placeholder
 from .work import Backlog, Removal, RowPart, Unfindable, Work, WorkKind, WorkList
+
+if TYPE_CHECKING:
+    from ..domain.replay import SessionReplay
+    from .stats import StoreStats
 
 __all__ = [
     "SUMMARY_ORDINAL",
@@ -45,7 +49,6 @@ __all__ = [
     "Removal",
     "RowPart",
     "SessionState",
-    "StoreStats",
     "SummedUp",
     "Target",
     "Unfindable",
@@ -145,24 +148,6 @@ class OpenEpisode:
     episode: Episode
     opened_at: datetime
     touched_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreStats:
-    """Counts over the whole database."""
-
-    product: str
-    schema: str
-    size_bytes: int | None
-    tenants: int
-    scopes: int
-    sessions: int
-    episodes: int
-    open_episodes: int
-    turns: int
-    vectors: Mapping[str, int] = field(default_factory=dict)
-    """How many vectors of each model."""
-    backlog: Mapping[WorkKind, Backlog] = field(default_factory=dict)
 
 
 class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantReads, Keys, ABC):

@@ -15,7 +15,7 @@ from ..domain.errors import EpisodeChanged
 from ..domain.ids import new_id
 from ..domain.portable import KeptEpisode
 from ..domain.retention import Stage
-from ..ports.portable import Brought
+from ..ports.carried import Brought
 from ..ports.store import SUMMARY_ORDINAL, EpisodeStore, NewTurn, Placeholder
 from .fakes import START, make_append, make_closing, make_next, make_scope, make_summary, make_turn
 from .store_tests import ANA, BEN, FAR, StoreTests, after, at_once, claim_all, find, snapshot

@@ -12,7 +12,7 @@ import pytest
 from ..domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
 from ..domain.ids import new_id
 from ..domain.retention import Hold
-from ..ports.scrubbing import StoredEpisode
+from ..ports.carried import StoredEpisode
 from ..ports.store import (
     SUMMARY_ORDINAL,
     Append,

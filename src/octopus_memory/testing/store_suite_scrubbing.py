@@ -7,7 +7,7 @@ from typing import Any
 
 from ..domain.ids import new_id
 from ..domain.message import Message
-from ..ports.scrubbing import Rewritten, StoredEpisode
+from ..ports.carried import Rewritten, StoredEpisode
 from ..ports.store import (
     SUMMARY_ORDINAL,
     Append,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ...domain.episode import Scope, Session, SessionStatus, Turn
 from ...domain.errors import EpisodeChanged
-from ...ports.portable import Brought, Portable
+from ...ports.portable import Portable
 from ...ports.turns import NewTurn
 from . import plain, rows
 from .later import Connection, sa, schema
@@ -19,6 +19,7 @@ from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
     from ...domain.portable import KeptEpisode
+    from ...ports.carried import Brought
 
 
 _MOST_BYTES = 4 * 1024 * 1024

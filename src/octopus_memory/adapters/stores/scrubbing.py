@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...domain.episode import Scope
 from ...domain.errors import EpisodeChanged, EpisodeNotFound
 from ...domain.message import Json
-from ...ports.scrubbing import Rewritten, Scrubbing, StoredEpisode
+from ...ports.scrubbing import Scrubbing
 from ...ports.store import NewSummary, Placeholder
 from . import rows
 from .later import Connection, sa, schema, sql
 from .statements import ending, holding, meta, reads, rewriting, scopes
 from .transactions import Transactions
+
+if TYPE_CHECKING:
+    from ...ports.carried import Rewritten, StoredEpisode
 
 
 def _scope_id() -> sa.ScalarSelect[Any]:
@@ -122,6 +125,8 @@ def _stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredE
         .where(numbers.c.episode_id == episode_id, numbers.c.tenant == scope.tenant)
         .order_by(numbers.c.kind, numbers.c.number)
     )
+    from ...ports.carried import StoredEpisode
+
     return StoredEpisode(
         episode=rows.episode(row, scope),
         turns=tuple(rows.turns(turns, row.session_id)),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...domain.episode import Episode, Scope, Session, Turn
 from ...domain.errors import SessionNotFound
 from ...domain.message import Json
-from ...domain.replay import SessionReplay
 from ...ports.seams import Clock
 from ...ports.store import (
     Append,
@@ -23,7 +22,6 @@ from ...ports.store import (
     RecallBlock,
     RecallState,
     SessionState,
-    StoreStats,
 )
 from . import migrate, rows
 from .forgetting import SqlForgetting
@@ -37,6 +35,10 @@ from .statements import ending, listing, meta, queue, reads, recalling, writes
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork
+
+if TYPE_CHECKING:
+    from ...domain.replay import SessionReplay
+    from ...ports.stats import StoreStats
 
 _FOR_ALL = ""
 """The tenant of settings that hold for every tenant without its own; no real one is empty."""
@@ -224,6 +226,8 @@ class SqlStore(
         return self._read(Every.TENANT, self._count)
 
     def _count(self, conn: Connection) -> StoreStats:
+        from ...ports.stats import StoreStats
+
         def count(what: Any, *where: sa.ColumnElement[bool]) -> int:
             return int(conn.execute(sa.select(sa.func.count(what)).where(*where)).scalar_one())
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...domain.portable import ImportReport, KeptEpisode
 from ...domain.retention import Stage, Step, next_step
 from ...domain.transcripts import Source
-from ...ports.portable import Brought
+from ...ports.carried import Brought
 from ..parts import Parts
 
 

@@ -24,7 +24,7 @@ from ...domain.portable_lines import (
     read_lines,
     session_of,
 )
-from ...ports.portable import Brought
+from ...ports.carried import Brought
 from ...ports.store import NewSummary, NewTurn, Placeholder
 from .. import consolidate, intake
 from ..parts import Parts

@@ -13,7 +13,7 @@ from ...domain.message import Message, Role
 from ...domain.policy import MemoryConfig
 from ...domain.portable import KeptEpisode, derived_id
 from ...domain.transcripts import Conversation, Source, openai_conversations
-from ...ports.portable import Brought
+from ...ports.carried import Brought
 from ...ports.store import NewTurn
 from .. import consolidate, intake
 from ..privacy.guard import Guard

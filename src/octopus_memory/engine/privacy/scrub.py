@@ -26,7 +26,7 @@ from ...domain.errors import (
 from ...domain.message import Json
 from ...domain.pii import PLACEHOLDER
 from ...domain.policy import PiiMode, PrivacyConfig
-from ...ports.scrubbing import StoredEpisode
+from ...ports.carried import StoredEpisode
 from ...ports.seams import Redactor
 from .. import audit, findable, forget
 from ..parts import Parts

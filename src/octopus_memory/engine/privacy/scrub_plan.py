@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ...domain.episode import Summary, Turn
 from ...domain.message import Json, message_tokens
 from ...domain.terms import passage
-from ...ports.scrubbing import Rewritten, StoredEpisode
+from ...ports.carried import Rewritten, StoredEpisode
 from ...ports.store import NewSummary, Placeholder
 from .. import consolidate, intake
 from ..parts import Parts

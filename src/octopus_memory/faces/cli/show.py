@@ -15,7 +15,7 @@ from .plain import print_json
 from .screen import Screen
 
 if TYPE_CHECKING:
-    from ...ports.store import StoreStats
+    from ...ports.stats import StoreStats
 
 
 class Mode(StrEnum):

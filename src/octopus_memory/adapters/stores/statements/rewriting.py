@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ....domain.episode import Scope
 from ....domain.errors import EpisodeChanged
-from ....ports.scrubbing import Rewritten
 from ....ports.store import RowPart, WorkKind
 from .. import plain, rows
 from ..later import Connection, sa, schema
 from . import ending, mirror, queue, reads, scopes
+
+if TYPE_CHECKING:
+    from ....ports.carried import Rewritten
 
 _MOST = 400
 
