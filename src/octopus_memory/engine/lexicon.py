@@ -9,7 +9,6 @@ from itertools import chain
 from ..domain.episode import Scope
 from ..domain.hashing import TermHasher
 from ..domain.known import KnownWords
-from ..domain.quick import maker
 from ..domain.terms import SUMMARY_CAP, TEXT_CAP, Flag, shape_flags, word_flags
 from ..ports.seams import Analyzer
 from ..ports.store import Lexical
@@ -18,8 +17,6 @@ _MOST = 32_768
 
 _FLAGS = {f" {flag.name}": int(flag) for flag in (Flag.NUMBER, Flag.TIME, Flag.FIRST_PERSON)}
 """Among a word's terms, none of which has a space in it, each of its flags is one more."""
-
-_make_lexical = maker(Lexical)
 
 
 class Lexicon:
@@ -38,7 +35,7 @@ class Lexicon:
         text, hasher = text.strip(), self._hasher(scope)
         counts, told = self._counts(text[:TEXT_CAP])
         speaker = hasher.pack_words(name.casefold().split()) if name else b""
-        return _make_lexical(hasher.pack(counts), speaker, told | shape_flags(text))
+        return Lexical(hasher.pack(counts), speaker, told | shape_flags(text))
 
     def summary(self, scope: Scope, text: str) -> Lexical:
         """A summary is searched whole, where a turn's text is capped."""

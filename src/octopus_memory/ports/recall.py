@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -15,8 +16,7 @@ SUMMARY_ORDINAL = -1
 """The ordinal of the recall row that stands for an episode's summary."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallState:
+class RecallState(NamedTuple):
     """Where a scope's recall rows stand.
 
     A cache of the same scope number and `epoch` needs only newer rows.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
@@ -57,16 +57,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Idempotency:
+class Idempotency(NamedTuple):
     """A caller's key, and the fingerprint of what it was first used for."""
 
     key: str
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummedUp:
+class SummedUp(NamedTuple):
     """The turns that a summary was made of, as they were when they were read."""
 
     turns: int
@@ -134,15 +132,13 @@ class Append:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionState:
+class SessionState(NamedTuple):
     session: Session
     episode: Episode | None
     """The session's last episode, open or closed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenEpisode:
+class OpenEpisode(NamedTuple):
     """An open episode as the worker sees it, with the clock times it is judged by."""
 
     episode: Episode

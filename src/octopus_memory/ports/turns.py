@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from ..domain.message import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lexical:
+class Lexical(NamedTuple):
     """What lexical search keeps of a text: numbers, and none of its words."""
 
     terms: bytes = b""
@@ -33,8 +33,7 @@ class NewTurn:
     has_pii: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findable:
+class Findable(NamedTuple):
     """How recall is to find a stored turn, or a summary (`SUMMARY_ORDINAL`)."""
 
     ordinal: int
@@ -42,8 +41,7 @@ class Findable:
     embed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placeholder:
+class Placeholder(NamedTuple):
     """A number that stands for one value of personal data in an episode's text."""
 
     kind: str

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from ..domain.episode import Scope, Turn
@@ -22,8 +23,7 @@ class WorkKind(StrEnum):
     """Take rows that are gone here out of the remote index: a `Removal`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(NamedTuple):
     """One thing still to be done, claimed by one worker until its lease ends."""
 
     id: int
@@ -61,8 +61,7 @@ class RowPart(StrEnum):
     SUMMARY = "summary"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removal:
+class Removal(NamedTuple):
     """Rows that are gone here and must go from the remote index. It names nobody."""
 
     id: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from ..domain.rows import ASSISTANT, SUMMARY, USER
@@ -206,9 +204,7 @@ class IndexIsolationTests(IndexTests):
         for scope in (ANA, BEN):
             store.append(make_append(scope, "a"))
         [anas] = [work for work in claim_all(store) if work.scope == ANA]
-        stray = dataclasses.replace(
-            anas, scope=make_scope("nobody"), scope_id=anas.scope_id + 1_000
-        )
+        stray = anas._replace(scope=make_scope("nobody"), scope_id=anas.scope_id + 1_000)
         put(index, [stray])
         assert has_vector(index.view(ANA, MODEL)) == [False]
         put(index, [anas])

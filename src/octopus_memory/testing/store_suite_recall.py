@@ -192,7 +192,7 @@ class VectorTests(StoreTests):
         claimed = claim_all(store)
         store.archive(ANA, gone.episode_id)
         store.put_summary(ANA, gone.episode_id, make_summary("Another."))
-        nobody = dataclasses.replace(claimed[0], scope=dataclasses.replace(ANA, user="nobody"))
+        nobody = claimed[0]._replace(scope=dataclasses.replace(ANA, user="nobody"))
         store.put_vectors("m", [(work, b"\x05") for work in (nobody, *claimed)])
         assert [row.vector for row in _rows(store)] == [b"\x05", None]
         assert [row.vector for row in store.recall_rows(BEN, after=0)[1]] == [b"\x05"]
@@ -283,7 +283,7 @@ class ModelTests(StoreTests):
     def test_unknown_work_of_a_known_scope_is_passed_over(self, store: EpisodeStore) -> None:
         store.append(make_append(ANA, "a"))
         [work] = claim_all(store)
-        unknown = dataclasses.replace(work, id=work.id + 99, seq=work.seq + 99, episode_id=new_id())
+        unknown = work._replace(id=work.id + 99, seq=work.seq + 99, episode_id=new_id())
         store.put_vectors("m", [(unknown, b"\x01")])
         assert [row.vector for row in _rows(store)] == [None]
         assert store.backlog()[WorkKind.EMBED].waiting == 1
