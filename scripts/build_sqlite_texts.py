@@ -18,8 +18,8 @@ from octopus_memory.adapters.stores.later import Statement
 from octopus_memory.adapters.stores.sqlite import texts
 from octopus_memory.adapters.stores.sqlite.compiling import compiled
 
-PLACES = 16
-"""How many turns a statement reads by their places, at most."""
+MOST_PLACES = 16
+"""How many turns one statement reads by their places."""
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def _asked(path: Path) -> list[tuple[Any, tuple[str, ...]]]:
         memory.run_pending()
         memory.next_retention()
         store.recall_block_at(scope.scope, [1])
-        for count in range(1, PLACES + 1):
+        for count in range(1, MOST_PLACES + 1):
             store.turns_at(scope.scope, [(uuid4(), 0) for _ in range(count)])
         return [*store._known, *store._together._known]  # type: ignore[attr-defined]
 

@@ -186,6 +186,8 @@ def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev
         timeout_graceful_shutdown=20,
         server_header=False,
     )
+    # So that the first caller need not wait for what a store loads when a key is first looked up.
+    memory.parts.store.find_key("")
     # What is loaded by now stays: whoever collects garbage need not look at it again and again.
     gc.collect()
     gc.freeze()

@@ -21,7 +21,8 @@ T = TypeVar("T")
 _MOST_IDS = 400
 """Ids in one statement: under every database's limit on parameters."""
 
-_MOST_PLACES = 16
+_PLACES = (1, 2, 5, 10, 16)
+"""Places in one statement: some numbers do for all, and recall shows five unless it is told."""
 _BY_START = attrgetter("started_at", "id")
 _EPISODE = attrgetter("episode_id")
 
@@ -273,11 +274,11 @@ def turns(
 
 def turns_at(conn: Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
     found = []
-    for some in chunks(sorted(set(places)), _MOST_PLACES):
-        # As many as the next power of two, the last again and again: a few statements do for all.
-        count = 1 << (len(some) - 1).bit_length()
+    for some in chunks(sorted(set(places)), _PLACES[-1]):
+        count = next(size for size in _PLACES if size >= len(some))
         given = who(scope)
         for number in range(count):
+            # Where there are fewer, the last is asked for again and again.
             episode_id, ordinal = some[min(number, len(some) - 1)]
             given[f"episode_{number}"], given[f"ordinal_{number}"] = episode_id, ordinal
         found += rows.turns(conn.execute(_turns_at(count), given).all())
