@@ -29,13 +29,12 @@ def main() -> None:
         # The second time, everything is there already.
         for _ in range(2):
             for statement, keys in _asked(Path(folder, "memory.db")):
-                if isinstance(statement, Statement):
-                    asked[statement.name, *keys] = compiled(statement(), keys)
+                asked[statement.name, *keys] = compiled(statement(), keys)
     lines = (json.dumps([key, *made]) for key, made in sorted(asked.items()))
     texts.FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
-def _asked(path: Path) -> list[tuple[Any, tuple[str, ...]]]:
+def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
     with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
         scope, store = memory.scope(user="somebody"), memory.parts.store
         _talk(scope)

@@ -124,7 +124,7 @@ class DriverConnection:
         self._raw = raw
         self._known = known
 
-    def execute(self, statement: Any, given: Any = None) -> Result:
+    def execute(self, statement: Statement[Any], given: Any = None) -> Result:
         rows: list[Parameters] = given if isinstance(given, list) else [given or {}]
         first = rows[0]
         keys = tuple(first)
@@ -143,15 +143,13 @@ def _binder(kind: str, *, is_list: bool) -> Any:
     return lambda values: _padded([bind(value) for value in values] if bind else values)
 
 
-def _compiled(statement: Any, keys: Sequence[str]) -> Compiled:
-    if isinstance(statement, Statement):
-        known = shipped().get((statement.name, *keys))
-        if known is not None:
-            return known
-        statement = statement()
+def _compiled(statement: Statement[Any], keys: Sequence[str]) -> Compiled:
+    known = shipped().get((statement.name, *keys))
+    if known is not None:
+        return known
     from .compiling import compiled
 
-    return compiled(statement, keys)
+    return compiled(statement(), keys)
 
 
 def _converts(converts: Iterable[Any]) -> Converts:

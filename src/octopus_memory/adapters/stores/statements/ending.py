@@ -10,7 +10,7 @@ from ....domain.episode import Episode, Scope, SessionStatus
 from ....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from ....ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
 from .. import rows
-from ..later import Connection, sa, schema, sql, types
+from ..later import Connection, sa, schema, sql, sql_for, types
 from . import mirror, reads, scopes
 
 
@@ -93,16 +93,16 @@ def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
     return of_episode(table, *only[part])
 
 
-# What a remote index must still be told of is not an episode's own work.
-def _own() -> sa.ColumnElement[bool]:
-    return schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX]
+@sql_for
+def _drop_work(part: RowPart) -> sa.Delete:
+    # What a remote index must still be told of is not an episode's own work.
+    own = schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX]
+    return _rows_of(schema.work, part).where(own)
 
 
-def _drop() -> Any:
-    return {
-        part: (_rows_of(schema.work, part).where(_own()), _rows_of(schema.recall, part))
-        for part in RowPart
-    }
+@sql_for
+def _drop_recall(part: RowPart) -> sa.Delete:
+    return _rows_of(schema.recall, part)
 
 
 @sql
@@ -281,9 +281,9 @@ def drop_rows(
 ) -> int:
     """Take an episode's rows out of what recall searches; returns how many."""
     _, next_seq = scopes.take_rows(conn, scope, 0, epochs=1)
-    removed = 0
-    for statement in _drop()[part]:
-        removed = conn.execute(statement, {"scope_": scope_id, "episode_": episode_id}).rowcount
+    these = {"scope_": scope_id, "episode_": episode_id}
+    conn.execute(_drop_work(part), these)
+    removed = conn.execute(_drop_recall(part), these).rowcount
     mirror.unfollow(
         conn, scope.tenant, scope_id, episode_id, part=part, before_seq=next_seq, now=now
     )

@@ -34,7 +34,7 @@ def _drop_followed() -> sa.Delete:
 
 
 @sql
-def _follow() -> Any:
+def _follow() -> sa.Insert:
     return queue.queueing(
         WorkKind.INDEX,
         schema.recall.c.scope_id == sa.bindparam("scope_"),
