@@ -34,7 +34,7 @@ else:
 
 
 class Statement(Generic[T]):
-    """A statement, or a part of one, by its name: it is made when it is first called."""
+    """A statement, known by its name; it is made when it is first called for."""
 
     def __init__(self, name: str, make: Callable[[], T]) -> None:
         self.name = name
@@ -67,7 +67,7 @@ def _name(make: Callable[..., Any]) -> str:
 
 
 class Connection:
-    """What statements are executed on: SQLAlchemy's, which knows nothing of `Statement`."""
+    """Executes statements on a connection of SQLAlchemy's, which knows nothing of `Statement`."""
 
     def __init__(self, core: sa.Connection) -> None:
         self.core = core
