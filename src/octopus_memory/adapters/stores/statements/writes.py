@@ -11,7 +11,7 @@ from ....domain.episode import Scope, SessionStatus, Turn
 from ....domain.errors import EpisodeChanged, EpisodeNotFound, IdempotencyConflict, SessionNotFound
 from ....domain.message import Role
 from ....ports.store import Append, Idempotency, Target
-from .. import rows, schema, types
+from .. import columns, rows, schema, types
 from . import ending, findable, reads, scopes
 
 _last = sa.bindparam("last", type_=types.UtcTime())
@@ -63,6 +63,7 @@ _session_now = (
     .where(ending.THIS_SESSION)
 )
 _set_metadata = ending.SET_STATUS.values(metadata=sa.bindparam("metadata_"))
+_ASSISTANT = Role.ASSISTANT.value
 _insert_session = sa.insert(schema.conversations)
 _insert_episode = sa.insert(schema.episodes)
 _insert_turns = sa.insert(schema.turns)
@@ -287,7 +288,7 @@ def _known(conn: sa.Connection, write: Append) -> None:
 def _tokens(turns: Any) -> tuple[int, int]:
     spent = made = 0
     for turn in turns:
-        if turn.message.role is Role.ASSISTANT:
+        if turn.message.body["role"] == _ASSISTANT:
             made += turn.tokens
         else:
             spent += turn.tokens
@@ -299,10 +300,8 @@ def _insert(
 ) -> list[Turn]:
     if not write.turns:
         return []
-    conn.execute(
-        _insert_turns,
-        [rows.turn_row(new, first + place, episode) for place, new in enumerate(write.turns)],
-    )
+    log = rows.new_turns(write.turns, first, episode)
+    columns.insert(conn, _insert_turns, rows.NEW_TURN, log)
     if not _is_for_later(write):
         findable.insert_new(conn, episode, write.turns, first, first_seq, now=write.now)
     return [
