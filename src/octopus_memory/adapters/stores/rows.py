@@ -53,6 +53,12 @@ TURN_COLUMNS = [
     if column.name not in ("row", "tenant", "scope_id", "role", "agent")
 ]
 
+_PACKED = ("codec", "message", "tool_codec", "tool_calls")
+"""The columns a message is kept in."""
+_WHOSE = ("tenant", "scope_id", "episode_id")
+_SAID = ("ordinal", "id", "role", "at", "tokens", "agent", "has_pii")
+NEW_TURN = (*_WHOSE, *_SAID, *_PACKED)
+
 _TURN_WIDTH = len(TURN_COLUMNS)
 _END_REASONS = {str(reason): reason for reason in EndReason}
 _STATUSES = {str(status): status for status in SessionStatus}
@@ -131,13 +137,6 @@ def _unpack(
     return bodies
 
 
-_PACKED = ("codec", "message", "tool_codec", "tool_calls")
-"""The columns a message is kept in."""
-_WHOSE = ("tenant", "scope_id", "episode_id")
-_TURN = ("id", "role", "at", "tokens", "agent", "has_pii")
-NEW_TURN = (*_WHOSE, "ordinal", *_TURN, *_PACKED)
-
-
 def pack_message(message: Message) -> dict[str, Any]:
     return dict(zip(_PACKED, _packed(message), strict=True))
 
@@ -200,20 +199,20 @@ def new_turns(
 ) -> list[tuple[Any, ...]]:
     """Rows of `NEW_TURN`, for turns that follow each other in one episode."""
     whose = [episode[name] for name in _WHOSE]
-    return [(*whose, first + place, *_new_turn(new)) for place, new in enumerate(turns)]
-
-
-def _new_turn(new: NewTurn) -> tuple[Any, ...]:
-    message = new.message
-    return (
-        new.id,
-        ROLES[message.role],
-        new.at,
-        new.tokens,
-        _as_name(message.agent),
-        new.has_pii,
-        *_packed(message),
-    )
+    return [
+        (
+            *whose,
+            ordinal,
+            new.id,
+            ROLES[new.message.body["role"]],
+            new.at,
+            new.tokens,
+            _as_name(new.message.agent),
+            new.has_pii,
+            *_packed(new.message),
+        )
+        for ordinal, new in enumerate(turns, first)
+    ]
 
 
 def _as_name(agent: str | None) -> str | None:

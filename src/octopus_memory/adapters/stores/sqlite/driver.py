@@ -132,9 +132,7 @@ class DriverConnection:
             return Result(prepared.run(self._raw, first), prepared)
         return Result(prepared.run_many(self._raw, rows), prepared)
 
-    def insert(
-        self, statement: Any, names: tuple[str, ...], rows: Sequence[Sequence[Any]]
-    ) -> None:
+    def insert(self, statement: Any, names: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> None:
         self._prepared(statement, names).run_rows(self._raw, rows)
 
     def _prepared(self, statement: Any, keys: tuple[str, ...]) -> Prepared:
