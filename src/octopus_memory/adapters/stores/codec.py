@@ -37,7 +37,7 @@ SAID = {3: "user", 4: "assistant", 5: "system"}
 MAX_DECODED_BYTES = 64 * 1024 * 1024
 """No payload is unpacked beyond this, so that a forged one cannot take the memory."""
 
-_LEVEL = 3
+_LEVEL = 2
 _DICTIONARY = Path(__file__).parent / "data" / "turns-v1.zdict"
 _SHORTEST = b"(\xb5/\xfd \x00\x01\x00\x00"
 """A frame of nothing."""
