@@ -1,13 +1,17 @@
 """JSON values as bytes, each with the number of the codec that reads them back.
 
-| codec | payload                                         | written                         |
-|-------|-------------------------------------------------|---------------------------------|
-| 0     | the JSON itself, UTF-8                          | where compression gains nothing |
-| 1     | gzip                                            | never: read for other writers   |
-| 2     | one zstd frame, checksum, dictionary `turns-v1` | otherwise                       |
+| codec | payload                                         | written                              |
+|-------|-------------------------------------------------|--------------------------------------|
+| 0     | the JSON itself, UTF-8                          | where compression gains nothing      |
+| 1     | gzip                                            | never: read for other writers        |
+| 2     | one zstd frame, checksum, dictionary `turns-v1` | otherwise                            |
+| 3     | such a frame of a text, UTF-8                   | for `{"role": "user", "content": …}` |
+| 4     | the same                                        | for an assistant's, likewise         |
+| 5     | the same                                        | for a system's                       |
 
-A codec's number never changes its meaning: another dictionary or format takes the next number,
-and every number that was ever written stays readable.
+Most messages are a role and a text: these need no JSON around them. A codec's number never changes
+its meaning: another dictionary or format takes the next number, and every number that was ever
+written stays readable.
 """
 
 from __future__ import annotations
@@ -16,7 +20,6 @@ import json
 import threading
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,16 +31,20 @@ from ...domain.errors import InvalidInput, MessageTooLarge, StoreCorrupt
 PLAIN = 0
 GZIP = 1
 ZSTD_TURNS_V1 = 2
+SAID = {3: "user", 4: "assistant", 5: "system"}
+"""Codecs of a text, each with the role of whoever said it."""
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
 """No payload is unpacked beyond this, so that a forged one cannot take the memory."""
 
-_LEVEL = 3
+_LEVEL = 2
 _DICTIONARY = Path(__file__).parent / "data" / "turns-v1.zdict"
 _SHORTEST = b"(\xb5/\xfd \x00\x01\x00\x00"
 """A frame of nothing."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
+_SAID_BY = {role: number for number, role in SAID.items()}
+_SAID_KEYS = ("role", "content")
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _load = json.JSONDecoder().raw_decode
 _BLANK = " \t\n\r"
@@ -48,15 +55,17 @@ _TOGETHER_BYTES = 1024 * 1024
 _KEEPS_BYTES = 64 * 1024
 
 
-def encode(value: object) -> tuple[int, bytes]:
+def encode(value: Any) -> tuple[int, bytes]:
     """The codec's number and the payload of a plain JSON value; safe to call from any thread.
 
     :raises InvalidInput: the value is not plain JSON
     :raises MessageTooLarge: it is over `MAX_DECODED_BYTES` and could not be read back
     """
+    number = _said_by(value)
     try:
         # Clients do send lone surrogates (text cut in the middle of an emoji); they are kept.
-        plain = _dump(value).encode("utf-8", "surrogatepass")
+        text = value["content"] if number else _dump(value)
+        plain = text.encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("value", "must be plain JSON (no NaN, bytes or objects)") from error
     if len(plain) > MAX_DECODED_BYTES:
@@ -68,18 +77,30 @@ def encode(value: object) -> tuple[int, bytes]:
     # A kept context keeps its buffers, which are as large as the largest message was.
     keeps = len(plain) <= _KEEPS_BYTES
     packed = (_writing().compress if keeps else _compressor().compress)(plain)
+    if number:
+        # At its longest, a frame is still shorter than the JSON.
+        return number, packed
     return (ZSTD_TURNS_V1, packed) if len(packed) < len(plain) else (PLAIN, plain)
+
+
+def _said_by(value: Any) -> int | None:
+    """The codec of a message that is a role and a text, and comes back in this order."""
+    if type(value) is not dict or tuple(value) != _SAID_KEYS:
+        return None
+    role, content = value.values()
+    return _SAID_BY.get(role) if type(role) is type(content) is str else None
 
 
 def decode(codec: int | None, payload: bytes) -> object:
     """The value that `encode` was given; safe to call from any thread.
 
-    Codecs 1 and 2 carry a checksum. In codec 0 only damage that breaks the JSON is seen.
+    All but codec 0 carry a checksum. In codec 0 only damage that breaks the JSON is seen.
 
     :raises StoreCorrupt: the payload is damaged or too large, or the codec unknown
     """
     try:
-        return _parse(_plain(codec, payload))
+        plain = _plain(codec, payload)
+        return _said(codec, plain) if codec in SAID else _parse(plain)
     except _DAMAGE as error:
         raise StoreCorrupt(
             f"a stored payload of {len(payload):,} bytes (codec {codec}) cannot be read: "
@@ -92,19 +113,29 @@ def decode_many(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> list
     values: list[Any] = []
     for start in range(0, len(payloads), _TOGETHER):
         some = slice(start, start + _TOGETHER)
-        values += _decode_some(codecs[some], payloads[some])
+        try:
+            values += _decode_some(codecs[some], payloads[some])
+        except _DAMAGE:
+            # One by one, to say which it is.
+            values += map(decode, codecs[some], payloads[some])
     return values
 
 
 def _decode_some(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> list[Any]:
-    # What has a checksum is parsed as one list. Where that fails, `decode` says what is damaged.
-    if set(codecs) == {ZSTD_TURNS_V1}:
-        with suppress(*_DAMAGE):
-            if sum(_sizes(payloads)) <= _TOGETHER_BYTES:
-                values: Any = _parse(b"[%b]" % b",".join(_unpack_zstd(payloads)))
-                if isinstance(values, list) and len(values) == len(payloads):
-                    return values
+    found = set(codecs)
+    if found <= SAID.keys():
+        _sizes(payloads)
+        return list(map(_said, codecs, _unpack_zstd(payloads)))
+    # What has a checksum is parsed as one list.
+    if found == {ZSTD_TURNS_V1} and sum(_sizes(payloads)) <= _TOGETHER_BYTES:
+        values: Any = _parse(b"[%b]" % b",".join(_unpack_zstd(payloads)))
+        if isinstance(values, list) and len(values) == len(payloads):
+            return values
     return list(map(decode, codecs, payloads))
+
+
+def _said(codec: Any, text: bytes) -> dict[str, str]:
+    return {"role": SAID[codec], "content": text.decode("utf-8", "surrogatepass")}
 
 
 def _parse(plain: bytes) -> object:
@@ -117,7 +148,7 @@ def _parse(plain: bytes) -> object:
 
 
 def _plain(codec: int | None, payload: bytes) -> bytes:
-    if codec == ZSTD_TURNS_V1:
+    if codec == ZSTD_TURNS_V1 or codec in SAID:
         _sizes([payload])
         return _unpack_zstd([payload])[0]
     if codec == PLAIN:

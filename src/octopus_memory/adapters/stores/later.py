@@ -6,7 +6,7 @@ the statements' names (`sqlite/texts.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
@@ -78,3 +78,12 @@ class Connection:
     ) -> sa.CursorResult[*tuple[Any, ...]]:
         made = statement() if isinstance(statement, Statement) else statement
         return self.core.execute(made, given)
+
+    def insert(
+        self,
+        statement: Statement[Any] | sa.Executable,
+        names: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+    ) -> None:
+        """Rows of these columns; SQLAlchemy needs the name at each value."""
+        self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])

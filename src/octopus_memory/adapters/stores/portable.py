@@ -272,8 +272,8 @@ def _bring_turns(
     kept = brought.kept.episode
     episode = {"tenant": kept.scope.tenant, "scope_id": scope_id, "episode_id": kept.id}
     table = schema.turns_archive if kept.is_archived else schema.turns
-    log = [rows.turn_row(new, first + place, episode) for place, new in enumerate(turns)]
-    conn.execute(sa.insert(table), log)
+    log = rows.new_turns(turns, first, episode)
+    conn.insert(sa.insert(table), rows.NEW_TURN, log)
     if kept.is_archived:
         return
     _, seq = scopes.take_rows(conn, kept.scope, len(turns))

@@ -63,6 +63,11 @@ _TURN = (
     "tool_calls",
 )
 _TURN_WIDTH = len(_TURN)
+_PACKED = ("codec", "message", "tool_codec", "tool_calls")
+"""The columns a message is kept in."""
+_WHOSE = ("tenant", "scope_id", "episode_id")
+_SAID = ("ordinal", "id", "role", "at", "tokens", "agent", "has_pii")
+NEW_TURN = (*_WHOSE, *_SAID, *_PACKED)
 
 
 def episode_columns() -> list[sa.Column[Any]]:
@@ -151,19 +156,17 @@ def _unpack(
 
 
 def pack_message(message: Message) -> dict[str, Any]:
-    """The four columns a message is kept in."""
+    return dict(zip(_PACKED, _packed(message), strict=True))
+
+
+def _packed(message: Message) -> tuple[int, bytes, int | None, bytes | None]:
     said, tool_mark, tool_payload = message.body, None, None
     if not _TOOL_KEYS.isdisjoint(said):
         tools = {key: said[key] for key in said if key in _TOOL_KEYS}
         said = {key: said[key] for key in said if key not in _TOOL_KEYS}
         tool_mark, tool_payload = codec.encode(tools)
     mark, payload = codec.encode(said)
-    return {
-        "codec": mark,
-        "message": payload,
-        "tool_codec": tool_mark,
-        "tool_calls": tool_payload,
-    }
+    return mark, payload, tool_mark, tool_payload
 
 
 def pack_summary(summary: Summary | None) -> dict[str, Any]:
@@ -209,22 +212,31 @@ def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -
     )
 
 
-def turn_row(new: NewTurn, ordinal: int, episode: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **episode,
-        "ordinal": ordinal,
-        "id": new.id,
-        "role": ROLES[new.message.role],
-        "at": new.at,
-        "tokens": new.tokens,
-        "agent": new.message.agent and _as_name(new.message.agent),
-        "has_pii": new.has_pii,
-        **pack_message(new.message),
-    }
+def new_turns(
+    turns: Sequence[NewTurn], first: int, episode: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    """Rows of `NEW_TURN`, for turns that follow each other in one episode."""
+    whose = [episode[name] for name in _WHOSE]
+    return [
+        (
+            *whose,
+            ordinal,
+            new.id,
+            ROLES[new.message.body["role"]],
+            new.at,
+            new.tokens,
+            _as_name(new.message.agent),
+            new.has_pii,
+            *_packed(new.message),
+        )
+        for ordinal, new in enumerate(turns, first)
+    ]
 
 
-def _as_name(agent: str) -> str:
+def _as_name(agent: str | None) -> str | None:
     """As much of it as a column of names holds; the message keeps it as it was given."""
+    if not agent:
+        return agent
     return agent.encode("utf-8", "replace").decode()[: plain.LONGEST_NAME]
 
 

@@ -44,12 +44,12 @@ Converts: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
 class Prepared:
     """One statement for one set of parameters."""
 
-    def __init__(self, known: Compiled) -> None:
+    def __init__(self, known: Compiled, keys: Sequence[str]) -> None:
         self._text, *rest = known.text
         names, lists = known.names, rest[::2]
         self._lists = list(zip(map(names.index, lists), rest[1::2], strict=True))
         self._fixed = known.fixed
-        self._take = _taker(names)
+        self._take, self._keys = _taker(names), keys
         self._binders = _converts(
             _binder(kind, is_list=name in lists)
             for name, kind in zip(names, known.binds, strict=True)
@@ -72,7 +72,17 @@ class Prepared:
     def run_many(self, raw: sqlite3.Connection, given: Iterable[Parameters]) -> sqlite3.Cursor:
         if self._fixed:
             given = ({**self._fixed, **one} for one in given)
-        columns = _converted(map(self._take, given), self._binders).values
+        return self._send(raw, list(zip(*map(self._take, given), strict=True)))
+
+    def run_rows(self, raw: sqlite3.Connection, given: Sequence[Sequence[Any]]) -> sqlite3.Cursor:
+        """As `run_many`, of rows whose values are in the order of the keys."""
+        if len(given) == 1:
+            return self.run(raw, dict(zip(self._keys, given[0], strict=True)))
+        columns = zip(*given, strict=True)
+        return self._send(raw, list(self._take(dict(zip(self._keys, columns, strict=True)))))
+
+    def _send(self, raw: sqlite3.Connection, columns: list[Any]) -> sqlite3.Cursor:
+        _convert(columns, self._binders)
         return raw.executemany(self._text, zip(*map(_without_none, columns), strict=True))
 
     def read(self, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
@@ -127,13 +137,21 @@ class DriverConnection:
     def execute(self, statement: Statement[Any], given: Any = None) -> Result:
         rows: list[Parameters] = given if isinstance(given, list) else [given or {}]
         first = rows[0]
-        keys = tuple(first)
-        prepared = self._known.get((statement, keys))
-        if prepared is None:
-            prepared = self._known[statement, keys] = Prepared(_compiled(statement, keys))
+        prepared = self._prepared(statement, tuple(first))
         if len(rows) == 1:
             return Result(prepared.run(self._raw, first), prepared)
         return Result(prepared.run_many(self._raw, rows), prepared)
+
+    def insert(
+        self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        self._prepared(statement, names).run_rows(self._raw, rows)
+
+    def _prepared(self, statement: Statement[Any], keys: tuple[str, ...]) -> Prepared:
+        prepared = self._known.get((statement, keys))
+        if prepared is None:
+            prepared = self._known[statement, keys] = Prepared(_compiled(statement, keys), keys)
+        return prepared
 
 
 def _binder(kind: str, *, is_list: bool) -> Any:
@@ -166,9 +184,13 @@ def _converted_row(values: Sequence[Any], converts: Converts) -> list[Any]:
 def _converted(rows: Iterable[Sequence[Any]], converts: Converts) -> Columns:
     columns: list[Any] = list(zip(*rows, strict=True))
     if columns:
-        for place, convert in converts:
-            columns[place] = _converted_column(columns[place], convert)
+        _convert(columns, converts)
     return Columns(columns)
+
+
+def _convert(columns: list[Any], converts: Converts) -> None:
+    for place, convert in converts:
+        columns[place] = _converted_column(columns[place], convert)
 
 
 def _without_none(column: Sequence[Any]) -> Sequence[Any]:
@@ -176,7 +198,7 @@ def _without_none(column: Sequence[Any]) -> Sequence[Any]:
     return [_NULL] * len(column) if is_empty else column
 
 
-def _converted_column(column: tuple[Any, ...], convert: Callable[[Any], Any]) -> list[Any]:
+def _converted_column(column: Sequence[Any], convert: Callable[[Any], Any]) -> list[Any]:
     first = column[0]
     # Rows that are read or written together often have their episode and their times in common.
     if first == column[-1] and column.count(first) == len(column):

@@ -34,6 +34,9 @@ class _Batch:
         self.is_done = False
 
 
+_NONE_YET = _Batch()
+
+
 class _Job:
     """One write, and what came of it."""
 
@@ -44,7 +47,7 @@ class _Job:
         self.hot = hot
         self.outcome: Any = None
         self.error: Exception | None = None
-        self.batch = _Batch()
+        self.batch = _NONE_YET
         # Each waits at its own: at one for all of them they would pass one at a time, and every
         # one of them would keep the next commit waiting.
         self.gate = threading.Lock()

@@ -13,6 +13,8 @@ from .. import plain, rows
 from ..later import Connection, sa, schema, sql, types
 from . import ending, findable, reads, repeats, scopes
 
+_ASSISTANT = Role.ASSISTANT.value
+
 
 def _last() -> sa.BindParameter[Any]:
     return sa.bindparam("last", type_=types.UtcTime())
@@ -332,7 +334,7 @@ def _known(conn: Connection, write: Append) -> None:
 def _tokens(turns: Any) -> tuple[int, int]:
     spent = made = 0
     for turn in turns:
-        if turn.message.role is Role.ASSISTANT:
+        if turn.message.body["role"] == _ASSISTANT:
             made += turn.tokens
         else:
             spent += turn.tokens
@@ -344,10 +346,8 @@ def _insert(
 ) -> list[Turn]:
     if not write.turns:
         return []
-    conn.execute(
-        _insert_turns,
-        [rows.turn_row(new, first + place, episode) for place, new in enumerate(write.turns)],
-    )
+    log = rows.new_turns(write.turns, first, episode)
+    conn.insert(_insert_turns, rows.NEW_TURN, log)
     if not _is_for_later(write):
         findable.insert_new(conn, episode, write.turns, first, first_seq, now=write.now)
     return [
