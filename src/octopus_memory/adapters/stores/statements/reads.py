@@ -6,16 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from ....domain.episode import Episode, Scope, Turn
+from ....domain.replay import EpisodeReplay, SessionReplay
 from ....ports.store import Placeholder, SessionState
 from .. import rows
 from ..later import Connection, sa, schema, sql, sql_for
-
-if TYPE_CHECKING:
-    from ....domain.replay import SessionReplay
 
 T = TypeVar("T")
 
@@ -190,8 +188,6 @@ def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | N
 def replay(
     conn: Connection, scope: Scope, session_id: str, last: int | None = None
 ) -> SessionReplay | None:
-    from ....domain.replay import EpisodeReplay, SessionReplay
-
     found = sorted(_episodes_of(conn, scope, session_id, last), key=_BY_START)
     if not found:
         return None
