@@ -17,6 +17,7 @@ from octopus_memory.adapters import stores
 from octopus_memory.adapters.stores.sqlite import texts
 from octopus_memory.adapters.stores.sqlite.compiling import compiled
 
+REMEDY = "run make texts"
 HOT = """
 import sys
 from octopus_memory import EpisodicMemory
@@ -35,7 +36,8 @@ with EpisodicMemory.open(sys.argv[1], embedder="hashing", background=False) as m
 def _named(name: str) -> Any:
     path, _, arguments = name.partition("(")
     module, _, function = path.rpartition(".")
-    found = getattr(import_module(f"{stores.__name__}.{module}"), function)
+    found = getattr(import_module(f"{stores.__name__}.{module}"), function, None)
+    assert found is not None, f"there is no {path} any more: {REMEDY}"
     return found(*ast.literal_eval(f"({arguments}")) if arguments else found
 
 
@@ -43,7 +45,7 @@ def _named(name: str) -> Any:
 def test_a_text_is_what_is_compiled_now(key: tuple[str, ...]) -> None:
     name, *keys = key
     made = compiled(_named(name)(), keys)
-    assert json.loads(json.dumps(made)) == list(texts.shipped()[key]), "run make texts"
+    assert json.loads(json.dumps(made)) == list(texts.shipped()[key]), REMEDY
 
 
 def test_hot_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
@@ -52,4 +54,4 @@ def test_hot_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", HOT, url], capture_output=True, text=True, check=True
     )
-    assert run.stdout == "False\n", "run make texts"
+    assert run.stdout == "False\n", REMEDY

@@ -41,6 +41,7 @@ def _tables() -> list[sa.Table]:
     return [table for table in schema.metadata.sorted_tables if table is not schema.meta]
 
 
+@cache
 def _made_by_opening() -> set[sa.Table]:
     """What an empty database may hold: opening it writes there."""
     return {schema.models, schema.jobs}

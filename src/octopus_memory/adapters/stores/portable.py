@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -29,14 +30,17 @@ _BATCH = 250
 _MOST_IDS = 400
 
 
+@cache
 def _not_deleted() -> sa.ColumnElement[bool]:
     return sa.and_(reads.in_scope(), schema.episodes.c.deleted_at.is_(None))
 
 
+@cache
 def _kept() -> sa.Select[Any]:
     return sa.select(*rows.episode_columns(), schema.episodes.c.aged_from).where(_not_deleted())
 
 
+@cache
 def _scope_id() -> sa.ScalarSelect[Any]:
     return (
         sa.select(schema.scopes.c.id)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from itertools import repeat
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
@@ -70,10 +71,12 @@ _SAID = ("ordinal", "id", "role", "at", "tokens", "agent", "has_pii")
 NEW_TURN = (*_WHOSE, *_SAID, *_PACKED)
 
 
+@cache
 def episode_columns() -> list[sa.Column[Any]]:
     return [column for column in schema.episodes.c if column.name not in _NO_EPISODE]
 
 
+@cache
 def turn_columns() -> list[sa.Column[Any]]:
     return [schema.turns.c[name] for name in _TURN]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from ...ports.carried import Rewritten, StoredEpisode
 
 
+@cache
 def _scope_id() -> sa.ScalarSelect[Any]:
     return sa.select(schema.scopes.c.id).where(reads.whose()).scalar_subquery()
 
 
+@cache
 def _session_ids() -> sa.Select[Any]:
     return (
         sa.select(schema.conversations.c.session_id)

@@ -54,6 +54,7 @@ _LARGE = 256 * 1024 * 1024
 """From here on the copy that a rewrite makes is too large to be held in memory."""
 _CHECKPOINTS = 10
 _CHECKPOINT_MS = 500
+_VERSION = f"SELECT version_num FROM {migrate.VERSION_TABLE}"  # noqa: S608 - a constant
 _DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """The second where a damaged file makes the driver fail over its own message."""
 _HOT_READS = frozenset(
@@ -83,8 +84,10 @@ _HOT_READS = frozenset(
         reads.turns_at,
     }
 )
-"""What recall and every message ask: their statements live as long as their module."""
-_SNAPSHOTS = frozenset({listing.list_episodes, reads.replay, recalling.block, recalling.block_at})
+"""What recall, every message and each round of the worker ask: they use named statements alone."""
+_SNAPSHOTS = frozenset(
+    {listing.list_episodes, queue.backlog, reads.replay, recalling.block, recalling.block_at}
+)
 """Those of them whose statements must see one moment; for the others no transaction is begun."""
 _HOT_WRITES = frozenset(
     {
@@ -132,7 +135,7 @@ class SqliteStore(SqlStore):
         try:
             raw = self._take()
             try:
-                found = raw.execute(f"SELECT version_num FROM {migrate.VERSION_TABLE}").fetchall()  # noqa: S608 - a constant
+                found = raw.execute(_VERSION).fetchall()
             finally:
                 self._give_back(raw)
         except _DRIVER_ERRORS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from ..later import Connection, sa, schema, sql, sql_for, types
 from . import mirror, reads, scopes
 
 
+@cache
 def this_episode() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.episodes.c.id == sa.bindparam("episode_"),
@@ -31,6 +33,7 @@ def insert_work() -> sa.Insert:
     return sa.insert(schema.work)
 
 
+@cache
 def this_session() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.conversations.c.scope_id == sa.bindparam("scope_"),
@@ -45,10 +48,12 @@ def set_status() -> sa.Update:
     )
 
 
+@cache
 def _ended() -> sa.BindParameter[Any]:
     return sa.bindparam("ended_", type_=types.UtcTime())
 
 
+@cache
 def _this_episode() -> sa.Update:
     return sa.update(schema.episodes).where(this_episode())
 

@@ -39,6 +39,7 @@ def _places() -> dict[str, sa.Table]:
     }
 
 
+@cache
 def _by_episode() -> tuple[sa.Table, ...]:
     return (schema.turns, schema.turns_archive, schema.placeholders)
 

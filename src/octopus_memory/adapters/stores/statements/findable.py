@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -49,10 +50,12 @@ def _waiting_in_episode() -> sa.Select[Any]:
     return _waiting_in_scope().where(schema.episodes.c.id == sa.bindparam("episode_"))
 
 
+@cache
 def _ids() -> sa.BindParameter[Any]:
     return sa.bindparam("ids", expanding=True)
 
 
+@cache
 def _its_waiting_turns() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.turns.c.episode_id == schema.episodes.c.id,
@@ -88,6 +91,7 @@ def _places() -> sa.Select[Any]:
     )
 
 
+@cache
 def _stop() -> sa.BindParameter[int]:
     return sa.bindparam("stop_", type_=sa.Integer)
 

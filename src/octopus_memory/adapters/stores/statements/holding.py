@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _MOST = 400
 
 
+@cache
 def _ids() -> sa.BindParameter[Any]:
     return sa.bindparam("ids", expanding=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ def _insert_work() -> sa.Insert:
     return sa.insert(schema.work)
 
 
+@cache
 def _seqs() -> sa.BindParameter[Any]:
     return sa.bindparam("seqs", expanding=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -37,10 +38,12 @@ def _waiting(limit: int) -> sa.Select[Any]:
     return waiting(work, limit)
 
 
+@cache
 def _ids() -> sa.BindParameter[Any]:
     return sa.bindparam("ids", expanding=True)
 
 
+@cache
 def _these() -> sa.ColumnElement[bool]:
     return schema.work.c.id.in_(_ids())
 

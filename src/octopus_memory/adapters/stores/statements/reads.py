@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from ....domain.episode import Episode, Scope, Turn
+from ....domain.replay import EpisodeReplay, SessionReplay
 from ....ports.store import Placeholder, SessionState
 from .. import rows
 from ..later import Connection, sa, schema, sql, sql_for
-
-if TYPE_CHECKING:
-    from ....domain.replay import SessionReplay
 
 T = TypeVar("T")
 
@@ -27,6 +26,7 @@ _BY_START = attrgetter("started_at", "id")
 _EPISODE = attrgetter("episode_id")
 
 
+@cache
 def whose() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.scopes.c.tenant == sa.bindparam("tenant_"),
@@ -40,10 +40,12 @@ def who(scope: Scope) -> dict[str, Any]:
     return {"tenant_": scope.tenant, "agent_": scope.agent, "user_": scope.user}
 
 
+@cache
 def _scope_id() -> sa.ScalarSelect[Any]:
     return sa.select(schema.scopes.c.id).where(whose()).scalar_subquery()
 
 
+@cache
 def in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.episodes.c.scope_id == _scope_id(),
@@ -51,11 +53,13 @@ def in_scope() -> sa.ColumnElement[bool]:
     )
 
 
+@cache
 def kept_in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(in_scope(), schema.episodes.c.deleted_at.is_(None))
 
 
 # For a list of ids: with a plain column, SQLite goes through every episode of the scope instead.
+@cache
 def _also_in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.episodes.c.scope_id + 0 == _scope_id(),
@@ -91,6 +95,7 @@ def _session_rows() -> sa.Select[Any]:
 
 
 # Not by id: the clock that ids are made by can be set back.
+@cache
 def _latest_first() -> sa.Select[Any]:
     return _session_rows().order_by(
         sa.case((schema.episodes.c.ended_at.is_(None), 0), else_=1),
@@ -125,6 +130,7 @@ def _episodes_by_id() -> sa.Select[Any]:
     )
 
 
+@cache
 def _turns_in_scope() -> sa.Select[Any]:
     return (
         sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
@@ -182,8 +188,6 @@ def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | N
 def replay(
     conn: Connection, scope: Scope, session_id: str, last: int | None = None
 ) -> SessionReplay | None:
-    from ....domain.replay import EpisodeReplay, SessionReplay
-
     found = sorted(_episodes_of(conn, scope, session_id, last), key=_BY_START)
     if not found:
         return None

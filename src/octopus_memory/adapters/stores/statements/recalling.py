@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,20 +23,24 @@ _WIDTH = 10
 """The columns of `_rows`."""
 
 
+@cache
 def _scope_id() -> sa.ScalarSelect[Any]:
     return sa.select(schema.scopes.c.id).where(whose()).scalar_subquery()
 
 
+@cache
 def _mine() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.recall.c.scope_id == _scope_id(), schema.recall.c.tenant == sa.bindparam("tenant_")
     )
 
 
+@cache
 def _among() -> sa.ColumnElement[bool]:
     return schema.recall.c.seq.in_(sa.bindparam("seqs", expanding=True))
 
 
+@cache
 def _rows() -> sa.Select[Any]:
     return sa.select(
         schema.recall.c.seq,
@@ -68,6 +73,7 @@ def _at() -> sa.Select[Any]:
     return _rows().where(_among()).order_by(schema.recall.c.seq)
 
 
+@cache
 def _model_id() -> sa.ScalarSelect[Any]:
     return (
         sa.select(schema.models.c.id)
@@ -89,6 +95,7 @@ def _models() -> sa.Select[Any]:
 
 
 # In the order of the one index that holds only such episodes: SQLite would take another.
+@cache
 def _unfindable() -> sa.ScalarSelect[Any]:
     return (
         sa.select(schema.episodes.c.id)

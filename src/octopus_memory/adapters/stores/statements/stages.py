@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ....domain.retention import Aged, Stage
 
 
+@cache
 def _moved() -> list[str]:
     return [column.name for column in schema.turns_archive.c if column.name != "row"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from ....domain.episode import Scope, SessionStatus, Turn
@@ -16,10 +17,12 @@ from . import ending, findable, reads, repeats, scopes
 _ASSISTANT = Role.ASSISTANT.value
 
 
+@cache
 def _last() -> sa.BindParameter[Any]:
     return sa.bindparam("last", type_=types.UtcTime())
 
 
+@cache
 def _this_episode() -> sa.ColumnElement[bool]:
     return sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), reads.in_scope())
 
@@ -64,6 +67,7 @@ def _set_unfindable() -> sa.Update:
     )
 
 
+@cache
 def _ended() -> Any:
     return sa.func.count(schema.episodes.c.ended_at)
 
