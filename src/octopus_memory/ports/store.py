@@ -273,7 +273,10 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
 
     @abstractmethod
     def turns_at(self, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
-        """The turns at these (episode, ordinal) places that exist, in any order."""
+        """Those of the turns at these (episode, ordinal) places that exist, in any order.
+
+        Each place is given once.
+        """
 
     @abstractmethod
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any, TypeVar
 from uuid import UUID
@@ -278,15 +278,18 @@ def turns(
 
 def turns_at(conn: Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
     found = []
-    for some in chunks(sorted(set(places)), _PLACES[-1]):
+    for some in chunks(places, _PLACES[-1]):
         count = next(size for size in _PLACES if size >= len(some))
-        given = who(scope)
-        for number in range(count):
-            # Where there are fewer, the last is asked for again and again.
-            episode_id, ordinal = some[min(number, len(some) - 1)]
-            given[f"episode_{number}"], given[f"ordinal_{number}"] = episode_id, ordinal
+        # Where there are fewer, the last is asked for again and again.
+        asked = [*some, *[some[-1]] * (count - len(some))]
+        given = who(scope) | dict(zip(_place_names(count), chain.from_iterable(asked), strict=True))
         found += rows.turns(conn.execute(_turns_at(count), given).all())
     return found
+
+
+@cache
+def _place_names(count: int) -> list[str]:
+    return [f"{part}_{number}" for number in range(count) for part in ("episode", "ordinal")]
 
 
 @sql_for
