@@ -51,12 +51,12 @@ def search(folder: Path, needles: Mapping[str, Iterable[bytes]]) -> list[Hit]:
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         data = file.read_bytes()
         unpacked = b"\0".join(frames(data))
-        hits += [Hit(file.name, wanted[needle], "plain") for needle in _found(data, wanted)]
-        hits += [Hit(file.name, wanted[needle], "frame") for needle in _found(unpacked, wanted)]
+        hits += [Hit(file.name, wanted[needle], "plain") for needle in found(data, wanted)]
+        hits += [Hit(file.name, wanted[needle], "frame") for needle in found(unpacked, wanted)]
     return hits
 
 
-def _found(data: bytes, wanted: Collection[bytes]) -> set[bytes]:
+def found(data: bytes, wanted: Collection[bytes]) -> set[bytes]:
     """By their first eight bytes at once: one by one would take minutes."""
     by_start: dict[int, list[bytes]] = {}
     for needle in wanted:

@@ -217,8 +217,7 @@ def shared_pieces(path: Path, scope_id: int, mine: set[bytes]) -> set[bytes]:
         ]
     finally:
         conn.close()
-    seen = {piece for value in others for piece in byte_scan.pieces(value)}
-    return mine & seen
+    return byte_scan.found(b"\0".join(others), mine)
 
 
 STORED = {
