@@ -11,6 +11,7 @@ import pytest
 from weather import QUESTION, contents, fill, open_memory
 
 from octopus_memory import (
+    MemoryConfig,
     OctopusError,
     SchemaTooNew,
     StoreCorrupt,
@@ -119,3 +120,35 @@ def test_bytes_that_changed_by_themselves(path: Path):
         assert "leave days" not in str(error_of(path))
         for side in ("-wal", "-shm"):
             Path(f"{path}{side}").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("number", [3, 4, 5])
+def test_a_summary_that_is_marked_as_a_message(path: Path, number: int):
+    _change(path, f"UPDATE octopus_episodes SET summary_codec = {number}")
+    with open_memory(path) as memory, pytest.raises(StoreCorrupt, match="damaged"):
+        memory.scope(user="u").recent()
+
+
+def test_a_name_that_is_cut_short(path: Path):
+    _change(path, "UPDATE octopus_recall SET speaker = x'010203'")
+    with open_memory(path) as memory, pytest.raises(StoreCorrupt, match="damaged"):
+        memory.scope(user="u").recall(QUESTION)
+
+
+def test_an_error_has_no_ring_of_causes(path: Path):
+    """Whoever follows the causes to show them would never end."""
+    with open_memory(path) as memory:
+        _change(path, "DROP TABLE octopus_agents")
+        with pytest.raises(StoreCorrupt) as caught:
+            memory.configure("hr", MemoryConfig())
+    seen: list[BaseException | None] = [caught.value]
+    while seen[-1] is not None:
+        seen.append(seen[-1].__cause__)
+        assert seen[-1] not in seen[:-1]
+
+
+def _change(path: Path, statement: str) -> None:
+    conn = sqlite3.connect(path)
+    conn.execute(statement)
+    conn.commit()
+    conn.close()

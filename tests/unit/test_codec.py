@@ -204,6 +204,16 @@ def test_no_flipped_bit_gives_another_value(number: int) -> None:
     assert seen > len(payload) * 8 * 0.5
 
 
+@pytest.mark.parametrize("number", [codec.ZSTD_TURNS_V1, *codec.SAID])
+def test_a_frame_that_says_it_is_empty_is_corrupt(number: int) -> None:
+    """Of such a one zstd does not look at the checksum."""
+    _, payload = codec.encode({"role": "user", "content": "My allergy is penicillin."})
+    for spoilt in (payload[:5] + b"\0" + payload[6:], zstandard.ZstdCompressor().compress(b"")):
+        for read in (codec.decode, lambda *given: codec.decode_many(*([one] * 2 for one in given))):
+            with pytest.raises(StoreCorrupt, match="cannot be read"):
+                read(number, spoilt)
+
+
 @given(st.sampled_from(READABLE), st.binary())
 @example(codec.PLAIN, b'"\xed\xa0"')
 @example(codec.PLAIN, b"[" * 200_000)

@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters import stores
+from octopus_memory.adapters.stores import later
 from octopus_memory.adapters.stores.sqlite import texts
 from octopus_memory.adapters.stores.sqlite.compiling import compiled
 
@@ -55,3 +57,38 @@ def test_hot_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
         [sys.executable, "-c", HOT, url], capture_output=True, text=True, check=True
     )
     assert run.stdout == "False\n", REMEDY
+
+
+def test_without_the_file_all_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for spoilt in (None, "", "[["):
+        file = tmp_path / "texts.json"
+        if spoilt is not None:
+            file.write_text(spoilt, encoding="utf-8")
+        monkeypatch.setattr(texts, "FILE", file)
+        texts.shipped.cache_clear()
+        try:
+            assert texts.shipped() == {}
+            url = f"sqlite:///{tmp_path / 'memory.db'}"
+            with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
+                memory.scope(user="somebody").add("first", ("user", "Which ferry goes to Naxos?"))
+                assert memory.scope(user="somebody").recall("ferry")
+        finally:
+            texts.shipped.cache_clear()
+
+
+def test_what_is_loaded_later_no_signal_can_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are raised in the main thread; half a module would stay where its import was."""
+    assert threading.current_thread() is threading.main_thread()
+    (tmp_path / "loaded_later.py").write_text("import threading\nby = threading.current_thread()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = later.load("loaded_later")
+    assert module.by is not threading.main_thread()
+    assert later.load("loaded_later") is module
+
+
+def test_what_cannot_be_loaded_says_so() -> None:
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+            later.load("no_such_module")

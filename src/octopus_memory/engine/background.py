@@ -107,7 +107,9 @@ class Background:
         atexit.unregister(self._stop_at_exit)
         self._stop.set()
         self._wake.set()
-        thread = self._thread
+        with self._lock:
+            # One that is being started can be waited for when it is.
+            thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 

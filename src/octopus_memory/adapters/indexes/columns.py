@@ -187,6 +187,8 @@ class Columns:
     def _name(self, speaker: bytes) -> int:
         number = self._names.setdefault(speaker, len(self.speakers))
         if number == len(self.speakers):
+            if len(speaker) % 4:
+                raise ValueError("a name is of whole numbers")
             self.speakers.append(speaker)
         return number
 

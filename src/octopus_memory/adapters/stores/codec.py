@@ -71,24 +71,27 @@ def encode(value: Any) -> tuple[int, bytes]:
     if len(plain) > MAX_DECODED_BYTES:
         raise MessageTooLarge(
             "value",
-            f"is {len(plain):,} bytes as JSON, over the {MAX_DECODED_BYTES:,} that are read back: "
+            f"is {len(plain):,} bytes, over the {MAX_DECODED_BYTES:,} that are read back: "
             "store large attachments elsewhere and keep their address",
         )
     # A kept context keeps its buffers, which are as large as the largest message was.
     keeps = len(plain) <= _KEEPS_BYTES
     packed = (_writing().compress if keeps else _compressor().compress)(plain)
     if number:
-        # At its longest, a frame is still shorter than the JSON.
+        # Where nothing packs it is hardly longer than the text, and has the checksum.
         return number, packed
     return (ZSTD_TURNS_V1, packed) if len(packed) < len(plain) else (PLAIN, plain)
 
 
 def _said_by(value: Any) -> int | None:
-    """The codec of a message that is a role and a text, and comes back in this order."""
+    """The codec of a message that is a role and a text, and comes back in this order.
+
+    None without a text: zstd does not look at the checksum of a frame of nothing.
+    """
     if type(value) is not dict or tuple(value) != _SAID_KEYS:
         return None
     role, content = value.values()
-    return _SAID_BY.get(role) if type(role) is type(content) is str else None
+    return _SAID_BY.get(role) if type(role) is type(content) is str and content else None
 
 
 def decode(codec: int | None, payload: bytes) -> object:
@@ -164,6 +167,8 @@ def _plain(codec: int | None, payload: bytes) -> bytes:
 def _sizes(payloads: Sequence[bytes]) -> list[int]:
     """What each will unpack to; none is unpacked before it was asked for that."""
     sizes = list(map(zstandard.frame_content_size, payloads))
+    if 0 in sizes:
+        raise zstandard.ZstdError("a frame of nothing, which is never written")
     # Below zero the frame does not say; `encode` always writes it.
     if min(sizes) < 0 or max(sizes) > MAX_DECODED_BYTES:
         raise StoreCorrupt(_too_large(max(payloads, key=len)))

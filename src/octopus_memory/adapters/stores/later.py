@@ -6,13 +6,15 @@ the statements' names (`sqlite/texts.py`).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
-__all__ = ["Connection", "Statement", "sa", "schema", "sql", "sql_for", "types"]
+__all__ = ["Connection", "Statement", "load", "sa", "schema", "sql", "sql_for", "types"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,10 +29,32 @@ else:
         """A module that is imported when something of it is asked for."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(import_module(self.__name__), name)
+            return getattr(load(self.__name__), name)
 
     sa = _Later("sqlalchemy")
     schema, types = _Later(f"{__package__}.schema"), _Later(f"{__package__}.types")
+
+
+_loaded: dict[str, ModuleType] = {}
+
+
+def load(name: str) -> ModuleType:
+    """The module, imported whole whatever comes in between."""
+    known = _loaded.get(name)
+    if known is None:
+        # Signals are raised in the main thread, and one amid an import would leave a half of it.
+        if threading.current_thread() is threading.main_thread():
+            loading = threading.Thread(target=_import, args=(name,))
+            loading.start()
+            loading.join()
+        known = _loaded[name] = import_module(name)
+    return known
+
+
+def _import(name: str) -> None:
+    # Whoever waits for it imports it as well, and meets the error there.
+    with suppress(Exception):
+        import_module(name)
 
 
 class Statement(Generic[T]):

@@ -154,8 +154,15 @@ def _unpack(
     if any(tool_payloads):
         for place, tools in enumerate(tool_payloads):
             if tools is not None:
-                bodies[place] |= codec.decode(tool_marks[place], tools)
+                bodies[place] |= _json(tool_marks[place], tools)
     return bodies
+
+
+def _json(mark: int | None, payload: bytes) -> Any:
+    """What is no message on its own."""
+    if mark in codec.SAID:
+        raise StoreCorrupt(plain.DAMAGED)
+    return codec.decode(mark, payload)
 
 
 def pack_message(message: Message) -> dict[str, Any]:
@@ -182,7 +189,7 @@ def pack_summary(summary: Summary | None) -> dict[str, Any]:
 def unpack_summary(mark: int | None, payload: bytes | None) -> Summary | None:
     if mark is None or payload is None:
         return None
-    kept: Any = codec.decode(mark, payload)
+    kept = _json(mark, payload)
     return Summary(text=kept[0], key_facts=tuple(kept[1:]))
 
 

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import sqlalchemy as sa
-from sqlalchemy.dialects import sqlite
-
 from .. import plain
+from ..later import load, sa
 from .texts import Compiled
 
 _EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
@@ -35,7 +33,7 @@ def compiled(statement: Any, keys: Sequence[str]) -> Compiled:
 
 @cache
 def _dialect() -> sa.Dialect:
-    made: sa.Dialect = sqlite.dialect()
+    made: sa.Dialect = load("sqlalchemy.dialects.sqlite").dialect()
     return made
 
 

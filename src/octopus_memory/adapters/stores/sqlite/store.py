@@ -138,8 +138,11 @@ class SqliteStore(SqlStore):
                 found = raw.execute(_VERSION).fetchall()
             finally:
                 self._give_back(raw)
-        except _DRIVER_ERRORS:
-            # Whatever it is, the long way says it better.
+        except _DRIVER_ERRORS as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                # The long way would wait as long again.
+                raise self._as_ours(error) from error
+            # Whatever else it is, the long way says it better.
             return False
         return found == [(migrate.HEAD,)]
 

@@ -34,4 +34,9 @@ class Compiled(NamedTuple):
 @cache
 def shipped() -> Mapping[tuple[str, ...], Compiled]:
     """By the statement's name and the names that it is given."""
-    return {tuple(key): Compiled(*fields) for key, *fields in json.loads(FILE.read_bytes())}
+    try:
+        texts = json.loads(FILE.read_bytes())
+    except (OSError, ValueError):
+        # Not installed as it should be: it only takes longer.
+        texts = []
+    return {tuple(key): Compiled(*fields) for key, *fields in texts}

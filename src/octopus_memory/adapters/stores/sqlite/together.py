@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, TypeVar
 
-from ..later import Connection, sa
+from ..later import Connection, load, sa
 from .driver import DriverConnection, Prepared
 from .waiting import wait_oneself, when_free
 
@@ -84,6 +84,9 @@ class Together:
         A `hot` one is given the driver's connection, another one SQLAlchemy's; either way it is
         the driver's error that is raised.
         """
+        if not hot:
+            # Importing it takes far longer than others should wait in the queue.
+            load("sqlalchemy")
         job = _Job(do, hot=hot)
         with self._queueing:
             self._queue.append(job)
@@ -203,7 +206,7 @@ class Together:
             job.outcome = job.do(self._core)
         except sa.exc.DBAPIError as error:
             # Who waits for the same commit need not know what others' writes went through.
-            raise error.orig or error from error
+            raise error.orig or error from None
 
     def _open(self) -> sqlite3.Connection:
         if self._raw is None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from ....domain.erasure import FileSearch, Subject
 from ....ports.forgetting import Trace
-from .. import codec, schema
+from .. import codec
+from ..later import sa, schema
 
 _START, _LONGEST = 8, 32
 """A print is found by its first bytes, and is no longer than this."""
@@ -79,7 +79,8 @@ def take(conn: sa.Connection, subject: Subject) -> Prints:
         for row in conn.execute(sa.select(*own).where(_theirs(table, subject))).yield_per(_MOST):
             keep(table.name.removeprefix("octopus_"), row)
     for row in _texts(conn, subject):
-        text = json.dumps(codec.decode(row.codec, row.message), ensure_ascii=False)
+        body: Any = codec.decode(row.codec, row.message)
+        text = body["content"] if row.codec in codec.SAID else json.dumps(body, ensure_ascii=False)
         keep("text", [text.encode("utf-8", "surrogatepass")])
     return _sampled(prints)
 
@@ -129,7 +130,9 @@ def _pieces(raw: bytes) -> list[bytes]:
     if len(raw) < _START:
         return []
     middle = max(0, (len(raw) - _LONGEST) // 2)
-    return [raw[middle : middle + _LONGEST], raw[-_LONGEST:]]
+    pieces = (raw[middle : middle + _LONGEST], raw[-_LONGEST:])
+    # A run of one byte, as many vectors have, is anywhere in a file.
+    return [piece for piece in pieces if len(set(piece)) > 1]
 
 
 def _sampled(prints: Prints) -> Prints:
