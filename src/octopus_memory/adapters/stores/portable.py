@@ -40,19 +40,6 @@ def _kept() -> sa.Select[Any]:
     return sa.select(*rows.episode_columns(), schema.episodes.c.aged_from).where(_not_deleted())
 
 
-@cache
-def _scope_id() -> sa.ScalarSelect[Any]:
-    return (
-        sa.select(schema.scopes.c.id)
-        .where(
-            schema.scopes.c.tenant == sa.bindparam("tenant_"),
-            schema.scopes.c.agent == sa.bindparam("agent_"),
-            schema.scopes.c.user == sa.bindparam("user_"),
-        )
-        .scalar_subquery()
-    )
-
-
 class SqlPortable(Transactions, Portable):
     def kept_sessions(self, scope: Scope, *, after: str | None = None, limit: int) -> list[Session]:
         return self._read(scope.tenant, _sessions, scope, after=after, limit=limit)
@@ -91,7 +78,7 @@ def _sessions(conn: Connection, scope: Scope, *, after: str | None, limit: int) 
     statement = (
         sa.select(schema.conversations, last_seen.label("last_seen_at"))
         .where(
-            schema.conversations.c.scope_id == _scope_id(),
+            schema.conversations.c.scope_id == reads.scope_id(),
             schema.conversations.c.tenant == sa.bindparam("tenant_"),
             sa.exists().where(theirs),
         )

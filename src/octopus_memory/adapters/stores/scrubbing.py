@@ -23,16 +23,11 @@ if TYPE_CHECKING:
 
 
 @cache
-def _scope_id() -> sa.ScalarSelect[Any]:
-    return sa.select(schema.scopes.c.id).where(reads.whose()).scalar_subquery()
-
-
-@cache
 def _session_ids() -> sa.Select[Any]:
     return (
         sa.select(schema.conversations.c.session_id)
         .where(
-            schema.conversations.c.scope_id == _scope_id(),
+            schema.conversations.c.scope_id == reads.scope_id(),
             schema.conversations.c.tenant == sa.bindparam("tenant_"),
         )
         .order_by(schema.conversations.c.session_id)

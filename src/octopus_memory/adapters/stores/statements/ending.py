@@ -54,14 +54,14 @@ def _ended() -> sa.BindParameter[Any]:
 
 
 @cache
-def _this_episode() -> sa.Update:
+def _set_episode() -> sa.Update:
     return sa.update(schema.episodes).where(this_episode())
 
 
 # What is set is named by the columns: the two of the summary come with the parameters.
 @sql
 def _set_summary() -> sa.Update:
-    return _this_episode().values(summarized_by=sa.bindparam("by_"))
+    return _set_episode().values(summarized_by=sa.bindparam("by_"))
 
 
 @sql
@@ -76,12 +76,12 @@ def _end_episode() -> sa.Update:
 
 @sql
 def _set_input() -> sa.Update:
-    return _this_episode().values(input_tokens=sa.bindparam("tokens_"))
+    return _set_episode().values(input_tokens=sa.bindparam("tokens_"))
 
 
 @sql
 def _set_output() -> sa.Update:
-    return _this_episode().values(output_tokens=sa.bindparam("tokens_"))
+    return _set_episode().values(output_tokens=sa.bindparam("tokens_"))
 
 
 def of_episode(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.Delete:

@@ -41,14 +41,14 @@ def who(scope: Scope) -> dict[str, Any]:
 
 
 @cache
-def _scope_id() -> sa.ScalarSelect[Any]:
+def scope_id() -> sa.ScalarSelect[Any]:
     return sa.select(schema.scopes.c.id).where(whose()).scalar_subquery()
 
 
 @cache
 def in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
-        schema.episodes.c.scope_id == _scope_id(),
+        schema.episodes.c.scope_id == scope_id(),
         schema.episodes.c.tenant == sa.bindparam("tenant_"),
     )
 
@@ -62,7 +62,7 @@ def kept_in_scope() -> sa.ColumnElement[bool]:
 @cache
 def _also_in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
-        schema.episodes.c.scope_id + 0 == _scope_id(),
+        schema.episodes.c.scope_id + 0 == scope_id(),
         schema.episodes.c.tenant == sa.bindparam("tenant_"),
         schema.episodes.c.deleted_at.is_(None),
     )
@@ -87,7 +87,7 @@ def _session_rows() -> sa.Select[Any]:
             ),
         )
         .where(
-            schema.conversations.c.scope_id == _scope_id(),
+            schema.conversations.c.scope_id == scope_id(),
             schema.conversations.c.tenant == sa.bindparam("tenant_"),
             schema.conversations.c.session_id == sa.bindparam("session_"),
         )

@@ -14,7 +14,7 @@ from ....domain.ids import id_of
 from ....ports.recall import RecallBlock, RecallState
 from ..later import Connection, sa, schema, sql, types
 from ..plain import DAMAGED, NO_MODEL
-from .reads import chunks, who, whose
+from .reads import chunks, scope_id, who, whose
 
 T = TypeVar("T")
 _MOST_IDS = 400
@@ -24,14 +24,9 @@ _WIDTH = 10
 
 
 @cache
-def _scope_id() -> sa.ScalarSelect[Any]:
-    return sa.select(schema.scopes.c.id).where(whose()).scalar_subquery()
-
-
-@cache
 def _mine() -> sa.ColumnElement[bool]:
     return sa.and_(
-        schema.recall.c.scope_id == _scope_id(), schema.recall.c.tenant == sa.bindparam("tenant_")
+        schema.recall.c.scope_id == scope_id(), schema.recall.c.tenant == sa.bindparam("tenant_")
     )
 
 

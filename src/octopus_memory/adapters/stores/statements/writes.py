@@ -23,7 +23,7 @@ def _last() -> sa.BindParameter[Any]:
 
 
 @cache
-def _this_episode() -> sa.ColumnElement[bool]:
+def _in_this_episode() -> sa.ColumnElement[bool]:
     return sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), reads.in_scope())
 
 
@@ -31,7 +31,7 @@ def _this_episode() -> sa.ColumnElement[bool]:
 def _grow_episode() -> Any:
     return (
         sa.update(schema.episodes)
-        .where(_this_episode(), schema.episodes.c.ended_at.is_(None))
+        .where(_in_this_episode(), schema.episodes.c.ended_at.is_(None))
         .values(
             message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
             input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
@@ -128,7 +128,7 @@ def _numbers_taken() -> sa.Select[Any]:
 @sql
 def _episode_id() -> sa.Select[Any]:
     return sa.select(schema.episodes.c.id).where(
-        _this_episode(), schema.episodes.c.deleted_at.is_(None)
+        _in_this_episode(), schema.episodes.c.deleted_at.is_(None)
     )
 
 
