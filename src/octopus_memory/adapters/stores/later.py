@@ -45,8 +45,10 @@ def load(name: str) -> ModuleType:
         # Signals are raised in the main thread, and one amid an import would leave a half of it.
         if threading.current_thread() is threading.main_thread():
             loading = threading.Thread(target=_import, args=(name,))
-            loading.start()
-            loading.join()
+            # A process that is about to end starts no thread any more, and does without.
+            with suppress(RuntimeError):
+                loading.start()
+                loading.join()
         known = _loaded[name] = import_module(name)
     return known
 
