@@ -14,7 +14,7 @@ help:
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
 	@echo "make texts   compile the statements of SQLite's hot calls again, after one has changed"
-	@echo "make bench   measure everything, beside other libraries, up to a million turns; hours"
+	@echo "make bench   measure everything, beside other libraries, up to a million turns; an hour"
 	@echo "make bench-quick  Octopus, and the libraries that are there already, on little data, in two minutes"
 
 demo: $(VENV)/installed

@@ -1,6 +1,6 @@
 """Octopus, the floor and the peers that are installed, side by side.
 
-    make bench          installs the peers and measures everything, up to a million turns; hours
+    make bench          installs the peers and measures everything, up to a million turns; an hour
     make bench-quick    two minutes: 1,000 and 10,000 turns, and the peers that are there already
 
 Results go to `benchmarks/results`; a full run also writes `docs/reference/benchmarks.md` anew.
