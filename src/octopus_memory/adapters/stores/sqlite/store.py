@@ -23,25 +23,12 @@ from ....domain.errors import (
 from ....ports.forgetting import Trace
 from ....ports.seams import Clock
 from ....ports.store import Append, Findable, Target, Unfindable
-from .. import migrate, plain, work_list
-from ..keeping import last_run
+from .. import migrate, plain
 from ..later import sa
-from ..sql import SqlStore, config, configs
-from ..statements import (
-    ending,
-    erasing,
-    findable,
-    listing,
-    meta,
-    mirror,
-    queue,
-    reads,
-    recalling,
-    stages,
-    writes,
-)
+from ..sql import SqlStore
+from ..statements import writes
 from ..transactions import READING, Every, Reach
-from . import errors
+from . import errors, hot
 from .driver import DriverConnection, Prepared
 from .together import Together
 from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
@@ -57,52 +44,6 @@ _CHECKPOINT_MS = 500
 _VERSION = f"SELECT version_num FROM {migrate.VERSION_TABLE}"  # noqa: S608 - a constant
 _DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """The second where a damaged file makes the driver fail over its own message."""
-_HOT_READS = frozenset(
-    {
-        config,
-        configs,
-        last_run,
-        reads.episodes,
-        listing.list_episodes,
-        listing.open_episodes,
-        recalling.block,
-        recalling.block_at,
-        recalling.state,
-        erasing.unfinished,
-        findable.turns,
-        findable.waiting,
-        meta.get,
-        meta.number,
-        mirror.name,
-        queue.backlog,
-        queue.owners,
-        queue.turns,
-        reads.replay,
-        reads.session,
-        reads.session_episodes,
-        reads.turns,
-        reads.turns_at,
-    }
-)
-"""What recall, every message and each round of the worker ask: they use named statements alone."""
-_SNAPSHOTS = frozenset(
-    {listing.list_episodes, queue.backlog, reads.replay, recalling.block, recalling.block_at}
-)
-"""Those of them whose statements must see one moment; for the others no transaction is begun."""
-_HOT_WRITES = frozenset(
-    {
-        ending.close_episode,
-        findable.make,
-        queue.claim,
-        queue.finish,
-        stages.archive,
-        stages.delete,
-        stages.purge,
-        work_list.put_vectors,
-    }
-)
-"""The same of what is written, besides an append: every session's end, the worker's and retention's
-steps."""
 
 
 class SqliteStore(SqlStore):
@@ -215,7 +156,7 @@ class SqliteStore(SqlStore):
 
     def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
         if not self._in_memory:
-            return self._commit(lambda conn: do(conn, *args, **named), hot=do in _HOT_WRITES)
+            return self._commit(lambda conn: do(conn, *args, **named), hot=do in hot.WRITES)
         with self._writing:
             return super()._write(reach, do, *args, **named)
 
@@ -226,7 +167,7 @@ class SqliteStore(SqlStore):
             raise self._as_ours(error) from error
 
     def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        if do in _HOT_READS and not self._in_memory:
+        if do in hot.READS and not self._in_memory:
             return self._on_driver(do, *args, **named)
         if not self._in_memory:
             return super()._read(reach, do, *args, **named)
@@ -236,7 +177,7 @@ class SqliteStore(SqlStore):
 
     def _on_driver(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
         """Read on a driver connection, without SQLAlchemy in between."""
-        is_snapshot = do in _SNAPSHOTS
+        is_snapshot = do in hot.SNAPSHOTS
         try:
             raw = self._take()
             try:

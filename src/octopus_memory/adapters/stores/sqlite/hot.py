@@ -1,0 +1,66 @@
+"""Which calls go straight to the driver."""
+
+from __future__ import annotations
+
+from .. import work_list
+from ..keeping import last_run
+from ..sql import config, configs
+from ..statements import (
+    ending,
+    erasing,
+    findable,
+    listing,
+    meta,
+    mirror,
+    queue,
+    reads,
+    recalling,
+    stages,
+)
+
+READS = frozenset(
+    {
+        config,
+        configs,
+        last_run,
+        reads.episodes,
+        listing.list_episodes,
+        listing.open_episodes,
+        recalling.block,
+        recalling.block_at,
+        recalling.state,
+        erasing.unfinished,
+        findable.turns,
+        findable.waiting,
+        meta.get,
+        meta.number,
+        mirror.name,
+        queue.backlog,
+        queue.owners,
+        queue.turns,
+        reads.replay,
+        reads.session,
+        reads.session_episodes,
+        reads.turns,
+        reads.turns_at,
+    }
+)
+"""What recall, every message and each round of the worker ask: they use named statements alone."""
+SNAPSHOTS = frozenset(
+    {listing.list_episodes, queue.backlog, reads.replay, recalling.block, recalling.block_at}
+)
+"""Those of them whose statements must see one moment; for the others no transaction is begun."""
+WRITES = frozenset(
+    {
+        ending.close_episode,
+        findable.make,
+        queue.claim,
+        queue.finish,
+        stages.archive,
+        stages.delete,
+        stages.purge,
+        work_list.put_vectors,
+    }
+)
+"""The same of what is written, besides an append: every session's end, the worker's and retention's
+steps."""
