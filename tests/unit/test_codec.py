@@ -233,6 +233,14 @@ def test_any_bytes_give_a_value_or_are_corrupt(number: int, payload: bytes) -> N
         assert value == json.loads(payload)
 
 
+@pytest.mark.parametrize("number", READABLE)
+def test_a_payload_that_is_text_in_the_database_is_corrupt(number: int) -> None:
+    """SQLite keeps whatever another program puts into a column."""
+    for read in (codec.decode, lambda *given: codec.decode_many(*([one] for one in given))):
+        with pytest.raises(StoreCorrupt, match="cannot be read"):
+            read(number, "My allergy is penicillin.")  # type: ignore[arg-type]
+
+
 def test_an_error_holds_no_text_of_the_message() -> None:
     with pytest.raises(StoreCorrupt) as caught:
         codec.decode(codec.PLAIN, b'{"content": "my secret", "role": user}')

@@ -48,7 +48,7 @@ _SAID_KEYS = ("role", "content")
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _load = json.JSONDecoder().raw_decode
 _BLANK = " \t\n\r"
-_DAMAGE = (zstandard.ZstdError, zlib.error, ValueError, RecursionError)
+_DAMAGE = (zstandard.ZstdError, zlib.error, ValueError, TypeError, RecursionError)
 _TOGETHER = 64
 """Payloads that are parsed in one go, while no other thread can run."""
 _TOGETHER_BYTES = 1024 * 1024
@@ -155,7 +155,7 @@ def _plain(codec: int | None, payload: bytes) -> bytes:
         _sizes([payload])
         return _unpack_zstd([payload])[0]
     if codec == PLAIN:
-        return payload
+        return bytes(payload)
     if codec == GZIP:
         return _unpack_gzip(payload)
     raise StoreCorrupt(
