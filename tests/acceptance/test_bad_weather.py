@@ -15,7 +15,7 @@ from pathlib import Path
 import children
 import pytest
 import watched
-from weather import QUESTION, contents, fill, open_memory
+from weather import QUESTION, contents, open_memory
 
 import forked
 from octopus_memory import (
@@ -30,16 +30,6 @@ from octopus_memory import (
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.testing import FailingEmbedder, FixedClock
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(tmp_path_factory.mktemp("weather") / "filled.db")
-
-
-@pytest.fixture
-def path(filled: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(filled, tmp_path / "memory.db"))
 
 
 def test_a_file_opened_only_to_read(path: Path):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from weather import contents, fill, open_memory
+from weather import contents, open_memory
 
 from octopus_memory import (
     EpisodicMemory,
@@ -17,17 +16,6 @@ from octopus_memory import (
     MemoryConfig,
     MemoryScope,
 )
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(tmp_path_factory.mktemp("weather") / "filled.db")
-
-
-@pytest.fixture
-def path(filled: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(filled, tmp_path / "memory.db"))
-
 
 SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "add": lambda scope: scope.add("s", ("user", "x")),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
-from weather import QUESTION, contents, fill, open_memory
+from weather import QUESTION, contents, open_memory
 
 from octopus_memory import (
     MemoryConfig,
@@ -18,21 +17,8 @@ from octopus_memory import (
 )
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fill(tmp_path_factory.mktemp("weather") / "filled.db")
-
-
-@pytest.fixture
-def path(filled: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(filled, tmp_path / "memory.db"))
-
-
 def test_a_database_from_a_newer_version(path: Path):
-    conn = sqlite3.connect(path)
-    conn.execute("UPDATE octopus_schema SET version_num = '9999'")
-    conn.commit()
-    conn.close()
+    _change(path, "UPDATE octopus_schema SET version_num = '9999'")
     before = contents(path)
     for url in (path, f"{path}?mode=ro"):
         with pytest.raises(SchemaTooNew, match=r"9999.*pip install --upgrade octopus-memory"):

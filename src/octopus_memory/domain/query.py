@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -44,7 +44,7 @@ class _Analyzer(Protocol):
 class _Hasher(Protocol):
     def number(self, term: str) -> int: ...
 
-    def pack_words(self, words: Sequence[str]) -> bytes: ...
+    def pack_words(self, words: Iterable[str]) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,16 +83,15 @@ def plan_query(
     also = _related(terms, related)
     said = set(_RUN.findall(text.casefold()))
     timed = may_name_time(said, text)
-    near = [pair for pairs in also for pair in pairs]
-    words, nearness = zip(*near, strict=True) if near else ((), ())
-    numbers = np.frombuffer(hasher.pack_words([*terms, *words]), "<u4")
+    words = [*terms, *(word for words in also for word, _ in words)]
+    numbers = np.frombuffer(hasher.pack_words(words), "<u4")
     return QueryPlan(
         embed_text=spoken.as_you,
         terms=numbers[: len(terms)],
         related=RelatedTerms(
             terms=numbers[len(terms) :],
-            stands_for=np.arange(len(also)).repeat(np.array(list(map(len, also)), int)),
-            weight=np.array(nearness, np.float32),
+            stands_for=np.arange(len(also)).repeat(np.array([len(words) for words in also], int)),
+            weight=np.array([near for words in also for _, near in words], np.float32),
         ),
         speaker=spoken.named[0] if spoken.named else None,
         only_speaker=len(spoken.named) < 2,

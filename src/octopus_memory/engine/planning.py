@@ -47,7 +47,7 @@ def plan_for(
     retried: bool,
     may_guess: bool,
 ) -> Plan:
-    if "tool" not in [turn.message.body["role"] for turn in turns]:
+    if Role.TOOL not in [turn.message.body["role"] for turn in turns]:
         plan = _unread(parts, scope, where, config, turns[0].at, may_guess=may_guess)
         if plan is not None:
             return plan

@@ -14,8 +14,6 @@ from .. import plain, rows
 from ..later import Connection, sa, schema, sql, types
 from . import ending, findable, reads, repeats, scopes
 
-_ASSISTANT = Role.ASSISTANT.value
-
 
 @cache
 def _last() -> sa.BindParameter[Any]:
@@ -338,7 +336,7 @@ def _known(conn: Connection, write: Append) -> None:
 def _tokens(turns: Any) -> tuple[int, int]:
     spent = made = 0
     for turn in turns:
-        if turn.message.body["role"] == _ASSISTANT:
+        if turn.message.body["role"] == Role.ASSISTANT:
             made += turn.tokens
         else:
             spent += turn.tokens
