@@ -26,7 +26,7 @@ class Given:
         found = [self.at_hand.get(text) for text in texts]
         known = [vector for vector in found if vector is not None]
         if len(known) == len(texts):
-            return np.stack(known)
+            return known[0][None] if len(known) == 1 else np.stack(known)
         if self._data is None:
             raise LookupError("the vector of this text was not given")
         return self._data.embed(texts)

@@ -153,7 +153,7 @@ def test_a_date_turns_to_what_was_said_then() -> None:
     talk = Talk([Said(0, "We had pasta.", at=june), Said(1, "We had soup.", at=may)])
     found = talk.ask("What did I eat on 7 May 2023?", [0.3, 0.3])
     assert episodes(found)[0] == 1
-    assert "date" in {part.signal for part in found.explain(1)}
+    assert "date" in {part.signal for part in found.why(1)()}
 
 
 def test_latest_and_earliest() -> None:
@@ -192,7 +192,7 @@ def test_a_filter_takes_rows_out_of_every_result() -> None:
 
 def test_parts_add_up_to_the_score() -> None:
     found = SMALL.ask("When does my flight leave on Friday?", [0.1, 0.0, 0.1, 0.6, 0.3])
-    parts = found.explain(found.matches(1)[0])
+    parts = found.why(found.matches(1)[0])()
     assert sum(part.contribution for part in parts) == pytest.approx(
         found.episode_score[1], abs=0.03
     )
@@ -268,4 +268,4 @@ def test_nothing_breaks_the_order(texts: list[str], query: str, data: st.DataObj
         best = found.matches(episode)[0]
         assert talk.rows.episode[best] == episode
         assert found.turn_score[best] == found.episode_score[episode]
-        assert all(np.isfinite(part.contribution) for part in found.explain(best))
+        assert all(np.isfinite(part.contribution) for part in found.why(best)())

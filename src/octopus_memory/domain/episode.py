@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from .errors import InvalidInput
@@ -151,8 +152,24 @@ class SignalShare:
     words: str
 
 
+class Explained:
+    """Has `signals` that are worked out when they are first looked at: most callers never do."""
+
+    __slots__ = ("why",)
+    why: Callable[[], tuple[SignalShare, ...]]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> tuple[SignalShare, ...]:
+            if name != "signals":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            signals = self.why()
+            object.__setattr__(self, name, signals)
+            return signals
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnHit:
+class TurnHit(Explained):
     """A turn that recall found."""
 
     id: UUID
@@ -172,7 +189,7 @@ class TurnHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeSnippet:
+class EpisodeSnippet(Explained):
     """An episode that recall found, with why."""
 
     episode_id: UUID

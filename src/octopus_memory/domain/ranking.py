@@ -8,7 +8,7 @@ and what the rest of its episode is about. An episode is as good as its best row
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -88,9 +88,9 @@ class Ranking:
         known = dict(self._ranked(score, self._odds, at_least[_in_order(score[at_least])]))
         return {row: known[row] for row in rows}
 
-    def explain(self, row: int) -> tuple[SignalShare, ...]:
-        """What made up the row's score, the strongest signal first."""
-        return self._parts.explain(row)
+    def why(self, row: int) -> Callable[[], tuple[SignalShare, ...]]:
+        """Gives what made up the row's score, the strongest signal first."""
+        return self._parts.why(row)
 
     def _ranked(self, score: Floats, odds: Floats, first: NDArray[np.intp]) -> list[Ranked]:
         """The first ones of an order, with their relevance."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from .bm25 import LexicalScores
 from .episode import SignalShare
 from .query import QueryPlan
-from .quick import maker
 from .rows import WEIGHTS, Rows
 from .temporal import Order
 
@@ -25,7 +25,6 @@ _UNSEEN = 0.005
 
 _LONG = "a statement, a long turn, or all that is left of it"
 _SHORT = "a question, or a short turn"
-_new_share = maker(SignalShare)
 
 
 class Signals(NamedTuple):
@@ -61,38 +60,22 @@ class ScoreParts(NamedTuple):
     asked: tuple[Asked, ...]
     score: Floats
 
-    def explain(self, row: int) -> tuple[SignalShare, ...]:
-        """What made up one row's score, the strongest signal first."""
-        shares = []
-        for signal, value, adds, words in self._shares(row):
-            contribution = round(adds, 4)
-            if not -_UNSEEN <= contribution <= _UNSEEN:
-                shares.append(_new_share(signal, round(value, 4), contribution, words))
-        shares.sort(key=_strength)
-        return tuple(shares)
-
-    def _shares(self, row: int) -> list[tuple[str, float, float, str]]:
+    def why(self, row: int) -> Callable[[], tuple[SignalShare, ...]]:
+        """What made up one row's score, in words when it is called for; it holds no other row."""
         rows, dense, lexical, _ = self.signals
-        cosine, around, form = dense.item(row), self.around.item(row), rows.form.item(row)
-        covered = min(1.0, lexical.row.item(row) / lexical.whole) if lexical.whole else 0.0
         episode = rows.episode.item(row)
-        about, adds = lexical.episode.item(episode), self.episode.item(episode)
-        shares = [
-            ("meaning", cosine, self.meaning.item(row), f"cosine {cosine:.2f}"),
-            (
-                "words",
-                covered,
-                self.words.item(row),
-                f"{covered:.0%} of the question's words, by rarity",
-            ),
-            ("around", around, around, "the turns before and after"),
-            ("episode", about, adds, "the question's words in all of it"),
-            ("form", form, form, _LONG if form > 0 else _SHORT),
-        ]
-        for signal, values, words in self.asked:
-            adds = values.item(row)
-            shares.append((signal, adds, adds, words))
-        return shares
+        return partial(
+            _shares,
+            cosine=dense.item(row),
+            meaning=self.meaning.item(row),
+            covered=lexical.row.item(row) / lexical.whole if lexical.whole else 0.0,
+            words=self.words.item(row),
+            around=self.around.item(row),
+            about=lexical.episode.item(episode),
+            episode=self.episode.item(episode),
+            form=rows.form.item(row),
+            asked=[(signal, adds.item(row), words) for signal, adds, words in self.asked],
+        )
 
 
 def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
@@ -180,5 +163,31 @@ def _order(rows: Rows, plan: QueryPlan) -> Floats:
     return place if plan.order is Order.LATEST else WEIGHTS.order - place
 
 
-def _strength(share: SignalShare) -> float:
-    return -abs(share.contribution)
+def _shares(
+    *,
+    cosine: float,
+    meaning: float,
+    covered: float,
+    words: float,
+    around: float,
+    about: float,
+    episode: float,
+    form: float,
+    asked: Sequence[tuple[str, float, str]],
+) -> tuple[SignalShare, ...]:
+    """The strongest signal first."""
+    covered = min(1.0, covered)
+    all_of_it = [
+        ("meaning", cosine, meaning, f"cosine {cosine:.2f}"),
+        ("words", covered, words, f"{covered:.0%} of the question's words, by rarity"),
+        ("around", around, around, "the turns before and after"),
+        ("episode", about, episode, "the question's words in all of it"),
+        ("form", form, form, _LONG if form > 0 else _SHORT),
+        *((signal, adds, adds, why) for signal, adds, why in asked),
+    ]
+    shares = [
+        SignalShare(signal=signal, value=round(value, 4), contribution=round(adds, 4), words=why)
+        for signal, value, adds, why in all_of_it
+    ]
+    seen = [share for share in shares if not abs(share.contribution) <= _UNSEEN]
+    return tuple(sorted(seen, key=lambda share: -abs(share.contribution)))

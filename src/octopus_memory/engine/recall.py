@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -36,7 +37,9 @@ from .parts import Parts
 
 log = logging.getLogger(__name__)
 
-_new_hit = maker(TurnHit)
+_new_hit = maker(TurnHit, {"signals": "why"})
+_new_snippet = maker(EpisodeSnippet, {"signals": "why"})
+Why: TypeAlias = Callable[[], tuple[SignalShare, ...]]
 _MATCHES_SHOWN = 3
 _WORDS_SHOWN = 300
 _MOST = 1_000_000
@@ -117,7 +120,7 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
     ]
     turns = _turns(parts, scope, found, [row for row, _ in best])
     return [
-        plain_hit(turns[row], score=relevance, signals=found.ranking.explain(row))
+        plain_hit(turns[row], score=relevance, why=found.ranking.why(row))
         for row, relevance in best
         if row in turns
     ]
@@ -262,7 +265,7 @@ def _snippets(
             turns=tuple(
                 plain_hit(turns[row], score=scores[row]) for row in matches[number] if row in turns
             ),
-            signals=found.ranking.explain(matches[number][0]),
+            why=found.ranking.why(matches[number][0]),
         )
         for number, relevance in best.items()
         # An erasure may have been faster than this read.
@@ -275,19 +278,19 @@ def snippet_of(
     *,
     relevance: float,
     turns: tuple[TurnHit, ...] = (),
-    signals: tuple[SignalShare, ...] = (),
+    why: Why = tuple,
 ) -> EpisodeSnippet:
     """An episode as recall returns it; one that has no summary yet shows what was said."""
-    return EpisodeSnippet(
-        episode_id=episode.id,
-        session_id=episode.session_id,
-        date=episode.started_at,
-        summary=episode.summary or " … ".join(turn.text for turn in turns)[:_WORDS_SHOWN],
-        key_facts=episode.key_facts,
-        relevance=relevance,
-        is_archived=episode.is_archived,
-        turns=turns,
-        signals=signals,
+    return _new_snippet(
+        episode.id,
+        episode.session_id,
+        episode.started_at,
+        episode.summary or " … ".join(turn.text for turn in turns)[:_WORDS_SHOWN],
+        episode.key_facts,
+        relevance,
+        episode.is_archived,
+        turns,
+        why,
     )
 
 
@@ -301,7 +304,7 @@ def _turns(parts: Parts, scope: Scope, found: _Found, rows: Sequence[int]) -> di
     return {row_of[turn.episode_id.int, turn.ordinal]: turn for turn in read}
 
 
-def plain_hit(turn: Turn, *, score: float = 0.0, signals: tuple[SignalShare, ...] = ()) -> TurnHit:
+def plain_hit(turn: Turn, *, score: float = 0.0, why: Why = tuple) -> TurnHit:
     message = turn.message
     return _new_hit(
         turn.id,
@@ -313,7 +316,7 @@ def plain_hit(turn: Turn, *, score: float = 0.0, signals: tuple[SignalShare, ...
         turn.at,
         score,
         message.name,
-        signals,
+        why,
     )
 
 
