@@ -19,6 +19,7 @@ from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.sketch import Segment, ones_by_table
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain import hashing, term_lists
+from octopus_memory.domain.bm25 import Sought
 from octopus_memory.domain.message import Json
 from octopus_memory.domain.term_lists import Layers, TermList, with_newer
 from octopus_memory.ports.index import Probe, ScopeView
@@ -119,7 +120,7 @@ def _told(view: ScopeView) -> list[object]:
     """All that recall can see of a view, in arrays that are compared exactly."""
     asked = [unit([number]) for number in range(3)]
     terms, _, _ = hashing.unpack_all([make_lexical(" ".join(_WORDS[:6])).terms])
-    scores = view.postings.score(terms)
+    scores = view.postings.score(Sought.only(terms))
     names = [field.name for field in dataclasses.fields(view.rows)]
     speakers = [view.speakers[n] if n >= 0 else b"" for n in view.rows.speaker.tolist()]
     return [

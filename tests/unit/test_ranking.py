@@ -73,7 +73,7 @@ class Talk:
     ) -> Ranking:
         plan = self.plan(query)
         dense = np.full(len(self.said), np.nan) if cosines is None else np.array(cosines)
-        lexical = self.postings.score(plan.terms, plan.related)
+        lexical = self.postings.score(plan.sought)
         signals = Signals(self.rows, dense.astype(np.float32), lexical)
         return rank(signals, plan, Calibration.default(), keep=keep)
 
@@ -121,7 +121,7 @@ def test_a_related_word_finds_a_turn() -> None:
 
 
 def test_a_neighbours_words_count_for_a_part() -> None:
-    scores = SMALL.postings.score(SMALL.plan("shelter").terms).row
+    scores = SMALL.postings.score(SMALL.plan("shelter").sought).row
     assert scores[0] > scores[1] > scores[2] > 0
     assert scores[3] == scores[4] == 0
 

@@ -32,7 +32,6 @@ _USUAL_WORDS = 12.0
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.intp]
 
-_NUMBERS = np.arange(_MOST_TERMS)
 _AROUND = np.arange(2 * _FAR + 1)[:, None]
 _SHARES = np.float32(_K1_ROW + 1) * np.array(
     [
@@ -67,31 +66,26 @@ class LexicalScores(NamedTuple):
         return coverage
 
 
-class RelatedTerms(NamedTuple):
-    """Words that may stand for a query's terms."""
+class Sought(NamedTuple):
+    """A question's words: its own terms, each once, then others that may stand for one of them."""
 
     terms: NDArray[np.uint32]
-    stands_for: NDArray[np.intp]
-    """The place of the query's term; never falling."""
-    weight: Floats
-    """How near it comes, 0 to 1."""
+    own: int
+    line: Numbers
+    """The place of the own term that each counts for."""
+    near: Floats
+    """How near it comes to that, 0 to 1; an own term comes all the way."""
 
     @classmethod
-    def none(cls) -> Self:
-        return cls(
-            terms=np.empty(0, np.uint32),
-            stands_for=np.empty(0, np.intp),
-            weight=np.empty(0, np.float32),
-        )
+    def only(cls, terms: NDArray[np.uint32]) -> Self:
+        """Terms that nothing else may stand for."""
+        return cls(terms, len(terms), np.arange(len(terms)), np.ones(len(terms), np.float32))
 
-    def of(self, first: int, end: int) -> RelatedTerms:
-        """Those for the terms from `first` to before `end`."""
-        start, stop = np.searchsorted(self.stands_for, (first, end))
-        return RelatedTerms(
-            terms=self.terms[start:stop],
-            stands_for=self.stands_for[start:stop] - first,
-            weight=self.weight[start:stop],
-        )
+    def part(self, first: int, end: int) -> Sought:
+        """The own terms from `first` to before `end`, with what may stand for those."""
+        mine = (self.line >= first) & (self.line < end)
+        own = min(end, self.own) - first
+        return Sought(self.terms[mine], own, self.line[mine] - first, self.near[mine])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -192,25 +186,21 @@ class Postings:
         """In bytes."""
         return sum(layer.size for layer in self.layers) + 16 * self.rows
 
-    def score(
-        self, terms: NDArray[np.uint32], related: RelatedTerms | None = None
-    ) -> LexicalScores:
-        """`terms` are the query's, each once; `related` are for those terms, in that order."""
-        if not len(terms) or not len(self):
+    def score(self, sought: Sought) -> LexicalScores:
+        if not sought.own or not len(self):
             return self._nothing()
-        if len(terms) > _MOST_TERMS:
+        if sought.own > _MOST_TERMS:
             # So long a question has words enough of its own.
+            terms = sought.terms[: sought.own]
             often = having(places(self.layers, terms), len(terms))
             rarest = np.argsort(np.where(often, often, self.rows))[:_MOST_TERMS]
-            terms, related = terms[rarest], None
-        related = related or RelatedTerms.none()
+            sought = Sought.only(terms[rarest])
         step = max(1, _AT_ONCE // self.rows)
-        if len(terms) <= step:
-            return self._score(terms, related)
+        if sought.own <= step:
+            return self._score(sought)
         # What each term adds is independent of the others, and a few of them fit into the cache.
         some = [
-            self._score(terms[first : first + step], related.of(first, first + step))
-            for first in range(0, len(terms), step)
+            self._score(sought.part(first, first + step)) for first in range(0, sought.own, step)
         ]
         return LexicalScores(
             row=np.add.reduce([scores.row for scores in some]),
@@ -225,27 +215,20 @@ class Postings:
             whole=0.0,
         )
 
-    def _score(self, terms: NDArray[np.uint32], related: RelatedTerms) -> LexicalScores:
-        own, asked = len(terms), terms
-        if len(related.terms):
-            asked = np.concatenate([terms, related.terms])
-        at = places(self.layers, asked)
+    def _score(self, sought: Sought) -> LexicalScores:
+        terms, own, line, near = sought
+        at = places(self.layers, terms)
         which, row, often = self._found(at)
-        weight = self._rarity(asked, at)
-        rarity = weight[:own]
-        line = which
-        if len(asked) > own:
-            # A rare word that is near to a common one is no better than the common one.
-            also = weight[own:]
-            np.minimum(also, rarity[related.stands_for], out=also)
-            also *= related.weight
-            line = np.concatenate([_NUMBERS[:own], related.stands_for])[which]
+        rarity = self._rarity(terms, at)
+        # A rare word that is near to a common one is no better than the common one.
+        weight = np.minimum(rarity, rarity[line])
+        weight *= near
         impact = often / (often + self.row_norm[row])
         impact *= weight[which]
         return LexicalScores(
-            row=self._of_rows(row, line, impact, own),
-            episode=self._of_episodes(which, row, often, terms),
-            whole=sum(rarity.tolist()),
+            row=self._of_rows(row, line[which], impact, own),
+            episode=self._of_episodes(which, row, often, terms[:own]),
+            whole=sum(rarity[:own].tolist()),
         )
 
     def _rarity(self, terms: NDArray[np.uint32], at: Sequence[Places]) -> Floats:

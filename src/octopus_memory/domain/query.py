@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .bm25 import RelatedTerms
+from .bm25 import Sought
 from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
 from .terms import bare
 
@@ -51,8 +50,7 @@ class _Hasher(Protocol):
 class QueryPlan:
     embed_text: str
     """The question with "you" for the participants, whose names say nothing about the subject."""
-    terms: NDArray[np.uint32]
-    related: RelatedTerms = field(default_factory=RelatedTerms.none)
+    sought: Sought
     speaker: int | None = None
     """The participant that the question names, or names first."""
     only_speaker: bool = True
@@ -80,19 +78,11 @@ def plan_query(
     text = text[:QUERY_CAP]
     spoken = _names_out(text, analyzer, hasher, speakers)
     terms = list(dict.fromkeys(analyzer.terms(spoken.without, cap=QUERY_CAP)))
-    also = _related(terms, related)
     said = set(_RUN.findall(text.casefold()))
     timed = may_name_time(said, text)
-    words = [*terms, *(word for words in also for word, _ in words)]
-    numbers = np.frombuffer(hasher.pack_words(words), "<u4")
     return QueryPlan(
         embed_text=spoken.as_you,
-        terms=numbers[: len(terms)],
-        related=RelatedTerms(
-            terms=numbers[len(terms) :],
-            stands_for=np.arange(len(also)).repeat(np.array([len(words) for words in also], int)),
-            weight=np.array([near for words in also for _, near in words], np.float32),
-        ),
+        sought=_sought(terms, hasher, related),
         speaker=spoken.named[0] if spoken.named else None,
         only_speaker=len(spoken.named) < 2,
         window=date_window(text, asked_at) if timed else None,
@@ -142,10 +132,18 @@ def _may_be_name(said: str, analyzer: _Analyzer) -> bool:
     return said[0].isupper() or bool(analyzer.terms(said))
 
 
-def _related(
-    terms: Sequence[str], related: Callable[[str], Sequence[tuple[str, float]]] | None
-) -> list[Sequence[tuple[str, float]]]:
-    """For each term the words that may stand for it."""
-    if related is None or len(terms) > _MOST_TERMS_WITH_RELATED:
-        return []
-    return [related(term) for term in terms]
+def _sought(
+    terms: Sequence[str],
+    hasher: _Hasher,
+    related: Callable[[str], Sequence[tuple[str, float]]] | None,
+) -> Sought:
+    words, line, near = list(terms), list(range(len(terms))), [1.0] * len(terms)
+    if related is not None and len(terms) <= _MOST_TERMS_WITH_RELATED:
+        for place, pairs in enumerate(map(related, terms)):
+            if pairs:
+                others, nearness = zip(*pairs, strict=True)
+                words += others
+                line += [place] * len(others)
+                near += nearness
+    numbers = np.frombuffer(hasher.pack_words(words), "<u4")
+    return Sought(numbers, len(terms), np.array(line, np.intp), np.array(near, np.float32))

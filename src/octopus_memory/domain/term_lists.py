@@ -65,14 +65,9 @@ class TermList:
         return sum(array.nbytes for array in arrays)
 
     def places(self, terms: Terms) -> Places:
-        if not len(self):
-            nowhere = np.zeros(len(terms), np.intp)
-            return nowhere, nowhere
-        at = self.vocabulary.searchsorted(terms)
-        first = self.offsets[at]
-        size = self.offsets.take(at + 1, mode="clip")
+        first = self.offsets[self.vocabulary.searchsorted(terms)]
+        size = self.offsets[self.vocabulary.searchsorted(terms, "right")]
         size -= first
-        size *= self.vocabulary.take(at, mode="clip") == terms
         return first, size
 
     def found(self, first: NDArray[np.intp], size: NDArray[np.intp]) -> Found:

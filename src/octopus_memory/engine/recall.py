@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ..domain.bm25 import LexicalScores
+from ..domain.bm25 import LexicalScores, Sought
 from ..domain.episode import (
     Episode,
     EpisodeSnippet,
@@ -182,7 +182,7 @@ def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe:
         left_out = len(_left_out(parts, scope, ask))
         return Probe(
             vector=_vector(parts, plan, ask.mode),
-            terms=np.concatenate([plan.terms, plan.related.terms]) if words else plan.terms[:0],
+            terms=plan.sought.terms if words else plan.sought.terms[:0],
             episodes=ask.limit + left_out,
             since=None if ask.since is None else _micros(ask.since),
             until=None if ask.until is None else _micros(ask.until),
@@ -193,9 +193,8 @@ def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe:
 
 
 def _lexical(view: ScopeView, plan: QueryPlan, mode: RecallMode) -> LexicalScores:
-    if mode is RecallMode.SEMANTIC:
-        return view.postings.score(plan.terms[:0])
-    return view.postings.score(plan.terms, plan.related)
+    by_words = mode is not RecallMode.SEMANTIC
+    return view.postings.score(plan.sought if by_words else Sought.only(plan.sought.terms[:0]))
 
 
 def _cosines(

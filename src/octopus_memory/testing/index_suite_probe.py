@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ..domain import hashing
+from ..domain.bm25 import Sought
 from ..domain.episode import Scope
 from ..ports.index import Probe, RecallIndex, ScopeView
 from ..ports.store import Append, EpisodeStore
@@ -75,7 +76,7 @@ class ProbeTests(IndexTests):
         embed(store, index)
         terms, _, _ = hashing.unpack_all([make_lexical("special7").terms])
         view = _view(eager_index, Probe(vector=None, terms=terms, episodes=1))
-        best = int(np.argmax(view.postings.score(terms).row))
+        best = int(np.argmax(view.postings.score(Sought.only(terms)).row))
         assert places(view)[best] == (writes[7].episode_id, 0)
 
     def test_an_episode_is_there_with_all_its_rows(

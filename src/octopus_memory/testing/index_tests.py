@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ..domain import hashing
+from ..domain.bm25 import Sought
 from ..domain.episode import Scope
 from ..ports.index import RecallIndex, ScopeView
 from ..ports.store import EpisodeStore, Work
@@ -89,7 +90,7 @@ def has_vector(view: ScopeView) -> list[bool]:
 def rows_with(view: ScopeView, word: str) -> list[int]:
     """The rows that a search for one word finds."""
     terms, _, _ = hashing.unpack_all([make_lexical(word).terms])
-    return [int(row) for row in np.flatnonzero(view.postings.score(terms).row)]
+    return [int(row) for row in np.flatnonzero(view.postings.score(Sought.only(terms)).row)]
 
 
 def assert_true_to(store: EpisodeStore, view: ScopeView, scope: Scope, model: str = MODEL) -> None:
