@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
+from octopus_memory.domain import bm25
 from octopus_memory.domain.bm25 import Postings
 from octopus_memory.domain.calibration import Calibration
 from octopus_memory.domain.episode import Scope
@@ -124,6 +125,25 @@ def test_a_neighbours_words_count_for_a_part() -> None:
     scores = SMALL.postings.score(SMALL.plan("shelter").sought).row
     assert scores[0] > scores[1] > scores[2] > 0
     assert scores[3] == scores[4] == 0
+
+
+def test_a_large_scope_is_scored_a_few_terms_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sought = SMALL.plan("Which pets did I adopt before the flight to the beach?").sought
+    assert len(sought.terms) > sought.own > 3
+    at_once = SMALL.postings.score(sought)
+    monkeypatch.setattr(bm25, "_AT_ONCE", 2 * len(SMALL.said))
+    in_parts = SMALL.postings.score(sought)
+    np.testing.assert_allclose(in_parts.row, at_once.row, rtol=1e-5)
+    np.testing.assert_allclose(in_parts.episode, at_once.episode, rtol=1e-5)
+    assert in_parts.whole == pytest.approx(at_once.whole)
+
+
+def test_of_very_many_words_the_rarest_are_looked_for() -> None:
+    some = SMALL.plan(" ".join(["shelter", *(f"w{number}" for number in range(40))])).sought
+    assert some.own > 32
+    scores = SMALL.postings.score(some)
+    assert scores.row.argmax() == 0
+    assert scores.whole > 0
 
 
 def test_a_name_turns_to_that_speakers_turns() -> None:
