@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -46,8 +45,7 @@ class _Hasher(Protocol):
     def pack_words(self, words: Iterable[str]) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class QueryPlan:
+class QueryPlan(NamedTuple):
     embed_text: str
     """The question with "you" for the participants, whose names say nothing about the subject."""
     sought: Sought

@@ -125,8 +125,9 @@ def _first(score: Floats, k: int) -> NDArray[np.intp]:
     if len(score) <= _FEW or k >= len(score):
         first = _in_order(score)[:k]
     else:
-        least = np.partition(score, len(score) - k)[len(score) - k]
-        places = (score >= least).nonzero()[0]
+        least, ordered = len(score) - k, score.copy()
+        ordered.partition(least)
+        places = (score >= ordered[least]).nonzero()[0]
         first = places[_in_order(score[places])[:k]]
     if len(first) and score[first[-1]] == _OUT:
         first = first[score[first] > _OUT]

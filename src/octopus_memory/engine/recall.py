@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -80,8 +80,7 @@ class Ask:
                 object.__setattr__(self, field, check_time(field, moment))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(NamedTuple):
     view: ScopeView
     ranking: Ranking
 

@@ -85,7 +85,9 @@ class ScopeCache:
             nothing.settle(scope, _NOTHING)
             return nothing
         with self._lock:
-            slot = self._slots.setdefault(key, _Slot())
+            slot = self._slots.get(key)
+            if slot is None:
+                slot = self._slots[key] = _Slot()
             self._slots.move_to_end(key)
         kept = slot.since(state)
         if kept is None:
