@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,30 +17,8 @@ from octopus_memory.engine import indexing
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
 from patience import eventually
-from qdrant_memory import SAID, Open, is_true, opening, tell, waiting
+from qdrant_memory import SAID, Open, is_true, tell, waiting
 from qdrant_server import QdrantServer
-
-
-@pytest.fixture
-def server() -> Iterator[QdrantServer]:
-    with QdrantServer() as server:
-        yield server
-
-
-@pytest.fixture
-def open_memory(
-    tmp_path: Path,
-    clock: FixedClock,
-    server: QdrantServer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Open]:
-    with opening(tmp_path, clock, server, monkeypatch) as open_:
-        yield open_
-
-
-@pytest.fixture
-def memory(open_memory: Open) -> EpisodicMemory:
-    return open_memory()
 
 
 class _Another(HashingEmbedder):

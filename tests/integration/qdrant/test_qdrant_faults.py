@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,37 +15,8 @@ from octopus_memory.engine import background, comparing, indexing
 from octopus_memory.ports.index import CopiedRow
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
-from qdrant_memory import Open, is_true, later, opening, tell, waiting
+from qdrant_memory import Open, is_true, later, tell, waiting
 from qdrant_server import QdrantServer
-
-
-@pytest.fixture
-def server() -> Iterator[QdrantServer]:
-    with QdrantServer() as server:
-        yield server
-
-
-@pytest.fixture
-def qdrant_seconds() -> str:
-    """How long an answer is waited for: only a test of a server that hangs wants it short."""
-    return "30"
-
-
-@pytest.fixture
-def open_memory(
-    tmp_path: Path,
-    clock: FixedClock,
-    server: QdrantServer,
-    monkeypatch: pytest.MonkeyPatch,
-    qdrant_seconds: str,
-) -> Iterator[Open]:
-    with opening(tmp_path, clock, server, monkeypatch, qdrant_seconds) as open_:
-        yield open_
-
-
-@pytest.fixture
-def memory(open_memory: Open) -> EpisodicMemory:
-    return open_memory()
 
 
 @pytest.mark.parametrize(

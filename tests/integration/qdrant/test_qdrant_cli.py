@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,6 @@ from typer.testing import CliRunner
 
 from octopus_memory.command import app
 from qdrant_server import QdrantServer
-
-
-@pytest.fixture
-def server() -> Iterator[QdrantServer]:
-    with QdrantServer() as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,30 +13,8 @@ from qdrant_client import models
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.engine import background, comparing
 from octopus_memory.testing import FixedClock
-from qdrant_memory import Open, opening, tell
+from qdrant_memory import tell
 from qdrant_server import QdrantServer
-
-
-@pytest.fixture
-def server() -> Iterator[QdrantServer]:
-    with QdrantServer() as server:
-        yield server
-
-
-@pytest.fixture
-def open_memory(
-    tmp_path: Path,
-    clock: FixedClock,
-    server: QdrantServer,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Open]:
-    with opening(tmp_path, clock, server, monkeypatch) as open_:
-        yield open_
-
-
-@pytest.fixture
-def memory(open_memory: Open) -> EpisodicMemory:
-    return open_memory()
 
 
 class TestDrift:
