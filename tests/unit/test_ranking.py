@@ -15,7 +15,7 @@ from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.bm25 import Postings
 from octopus_memory.domain.calibration import Calibration
 from octopus_memory.domain.episode import Scope
-from octopus_memory.domain.hashing import TermHasher, unpack_all, unpack_words
+from octopus_memory.domain.hashing import TermHasher, numbers, unpack_all
 from octopus_memory.domain.query import QueryPlan, plan_query
 from octopus_memory.domain.ranking import Ranking, Signals, rank
 from octopus_memory.domain.rows import ASSISTANT, SUMMARY, USER, Rows
@@ -61,7 +61,7 @@ class Talk:
             asked_at=ASKED,
             analyzer=ANALYZER,
             hasher=HASHER,
-            speakers=[unpack_words(name) for name in names],
+            speakers=[numbers(name).tolist() for name in names],
             related=ANALYZER.related,
         )
 

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from . import hashing
 from .bm25 import RelatedTerms
 from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
 from .terms import bare
@@ -84,7 +85,7 @@ def plan_query(
     said = set(_RUN.findall(text.casefold()))
     timed = may_name_time(said, text)
     words = [*terms, *(word for words in also for word, _ in words)]
-    numbers = np.frombuffer(hasher.pack_words(words), "<u4")
+    numbers = hashing.numbers(hasher.pack_words(words))
     return QueryPlan(
         embed_text=spoken.as_you,
         terms=numbers[: len(terms)],
