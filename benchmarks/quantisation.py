@@ -1,4 +1,4 @@
-"""What an int8 vector costs in cosine and rank, against float32 and float16.
+"""What a packed vector costs in cosine and rank, against float32, beside float16 and int8.
 
     python -m benchmarks.quantisation
 
@@ -54,13 +54,19 @@ def main() -> None:
     exact = queries @ rows.T
     small = vectors.unpack(vectors.pack(rows), rows.shape[1])
     half = unit(rows.astype(np.float16).astype(np.float32))
+    coarse = unit(np.rint(rows * (127 / np.abs(rows).max(axis=1, keepdims=True))))
     print(f"{len(rows):,} vectors of {rows.shape[1]}, {len(queries)} queries\n")
     print("| | bytes | largest error of a cosine | mean error | first 10 in common |")
     print("|---|--:|--:|--:|--:|")
-    for name, size, kept in (("float16", 2, half), ("int8", 1, small)):
+    dimension = rows.shape[1]
+    for name, size, kept in (
+        ("float16", 2 * dimension, half),
+        ("packed", vectors.size(dimension), small),
+        ("int8", dimension, coarse),
+    ):
         error = np.abs(queries @ kept.T - exact)
         print(
-            f"| {name} | {size * rows.shape[1]} | {error.max():.5f} | {error.mean():.5f} "
+            f"| {name} | {size} | {error.max():.5f} | {error.mean():.5f} "
             f"| {agreement(exact, queries @ kept.T):.1%} |"
         )
 

@@ -115,8 +115,17 @@ def test_a_summary_that_is_marked_as_a_message(path: Path, number: int):
         memory.scope(user="u").recent()
 
 
-def test_a_name_that_is_cut_short(path: Path):
-    _change(path, "UPDATE octopus_recall SET speaker = x'010203'")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "speaker = x'0102'",
+        "terms = x'0202'",
+        "terms = CAST(substr(terms, 1, length(terms) - 1) AS BLOB)",
+        "vector = CAST(substr(vector, 1, 9) AS BLOB)",
+    ],
+)
+def test_a_recall_row_that_is_cut_short(path: Path, damage: str):
+    _change(path, f"UPDATE octopus_recall SET {damage} WHERE seq = 4")
     with open_memory(path) as memory, pytest.raises(StoreCorrupt, match="damaged"):
         memory.scope(user="u").recall(QUESTION)
 

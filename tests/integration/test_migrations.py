@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
+import pytest
 import sqlalchemy as sa
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.stores import migrate, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.domain import hashing, vectors
+from octopus_memory.ports.store import RecallRow, WorkKind
+from older_database import make_older
 
+_LATER = datetime(2100, 1, 1, tzinfo=UTC)
 FIRST_RELEASE = Path(__file__).parent / "data" / "first_release.sql"
 
 
@@ -69,3 +76,54 @@ def test_a_database_of_the_first_release_opens(tmp_path: Path):
         scope.add("s-2", ("user", "And how many will be left next year?"))
         memory.flush()
         assert len(scope.episodes()) == 2
+        said = "How many leave days do I have left? Please be formal with me."
+        scope.add("s-3", ("user", said))
+        memory.flush()
+        _, rows = memory.parts.store.recall_rows(scope.scope, after=0)
+        before, now = rows[0], rows[-1]
+        assert before.lexical.terms == now.lexical.terms
+        assert _unit(before) @ _unit(now) > 0.999
+
+
+@pytest.mark.both_databases(as_owner=True)
+def test_what_is_recalled_by_is_rewritten(database_url: str):
+    """Names, terms and vectors mean what they meant; a remote index is given all of them again."""
+    with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
+        scope = memory.scope(user="ana")
+        for number in range(3):
+            said = f"Box {number} holds felt, felt and more felt; box {number} is blue."
+            scope.add("s", {"role": "user", "content": said, "name": "Ana Ng"})
+        memory.flush()
+        scope.add("s", ("user", "This one has no vector yet."))
+        scope.recall("felt")
+        store = memory.parts.store
+        _, now = store.recall_rows(scope.scope, after=0)
+        store.use_mirror("somewhere/else")
+        claimed = store.claim(
+            WorkKind.INDEX, owner="me", limit=1, now=_LATER, until=_LATER + timedelta(days=1)
+        )
+        assert len(claimed) == 1
+        store.inside(None, make_older, writes=True)
+        _, older = store.recall_rows(scope.scope, after=0)
+        assert {len(row.vector or b"") for row in older} == {256, 0}
+    with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
+        store = memory.parts.store
+        _, found = memory.parts.store.recall_rows(scope.scope, after=0)
+        assert [_words(row) for row in found] == [_words(row) for row in now]
+        assert [row.lexical.speaker for row in found] == [row.lexical.speaker for row in now]
+        for row, was in zip(found[:3], older, strict=False):
+            coarse = np.frombuffer(was.vector or b"", np.int8).astype(np.float32)
+            assert np.allclose(_unit(row), coarse / np.linalg.norm(coarse), atol=1e-6)
+        assert found[3].vector is None
+        assert store.backlog()[WorkKind.INDEX].waiting == 3
+        assert memory.scope(user="ana").recall("felt in a blue box", limit=1)
+
+
+def _unit(row: RecallRow) -> np.ndarray:
+    assert row.vector is not None
+    return vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
+
+
+def _words(row: RecallRow) -> set[tuple[int, int]]:
+    terms, counts, _ = hashing.unpack_all([row.lexical.terms])
+    return set(zip(terms.tolist(), counts.tolist(), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from octopus_memory.ports.index import Probe
 from octopus_memory.testing import FixedClock, make_append
 from octopus_memory.testing.index_tests import MODEL, put, unit
 from octopus_memory.testing.store_tests import ANA, claim_all
+from older_database import make_older
 from pgvector_database import empty, with_vectors
 from postgres_installation import Database, Installation
 
@@ -182,6 +184,22 @@ def test_rows_of_a_database_that_was_there_before(
         assert report.is_true
         assert seen == [3]
         assert rows(postgres, database) == [(3,)]
+
+
+def test_terms_of_an_older_database_are_found_by_again(
+    postgres: Installation, database: Database, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCTOPUS_INDEX", "pgvector")
+    named: dict[str, Any] = {"embedder": "hashing", "clock": clock, "background": False}
+    with EpisodicMemory.open(database.owner_url, **named) as memory:
+        tell(memory.scope(user="ana"))
+        memory.run_pending()
+        now = rows(postgres, database, "seq, terms")
+        memory.parts.store.inside(None, partial(make_older, with_pgvector=True), writes=True)
+        assert rows(postgres, database, "seq, terms") != now
+    with EpisodicMemory.open(database.owner_url, **named) as memory:
+        assert sorted(rows(postgres, database, "seq, terms")) == sorted(now)
+        assert comparing.verify(memory.parts, "me").is_true
 
 
 def test_a_big_scope_is_searched_by_the_probe(memory: EpisodicMemory, scope: MemoryScope) -> None:

@@ -139,7 +139,7 @@ def test_a_remote_copy_drops_the_old_vectors(
             held = copy.vectors(model, state.scope_id, seqs)
             for row in rows:
                 assert row.vector is not None
-                kept = vectors.unpack([row.vector], len(row.vector))[0]
+                kept = vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
                 assert float(kept @ held[row.seq]) > 0.999
             assert scope.recall("kettle leaks", limit=1)[0].turns[0].text == KETTLE
 

@@ -16,7 +16,7 @@ from octopus_memory.domain import bm25
 from octopus_memory.domain.bm25 import Postings
 from octopus_memory.domain.calibration import Calibration
 from octopus_memory.domain.episode import Scope
-from octopus_memory.domain.hashing import TermHasher, unpack_all, unpack_words
+from octopus_memory.domain.hashing import TermHasher, numbers, unpack_all
 from octopus_memory.domain.query import QueryPlan, plan_query
 from octopus_memory.domain.ranking import Ranking, Signals, rank
 from octopus_memory.domain.rows import ASSISTANT, SUMMARY, USER, Rows
@@ -62,7 +62,7 @@ class Talk:
             asked_at=ASKED,
             analyzer=ANALYZER,
             hasher=HASHER,
-            speakers=[unpack_words(name) for name in names],
+            speakers=[numbers(name).tolist() for name in names],
             related=ANALYZER.related,
         )
 

@@ -31,6 +31,7 @@ from octopus_memory.domain.errors import (
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 from octopus_memory.testing.store_tests import ANA, FAR, after, claim_all, texts
+from older_database import make_older
 
 URL = "sqlserver://sa:secret@example.invalid:1433/memory"
 DEADLOCK = "Transaction (Process ID 52) was deadlocked and has been chosen as the deadlock victim."
@@ -367,6 +368,19 @@ def test_a_database_can_be_moved_here(store: SqlServerStore, server: Server) -> 
     assert "SET IDENTITY_INSERT octopus_turns ON" in server.seen
     assert any(text.startswith("DBCC CHECKIDENT ('octopus_work', RESEED") for text in server.seen)
     source.close()
+
+
+def test_recall_rows_of_an_older_database_are_rewritten(server: Server) -> None:
+    older = SqlServerStore(URL)
+    older.append(make_append(ANA, "the cat and the cat", "no vector"))
+    older.put_vectors("m", [(claim_all(older)[0], bytes(6))])
+    before = older.recall_rows(ANA, after=0)
+    older.inside(None, make_older, writes=True)
+    assert older.recall_rows(ANA, after=0) != before
+    older.close()
+    store = SqlServerStore(URL)
+    assert store.recall_rows(ANA, after=0) == before
+    store.close()
 
 
 def test_an_append_to_an_open_episode_is_few_statements(

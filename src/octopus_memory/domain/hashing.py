@@ -6,7 +6,7 @@ different numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from .episode import Scope
 
+NUMBER = 3
+"""Bytes of a term's number."""
 _MOST_OFTEN = 255
 
 
@@ -29,42 +31,46 @@ class TermHasher:
         self._begin = blake2b(key=key, digest_size=4).copy
 
     def number(self, term: str) -> int:
-        return int.from_bytes(self._digests([term])[0], "little")
+        return int.from_bytes(self.pack_words([term]), "little")
 
     def pack(self, counts: Mapping[str, int]) -> bytes:
-        """Every term's number, then how often each occurs: five bytes a term."""
-        often: Collection[int] = counts.values()
-        if max(often, default=0) > _MOST_OFTEN:
-            often = [min(count, _MOST_OFTEN) for count in often]
-        return b"".join(self._digests(counts)) + bytes(often)
+        """How often each repeated term occurs, a zero, then every term's number, those first."""
+        again = {term: min(count, _MOST_OFTEN) for term, count in counts.items() if count > 1}
+        return bytes(again.values()) + b"\0" + self.pack_words({**again, **counts})
 
     def pack_words(self, words: Iterable[str]) -> bytes:
         """The numbers alone, in order: a speaker's name."""
-        return b"".join(self._digests(words))
-
-    def _digests(self, terms: Iterable[str]) -> list[bytes]:
         begin, digests = self._begin, []
-        for term in terms:
+        for word in words:
             state = begin()
-            state.update(term.encode("utf-8", "replace"))
+            state.update(word.encode("utf-8", "replace"))
             digests.append(state.digest())
-        return digests
+        packed = bytearray(b"".join(digests))
+        # Cut off here: a digest that is asked to be shorter is another one.
+        del packed[NUMBER :: NUMBER + 1]
+        return bytes(packed)
 
 
-def unpack_words(packed: bytes) -> tuple[int, ...]:
-    """The reverse of `TermHasher.pack_words`, as numbers."""
-    return tuple(np.frombuffer(packed, dtype="<u4").tolist())
+def numbers(packed: bytes) -> NDArray[np.uint32]:
+    """The reverse of `TermHasher.pack_words`."""
+    wide = np.zeros((len(packed) // NUMBER, 4), np.uint8)
+    wide[:, :NUMBER] = np.frombuffer(packed, np.uint8).reshape(-1, NUMBER)
+    return wide.view("<u4").ravel().astype(np.uint32, copy=False)
 
 
 def unpack_all(
     packed: Sequence[bytes],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32]]:
-    """Many packed rows as one flat list: terms, how often, and the row each is in."""
-    sizes = np.array([len(row) // 5 for row in packed], dtype=np.int64)
-    terms = b"".join(row[: len(row) // 5 * 4] for row in packed)
-    counts = b"".join(row[len(row) // 5 * 4 :] for row in packed)
-    return (
-        np.frombuffer(terms, dtype="<u4").astype(np.uint32, copy=False),
-        np.frombuffer(counts, dtype=np.uint8),
-        np.repeat(np.arange(len(packed), dtype=np.int32), sizes),
-    )
+    """Many packed rows as one flat list: terms, how often, and the row each is in.
+
+    :raises ValueError: for bytes that `TermHasher.pack` does not make
+    """
+    halves = [row.partition(b"\0") for row in packed]
+    sizes = [len(terms) // NUMBER for _, _, terms in halves]
+    terms = numbers(b"".join([terms for _, _, terms in halves]))
+    # What has no count occurs once.
+    often = [often.ljust(size, b"\1") for (often, _, _), size in zip(halves, sizes, strict=True)]
+    counts = np.frombuffer(b"".join(often), np.uint8)
+    if len(counts) != len(terms):
+        raise ValueError("terms are of whole numbers, and no fewer than their counts")
+    return terms, counts, np.repeat(np.arange(len(packed), dtype=np.int32), sizes)

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from . import hashing
 from .bm25 import Sought
 from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
 from .terms import bare
@@ -143,5 +144,5 @@ def _sought(
                 words += others
                 line += [place] * len(others)
                 near += nearness
-    numbers = np.frombuffer(hasher.pack_words(words), "<u4")
+    numbers = hashing.numbers(hasher.pack_words(words))
     return Sought(numbers, len(terms), np.array(line, np.intp), np.array(near, np.float32))

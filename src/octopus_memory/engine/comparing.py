@@ -191,9 +191,9 @@ def _changed(parts: Parts, copy: IndexCopy, scope_id: int, sample: list[RecallRo
     kept = copy.vectors(parts.embedder.model, scope_id, [row.seq for row in sample])
     changed = set()
     for row in sample:
-        vector = row.vector or b""
-        if row.seq in kept and len(kept[row.seq]) == len(vector):
-            cosine = float(vectors.unpack([vector], len(vector))[0] @ kept[row.seq])
+        vector, other = row.vector or b"", kept.get(row.seq)
+        if other is not None and vectors.size(len(other)) == len(vector):
+            cosine = float(vectors.unpack([vector], len(other))[0] @ other)
             if cosine >= _SAME:
                 continue
         changed.add(row.seq)

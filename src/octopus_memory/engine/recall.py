@@ -13,6 +13,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from ..domain import hashing
 from ..domain.bm25 import LexicalScores, Sought
 from ..domain.episode import (
     Episode,
@@ -25,7 +26,6 @@ from ..domain.episode import (
     check_time,
 )
 from ..domain.errors import EmbedderFailed, InvalidInput
-from ..domain.hashing import unpack_words
 from ..domain.query import QueryPlan, plan_query
 from ..domain.quick import maker
 from ..domain.ranking import Ranking, Signals, rank
@@ -131,7 +131,7 @@ def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
     view = _view(parts, scope, ask)
     if view is None or not len(view.ordinals):
         return None
-    plan = _plan(parts, scope, ask, [unpack_words(words) for words in view.speakers])
+    plan = _plan(parts, scope, ask, [hashing.numbers(name).tolist() for name in view.speakers])
     signals = _signals(parts, view, plan, ask.mode)
     keep = _keep(parts, scope, view, ask)
     if keep is not None and not keep.any():

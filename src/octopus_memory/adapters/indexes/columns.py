@@ -187,7 +187,7 @@ class Columns:
     def _name(self, speaker: bytes) -> int:
         number = self._names.setdefault(speaker, len(self.speakers))
         if number == len(self.speakers):
-            if len(speaker) % 4:
+            if len(speaker) % hashing.NUMBER:
                 raise ValueError("a name is of whole numbers")
             self.speakers.append(speaker)
         return number
@@ -217,7 +217,7 @@ class Columns:
             self._put([row for row, _ in given], [vector for _, vector in given])
 
     def _put(self, rows: list[int] | NDArray[np.intp], packed: Sequence[bytes]) -> None:
-        found = vectors.unpack(packed, self.dimension or len(packed[0]))
+        found = vectors.unpack(packed, self.dimension or vectors.dimension_of(packed[0]))
         self._has.values[rows] = True
         if not self.dimension:
             self.dimension = found.shape[1]

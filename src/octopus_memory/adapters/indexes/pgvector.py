@@ -85,7 +85,7 @@ class PgVectorIndex(RecallIndex):
         given = [(work.scope_id, work.seq, vector) for work, vector in packed]
         self._sql.put_vectors(model, packed, also=lambda conn: table.write(conn, model, given))
         if any(work.seq > self._graph_from for work, _ in done):
-            self._quicken(model, len(packed[0][1]))
+            self._quicken(model, len(done[0][1]))
 
     def forget(self) -> None:
         self._cache.forget()

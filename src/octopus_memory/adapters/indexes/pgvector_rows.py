@@ -116,7 +116,7 @@ def write(conn: sa.Connection, model: str, given: Iterable[tuple[int, int, bytes
             "scope": scope_id,
             "seq": seq,
             "model": key,
-            "embedding": as_text(vectors.unpack([packed], len(packed))[0]),
+            "embedding": as_text(vectors.unpack([packed], vectors.dimension_of(packed))[0]),
         }
         for scope_id, seq, packed in given
     ]
@@ -128,12 +128,13 @@ def as_text(vector: Floats) -> str:
     return f"[{','.join(f'{value:.6g}' for value in vector.tolist())}]"
 
 
-# The store packs a row's terms as little-endian numbers, four bytes each, before their counts.
-_TERMS = """
+# The store packs a row's terms as little-endian numbers, three bytes each, after a zero.
+_TERMS = r"""
     ARRAY(
-        SELECT get_byte(r.terms, 4 * i) | (get_byte(r.terms, 4 * i + 1) << 8)
-            | (get_byte(r.terms, 4 * i + 2) << 16) | (get_byte(r.terms, 4 * i + 3) << 24)
-        FROM generate_series(0, length(r.terms) / 5 - 1) AS i
+        SELECT get_byte(t.packed, 3 * i) | (get_byte(t.packed, 3 * i + 1) << 8)
+            | (get_byte(t.packed, 3 * i + 2) << 16)
+        FROM substring(r.terms FROM position(CAST('\x00' AS bytea) IN r.terms) + 1) AS t (packed),
+            generate_series(0, length(t.packed) / 3 - 1) AS i
     )
 """
 _WRITE = sa.text(f"""

@@ -238,7 +238,7 @@ _PAYLOAD_INDEXES: dict[str, Any] = {
 def _point(given: CopiedRow) -> models.PointStruct:
     row = given.row
     assert row.vector is not None
-    dense = vectors.unpack([row.vector], len(row.vector))[0]
+    dense = vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
     terms, counts, _ = hashing.unpack_all([row.lexical.terms])
     # Two words of one number are one word here: an index must be unique in a sparse vector.
     unique, place = np.unique(terms, return_inverse=True)

@@ -25,7 +25,8 @@ def stored_cosines(
     """NaN for a row that has gone, or that has no vector of this model any more."""
     _, block = store.recall_block(scope, after=_NO_MORE, late=seqs, model=model)
     wanted = {seq: place for place, seq in enumerate(seqs)}
-    held = [(wanted[seq], packed) for seq, packed in block.late if len(packed) == len(vector)]
+    fits = vectors.size(len(vector))
+    held = [(wanted[seq], packed) for seq, packed in block.late if len(packed) == fits]
     cosines = np.full(len(seqs), np.nan, np.float32)
     if held:
         found = vectors.unpack([packed for _, packed in held], len(vector))

@@ -1,6 +1,6 @@
 """A very large scope as a sketch: enough of each row to see which may be near a question.
 
-Of a vector it keeps whether each component is above zero, of the words their numbers; whoever asks
+Of a vector it keeps whether each component is below zero, of the words their numbers; whoever asks
 reads the few rows that come out of it from the store. A row takes about 150 bytes instead of two
 thousand. Rows go into segments, which are searched one after the other: they need not all be in
 memory at a time.
@@ -16,7 +16,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain import hashing
+from ...domain import hashing, vectors
 from ...domain.episode import Scope
 from ...domain.rows import SUMMARY
 from ...domain.term_lists import Layers, TermList, found, having, places, with_newer
@@ -123,7 +123,7 @@ class Segment:
         """The nearest by their vectors' signs."""
         if probe.vector is None or not len(self._signs):
             return self._hits(np.empty(0, np.intp), np.empty(0, np.float32))
-        asked = signs_of(probe.vector[None] > 0)[0]
+        asked = signs_of(probe.vector[None] >= 0)[0]
         if len(asked) != len(self._signs):
             return self._hits(np.empty(0, np.intp), np.empty(0, np.float32))
         count = self.count
@@ -192,8 +192,7 @@ class Segment:
             self._put([row for row, _ in given], [vector for _, vector in given])
 
     def _put(self, rows: list[int] | NDArray[np.intp], packed: Sequence[bytes]) -> None:
-        raw = np.frombuffer(b"".join(packed), np.int8).reshape(len(packed), len(packed[0]))
-        signs = signs_of(raw > 0)
+        signs = signs_of(vectors.at_least_zero(packed))
         if not len(self._signs):
             self._signs = np.zeros((signs.shape[1], _ROWS), np.uint64)
         self._signs[:, rows] = signs.T

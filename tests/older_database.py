@@ -1,0 +1,37 @@
+"""A database as it was before schema 0004: an int8 vector, four bytes a term, a count for each."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from octopus_memory.adapters.stores import migrate, schema
+from octopus_memory.domain import vectors
+
+_GONE = b"\x9c"
+"""The byte of a term's number that is not kept any more."""
+_AS_BEFORE = "ARRAY(SELECT term | (156 << 24) FROM unnest(terms) AS term)"
+
+
+def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
+    """What is in the recall rows now, written as it was."""
+    recall = schema.recall
+    for row in conn.execute(sa.select(recall)).all():
+        vector = row.vector and row.vector[: vectors.dimension_of(row.vector)]
+        values = {"speaker": _wide(row.speaker), "terms": _terms(row.terms), "vector": vector}
+        mine = recall.c.scope_id == row.scope_id, recall.c.seq == row.seq
+        conn.execute(sa.update(recall).where(*mine).values(**values))
+    if with_pgvector:
+        conn.exec_driver_sql(f"UPDATE octopus_vectors SET terms = {_AS_BEFORE}")
+    conn.exec_driver_sql(f"UPDATE {migrate.VERSION_TABLE} SET version_num = '0003'")
+
+
+def _terms(packed: bytes) -> bytes:
+    often, _, numbers = packed.partition(b"\0")
+    # Those that occur once come first, to see that the order is minded.
+    cut = 3 * len(often)
+    turned = numbers[cut:] + numbers[:cut]
+    return _wide(turned) + b"\1" * (len(turned) // 3 - len(often)) + often
+
+
+def _wide(numbers: bytes) -> bytes:
+    return b"".join(numbers[at : at + 3] + _GONE for at in range(0, len(numbers), 3))
