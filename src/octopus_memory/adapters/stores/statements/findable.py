@@ -104,7 +104,8 @@ def _go_on() -> sa.Update:
         .values(
             unfindable_from=sa.case(
                 (schema.episodes.c.message_count > _stop(), _stop()), else_=None
-            )
+            ),
+            last_seq=sa.bindparam("last_"),
         )
     )
 
@@ -207,7 +208,8 @@ def _make(
         episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": found.episode_id}
         new.take_in(episode, seq, waits.turns, there, now=now)
         this = {"episode_": found.episode_id, "scope_": scope_id}
-        gone_on.append(this | {"first_": found.first, "stop_": found.stop})
+        until = {"stop_": found.stop, "last_": next_seq[scope_id] - 1}
+        gone_on.append(this | until | {"first_": found.first})
     if gone_on:
         conn.execute(_go_on, gone_on)
         conn.execute(_take_rows, [{"scope_": key, "next_": seq} for key, seq in next_seq.items()])
@@ -256,6 +258,8 @@ def insert(
     new = _New([], [])
     new.take_in(episode, first_seq, said, findable, now=now)
     new.insert(conn)
+    this = {"episode_": episode["episode_id"], "scope_": episode["scope_id"]}
+    conn.execute(ending.set_last, this | {"last_": first_seq + len(findable) - 1})
 
 
 class _New(NamedTuple):

@@ -138,7 +138,7 @@ def append(conn: Connection, write: Append) -> list[Turn]:
     scope_id, first_seq = _take(conn, write)
     match write.target:
         case Target.NEW:
-            first = _start(conn, scope_id, write)
+            first = _start(conn, scope_id, first_seq, write)
         case Target.RESUME:
             _resume(conn, scope_id, write)
             scope_id, first = _grow(conn, scope_id, write)
@@ -151,7 +151,7 @@ def append(conn: Connection, write: Append) -> list[Turn]:
     if write.idempotency is not None:
         repeats.remember(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
-        seq = first_seq + len(turns)
+        seq = first_seq + (0 if _is_for_later(write) else len(turns))
         ending.end(conn, place, write.session_id, seq, write.closing, now=write.now)
     return turns
 
@@ -183,7 +183,7 @@ def _is_for_later(write: Append) -> bool:
     return bool(write.turns) and write.turns[0].lexical is None
 
 
-def _start(conn: Connection, scope_id: int, write: Append) -> int:
+def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> int:
     session = _check_none_open(conn, scope_id, write)
     whose = {
         "tenant": write.scope.tenant,
@@ -211,6 +211,8 @@ def _start(conn: Connection, scope_id: int, write: Append) -> int:
         "touched_at": write.now,
         "message_count": len(write.turns),
         "unfindable_from": 0 if _is_for_later(write) else None,
+        "first_seq": first_seq,
+        "last_seq": first_seq,
         "input_tokens": spent,
         "output_tokens": made,
         "is_archived": False,

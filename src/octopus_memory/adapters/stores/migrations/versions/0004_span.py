@@ -1,0 +1,14 @@
+"""Where among a scope's recall rows those of an episode are."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    op.add_column("octopus_episodes", sa.Column("first_seq", sa.BigInteger()))
+    op.add_column("octopus_episodes", sa.Column("last_seq", sa.BigInteger()))
