@@ -251,6 +251,7 @@ holds = _table(
     sa.Column("placed_at", UtcTime, nullable=False),
     sa.Column("placed_by", _Name, nullable=False),
     sa.Index("octopus_holds_tenant", "tenant", "user"),
+    sa.Index("octopus_holds_episode", "tenant", "episode_id"),
 )
 
 audit = _table(

@@ -1,4 +1,4 @@
-"""Where among a scope's recall rows those of an episode are."""
+"""Where among a scope's recall rows those of an episode are; an episode's holds."""
 
 from __future__ import annotations
 
@@ -12,3 +12,4 @@ down_revision = "0003"
 def upgrade() -> None:
     op.add_column("octopus_episodes", sa.Column("first_seq", sa.BigInteger()))
     op.add_column("octopus_episodes", sa.Column("last_seq", sa.BigInteger()))
+    op.create_index("octopus_holds_episode", "octopus_holds", ["tenant", "episode_id"])
