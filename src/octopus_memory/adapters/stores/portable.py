@@ -270,6 +270,7 @@ def _bring_turns(
         return
     _, seq = scopes.take_rows(conn, kept.scope, len(turns))
     findable.insert_new(conn, episode, turns, first, seq, now=brought.now)
+    ending.note_last(conn, episode, seq + len(turns) - 1)
 
 
 def _bring_placeholders(conn: Connection, scope_id: int, brought: Brought) -> None:

@@ -59,21 +59,26 @@ def _set_episode() -> sa.Update:
 
 
 @cache
-def _last() -> sa.BindParameter[Any]:
+def last() -> sa.BindParameter[Any]:
     return sa.bindparam("last_", type_=sa.BigInteger())
 
 
 @sql
-def set_last() -> sa.Update:
+def _set_last() -> sa.Update:
+    return _set_episode().values(last_seq=last())
+
+
+def note_last(conn: Connection, episode: dict[str, Any], seq: int) -> None:
     """For every recall row that comes to an episode: numbers only grow."""
-    return _set_episode().values(last_seq=_last())
+    this = {"episode_": episode["episode_id"], "scope_": episode["scope_id"]}
+    conn.execute(_set_last, this | {"last_": seq})
 
 
 # What is set is named by the columns: the two of the summary come with the parameters.
 @sql
 def _set_summary() -> sa.Update:
-    last = sa.func.coalesce(_last(), schema.episodes.c.last_seq)
-    return _set_episode().values(summarized_by=sa.bindparam("by_"), last_seq=last)
+    seq = sa.func.coalesce(last(), schema.episodes.c.last_seq)
+    return _set_episode().values(summarized_by=sa.bindparam("by_"), last_seq=seq)
 
 
 @sql

@@ -86,7 +86,7 @@ def recall_rows(
         if row["seq"] in waiting if new is None else new.embed:
             work.append(rows.work_row(WorkKind.EMBED, episode, row["ordinal"], seq, now))
     conn.execute(ending.insert_recall, recall)
-    conn.execute(ending.set_last, this | {"last_": first + len(moved) - 1})
+    ending.note_last(conn, episode, first + len(moved) - 1)
     if work:
         conn.execute(ending.insert_work, work)
     if mirrored:

@@ -40,6 +40,7 @@ def _grow_episode() -> Any:
                 else_=schema.episodes.c.last_seen_at,
             ),
             touched_at=sa.bindparam("now", type_=types.UtcTime()),
+            last_seq=sa.func.coalesce(ending.last(), schema.episodes.c.last_seq),
         )
         .returning(
             *(schema.episodes.c[name] for name in ("scope_id", "message_count", "unfindable_from"))
@@ -141,9 +142,9 @@ def append(conn: Connection, write: Append) -> list[Turn]:
             first = _start(conn, scope_id, first_seq, write)
         case Target.RESUME:
             _resume(conn, scope_id, write)
-            scope_id, first = _grow(conn, scope_id, write)
+            scope_id, first = _grow(conn, scope_id, first_seq, write)
         case Target.OPEN:
-            scope_id, first = _grow(conn, scope_id, write)
+            scope_id, first = _grow(conn, scope_id, first_seq, write)
     place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
     turns = _insert(conn, place, write, first, first_seq)
     if write.placeholders:
@@ -212,7 +213,7 @@ def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> in
         "message_count": len(write.turns),
         "unfindable_from": 0 if _is_for_later(write) else None,
         "first_seq": first_seq,
-        "last_seq": first_seq,
+        "last_seq": first_seq + len(write.turns),
         "input_tokens": spent,
         "output_tokens": made,
         "is_archived": False,
@@ -253,7 +254,7 @@ def _set_session(conn: Connection, scope_id: int, write: Append) -> None:
     conn.execute(statement, values)
 
 
-def _grow(conn: Connection, scope_id: int, write: Append) -> tuple[int, int]:
+def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tuple[int, int]:
     """The scope's key, and the ordinal of the first turn that comes."""
     if not write.turns:
         return scope_id, _ends(conn, write)
@@ -270,6 +271,7 @@ def _grow(conn: Connection, scope_id: int, write: Append) -> tuple[int, int]:
             "input": spent,
             "output": made,
             "last": write.turns[-1].at,
+            "last_": None if is_for_later else first_seq + len(write.turns),
             "now": write.now,
         },
     ).one_or_none()
