@@ -71,7 +71,7 @@ def _recall(scope: MemoryScope) -> None:
     scope.context("the ferry to Naxos", session_id="first")
     scope.recent()
     scope.recent(session_id="first")
-    scope.get(scope.episodes().items[0])
+    scope.get(scope.episodes(page_size=1).items[0])
     # Recall makes findable what it finds still waiting.
     scope.add("first", [("user", "Thank you.")])
     scope.recall("thanks")

@@ -22,6 +22,12 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
         conn.execute(sa.update(recall).where(*mine).values(**values))
     if with_pgvector:
         conn.exec_driver_sql(f"UPDATE octopus_vectors SET terms = {_AS_BEFORE}")
+    # What came after it.
+    for index in schema.holds.indexes:
+        if index.name == "octopus_holds_episode":
+            index.drop(conn)
+    for column in ("first_seq", "last_seq"):
+        conn.exec_driver_sql(f"ALTER TABLE octopus_episodes DROP COLUMN {column}")
     conn.exec_driver_sql(f"UPDATE {migrate.VERSION_TABLE} SET version_num = '0003'")
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from octopus_memory.adapters.stores.sqlite.compiling import compiled
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.adapters.stores.statements import ending
+from octopus_memory.ports.store import SUMMARY_ORDINAL, EpisodeStore, RowPart
 from octopus_memory.testing import StoreSuite
-from octopus_memory.testing.fakes import make_append, make_scope
+from octopus_memory.testing.fakes import make_append, make_closing, make_scope
 from octopus_memory.testing.store_tests import Reopen
 
 
@@ -76,3 +78,28 @@ def test_values_are_stored_as_what_they_are(tmp_path: Path, count: int):
             " typeof(tool_calls), typeof(message) FROM octopus_turns"
         ).fetchall()
     assert kinds == [("blob", "integer", "integer", "null", "null", "blob")] * count
+
+
+@pytest.mark.parametrize("part", RowPart)
+def test_an_episodes_rows_are_found_without_reading_its_whole_scope(
+    blank_file: Path, part: RowPart
+) -> None:
+    with closing(sqlite3.connect(blank_file)) as conn:
+        for drop in (ending._drop_recall, ending._drop_work):
+            made = compiled(drop(part)(), ["episode_", "scope_"])
+            asked = conn.execute(f"EXPLAIN QUERY PLAN {made.text[0]}", [0] * len(made.names))
+            assert "(scope_id=? AND seq>? AND seq<?)" in asked.fetchone()[3]
+
+
+def test_an_episode_that_an_older_octopus_began_loses_all_its_rows(
+    tmp_path: Path, blank_file: Path
+) -> None:
+    file = Path(shutil.copy(blank_file, tmp_path / "memory.db"))
+    ana = make_scope()
+    write = make_append(ana, "a", "b", closing=make_closing())
+    with closing(SqliteStore(file)) as store, closing(sqlite3.connect(file)) as conn:
+        store.append(write)
+        with conn:
+            conn.execute("UPDATE octopus_episodes SET first_seq = NULL, last_seq = NULL")
+        store.archive(ana, write.episode_id)
+        assert [row.ordinal for row in store.recall_rows(ana, after=0)[1]] == [SUMMARY_ORDINAL]

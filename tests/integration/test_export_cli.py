@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -95,6 +96,35 @@ def test_other_formats():
     Path("latin.json").write_bytes('["é"]'.encode("latin-1"))
     assert "is not UTF-8" in run("import", "latin.json", "--user", "ana", code=1).stderr
     assert "cannot be read" in run("import", "none.json", "--user", "ana", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda text: text[: text.rindex(b'{"kind":"trailer"')], "the export is cut short"),
+        (lambda text: text.replace(b"favourite", b"favorites"), "sha256: "),
+        (lambda text: text.replace("草".encode(), b"\x8d\xff"), "is not UTF-8"),
+    ],
+    ids=["cut short", "changed", "no text"],
+)
+def test_nothing_of_a_damaged_file_is_stored(
+    talked: None, damage: Callable[[bytes], bytes], problem: str
+):
+    run("export", "--user", "ana", "--tenant", "acme", "--out", "a.jsonl")
+    Path("a.jsonl").write_bytes(damage(Path("a.jsonl").read_bytes()))
+    said = run("import", "a.jsonl", "--db", "b.db", code=1).stderr
+    assert problem in said
+    assert "(no episode is imported)" in said
+    assert not Path("b.db").exists()
+
+
+def test_what_came_before_the_damage_in_another_programs_file_is_told():
+    said = b'{"messages": [{"role": "user", "content": "%b"}]}\n'
+    long = said % (b"Tea " * 20_000)
+    Path("t.jsonl").write_bytes(long + long + said % b"\xff")
+    wrong = run("import", "t.jsonl", "--user", "ana", code=1)
+    assert "is not UTF-8" in wrong.stderr
+    assert "the 1 before it are in" in wrong.stderr
 
 
 def test_the_example_in_the_reference_is_a_whole_export():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -165,3 +166,23 @@ def test_an_archived_episode_is_found_by_its_summary(memory: EpisodicMemory, sco
 def test_bad_requests_name_the_field(scope: MemoryScope, field: str, given: dict):
     with pytest.raises(InvalidInput, match=field):
         scope.recall("x", **given)
+
+
+def test_the_last_sessions_are_there_behind_one_with_many_episodes(
+    memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ["first", "second", *["main"] * 30]:
+        scope.store([("user", f"Said in {name}."), ("assistant", "Noted.")], session_id=name)
+        clock.advance(hours=1)
+    store, asked = memory.parts.store, []
+    whole = store.list_episodes
+
+    def listed(*args: Any, **more: Any) -> Any:
+        asked.append(more)
+        return whole(*args, **more)
+
+    monkeypatch.setattr(store, "list_episodes", listed)
+    sessions = {snippet.session_id for snippet in scope.context("What is the weather?").snippets}
+    assert sessions == {"main", "second"}
+    # Not all of the thirty are read to find what stands before them.
+    assert len(asked) == 2

@@ -279,8 +279,8 @@ def test_the_awaited_twin(path: Path, clock: FixedClock):
     assert asyncio.run(_scrub_async(path, clock)).changed_turns == 3
 
 
-def run(path: Path, *args: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["scrub", "--db", str(path), *args])
+def run(path: Path, *args: str, code: int = 0, stdin: str | None = None) -> str:
+    done = CliRunner().invoke(app, ["scrub", "--db", str(path), *args], input=stdin)
     assert done.exit_code == code, done.output
     return done.output
 
@@ -293,21 +293,38 @@ def test_the_command(path: Path, clock: FixedClock):
     assert "would change" in dry
     assert "message 6" in dry
     assert "EMAIL" in dry
-    report = json.loads(run(path, "--user", "u", "--agent", "default", "--numbered", "--json"))
+    report = json.loads(
+        run(path, "--user", "u", "--agent", "default", "--numbered", "--json", "--yes")
+    )
     assert (report["changed_turns"], report["compacted"], report["held"]) == (3, True, 0)
-    said = run(path, "--plain", "--no-compact")
+    said = run(path, "--plain", "--no-compact", "--yes")
     assert "message 3" in said
     assert "octopus run-pending" in said
     assert "rewritten" not in said
-    assert "rewritten" in run(path)
+    assert "rewritten" in run(path, "--yes")
     with open_memory(path, clock) as memory:
         assert "[EMAIL_1]" in repr(memory.scope(user="u").session("s"))
         assert "[EMAIL]" in repr(memory.scope(user="v").session("s"))
         assert {entry.actor.partition(":")[0] for entry in memory.tenant().audit()} == {"cli"}
         memory.scope(user="v").store(TALK, session_id="t")
         memory.tenant().hold(user="v", reason="a case")
-    assert "octopus holds list" in run(path, code=1)
-    assert "nothing" in run(path, "--tenant", "another")
+    assert "octopus holds list" in run(path, "--yes", code=1)
+    assert "nothing" in run(path, "--tenant", "another", "--yes")
+
+
+def test_the_command_asks_first(path: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch):
+    with open_memory(path, clock) as memory:
+        scope = memory.scope(user="u")
+        scope.store(TALK, session_id="s")
+        said = scope.session("s").turns
+        assert "--yes" in run(path, code=2)
+        monkeypatch.setattr("octopus_memory.faces.cli.asking.can_ask", lambda: True)
+        asked = run(path, "--user", "u", stdin="n\n", code=1)
+        assert "the personal data in 1 episode of user u in tenant default, with every" in asked
+        assert scope.session("s").turns == said
+    run(path, "--no-compact", stdin="y\n")
+    with open_memory(path, clock) as memory:
+        assert memory.scope(user="u").session("s").turns != said
 
 
 def test_the_command_never_makes_a_database(path: Path):

@@ -318,6 +318,10 @@ def to_sqlite(statement: str) -> str:
             )
         case "CREATE":
             text = _create(text)
+        case "ALTER":
+            text = text.replace(" ADD ", " ADD COLUMN ")
+        case "DROP":
+            text = text.partition(" ON ")[0]
         case word:
             raise AssertionError(f"the store does not write {word}")
     assert not re.search(r" IS (?!NULL|NOT NULL)", text), f"nothing IS but NULL: {text}"

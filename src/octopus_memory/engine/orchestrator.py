@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -138,15 +137,19 @@ class MemoryOrchestrator:
                 return frozenset(), []
         still_open: set[UUID] = set()
         latest: dict[str, Episode] = {}
-        page_size = max(8, 2 * count)
-        for offset in range(0, sys.maxsize, page_size):
+        named = [] if session_id is None else [session_id]
+        page_size, offset = max(8, 2 * count), 0
+        while True:
+            # One session may have thousands: those of the sessions that are found are not read.
+            left_out = [*named, *latest]
             page, _ = self._parts.store.list_episodes(
                 self._scope,
                 offset=offset,
                 limit=page_size,
                 include_archived=config.recall.include_archived,
                 include_open=session_id is None,
-                leave_out_session=session_id,
+                leave_out_sessions=left_out,
+                count=False,
             )
             for episode in page:
                 if episode.is_open:
@@ -156,6 +159,8 @@ class MemoryOrchestrator:
             # Open ones are listed before all others.
             if len(page) < page_size or (len(latest) == count and not page[-1].is_open):
                 break
+            found_more = len(named) + len(latest) > len(left_out)
+            offset = 0 if found_more else offset + page_size
         return frozenset(still_open), list(latest.values())
 
     def _with_last_words(self, snippet: EpisodeSnippet, count: int = 2) -> EpisodeSnippet:

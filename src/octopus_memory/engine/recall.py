@@ -243,8 +243,7 @@ def _keep(parts: Parts, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.b
 def _left_out(parts: Parts, scope: Scope, ask: Ask) -> frozenset[UUID]:
     if ask.leave_out_session is None:
         return ask.leave_out
-    episodes = parts.store.session_episodes(scope, ask.leave_out_session)
-    return ask.leave_out.union(episode.id for episode in episodes)
+    return ask.leave_out.union(parts.store.session_episodes(scope, ask.leave_out_session))
 
 
 def _snippets(

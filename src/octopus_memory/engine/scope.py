@@ -253,7 +253,8 @@ class MemoryScope:
                 offset=0,
                 limit=recall.check_limit(limit),
                 include_archived=include_archived,
-                leave_out_session=session_id,
+                leave_out_sessions=() if session_id is None else [session_id],
+                count=False,
             )
             return [recall.recent_snippet(parts, episode) for episode in episodes]
 

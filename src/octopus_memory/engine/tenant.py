@@ -154,6 +154,7 @@ class MemoryTenant:
         are asked for, and few are ever held. What was deleted is not among them.
 
         :raises EpisodeChanged: when an episode is archived or erased while it is read
+        :raises StoreReadOnly: when it could not be recorded in the audit log
         """
         return portable.export(self._parts, self.tenant, user, agent=agent, actor=actor)
 

@@ -244,8 +244,8 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         """Those of `ids` that are in the scope."""
 
     @abstractmethod
-    def session_episodes(self, scope: Scope, session_id: str) -> list[Episode]:
-        """All episodes of a session, oldest first by their start."""
+    def session_episodes(self, scope: Scope, session_id: str) -> list[UUID]:
+        """The ids of all episodes of a session, in no particular order."""
 
     @abstractmethod
     def list_episodes(
@@ -258,11 +258,13 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         until: datetime | None = None,
         include_archived: bool = True,
         include_open: bool = True,
-        leave_out_session: str | None = None,
+        leave_out_sessions: Sequence[str] = (),
+        count: bool = True,
     ) -> tuple[list[Episode], int]:
         """A page, newest first by end (open ones before all others), and how many there are.
 
-        `since` and `until` keep episodes that overlap that time, both ends included.
+        `since` and `until` keep episodes that overlap that time, both ends included. Without
+        `count` the number is that of the page: to count, all of the scope's are read.
         """
 
     @abstractmethod

@@ -39,7 +39,7 @@ from .store_suite_reads import (
     TurnReadTests,
 )
 from .store_suite_recall import ModelTests, RecallRowTests, RecallStateTests, VectorTests
-from .store_suite_removals import ErasureTests, RemovalTests
+from .store_suite_removals import ErasureTests, OwnRowsTests, RemovalTests
 from .store_suite_restore import RestoreTests, StageEntryTests
 from .store_suite_rewriting import (
     RewriteMirrorTests,
@@ -100,6 +100,7 @@ class StoreSuite(
     EraseTests,
     ErasureTests,
     RemovalTests,
+    OwnRowsTests,
     AuditTests,
     StoredTests,
     RewriteTests,

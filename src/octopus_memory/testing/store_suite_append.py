@@ -22,7 +22,18 @@ from .fakes import (
     make_summary,
     make_turn,
 )
-from .store_tests import ANA, BEN, StoreTests, after, at_once, find, raised, snapshot, texts
+from .store_tests import (
+    ANA,
+    BEN,
+    StoreTests,
+    after,
+    at_once,
+    find,
+    raised,
+    session_episodes,
+    snapshot,
+    texts,
+)
 
 
 class AppendTests(StoreTests):
@@ -58,7 +69,7 @@ class AppendTests(StoreTests):
         waited = make_append(ANA, "b", at=START)
         store.append(first)
         store.append(waited)
-        places = [episode.id for episode in store.session_episodes(ANA, "session")]
+        places = [episode.id for episode in session_episodes(store, ANA, "session")]
         assert places == [first.episode_id, waited.episode_id]
 
     def test_an_append_may_close_and_add_nothing(self, store: EpisodeStore) -> None:
@@ -76,7 +87,7 @@ class AppendTests(StoreTests):
         imported = make_append(ANA, "b", at=START, now=after(hours=1))
         store.append(first)
         store.append(imported)
-        places = [episode.id for episode in store.session_episodes(ANA, "session")]
+        places = [episode.id for episode in session_episodes(store, ANA, "session")]
         assert places == [imported.episode_id, first.episode_id]
 
     def test_turns_stay_in_the_order_given_whatever_their_times(self, store: EpisodeStore) -> None:

@@ -24,6 +24,7 @@ from .store_tests import (
     at_once,
     claim_all,
     raised,
+    session_episodes,
     snapshot,
     texts,
 )
@@ -44,7 +45,7 @@ def fill(store: EpisodeStore, scope: Scope) -> Append:
     store.append(
         make_append(scope, "c", "d", session_id="cold", closing=make_closing(at=after(days=1)))
     )
-    [cold] = store.session_episodes(scope, "cold")
+    [cold] = session_episodes(store, scope, "cold")
     store.archive(scope, cold.id, cold=True)
     store.append(
         make_append(
@@ -54,7 +55,7 @@ def fill(store: EpisodeStore, scope: Scope) -> Append:
             closing=make_closing(at=after(days=1), summary=make_summary(improve=True)),
         )
     )
-    [gone] = store.session_episodes(scope, "gone")
+    [gone] = session_episodes(store, scope, "gone")
     store.delete(scope, gone.id, at=after(days=2))
     write = make_append(
         scope,
@@ -204,7 +205,7 @@ class EraseTests(StoreTests):
     @pytest.mark.parametrize("session", ["cold", "gone"])
     def test_an_archived_or_deleted_episode(self, store: EpisodeStore, session: str) -> None:
         fill(store, ANA)
-        known = [*store.session_episodes(ANA, "cold"), *store.deleted(ANA)]
+        known = [*session_episodes(store, ANA, "cold"), *store.deleted(ANA)]
         [episode] = [each for each in known if each.session_id == session]
         done = erase(store, ANA, episode_id=episode.id)
         assert done.removed["episodes"] == 1

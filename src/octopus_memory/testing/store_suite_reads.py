@@ -7,7 +7,7 @@ import pytest
 from ..domain.ids import new_id
 from ..ports.store import Append, EpisodeStore, Target
 from .fakes import START, make_append, make_closing, make_next, make_scope
-from .store_tests import ANA, BEN, FAR, StoreTests, after, find
+from .store_tests import ANA, BEN, FAR, StoreTests, after, find, session_episodes
 
 
 class SessionReadTests(StoreTests):
@@ -61,8 +61,9 @@ class SessionReadTests(StoreTests):
         ]
         for write in [*writes, make_append(ANA, "b", session_id="other")]:
             store.append(write)
-        found = store.session_episodes(ANA, "session")
+        found = session_episodes(store, ANA, "session")
         assert found == [find(store, writes[place]) for place in (1, 2, 0)]
+        assert sorted(store.session_episodes(ANA, "session")) == sorted(each.id for each in found)
         assert store.session_episodes(ANA, "another") == []
 
     def test_a_replay_is_the_session_whole(self, store: EpisodeStore) -> None:
@@ -74,7 +75,8 @@ class SessionReadTests(StoreTests):
         assert replay is not None
         assert state is not None
         assert replay.session == state.session
-        assert [each.episode for each in replay.episodes] == store.session_episodes(ANA, "session")
+        ids = store.session_episodes(ANA, "session")
+        assert sorted(each.episode.id for each in replay.episodes) == sorted(ids)
         for each in replay.episodes:
             assert list(each.turns) == store.turns(ANA, each.episode.id)
         assert len(replay.turns) == 16
@@ -193,6 +195,7 @@ class ListTests(StoreTests):
             assert paged == whole
         assert store.list_episodes(ANA, offset=7, limit=5) == ([], 7)
         assert store.list_episodes(ANA, offset=0, limit=0) == ([], 7)
+        assert store.list_episodes(ANA, offset=2, limit=3, count=False) == (whole[2:5], 3)
 
     def test_since_and_until_keep_what_overlaps(self, store: EpisodeStore) -> None:
         _tell(store, "a", 0, 4)
@@ -223,11 +226,12 @@ class ListTests(StoreTests):
         _tell(store, "closed", 0, 2)
         _tell(store, "both", 0, 3)
         _tell(store, "both", 4, None)
-        store.archive(ANA, store.session_episodes(ANA, "archived")[0].id)
+        store.archive(ANA, session_episodes(store, ANA, "archived")[0].id)
         assert _listed(store) == ["both", "both", "closed", "archived"]
         assert _listed(store, include_archived=False) == ["both", "both", "closed"]
         assert _listed(store, include_open=False) == ["both", "closed", "archived"]
-        assert _listed(store, leave_out_session="both") == ["closed", "archived"]
+        assert _listed(store, leave_out_sessions=["both"]) == ["closed", "archived"]
+        assert _listed(store, leave_out_sessions=["both", "closed", "none"]) == ["archived"]
         assert _listed(store, include_archived=False, include_open=False) == ["both", "closed"]
         page, count = store.list_episodes(ANA, offset=1, limit=1, include_archived=False)
         assert ([episode.session_id for episode in page], count) == (["both"], 3)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
 from ..domain.ids import new_id
-from ..ports.store import EpisodeStore, WorkKind
-from .fakes import make_append, make_closing, make_scope
+from ..ports.store import Append, EpisodeStore, Target, WorkKind
+from .fakes import make_append, make_closing, make_next, make_scope, make_summary
 from .store_suite_erasing import ANA_ELSEWHERE, entry, erase, fill
+from .store_suite_findable import later, make_all, ordinals
+from .store_suite_keeping import LATER, findable, tell
+from .store_suite_scrubbing import rewritten, stored
 from .store_tests import (
     ANA,
     BEN,
@@ -162,3 +166,49 @@ class RemovalTests(StoreTests):
         done = erase(store, ANA)
         assert store.waiting_removals(done) == 0
         assert store.backlog()[WorkKind.UNINDEX].waiting == 0
+
+
+def _made_findable_later(store: EpisodeStore, write: Append) -> None:
+    ended = make_closing(at=after(hours=3), summary=make_summary("They met twice."))
+    more = make_next(write, "c", at=after(hours=2), target=Target.RESUME, closing=ended)
+    store.append(later(more))
+    make_all(store, store.unfindable(limit=9))
+
+
+def _restored(store: EpisodeStore, write: Append) -> None:
+    store.delete(ANA, write.episode_id, at=LATER)
+    store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+
+
+_WAYS: dict[str, Callable[[EpisodeStore, Append], object]] = {
+    "gone on": lambda store, write: store.append(
+        make_next(write, "c", at=after(hours=2), target=Target.RESUME)
+    ),
+    "findable later": _made_findable_later,
+    "summed up again": lambda store, write: store.put_summary(
+        ANA, write.episode_id, make_summary("Better.")
+    ),
+    "rewritten": lambda store, write: store.rewrite(
+        stored(store, write), turns=[rewritten(0, "x")], now=LATER
+    ),
+    "restored": _restored,
+}
+
+
+class OwnRowsTests(StoreTests):
+    @pytest.mark.parametrize("way", _WAYS)
+    def test_no_row_stays_however_late_it_came(self, store: EpisodeStore, way: str) -> None:
+        first, write = tell(store, session_id="before"), tell(store)
+        between = tell(store, session_id="between")
+        _WAYS[way](store, write)
+        last = tell(store, session_id="after")
+        others = [ordinals(store, each) for each in (first, between, last)]
+        assert len(ordinals(store, write)) >= 3
+        if store.episodes(ANA, [write.episode_id])[write.episode_id].is_open:
+            store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=3)
+        store.archive(ANA, write.episode_id)
+        assert set(ordinals(store, write)) <= {-1}
+        store.delete(ANA, write.episode_id, at=LATER)
+        assert ordinals(store, write) == []
+        assert [ordinals(store, each) for each in (first, between, last)] == others
+        assert write.episode_id not in {work.episode_id for work in claim_all(store)}

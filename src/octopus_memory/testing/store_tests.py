@@ -56,6 +56,12 @@ def find(store: EpisodeStore, write: Append) -> Episode:
     return store.episodes(write.scope, [write.episode_id])[write.episode_id]
 
 
+def session_episodes(store: EpisodeStore, scope: Scope, session_id: str) -> list[Episode]:
+    """Oldest first."""
+    replay = store.replay(scope, session_id)
+    return [] if replay is None else [each.episode for each in replay.episodes]
+
+
 def texts(store: EpisodeStore, write: Append) -> list[str]:
     return [turn.text for turn in store.turns(write.scope, write.episode_id)]
 

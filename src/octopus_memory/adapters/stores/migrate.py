@@ -9,8 +9,8 @@ from __future__ import annotations
 from ...domain.errors import SchemaTooNew, StoreUnavailable
 from .later import sa, schema
 
-HEAD = "0004"
-_KNOWN = frozenset({"0001", "0002", "0003", HEAD})
+HEAD = "0005"
+_KNOWN = frozenset({"0001", "0002", "0003", "0004", HEAD})
 VERSION_TABLE = "octopus_schema"
 
 

@@ -17,6 +17,8 @@ OPEN_END = datetime(9999, 12, 31, tzinfo=UTC)
 """`order_at` of an open episode: it sorts before every closed one, newest first."""
 DAMAGED = "a row of the database is damaged: restore the database from a backup"
 LONGEST_NAME = 256
+LAST_SEQ = 2**62
+"""No recall row's number is above it."""
 
 
 def micros(moment: datetime) -> int:

@@ -175,9 +175,10 @@ def _bring(conn: Connection, brought: Brought) -> bool:
     scope = episode.scope
     if scopes.lock(conn, scope) is not None and _is_there(conn, scope, episode.id):
         return False
-    scope_id, _ = scopes.take_rows(conn, scope, 0)
+    scope_id, next_seq = scopes.take_rows(conn, scope, 0)
     _bring_session(conn, scope_id, brought)
-    conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, brought)))
+    span = {"first_seq": next_seq, "last_seq": next_seq}
+    conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, brought) | span))
     for some in _batches(brought.turns):
         _bring_turns(conn, scope_id, brought, *some)
     if brought.placeholders:
@@ -269,6 +270,7 @@ def _bring_turns(
         return
     _, seq = scopes.take_rows(conn, kept.scope, len(turns))
     findable.insert_new(conn, episode, turns, first, seq, now=brought.now)
+    ending.note_last(conn, episode, seq + len(turns) - 1)
 
 
 def _bring_placeholders(conn: Connection, scope_id: int, brought: Brought) -> None:

@@ -46,6 +46,8 @@ _NO_EPISODE = frozenset(
         "aged_from",
         "deleted_at",
         "unfindable_from",
+        "first_seq",
+        "last_seq",
     }
 )
 

@@ -112,6 +112,10 @@ episodes = _table(
     sa.Column("deleted_at", UtcTime),
     # The first turn that has no recall row yet: none has from there on. None for no such turn.
     sa.Column("unfindable_from", sa.Integer),
+    # Its recall rows are among these: they are clustered by scope, and no index leads to an
+    # episode's own. None where an older Octopus began the episode.
+    sa.Column("first_seq", sa.BigInteger),
+    sa.Column("last_seq", sa.BigInteger),
     sa.Index("octopus_episodes_newest", "scope_id", "order_at", "id"),
     sa.Index("octopus_episodes_session", "scope_id", "session_id", "id"),
 )
@@ -247,6 +251,7 @@ holds = _table(
     sa.Column("placed_at", UtcTime, nullable=False),
     sa.Column("placed_by", _Name, nullable=False),
     sa.Index("octopus_holds_tenant", "tenant", "user"),
+    sa.Index("octopus_holds_episode", "tenant", "episode_id"),
 )
 
 audit = _table(

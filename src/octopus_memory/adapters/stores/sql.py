@@ -136,7 +136,7 @@ class SqlStore(
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
         return self._read(scope.tenant, reads.episodes, scope, ids) if ids else {}
 
-    def session_episodes(self, scope: Scope, session_id: str) -> list[Episode]:
+    def session_episodes(self, scope: Scope, session_id: str) -> list[UUID]:
         return self._read(scope.tenant, reads.session_episodes, scope, session_id)
 
     def list_episodes(
@@ -149,7 +149,8 @@ class SqlStore(
         until: datetime | None = None,
         include_archived: bool = True,
         include_open: bool = True,
-        leave_out_session: str | None = None,
+        leave_out_sessions: Sequence[str] = (),
+        count: bool = True,
     ) -> tuple[list[Episode], int]:
         return self._read(
             scope.tenant,
@@ -161,7 +162,8 @@ class SqlStore(
             until=until,
             include_archived=include_archived,
             include_open=include_open,
-            leave_out_session=leave_out_session,
+            leave_out_sessions=leave_out_sessions,
+            count=count,
         )
 
     def turns(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ...domain import portable
 from ...domain.episode import Scope, check_name
-from ...domain.errors import EpisodeChanged
+from ...domain.errors import EpisodeChanged, StoreReadOnly
 from ...domain.message import Json
 from ...domain.portable import KeptEpisode, Tally
 from .. import audit
@@ -25,6 +25,11 @@ def export(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: st
     if agent is not None:
         check_name("agent", agent)
     check_name("actor", actor)
+    if parts.store.read_only:
+        raise StoreReadOnly(
+            "an export is recorded in the audit log, and this database is read-only: open it to "
+            "write, or export from a copy of it"
+        )
     return _lines(parts, tenant, user, agent=agent, actor=actor)
 
 
@@ -51,11 +56,7 @@ def _lines(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: st
 def _record(
     parts: Parts, tenant: str, user: str, *, actor: str, outcome: str, **counts: int
 ) -> None:
-    # Who may only read the file cannot write to its log.
-    if not parts.store.read_only:
-        audit.record(
-            parts, "export", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts
-        )
+    audit.record(parts, "export", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts)
 
 
 def _scope(parts: Parts, scope: Scope) -> Iterator[dict[str, Json]]:

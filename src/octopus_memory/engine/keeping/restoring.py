@@ -68,16 +68,13 @@ def restore(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: s
 
 def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
     """What recall will find the episode by: its turns, where they are kept, and its summary."""
-    store = parts.store
-    episode = store.episodes(scope, [episode_id]).get(episode_id)
-    if episode is None:
-        marked = {found.id: found for found in store.deleted(scope)}
-        episode = marked.get(episode_id)
-    if episode is None:
+    kept = parts.store.stored_episode(scope, episode_id)
+    if kept is None:
         raise EpisodeNotFound(episode_id)
-    config = parts.config(scope.tenant, scope.agent)
-    turns = store.cold_turns(scope, episode_id) or store.marked_turns(scope, episode_id)
-    findable = [making.of_turn(parts, scope, turn.ordinal, turn.message, config) for turn in turns]
+    config, episode = parts.config(scope.tenant, scope.agent), kept.episode
+    findable = [
+        making.of_turn(parts, scope, turn.ordinal, turn.message, config) for turn in kept.turns
+    ]
     if episode.summary is not None:
         lexical = consolidate.summary_lexical(parts, scope, episode.summary, episode.key_facts)
         findable.append(Findable(ordinal=SUMMARY_ORDINAL, lexical=lexical))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -11,6 +10,7 @@ import typer
 from ...domain.erasure import EraseReceipt, FileSearch, Subject
 from ...domain.errors import InvalidInput, NotFound
 from .actor import actor
+from .asking import Yes, ask
 from .opening import open_to_read
 from .options import AsJson, Db, Tenant
 from .plain import print_json
@@ -45,7 +45,7 @@ def erase(
         bool,
         typer.Option("--no-compact", help="Leave the rewriting of the files to octopus compact."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
@@ -88,23 +88,18 @@ def _subject(tenant: str, user: str, agent: str | None, episode: str | None) -> 
         raise typer.BadParameter(f"{episode!r} is no episode's id") from error
 
 
-def _can_ask() -> bool:
-    return sys.stdin.isatty()
-
-
 def _ask(memory: EpisodicMemory, subject: Subject) -> None:
-    if not _can_ask():
-        raise typer.BadParameter("nobody can be asked here: say --yes")
     store = memory.parts.store
     scopes = store.user_scopes(subject.tenant, subject.user)
     scopes = [scope for scope in scopes if subject.agent in (None, scope.agent)]
     episodes = sum(store.list_episodes(scope, offset=0, limit=1)[1] for scope in scopes)
     what = "one episode" if subject.episode_id else counted(episodes, "episode")
-    Screen(stderr=True).write(
-        f"This removes {what} of user {subject.user} in tenant {subject.tenant}, with "
-        f"{'every agent' if subject.agent is None else f'agent {subject.agent}'}, for good."
+    agents = "every agent" if subject.agent is None else f"agent {subject.agent}"
+    ask(
+        f"This removes {what} of user {subject.user} in tenant {subject.tenant}, with {agents}, "
+        "for good.",
+        "Erase?",
     )
-    typer.confirm("Erase?", abort=True, err=True)
 
 
 def _erase(memory: EpisodicMemory, subject: Subject, *, physical: bool) -> EraseReceipt:

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 
 from ...domain.errors import InvalidInput
 from ...domain.portable import ImportReport, is_header
+from ...domain.portable_lines import read_lines
 from ...domain.transcripts import Source
 from .actor import actor as current_actor
 from .opening import open_to_read, open_to_write
@@ -24,9 +24,6 @@ from .options import AsJson, Db, Tenant, User
 from .plain import print_json
 from .progress import bar
 from .screen import Screen, counted
-
-if TYPE_CHECKING:
-    from ...wiring import EpisodicMemory
 
 _CHUNK = 64 * 1024
 _END = '{"kind":"episode_end"'
@@ -172,8 +169,19 @@ def import_(
 
     octopus import conversations.json --user ana
     """
-    with _source(file) as stream, open_to_write(db) as memory:
-        report = _import(memory, stream, source, tenant, user, agent)
+    with _source(file) as stream:
+        first = _first(stream)
+        header = _header(first)
+        if header and stream.seekable():
+            _check(stream, first)
+        with open_to_write(db) as memory:
+            report = memory.tenant(tenant or header.get("tenant") or "default").import_user(
+                _pieces(stream, first, by_line=bool(header)),
+                user=user,
+                agent=agent,
+                source=source,
+                actor=current_actor(),
+            )
     for warning in report.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if as_json:
@@ -182,28 +190,41 @@ def import_(
         _say_imported(Screen(), report)
 
 
-def _import(
-    memory: EpisodicMemory,
-    stream: IO[str],
-    source: Source | None,
-    tenant: str | None,
-    user: str | None,
-    agent: str | None,
-) -> ImportReport:
+@contextmanager
+def _utf_8() -> Iterator[None]:
     try:
-        first = stream.readline(_CHUNK)
-        header = _header(first)
-        if header:
-            pieces: Iterator[str] = chain([first], stream)
-        else:
-            # Such a file may be one line of any length.
-            pieces = chain([first], iter(partial(stream.read, _CHUNK), ""))
-        chosen = tenant or header.get("tenant") or "default"
-        return memory.tenant(chosen).import_user(
-            pieces, user=user, agent=agent, source=source, actor=current_actor()
-        )
+        yield
     except UnicodeDecodeError as error:
         raise InvalidInput("file", "is not UTF-8: save it in that encoding") from error
+
+
+@contextmanager
+def _before_all() -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(error.field, f"{error.problem} (no episode is imported)") from error
+
+
+def _first(stream: IO[str]) -> str:
+    with _before_all(), _utf_8():
+        return stream.readline(_CHUNK)
+
+
+def _pieces(stream: IO[str], first: str, *, by_line: bool) -> Iterator[str]:
+    yield first
+    with _utf_8():
+        # Another program's file may be one line of any length.
+        yield from stream if by_line else iter(partial(stream.read, _CHUNK), "")
+
+
+def _check(stream: IO[str], first: str) -> None:
+    """Read an export to its end before anything of it is stored."""
+    with _before_all():
+        for _ in read_lines(_pieces(stream, first, by_line=True)):
+            pass
+    stream.seek(0)
+    stream.readline()
 
 
 def _header(first: str) -> dict[str, Any]:

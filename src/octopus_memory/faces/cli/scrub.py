@@ -8,6 +8,7 @@ import typer
 
 from ...ports.store import WorkKind
 from .actor import actor
+from .asking import Yes, ask
 from .opening import open_to_read
 from .options import AsJson, Db, Tenant
 from .plain import print_json
@@ -55,6 +56,7 @@ def scrub(
         bool,
         typer.Option("--no-compact", help="Leave the rewriting of the files to octopus compact."),
     ] = False,
+    yes: Yes = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
@@ -63,7 +65,10 @@ def scrub(
     octopus scrub --dry-run
     """
     with open_to_read(db) as memory:
-        with bar("scrub", _episodes(memory, tenant, user, agent)) as done:
+        episodes = _episodes(memory, tenant, user, agent)
+        if not (yes or dry_run):
+            _ask(episodes, tenant, user, agent)
+        with bar("scrub", episodes) as done:
             report = memory.tenant(tenant).scrub(
                 user=user,
                 agent=agent,
@@ -86,6 +91,16 @@ def _episodes(memory: EpisodicMemory, tenant: str, user: str | None, agent: str 
     agents = None if agent is None else [agent]
     listed = memory.tenant(tenant).episodes(page_size=1, agents=agents, user=user, actor=actor())
     return listed.total_count
+
+
+def _ask(episodes: int, tenant: str, user: str | None, agent: str | None) -> None:
+    ask(
+        f"This rewrites the personal data in {counted(episodes, 'episode')} of "
+        f"{'every user' if user is None else f'user {user}'} in tenant {tenant}, with "
+        f"{'every agent' if agent is None else f'agent {agent}'}, for good. "
+        "octopus scrub --dry-run counts what would change.",
+        "Scrub?",
+    )
 
 
 def _show(screen: Screen, report: ScrubReport, waiting: int) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 from ....domain.episode import Episode, Scope, SessionStatus
 from ....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from ....ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
-from .. import rows
+from .. import plain, rows
 from ..later import Connection, sa, schema, sql, sql_for, types
 from . import mirror, reads, scopes
 
@@ -58,10 +58,27 @@ def _set_episode() -> sa.Update:
     return sa.update(schema.episodes).where(this_episode())
 
 
+@cache
+def last() -> sa.BindParameter[Any]:
+    return sa.bindparam("last_", type_=sa.BigInteger())
+
+
+@sql
+def _set_last() -> sa.Update:
+    return _set_episode().values(last_seq=last())
+
+
+def note_last(conn: Connection, episode: dict[str, Any], seq: int) -> None:
+    """For every recall row that comes to an episode: numbers only grow."""
+    this = {"episode_": episode["episode_id"], "scope_": episode["scope_id"]}
+    conn.execute(_set_last, this | {"last_": seq})
+
+
 # What is set is named by the columns: the two of the summary come with the parameters.
 @sql
 def _set_summary() -> sa.Update:
-    return _set_episode().values(summarized_by=sa.bindparam("by_"))
+    seq = sa.func.coalesce(last(), schema.episodes.c.last_seq)
+    return _set_episode().values(summarized_by=sa.bindparam("by_"), last_seq=seq)
 
 
 @sql
@@ -92,10 +109,23 @@ def of_episode(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.Delete:
     )
 
 
+def in_span(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Where an episode's rows can be: without it, all rows of its scope would be read."""
+    span = schema.episodes.c.first_seq, schema.episodes.c.last_seq
+    first, last = (
+        sa.func.coalesce(
+            sa.select(end).where(this_episode()).scalar_subquery(),
+            sa.literal(unknown, sa.BigInteger()),
+        )
+        for end, unknown in zip(span, (0, plain.LAST_SEQ), strict=True)
+    )
+    return table.c.seq.between(first, last)
+
+
 def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
     is_summary = table.c.ordinal == SUMMARY_ORDINAL
     only = {RowPart.SUMMARY: [is_summary], RowPart.TURNS: [~is_summary], RowPart.ALL: []}
-    return of_episode(table, *only[part])
+    return of_episode(table, in_span(table), *only[part])
 
 
 @sql_for
@@ -172,6 +202,7 @@ def end(
             "ended_": closing.ended_at,
             "reason_": closing.reason.value,
             "by_": None if new is None else new.by,
+            "last_": None if new is None else seq,
         }
         | rows.pack_summary(None if new is None else new.summary),
     )
@@ -214,7 +245,7 @@ def put_summary(
     scope_id, seq = scopes.take_rows(conn, scope, 1)
     conn.execute(
         _set_summary,
-        {"episode_": episode_id, "scope_": scope_id, "by_": summary.by}
+        {"episode_": episode_id, "scope_": scope_id, "by_": summary.by, "last_": seq}
         | rows.pack_summary(summary.summary),
     )
     place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}

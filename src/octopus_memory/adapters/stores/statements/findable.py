@@ -104,7 +104,8 @@ def _go_on() -> sa.Update:
         .values(
             unfindable_from=sa.case(
                 (schema.episodes.c.message_count > _stop(), _stop()), else_=None
-            )
+            ),
+            last_seq=sa.bindparam("last_"),
         )
     )
 
@@ -207,7 +208,8 @@ def _make(
         episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": found.episode_id}
         new.take_in(episode, seq, waits.turns, there, now=now)
         this = {"episode_": found.episode_id, "scope_": scope_id}
-        gone_on.append(this | {"first_": found.first, "stop_": found.stop})
+        until = {"stop_": found.stop, "last_": next_seq[scope_id] - 1}
+        gone_on.append(this | until | {"first_": found.first})
     if gone_on:
         conn.execute(_go_on, gone_on)
         conn.execute(_take_rows, [{"scope_": key, "next_": seq} for key, seq in next_seq.items()])
@@ -234,13 +236,16 @@ def insert_new(
     *,
     now: datetime,
 ) -> None:
-    """The recall rows of turns that are stored with their words, in this transaction."""
+    """The recall rows of turns that are stored with their words, in this transaction.
+
+    Who stores them notes the last in the episode's row.
+    """
     said, findable = {}, []
     for ordinal, new in enumerate(turns, start=first):
         assert new.lexical is not None
         said[ordinal] = rows.ROLES[new.message.role], new.at
         findable.append(Findable(ordinal=ordinal, lexical=new.lexical, embed=new.embed))
-    insert(conn, episode, first_seq, said, findable, now=now)
+    _insert(conn, episode, first_seq, said, findable, now=now)
 
 
 def insert(
@@ -252,7 +257,20 @@ def insert(
     *,
     now: datetime,
 ) -> None:
-    """The recall rows, and the work that they bring."""
+    """The recall rows of an episode, and the work that they bring."""
+    _insert(conn, episode, first_seq, said, findable, now=now)
+    ending.note_last(conn, episode, first_seq + len(findable) - 1)
+
+
+def _insert(
+    conn: Connection,
+    episode: dict[str, Any],
+    first_seq: int,
+    said: Places,
+    findable: Sequence[Findable],
+    *,
+    now: datetime,
+) -> None:
     new = _New([], [])
     new.take_in(episode, first_seq, said, findable, now=now)
     new.insert(conn)

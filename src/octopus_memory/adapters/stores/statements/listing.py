@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,10 +24,13 @@ def list_episodes(
     until: datetime | None,
     include_archived: bool,
     include_open: bool,
-    leave_out_session: str | None,
+    leave_out_sessions: Sequence[str],
+    count: bool,
 ) -> tuple[list[Episode], int]:
-    given = {"since_": since, "until_": until, "session_": leave_out_session}
+    given: dict[str, Any] = {"since_": since, "until_": until}
     given = {name: value for name, value in given.items() if value is not None}
+    if leave_out_sessions:
+        given["sessions"] = leave_out_sessions
     asked = tuple(given), bool(include_archived), bool(include_open)
     found: list[Episode] = []
     given |= who(scope)
@@ -34,7 +38,7 @@ def list_episodes(
     if limit:
         bounds = {"offset_": offset, "limit_": limit}
         found = [rows.episode(row, scope) for row in conn.execute(_page(*asked), given | bounds)]
-    if offset == 0 and len(found) < limit:
+    if not count or (offset == 0 and len(found) < limit):
         return found, len(found)
     return found, conn.execute(_count(*asked), given).scalar_one()
 
@@ -63,7 +67,7 @@ def _listed(
     known = {
         "since_": schema.episodes.c.order_at >= sa.bindparam("since_"),
         "until_": schema.episodes.c.started_at <= sa.bindparam("until_"),
-        "session_": schema.episodes.c.session_id != sa.bindparam("session_"),
+        "sessions": schema.episodes.c.session_id.not_in(sa.bindparam("sessions", expanding=True)),
     }
     wanted = [kept_in_scope(), *(known[name] for name in given)]
     if not include_archived:

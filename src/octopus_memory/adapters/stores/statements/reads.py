@@ -116,10 +116,8 @@ def _latest() -> sa.Select[Any]:
 
 @sql
 def _session_episodes() -> sa.Select[Any]:
-    return (
-        sa.select(*rows.episode_columns())
-        .where(kept_in_scope(), schema.episodes.c.session_id == sa.bindparam("session_"))
-        .order_by(schema.episodes.c.started_at, schema.episodes.c.id)
+    return sa.select(schema.episodes.c.id).where(
+        kept_in_scope(), schema.episodes.c.session_id == sa.bindparam("session_")
     )
 
 
@@ -260,9 +258,9 @@ def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, 
     return found
 
 
-def session_episodes(conn: Connection, scope: Scope, session_id: str) -> list[Episode]:
+def session_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:
     parameters = who(scope) | {"session_": session_id}
-    return [rows.episode(row, scope) for row in conn.execute(_session_episodes, parameters)]
+    return [row.id for row in conn.execute(_session_episodes, parameters)]
 
 
 def turns(

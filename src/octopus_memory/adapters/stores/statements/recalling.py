@@ -13,12 +13,11 @@ from ....domain.errors import StoreCorrupt
 from ....domain.ids import id_of
 from ....ports.recall import RecallBlock, RecallState
 from ..later import Connection, sa, schema, sql, types
-from ..plain import DAMAGED, NO_MODEL
+from ..plain import DAMAGED, LAST_SEQ, NO_MODEL
 from .reads import chunks, scope_id, who, whose
 
 T = TypeVar("T")
 _MOST_IDS = 400
-_LAST = 2**62
 _WIDTH = 10
 """The columns of `_rows`."""
 
@@ -137,7 +136,7 @@ def block(
     model: str = "",
 ) -> tuple[RecallState, RecallBlock]:
     known = state(conn, scope) or RecallState(scope_id=0, version=0, epoch=0)
-    given = who(scope) | {"after_": after, "up_to_": _LAST if up_to is None else up_to}
+    given = who(scope) | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}
     found = list(conn.execute(_between, given).all())
     come = [
         row

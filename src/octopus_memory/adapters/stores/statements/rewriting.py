@@ -66,9 +66,11 @@ def recall_rows(
         schema.recall.c.scope_id == scope_id,
         schema.recall.c.episode_id == episode_id,
         schema.recall.c.ordinal >= 0,
+        ending.in_span(schema.recall),
     )
+    this = {"episode_": episode_id, "scope_": scope_id}
     found = conn.execute(
-        sa.select(schema.recall).where(here).order_by(schema.recall.c.ordinal)
+        sa.select(schema.recall).where(here).order_by(schema.recall.c.ordinal), this
     ).mappings()
     mirrored = mirror.name(conn) is not None
     moved = [dict(row) for row in found if mirrored or row["ordinal"] in changed]
@@ -84,6 +86,7 @@ def recall_rows(
         if row["seq"] in waiting if new is None else new.embed:
             work.append(rows.work_row(WorkKind.EMBED, episode, row["ordinal"], seq, now))
     conn.execute(ending.insert_recall, recall)
+    ending.note_last(conn, episode, first + len(moved) - 1)
     if work:
         conn.execute(ending.insert_work, work)
     if mirrored:

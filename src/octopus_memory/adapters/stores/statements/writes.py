@@ -40,6 +40,7 @@ def _grow_episode() -> Any:
                 else_=schema.episodes.c.last_seen_at,
             ),
             touched_at=sa.bindparam("now", type_=types.UtcTime()),
+            last_seq=sa.func.coalesce(ending.last(), schema.episodes.c.last_seq),
         )
         .returning(
             *(schema.episodes.c[name] for name in ("scope_id", "message_count", "unfindable_from"))
@@ -138,12 +139,12 @@ def append(conn: Connection, write: Append) -> list[Turn]:
     scope_id, first_seq = _take(conn, write)
     match write.target:
         case Target.NEW:
-            first = _start(conn, scope_id, write)
+            first = _start(conn, scope_id, first_seq, write)
         case Target.RESUME:
             _resume(conn, scope_id, write)
-            scope_id, first = _grow(conn, scope_id, write)
+            scope_id, first = _grow(conn, scope_id, first_seq, write)
         case Target.OPEN:
-            scope_id, first = _grow(conn, scope_id, write)
+            scope_id, first = _grow(conn, scope_id, first_seq, write)
     place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
     turns = _insert(conn, place, write, first, first_seq)
     if write.placeholders:
@@ -151,7 +152,7 @@ def append(conn: Connection, write: Append) -> list[Turn]:
     if write.idempotency is not None:
         repeats.remember(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
-        seq = first_seq + len(turns)
+        seq = first_seq + (0 if _is_for_later(write) else len(turns))
         ending.end(conn, place, write.session_id, seq, write.closing, now=write.now)
     return turns
 
@@ -183,7 +184,7 @@ def _is_for_later(write: Append) -> bool:
     return bool(write.turns) and write.turns[0].lexical is None
 
 
-def _start(conn: Connection, scope_id: int, write: Append) -> int:
+def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> int:
     session = _check_none_open(conn, scope_id, write)
     whose = {
         "tenant": write.scope.tenant,
@@ -211,6 +212,8 @@ def _start(conn: Connection, scope_id: int, write: Append) -> int:
         "touched_at": write.now,
         "message_count": len(write.turns),
         "unfindable_from": 0 if _is_for_later(write) else None,
+        "first_seq": first_seq,
+        "last_seq": first_seq + len(write.turns),
         "input_tokens": spent,
         "output_tokens": made,
         "is_archived": False,
@@ -251,7 +254,7 @@ def _set_session(conn: Connection, scope_id: int, write: Append) -> None:
     conn.execute(statement, values)
 
 
-def _grow(conn: Connection, scope_id: int, write: Append) -> tuple[int, int]:
+def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tuple[int, int]:
     """The scope's key, and the ordinal of the first turn that comes."""
     if not write.turns:
         return scope_id, _ends(conn, write)
@@ -268,6 +271,7 @@ def _grow(conn: Connection, scope_id: int, write: Append) -> tuple[int, int]:
             "input": spent,
             "output": made,
             "last": write.turns[-1].at,
+            "last_": None if is_for_later else first_seq + len(write.turns),
             "now": write.now,
         },
     ).one_or_none()
