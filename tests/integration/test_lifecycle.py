@@ -122,6 +122,22 @@ def test_timeouts_are_each_agents_own(memory: EpisodicMemory, clock: FixedClock)
     assert other.session("s").session.status is SessionStatus.ACTIVE
 
 
+def test_settings_that_cannot_be_read_stop_only_their_own_agent(
+    memory: EpisodicMemory, clock: FixedClock, caplog: pytest.LogCaptureFixture
+):
+    for agent in ("damaged", "hr"):
+        memory.scope(tenant="acme", agent=agent, user="ann").add("s", ("user", QUESTION))
+    # As an older release stored it, that had no limit.
+    memory.parts.store.put_config(None, "damaged", {"session": {"max_session_hours": 1e13}})
+    memory.parts.forget_configs()
+    clock.advance(minutes=60)
+    assert memory.run_retention(dry_run=True).counts.timed_out == 1
+    assert memory.run_pending().timed_out == 1
+    assert memory.run_retention().complete
+    assert "agent 'damaged' cannot be used" in caplog.text
+    assert "session.max_session_hours: must be at most 8,760,000" in caplog.text
+
+
 def test_a_tenants_own_settings_come_before_everybodys(memory: EpisodicMemory):
     everybody = MemoryConfig(session=SessionConfig(idle_timeout_minutes=5))
     own = MemoryConfig(session=SessionConfig(idle_timeout_minutes=50))

@@ -13,6 +13,8 @@ from .message import Json
 
 LARGEST_MESSAGE = 64 * 1024 * 1024
 """The most bytes a message's JSON may be set to have: stores read back no larger one."""
+MOST_RECALLED = 1_000_000
+_LONGEST_DAYS = 365 * 1_000
 
 
 class Layout(StrEnum):
@@ -42,9 +44,10 @@ class EpisodicRecallConfig:
     include_archived: bool = True
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "recent_sessions_to_inject", "semantic_top_k")
-        if not 0 <= self.min_recall_score <= 1:
-            raise InvalidSetting("recall.min_recall_score", "must be between 0 and 1")
+        _check_kinds(self, "recall")
+        counts = {"recent_sessions_to_inject": MOST_RECALLED, "semantic_top_k": MOST_RECALLED}
+        _check_at_least(self, "recall", 0, *counts, "min_recall_score")
+        _check_at_most(self, "recall", min_recall_score=1, **counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +61,16 @@ class SessionConfig:
     max_message_bytes: int = 8 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        _above_zero(self, "idle_timeout_minutes", "max_session_hours")
-        _at_least(self, 1, "max_message_bytes")
-        if self.max_message_bytes > LARGEST_MESSAGE:
-            raise InvalidSetting("max_message_bytes", f"must be at most {LARGEST_MESSAGE:,}")
+        _check_kinds(self, "session")
+        _check_above_zero(self, "session", "idle_timeout_minutes", "max_session_hours")
+        _check_at_least(self, "session", 1, "max_message_bytes")
+        _check_at_most(
+            self,
+            "session",
+            idle_timeout_minutes=_LONGEST_DAYS * 24 * 60,
+            max_session_hours=_LONGEST_DAYS * 24,
+            max_message_bytes=LARGEST_MESSAGE,
+        )
 
 
 class ArchiveMode(StrEnum):
@@ -98,14 +107,16 @@ class EpisodicRetentionPolicy:
     """Between the mark and the physical removal; until then `restore` undoes it."""
 
     def __post_init__(self) -> None:
-        mode = _choice(ArchiveMode, "retention.archive_mode", self.archive_mode)
-        object.__setattr__(self, "archive_mode", mode)
-        _above_zero(self, "active_retention_days", "archive_retention_days")
-        _at_least(self, 0, "purge_grace_days")
-        longest = 365 * 1_000
-        for name in ("active_retention_days", "archive_retention_days", "purge_grace_days"):
-            if not getattr(self, name) <= longest:
-                raise InvalidSetting(f"retention.{name}", f"must be at most {longest:,}")
+        _check_kinds(self, "retention")
+        _check_above_zero(self, "retention", "active_retention_days", "archive_retention_days")
+        _check_at_least(self, "retention", 0, "purge_grace_days")
+        _check_at_most(
+            self,
+            "retention",
+            active_retention_days=_LONGEST_DAYS,
+            archive_retention_days=_LONGEST_DAYS,
+            purge_grace_days=_LONGEST_DAYS,
+        )
         if self.archive_retention_days < self.active_retention_days:
             raise InvalidSetting(
                 "retention.archive_retention_days",
@@ -122,7 +133,7 @@ class PrivacyConfig:
     """Whether placeholders tell people and numbers apart: `[PERSON_NAME_1]`, in each episode."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pii", _choice(PiiMode, "privacy.pii", self.pii))
+        _check_kinds(self, "privacy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +145,8 @@ class EmbeddingConfig:
     tool_turns: bool = False
 
     def __post_init__(self) -> None:
-        _at_least(self, 0, "min_chars")
+        _check_kinds(self, "embedding")
+        _check_at_least(self, "embedding", 0, "min_chars")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,10 +163,9 @@ class ContextConfig:
     min_history_turns: int = 3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "layout", _choice(Layout, "context.layout", self.layout))
-        object.__setattr__(self, "prune", _choice(PruneStrategy, "context.prune", self.prune))
-        _at_least(self, 0, "budget_tokens", "output_reserve", "min_history_turns")
-        _at_least(self, 1, "max_working_memory_tokens", "sliding_window_turns")
+        _check_kinds(self, "context")
+        _check_at_least(self, "context", 0, "budget_tokens", "output_reserve", "min_history_turns")
+        _check_at_least(self, "context", 1, "max_working_memory_tokens", "sliding_window_turns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +179,14 @@ class MemoryConfig:
     retention: EpisodicRetentionPolicy = field(default_factory=EpisodicRetentionPolicy)
     privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
 
+    def __post_init__(self) -> None:
+        for part in dataclasses.fields(self):
+            given, kind = getattr(self, part.name), part.default_factory
+            if not isinstance(given, kind):  # type: ignore[arg-type]
+                raise InvalidSetting(
+                    part.name, f"must be {part.type}(...), not {type(given).__name__}"
+                )
+
     def to_dict(self) -> dict[str, Json]:
         return dataclasses.asdict(self)
 
@@ -178,6 +197,8 @@ class MemoryConfig:
         :raises InvalidSetting: for an unknown name or a value out of range
         """
         parts = {part.name: part.default_factory for part in dataclasses.fields(cls)}
+        if not isinstance(given, Mapping):
+            raise InvalidSetting("config", f"must be tables of settings: {', '.join(parts)}")
         built = {}
         for name, values in given.items():
             if name not in parts:
@@ -189,23 +210,32 @@ class MemoryConfig:
 def _part(kind: Any, name: str, values: Any) -> Any:
     if not isinstance(values, Mapping):
         raise InvalidSetting(name, "must be a table of settings")
-    defaults = {f.name: f.default for f in dataclasses.fields(kind)}
-    for key, value in values.items():
-        if key not in defaults:
-            raise InvalidSetting(f"{name}.{key}", f"is unknown; there are {', '.join(defaults)}")
-        _check_kind(f"{name}.{key}", defaults[key], value)
+    known = [each.name for each in dataclasses.fields(kind)]
+    for key in values:
+        if key not in known:
+            raise InvalidSetting(f"{name}.{key}", f"is unknown; there are {', '.join(known)}")
     return kind(**values)
 
 
-def _check_kind(field_name: str, default: Any, value: Any) -> None:
-    """A value from outside must be of its default's kind; a whole number is a fine float."""
-    number = isinstance(default, int | float) and not isinstance(default, bool)
-    wanted: Any = (int, float) if number else type(default)
-    if isinstance(default, StrEnum):
-        wanted = str
-    if not isinstance(value, wanted) or (number and isinstance(value, bool)):
-        kind = "a number" if number else "true or false" if wanted is bool else "text"
-        raise InvalidSetting(field_name, f"must be {kind}, not {type(value).__name__}")
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "true or false"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+}
+
+
+def _check_kinds(config: object, part: str) -> None:
+    """Each value must be of its field's kind; a choice may be given by its text."""
+    for each in dataclasses.fields(config):  # type: ignore[arg-type]
+        value, field_name = getattr(config, each.name), f"{part}.{each.name}"
+        if isinstance(each.default, StrEnum):
+            chosen = _choice(type(each.default), field_name, value)
+            object.__setattr__(config, each.name, chosen)
+            continue
+        wanted, words = _KINDS[str(each.type)]
+        # To Python, True is a number.
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            raise InvalidSetting(field_name, f"must be {words}, not {type(value).__name__}")
 
 
 def _choice(kind: type[StrEnum], field_name: str, value: str) -> StrEnum:
@@ -215,13 +245,19 @@ def _choice(kind: type[StrEnum], field_name: str, value: str) -> StrEnum:
         raise InvalidSetting(field_name, f"must be one of {', '.join(kind)}") from error
 
 
-def _at_least(config: object, least: int, *names: str) -> None:
+def _check_at_least(config: object, part: str, least: int, *names: str) -> None:
     for name in names:
-        if getattr(config, name) < least:
-            raise InvalidSetting(name, f"must be at least {least}")
+        if not getattr(config, name) >= least:
+            raise InvalidSetting(f"{part}.{name}", f"must be at least {least}")
 
 
-def _above_zero(config: object, *names: str) -> None:
+def _check_at_most(config: object, part: str, **most: int) -> None:
+    for name, limit in most.items():
+        if not getattr(config, name) <= limit:
+            raise InvalidSetting(f"{part}.{name}", f"must be at most {limit:,}")
+
+
+def _check_above_zero(config: object, part: str, *names: str) -> None:
     for name in names:
         if not getattr(config, name) > 0:
-            raise InvalidSetting(name, "must be above zero")
+            raise InvalidSetting(f"{part}.{name}", "must be above zero")

@@ -16,8 +16,9 @@ from ..domain import boundary
 from ..domain.episode import Episode, Scope, Turn
 from ..domain.errors import EmbedderFailed, EpisodeChanged, InvalidSetting, StoreCorrupt
 from ..domain.message import Role
+from ..domain.policy import MemoryConfig
 from ..domain.terms import passage
-from ..ports.store import SUMMARY_ORDINAL, Work, WorkKind
+from ..ports.store import SUMMARY_ORDINAL, OpenEpisode, Work, WorkKind
 from . import consolidate, findable, indexing
 from .parts import Parts
 
@@ -267,11 +268,9 @@ def close_idle(parts: Parts) -> int:
 
 def expired(parts: Parts, *, now: datetime) -> Iterator[Episode]:
     """The open episodes of every tenant whose time is over."""
-    stored = [parts.defaults.to_dict(), *parts.store.configs().values()]
-    sessions = [config.get("session", {}) for config in stored]
-    defaults = parts.defaults.session
-    idle = min(s.get("idle_timeout_minutes", defaults.idle_timeout_minutes) for s in sessions)
-    longest = min(s.get("max_session_hours", defaults.max_session_hours) for s in sessions)
+    sessions = [parts.defaults.session, *(config.session for config in usable_configs(parts))]
+    idle = min(session.idle_timeout_minutes for session in sessions)
+    longest = min(session.max_session_hours for session in sessions)
     after = None
     while True:
         page = parts.store.open_episodes(
@@ -280,18 +279,35 @@ def expired(parts: Parts, *, now: datetime) -> Iterator[Episode]:
             after=after,
             limit=200,
         )
-        for found in page:
-            scope = found.episode.scope
-            if boundary.has_expired(
-                started_at=found.opened_at,
-                last_seen_at=found.touched_at,
-                at=now,
-                config=parts.config(scope.tenant, scope.agent).session,
-            ):
-                yield found.episode
+        yield from (found.episode for found in page if _has_expired(parts, found, now))
         if not page:
             return
         after = page[-1].episode.id
+
+
+def _has_expired(parts: Parts, found: OpenEpisode, now: datetime) -> bool:
+    scope = found.episode.scope
+    try:
+        session = parts.config(scope.tenant, scope.agent).session
+    except InvalidSetting:
+        return False
+    return boundary.has_expired(
+        started_at=found.opened_at, last_seen_at=found.touched_at, at=now, config=session
+    )
+
+
+def usable_configs(parts: Parts) -> Iterator[MemoryConfig]:
+    """The settings that are stored; an agent whose own cannot be used stops nobody else's work."""
+    for (_, agent), stored in parts.store.configs().items():
+        try:
+            yield MemoryConfig.from_dict(stored)
+        except InvalidSetting as error:
+            log.warning(
+                "the settings of agent %r cannot be used: its episodes stay as they are until it "
+                "is configured again: %s",
+                agent,
+                error,
+            )
 
 
 def is_waiting(parts: Parts) -> bool:

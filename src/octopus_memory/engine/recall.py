@@ -26,6 +26,7 @@ from ..domain.episode import (
     check_time,
 )
 from ..domain.errors import EmbedderFailed, InvalidInput
+from ..domain.policy import MOST_RECALLED
 from ..domain.query import QueryPlan, plan_query
 from ..domain.quick import maker
 from ..domain.ranking import Ranking, Signals, rank
@@ -42,7 +43,6 @@ _new_snippet = maker(EpisodeSnippet, {"signals": "why"})
 Why: TypeAlias = Callable[[], tuple[SignalShare, ...]]
 _MATCHES_SHOWN = 3
 _WORDS_SHOWN = 300
-_MOST = 1_000_000
 """The most a page may hold, and the last page there can be."""
 
 
@@ -333,8 +333,8 @@ def _least(parts: Parts, scope: Scope, ask: Ask) -> float:
 
 
 def check_limit(limit: int, field: str = "limit") -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST:
-        raise InvalidInput(field, f"must be a whole number from 1 to {_MOST:,}")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_RECALLED:
+        raise InvalidInput(field, f"must be a whole number from 1 to {MOST_RECALLED:,}")
     return limit
 
 

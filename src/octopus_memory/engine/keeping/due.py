@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -11,7 +10,6 @@ from uuid import UUID
 
 from ...domain.episode import Episode
 from ...domain.errors import InvalidSetting
-from ...domain.policy import EpisodicRetentionPolicy, MemoryConfig
 from ...domain.retention import (
     Aged,
     AgentRetention,
@@ -25,8 +23,6 @@ from ...domain.retention import (
 )
 from .. import pending
 from ..parts import Parts
-
-log = logging.getLogger(__name__)
 
 _BATCH = 100
 """Episodes that are read at once."""
@@ -89,18 +85,9 @@ def due(
 
 
 def _shortest(parts: Parts, stage: Stage) -> timedelta | None:
-    stays = [shortest_stay(stage, policy) for policy in _policies(parts)]
+    policies = [parts.defaults.retention, *(c.retention for c in pending.usable_configs(parts))]
+    stays = [shortest_stay(stage, policy) for policy in policies]
     return min((stay for stay in stays if stay is not None), default=None)
-
-
-def _policies(parts: Parts) -> Iterator[EpisodicRetentionPolicy]:
-    yield parts.defaults.retention
-    for stored in parts.store.configs().values():
-        try:
-            yield MemoryConfig.from_dict(stored).retention
-        except InvalidSetting as error:
-            # Its agent's episodes stay: nobody can say how long they should.
-            log.warning("settings of an agent cannot be used: %s", error)
 
 
 def _step(parts: Parts, aged: Aged, now: datetime) -> Step:
@@ -108,6 +95,7 @@ def _step(parts: Parts, aged: Aged, now: datetime) -> Step:
     try:
         policy = parts.config(scope.tenant, scope.agent).retention
     except InvalidSetting:
+        # Nobody can say how long its agent's episodes should stay.
         return Step.KEEP
     return next_step(aged.stage, policy, since=aged.since, now=now)
 
