@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
@@ -12,109 +11,12 @@ from typing import Any, NamedTuple
 
 from .domain.errors import InvalidSetting
 from .domain.policy import MemoryConfig
+from .setting_values import READERS, Secret, as_json, as_table, as_text, setting
 
 FILE = Path("octopus.toml")
 _PREFIX = "octopus_"
 _NESTED = "__"
-_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
-_FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 _ENVIRONMENT = "environment"
-
-
-class Secret:
-    """A value that is never shown; `get_secret_value` tells it."""
-
-    __slots__ = ("_value",)
-
-    def __init__(self, value: str) -> None:
-        self._value = value
-
-    def get_secret_value(self) -> str:
-        return self._value
-
-    def __repr__(self) -> str:
-        return "**********" if self._value else ""
-
-
-def _text(given: Any) -> str:
-    if not isinstance(given, str):
-        raise ValueError("Input should be a valid string")
-    return given
-
-
-def _secret(given: Any) -> Secret:
-    return given if isinstance(given, Secret) else Secret(_text(given))
-
-
-def _table(given: Any) -> dict[str, Any]:
-    """A table, or one in JSON: the environment has only text."""
-    table = _json(given)
-    if not isinstance(table, Mapping):
-        raise ValueError("Input should be a valid dictionary")
-    return dict(table)
-
-
-def _json(given: Any) -> Any:
-    """What is not JSON is taken as it is."""
-    try:
-        return json.loads(given) if isinstance(given, str) else given
-    except ValueError:
-        return given
-
-
-def _switch(given: Any) -> bool:
-    word = str(given).lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError("Input should be a valid boolean, unable to interpret input")
-    return word in _TRUE
-
-
-def _whole(given: Any) -> int:
-    number = _number(given, "integer")
-    if not number.is_integer():
-        raise ValueError("Input should be a valid integer")
-    return int(number)
-
-
-def _number(given: Any, kind: str = "number") -> float:
-    try:
-        return float(given)
-    except (OverflowError, TypeError, ValueError):
-        raise ValueError(f"Input should be a valid {kind}") from None
-
-
-_READERS: Mapping[type, Callable[[Any], Any]] = {
-    bool: _switch,
-    dict: _table,
-    float: _number,
-    int: _whole,
-    str: _text,
-    Secret: _secret,
-}
-
-
-def _setting(
-    kind: type,
-    default: Any = None,
-    *,
-    least: int | None = None,
-    most: int | None = None,
-    above: int | None = None,
-    also: str | None = None,
-) -> Any:
-    """A field whose kind its default does not tell, or with bounds, or read from `also` too."""
-
-    def read(given: Any) -> Any:
-        value = _READERS[kind](given)
-        if least is not None and value < least:
-            raise ValueError(f"Input should be greater than or equal to {least}")
-        if most is not None and value > most:
-            raise ValueError(f"Input should be less than or equal to {most}")
-        if above is not None and not value > above:
-            raise ValueError(f"Input should be greater than {above}")
-        return value
-
-    return field(default=default, metadata={"read": read, "also": also})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,15 +42,15 @@ class ServerSettings:
     """The service's own settings."""
 
     host: str = "127.0.0.1"
-    port: int = _setting(int, 8765, least=0, most=65_535)
-    processes: int = _setting(int, 1, least=1)
+    port: int = setting(int, 8765, least=0, most=65_535)
+    processes: int = setting(int, 1, least=1)
     """How many share the requests."""
-    threads: int = _setting(int, 40, least=1)
+    threads: int = setting(int, 40, least=1)
     """How many requests each process works on at once."""
-    max_body_bytes: int = _setting(int, 16 * 1024 * 1024, least=1_024)
-    requests_per_minute: int = _setting(int, 60_000, least=1)
+    max_body_bytes: int = setting(int, 16 * 1024 * 1024, least=1_024)
+    requests_per_minute: int = setting(int, 60_000, least=1)
     """For each credential."""
-    wrong_credentials_allowed: int = _setting(int, 20, least=1)
+    wrong_credentials_allowed: int = setting(int, 20, least=1)
     """From one address; then it is not listened to for a minute."""
     telemetry: bool = False
     """Whether each request is a span for OpenTelemetry."""
@@ -161,10 +63,10 @@ class Settings:
 
     database_url: str | None = None
     """Where memories are kept; without it, a file in the user's data folder."""
-    pool_size: int = _setting(int, 10, least=1)
+    pool_size: int = setting(int, 10, least=1)
     """Connections to PostgreSQL or SQL Server that are kept open."""
-    statement_timeout_seconds: float = _setting(float, 30.0, above=0)
-    connect_timeout_seconds: float = _setting(float, 10.0, above=0)
+    statement_timeout_seconds: float = setting(float, 30.0, above=0)
+    connect_timeout_seconds: float = setting(float, 10.0, above=0)
     embedder: str = "minilm"
     """`minilm`, `openai`, `hashing`, or the name of an installed adapter."""
     summarizer: str = "extractive"
@@ -174,25 +76,25 @@ class Settings:
     index: str = "exact"
     """`exact`, `pgvector`, `qdrant`, or the name of an installed adapter."""
     qdrant_url: str = "http://localhost:6333"
-    qdrant_api_key: Secret | None = _setting(Secret)
-    qdrant_timeout_seconds: int = _setting(int, 5, least=1)
+    qdrant_api_key: Secret | None = setting(Secret)
+    qdrant_timeout_seconds: int = setting(int, 5, least=1)
     """How long one request to Qdrant may take."""
     redactor: str = "patterns"
     """`patterns`, `presidio`, or the name of an installed adapter; used where an agent asks."""
     phone_region: str = "US"
     """Where phone numbers without a country code are from."""
-    openai_base_url: str | None = _setting(str, also="openai_base_url")
-    openai_api_key: Secret | None = _setting(Secret, also="openai_api_key")
+    openai_base_url: str | None = setting(str, also="openai_base_url")
+    openai_api_key: Secret | None = setting(Secret, also="openai_api_key")
     embedding_model: str = "text-embedding-3-small"
-    embedding_dimension: int | None = _setting(int, least=1)
+    embedding_dimension: int | None = setting(int, least=1)
     summary_model: str = "gpt-4o-mini"
     chat_model: str = "gpt-4o-mini"
-    embedder_threads: int | None = _setting(int, least=1)
-    cache_mb: int = _setting(int, 256, least=1)
+    embedder_threads: int | None = setting(int, least=1)
+    cache_mb: int = setting(int, 256, least=1)
     """How much memory hot scopes may take."""
-    exact_rows: int = _setting(int, 120_000, least=0)
+    exact_rows: int = setting(int, 120_000, least=0)
     """A scope of more turns and summaries is not taken into memory whole by the exact index."""
-    close_timeout_seconds: float = _setting(float, 8.0, above=0)
+    close_timeout_seconds: float = setting(float, 8.0, above=0)
     """How long closing waits for a model's summary."""
     audit_reads: bool = False
     """Whether the audit log records reads too."""
@@ -217,7 +119,10 @@ class Settings:
         return self.database_url or default_url()
 
     def defaults(self) -> MemoryConfig:
-        return MemoryConfig.from_dict(self.memory)
+        try:
+            return MemoryConfig.from_dict(self.memory)
+        except InvalidSetting as error:
+            raise InvalidSetting(f"memory.{error.field}", error.problem) from error
 
 
 def default_url() -> str:
@@ -260,12 +165,17 @@ def sources() -> list[Sourced]:
 
 
 def _file() -> dict[str, Any]:
-    if not FILE.exists():
+    try:
+        whole = FILE.read_bytes()
+    except FileNotFoundError:
         return {}
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror}): it must be a file that you may read"
+        raise InvalidSetting(str(FILE), problem) from error
     import tomllib
 
     try:
-        return tomllib.loads(FILE.read_text(encoding="utf-8"))
+        return tomllib.loads(whole.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         # The parser's own message says where.
         raise InvalidSetting(str(FILE), str(error)) from error
@@ -299,18 +209,23 @@ def _environment() -> dict[str, Any]:
 def _doubt(name: str) -> None:
     """Once for each variable that is no setting, but much like one."""
     import logging
-    from difflib import get_close_matches
 
     known = [each.name for each in fields(Settings)]
     known += [f"server{_NESTED}{each.name}" for each in fields(ServerSettings)]
-    for near in get_close_matches(name.removeprefix(_PREFIX), known, n=1, cutoff=0.85):
+    if near := _nearest(name.removeprefix(_PREFIX), known, cutoff=0.85):
         said, meant = name.upper(), (_PREFIX + near).upper()
         logging.getLogger(__name__).warning("%s is no setting: is %s meant?", said, meant)
 
 
-def _from_variables(setting: Field[Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    name = _PREFIX + setting.name
-    table: dict[str, Any] = _checked(_table, variables.get(name, {}), setting.name)
+def _nearest(name: str, known: Sequence[str], *, cutoff: float) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, known, n=1, cutoff=cutoff)), None)
+
+
+def _from_variables(each: Field[Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    name = _PREFIX + each.name
+    table: dict[str, Any] = _checked(as_table, variables.get(name, {}), each.name)
     for key in sorted(variables):
         if key.startswith(name + _NESTED):
             inner = table
@@ -318,9 +233,9 @@ def _from_variables(setting: Field[Any], variables: Mapping[str, str]) -> dict[s
             for part in path:
                 below = inner.get(part)
                 inner[part] = inner = dict(below) if isinstance(below, Mapping) else {}
-            value = _json(variables[key])
+            value = as_json(variables[key])
             # Only where the kinds are not known here, `5` is taken for a number.
-            guess = setting.default_factory is dict or isinstance(value, dict)
+            guess = each.default_factory is dict or isinstance(value, dict)
             inner[last] = value if guess else variables[key]
     return table
 
@@ -339,16 +254,18 @@ def _read(kind: Any, given: Any, path: str) -> Any:
     known = {each.name: each for each in fields(kind)}
     for name in given:
         if name not in known:
-            raise InvalidSetting(_below(path, name), "Extra inputs are not permitted")
+            near = _nearest(name, list(known), cutoff=0.6)
+            remedy = f"is {_below(path, near)} meant?" if near else "take it out, or look it up"
+            raise InvalidSetting(_below(path, name), f"is no setting: {remedy}")
     return kind(
         **{name: _value(known[name], value, _below(path, name)) for name, value in given.items()}
     )
 
 
-def _value(setting: Field[Any], given: Any, path: str) -> Any:
-    if is_dataclass(setting.default_factory):
-        return _read(setting.default_factory, _checked(_table, given, path), path)
-    return _checked(_reader(setting), given, path)
+def _value(each: Field[Any], given: Any, path: str) -> Any:
+    if is_dataclass(each.default_factory):
+        return _read(each.default_factory, _checked(as_table, given, path), path)
+    return _checked(_reader(each), given, path)
 
 
 def _checked(read: Callable[[Any], Any], given: Any, path: str) -> Any:
@@ -358,17 +275,17 @@ def _checked(read: Callable[[Any], Any], given: Any, path: str) -> Any:
         raise InvalidSetting(path, str(error)) from None
 
 
-def _reader(setting: Field[Any]) -> Callable[[Any], Any]:
-    told: Callable[[Any], Any] | None = setting.metadata.get("read")
+def _reader(each: Field[Any]) -> Callable[[Any], Any]:
+    told: Callable[[Any], Any] | None = each.metadata.get("read")
     if told is not None:
         return told
-    if setting.default is None:
-        return _text
-    return _table if _is_table(setting) else _READERS[type(setting.default)]
+    if each.default is None:
+        return as_text
+    return as_table if _is_table(each) else READERS[type(each.default)]
 
 
-def _is_table(setting: Field[Any]) -> bool:
-    return setting.default_factory is not MISSING
+def _is_table(each: Field[Any]) -> bool:
+    return each.default_factory is not MISSING
 
 
 def _below(path: str, name: str) -> str:

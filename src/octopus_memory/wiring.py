@@ -7,8 +7,8 @@ name). Each is a callable that takes the `Settings`; an index takes the store as
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -271,12 +271,15 @@ def make_embedder(settings: Settings) -> Embedder:
         case "openai":
             from .adapters.embedders.openai import OpenAIEmbedder
 
-            return OpenAIEmbedder(
-                settings.embedding_model,
-                dimension=settings.embedding_dimension,
-                base_url=settings.openai_base_url,
-                api_key=_secret(settings),
-            )
+            with _named_as_set(
+                model="embedding_model", dimension="embedding_dimension", **_OPENAI_NAMES
+            ):
+                return OpenAIEmbedder(
+                    settings.embedding_model,
+                    dimension=settings.embedding_dimension,
+                    base_url=settings.openai_base_url,
+                    api_key=_secret(settings),
+                )
         case name:
             known = ("minilm", "hashing", "openai")
             made: Embedder = _installed("embedders", name, "embedder", known)(settings)
@@ -291,11 +294,12 @@ def make_summarizer(settings: Settings) -> Summarizer | None:
         case "openai":
             from .adapters.summarizers.openai import OpenAISummarizer
 
-            return OpenAISummarizer(
-                settings.summary_model,
-                base_url=settings.openai_base_url,
-                api_key=_secret(settings),
-            )
+            with _named_as_set(model="summary_model", **_OPENAI_NAMES):
+                return OpenAISummarizer(
+                    settings.summary_model,
+                    base_url=settings.openai_base_url,
+                    api_key=_secret(settings),
+                )
         case name:
             known = ("extractive", "openai")
             made: Summarizer = _installed("summarizers", name, "summarizer", known)(settings)
@@ -307,7 +311,8 @@ def make_redactor(settings: Settings) -> Redactor:
         case "patterns":
             from .adapters.redactors.patterns import PatternRedactor
 
-            return PatternRedactor(settings.phone_region)
+            with _named_as_set(region="phone_region"):
+                return PatternRedactor(settings.phone_region)
         case "presidio":
             from .adapters.redactors.presidio import PresidioRedactor
 
@@ -328,11 +333,25 @@ def make_counter(settings: Settings) -> TokenCounter:
         case "tiktoken":
             from .adapters.tokens.tiktoken import TiktokenCounter
 
-            return TiktokenCounter(name)
+            with _named_as_set(encoding_or_model="tokenizer"):
+                return TiktokenCounter(name)
         case _:
             from .adapters.tokens.tokenizer import TokenizerCounter
 
-            return TokenizerCounter(settings.tokenizer)
+            with _named_as_set(path="tokenizer"):
+                return TokenizerCounter(settings.tokenizer)
+
+
+_OPENAI_NAMES = {"base_url": "openai_base_url", "api_key": "openai_api_key"}
+
+
+@contextmanager
+def _named_as_set(**names: str) -> Iterator[None]:
+    """An adapter's error names its own parameter; whoever set the value knows it by another."""
+    try:
+        yield
+    except InvalidSetting as error:
+        raise InvalidSetting(names.get(error.field, error.field), error.problem) from error
 
 
 def _secret(settings: Settings) -> str | None:

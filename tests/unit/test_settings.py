@@ -64,33 +64,44 @@ def test_tables_are_set_value_by_value(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(
-    ("file", "environment", "field"),
+    ("file", "environment", "said"),
     [
-        ("cache_mb = 5.5", {}, "cache_mb"),
-        ("cache_mb = 0", {}, "cache_mb"),
-        ("database_url = 5", {}, "database_url"),
-        ("nonsense = 1", {}, "nonsense"),
-        ("server = 4", {}, "server"),
-        ("database_url = [", {}, "octopus.toml"),
-        ("[server]\nport = 99999", {}, "server.port"),
-        ("", {"OCTOPUS_CACHE_MB": "many"}, "cache_mb"),
-        ("", {"OCTOPUS_CLOSE_TIMEOUT_SECONDS": "nan"}, "close_timeout_seconds"),
-        ("", {"OCTOPUS_BACKGROUND": "perhaps"}, "background"),
-        ("", {"OCTOPUS_SERVER": "perhaps"}, "server"),
-        ("", {"OCTOPUS_SERVER__NONSENSE": "1"}, "server.nonsense"),
-        ("", {"OCTOPUS_SERVER__JWT__JWKS_URL": "https://x"}, "server.jwt"),
+        ("cache_mb = 5.5", {}, "cache_mb: must be a whole number"),
+        ("cache_mb = true", {}, "cache_mb: must be a whole number"),
+        ("cache_mb = 0", {}, "cache_mb: must be at least 1"),
+        ("database_url = 5", {}, "database_url: must be text"),
+        ("nonsense = 1", {}, "nonsense: is no setting: take it out"),
+        ("chache_mb = 1", {}, "chache_mb: is no setting: is cache_mb meant"),
+        ("server = 4", {}, "server: must be a table"),
+        ("database_url = [", {}, "octopus.toml: "),
+        ("[server]\nport = 99999", {}, "server.port: must be at most 65,535"),
+        ("", {"OCTOPUS_CACHE_MB": "many"}, "cache_mb: must be a whole number"),
+        ("", {"OCTOPUS_CLOSE_TIMEOUT_SECONDS": "nan"}, "close_timeout_seconds: must be a number"),
+        ("", {"OCTOPUS_CLOSE_TIMEOUT_SECONDS": "0"}, "close_timeout_seconds: must be above 0"),
+        ("", {"OCTOPUS_BACKGROUND": "perhaps"}, "background: must be true or false"),
+        ("", {"OCTOPUS_SERVER": "perhaps"}, "server: must be a table"),
+        ("", {"OCTOPUS_SERVER__PROT": "1"}, "server.prot: is no setting: is server.port meant"),
+        ("", {"OCTOPUS_SERVER__JWT__JWKS_URL": "https://x"}, "server.jwt: "),
+        ("[memory.recal]\nenabled = true", {}, "memory.recal: is unknown; there are recall"),
+        ("", {"OCTOPUS_MEMORY__RECALL__ENABLED": "perhaps"}, "memory.recall.enabled: must be true"),
     ],
 )
 def test_a_wrong_value_is_named(
-    monkeypatch: pytest.MonkeyPatch, file: str, environment: dict[str, str], field: str
+    monkeypatch: pytest.MonkeyPatch, file: str, environment: dict[str, str], said: str
 ):
     write(file)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(InvalidSetting, match=f"^{field}: ") as caught:
-        load()
+    with pytest.raises(InvalidSetting, match=f"^{said}") as caught:
+        load().defaults()
     assert "many" not in str(caught.value)
     assert "perhaps" not in str(caught.value)
+
+
+def test_a_folder_is_no_file_of_settings():
+    Path("octopus.toml").mkdir()
+    with pytest.raises(InvalidSetting, match="^octopus.toml: cannot be read .*must be a file"):
+        load()
 
 
 def test_a_secret_is_told_only_when_asked_for(monkeypatch: pytest.MonkeyPatch):
