@@ -63,6 +63,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         if name.startswith("OCTOPUS_") and not name.startswith("OCTOPUS_TEST_"):
             monkeypatch.delenv(name)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
 
 

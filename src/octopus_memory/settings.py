@@ -137,7 +137,8 @@ def load(**given: Any) -> Settings:
 
     :raises InvalidSetting: naming the value that cannot be used
     """
-    whole = _over(_file(), _environment())
+    file = _file()
+    whole = _over(file, _environment(file))
     whole |= {name: value for name, value in given.items() if value is not None}
     settings: Settings = _read(Settings, whole, "")
     return settings
@@ -154,7 +155,8 @@ class Sourced(NamedTuple):
 def sources() -> list[Sourced]:
     """Every setting that is in force: from the environment, the file, or the default."""
     settings = load()
-    given = {_ENVIRONMENT: _environment(), str(FILE): _file()}
+    file = _file()
+    given = {_ENVIRONMENT: _environment(file), str(FILE): file}
     found = []
     for name, value in _flat("", settings):
         path = name.split(".")
@@ -181,7 +183,7 @@ def _file() -> dict[str, Any]:
         raise InvalidSetting(str(FILE), str(error)) from error
 
 
-def _environment() -> dict[str, Any]:
+def _environment(file: Mapping[str, Any]) -> dict[str, Any]:
     """`OCTOPUS_NAME`, or `OCTOPUS_TABLE__NAME` in a table; tables may be JSON as well."""
     variables = {
         name.lower(): value
@@ -198,11 +200,23 @@ def _environment() -> dict[str, Any]:
             given[each.name] = variables[name]
         elif each.metadata.get("also") in variables:
             given[each.name] = variables[each.metadata["also"]]
+    if _is_for_openai_alone(variables, file):
+        given.pop("openai_api_key", None)
     tables = tuple(_PREFIX + each.name + _NESTED for each in fields(Settings) if _is_table(each))
     for name in variables.keys() - {_PREFIX + each.name for each in fields(Settings)}:
         if name.startswith(_PREFIX) and not name.startswith(tables):
             _doubt(name)
     return given
+
+
+def _is_for_openai_alone(variables: Mapping[str, str], file: Mapping[str, Any]) -> bool:
+    """Whether the key is `OPENAI_API_KEY`, and the address not the one that stands beside it.
+
+    A key that was set for every program must not go to an endpoint that was set for this one.
+    """
+    address = "openai_base_url"
+    ours = variables.get(_PREFIX + address) or (address not in variables and file.get(address))
+    return bool(ours) and f"{_PREFIX}openai_api_key" not in variables
 
 
 @cache

@@ -113,6 +113,30 @@ def test_a_secret_is_told_only_when_asked_for(monkeypatch: pytest.MonkeyPatch):
     assert "sk-" not in repr(found) + str(found.openai_api_key) + str(sources())
 
 
+@pytest.mark.parametrize(
+    ("file", "environment", "key"),
+    [
+        ("", {"OCTOPUS_OPENAI_BASE_URL": "http://x"}, None),
+        ('openai_base_url = "http://x"', {}, None),
+        ('openai_base_url = "http://x"\nopenai_api_key = "sk-x"', {}, "sk-x"),
+        ("", {"OCTOPUS_OPENAI_BASE_URL": "http://x", "OCTOPUS_OPENAI_API_KEY": "sk-x"}, "sk-x"),
+        ("", {"OPENAI_BASE_URL": "http://x"}, "sk-of-everybody"),
+        ('openai_base_url = "http://y"', {"OPENAI_BASE_URL": "http://x"}, "sk-of-everybody"),
+    ],
+)
+def test_openai_s_key_goes_to_no_address_that_is_ours_alone(
+    monkeypatch: pytest.MonkeyPatch, file: str, environment: dict[str, str], key: str | None
+):
+    write(file)
+    for name, value in ({"OPENAI_API_KEY": "sk-of-everybody"} | environment).items():
+        monkeypatch.setenv(name, value)
+    found = load().openai_api_key
+    assert (found and found.get_secret_value()) == key
+    assert {each.name: each.source for each in sources()}["openai_api_key"] == (
+        "default" if key is None else "octopus.toml" if "key" in file else "environment"
+    )
+
+
 def test_each_value_says_where_it_came_from(monkeypatch: pytest.MonkeyPatch):
     write("cache_mb = 5\n[server]\nport = 7\n")
     monkeypatch.setenv("OCTOPUS_SERVER__HOST", "::1")
