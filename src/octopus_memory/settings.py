@@ -8,6 +8,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from .domain.errors import InvalidSetting
 from .domain.policy import MemoryConfig
@@ -129,7 +130,7 @@ def default_url() -> str:
     import platformdirs
 
     folder = Path(platformdirs.user_data_dir("octopus-memory", appauthor=False))
-    return f"sqlite:///{folder / 'memory.db'}"
+    return f"sqlite:///{quote(str(folder / 'memory.db'))}"
 
 
 def load(**given: Any) -> Settings:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import quote
 
 from .domain.calibration import Calibration
 from .domain.errors import InvalidInput, InvalidSetting, StoreUnavailable
@@ -75,6 +75,8 @@ class EpisodicMemory(Memory):
         # Settings and stores bring large libraries: whoever only imports Octopus need not wait.
         from .settings import load
 
+        if url == "":
+            raise InvalidSetting("url", "is empty: write sqlite:///memory.db, or leave it out")
         settings = load(
             database_url=f"sqlite:///{quote(str(url))}" if isinstance(url, Path) else url,
             embedder=embedder if isinstance(embedder, str) else None,
@@ -110,6 +112,12 @@ def build(
     from .adapters.analyzers.snowball import SnowballAnalyzer
     from .adapters.summarizers.extractive import ExtractiveSummarizer
 
+    _check_can("embedder", embedder, "embed")
+    _check_can("summarizer", summarizer, "summarize")
+    _check_can("counter", counter, "count")
+    _check_can("clock", clock, "now")
+    if not isinstance(config, MemoryConfig | None):
+        raise InvalidSetting("config", f"must be a MemoryConfig, not {type(config).__name__}")
     embedder = embedder or make_embedder(settings)
     summarizer = summarizer or make_summarizer(settings)
     counter = counter or make_counter(settings)
@@ -139,6 +147,14 @@ def build(
         compact_after_retention=settings.retention_compact,
         audit_reads=settings.audit_reads,
     )
+
+
+def _check_can(field: str, given: object, method: str) -> None:
+    """What cannot do its part is refused at once, not by the first call that needs it."""
+    if given is None or (callable(getattr(given, method, None)) and not isinstance(given, type)):
+        return
+    what = given.__name__ if isinstance(given, type) else f"a value of type {type(given).__name__}"
+    raise InvalidSetting(field, f"must be an object with {method}(), not {what}")
 
 
 def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
@@ -220,7 +236,11 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
             "database_url", "is no URL: write sqlite:///memory.db, with three slashes"
         )
     if scheme == "sqlite":
-        return _open_sqlite(settings.url, clock)
+        from .adapters.stores.sqlite.store import SqliteStore
+        from .adapters.stores.sqlite.url import read_url
+
+        place = read_url(settings.url)
+        return SqliteStore(place.path, read_only=place.read_only, clock=clock)
     if scheme in {"postgresql", "postgres"}:
         from .adapters.stores.postgres.store import PostgresStore
 
@@ -240,22 +260,6 @@ def _server_options(settings: Settings) -> dict[str, Any]:
         "statement_timeout_seconds": settings.statement_timeout_seconds,
         "connect_timeout_seconds": settings.connect_timeout_seconds,
     }
-
-
-def _open_sqlite(url: str, clock: Clock | None) -> EpisodeStore:
-    """Three slashes and a relative path, four and an absolute one; `?mode=ro` only reads."""
-    from .adapters.stores.sqlite.store import SqliteStore
-
-    split = urlsplit(url)
-    if split.netloc:
-        raise InvalidSetting(
-            "database_url", "has a host: write sqlite:///memory.db, with three slashes"
-        )
-    path = unquote(split.path.removeprefix("/"))
-    options = parse_qs(split.query)
-    if set(options) - {"mode"} or options.get("mode", ["ro"]) != ["ro"]:
-        raise InvalidSetting("database_url", "only ?mode=ro may follow an SQLite path")
-    return SqliteStore(path or ":memory:", read_only="mode" in options, clock=clock)
 
 
 def make_embedder(settings: Settings) -> Embedder:

@@ -237,7 +237,7 @@ def fill_the_disk(pipe: Connection, url: str, spare: int) -> None:
 def use_it_as_nobody(pipe: Connection, url: str) -> None:
     """As a user without rights: whether it opens, what recall finds, what an add comes to."""
     # Whatever is read at first use is read now, while everything still can be.
-    with EpisodicMemory.open("sqlite://", embedder="hashing", background=False) as memory:
+    with EpisodicMemory.open("sqlite:///:memory:", embedder="hashing", background=False) as memory:
         memory.scope(user="u").store([("user", "leave days")])
         memory.scope(user="u").recall("leave")
     if os.getuid() == 0:

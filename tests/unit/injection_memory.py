@@ -47,7 +47,9 @@ def config(layout: Layout, summaries: bool) -> MemoryConfig:
 
 def opened() -> EpisodicMemory:
     clock = FixedClock(START)
-    return EpisodicMemory.open("sqlite://", embedder="hashing", clock=clock, background=False)
+    return EpisodicMemory.open(
+        "sqlite:///:memory:", embedder="hashing", clock=clock, background=False
+    )
 
 
 def fingerprint() -> str:

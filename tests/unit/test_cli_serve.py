@@ -52,9 +52,9 @@ def test_an_address_of_another_machine():
     assert refused("--host", "192.0.2.1").startswith("host: cannot listen on 192.0.2.1")
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
-def test_a_database_in_memory_for_several_processes(url: str):
-    assert refused("--db", url, "--processes", "2").startswith("processes: a database in memory")
+def test_a_database_in_memory_for_several_processes():
+    said = refused("--db", "sqlite:///:memory:", "--processes", "2")
+    assert said.startswith("processes: a database in memory")
 
 
 @pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="ports are not shared here")

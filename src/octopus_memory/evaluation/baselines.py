@@ -172,7 +172,9 @@ class NaiveDesign:
 
     def add(self, turns: Sequence[BenchTurn]) -> None:
         sessions = by_session(turns)
-        with EpisodicMemory.open("sqlite:///", embedder=self._embedder, background=False) as memory:
+        with EpisodicMemory.open(
+            "sqlite:///:memory:", embedder=self._embedder, background=False
+        ) as memory:
             scope = memory.scope(user="bench")
             stored = [
                 scope.store(

@@ -52,5 +52,5 @@ def _system(
 
 def _analyzer(embedder: SharedEmbedder) -> Analyzer:
     """The one that Octopus stems with, so that no difference comes from stemming."""
-    with EpisodicMemory.open("sqlite:///", embedder=embedder, background=False) as memory:
+    with EpisodicMemory.open("sqlite:///:memory:", embedder=embedder, background=False) as memory:
         return memory.parts.analyzer

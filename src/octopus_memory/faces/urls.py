@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-_IN_MEMORY = re.compile(r"sqlite:/{2,3}(:memory:)?")
 _SECRET = re.compile(r"(\b(?:ssl)?(?:password|pwd)=)[^&]*", re.IGNORECASE)
 
 
@@ -18,7 +17,7 @@ def as_url(db: str | None) -> str | None:
 
 
 def is_in_memory(url: str) -> bool:
-    return _IN_MEMORY.fullmatch(url) is not None
+    return url.partition("?")[0] == "sqlite:///:memory:"
 
 
 def shown_url(url: str) -> str:

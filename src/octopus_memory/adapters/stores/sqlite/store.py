@@ -115,10 +115,12 @@ class SqliteStore(SqlStore):
             return "it was opened with ?mode=ro; open it without to write"
         if kind is not StoreUnavailable or self._in_memory:
             return None
-        if self._path.is_dir():
-            return "this is a folder; name a file in it"
-        if self._read_only and not self._path.exists():
-            return "there is no such file, and ?mode=ro makes none"
+        # A name may be too long even to be asked about.
+        with suppress(OSError):
+            if self._path.is_dir():
+                return "this is a folder; name a file in it"
+            if self._read_only and not self._path.exists():
+                return "there is no such file, and ?mode=ro makes none"
         return None
 
     def append(self, write: Append) -> list[Turn]:

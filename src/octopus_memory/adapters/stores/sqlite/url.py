@@ -1,0 +1,46 @@
+"""SQLite's URLs: three slashes and a relative path, four and an absolute one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from ....domain.errors import InvalidSetting
+
+_SLASHES = "write sqlite:///memory.db, with three slashes"
+
+
+class Place(NamedTuple):
+    path: str
+    read_only: bool
+
+
+def read_url(url: str) -> Place:
+    """`?mode=ro` only reads.
+
+    :raises InvalidSetting: where another file would be opened than the one that is meant
+    """
+    try:
+        split = urlsplit(url)
+    except ValueError as error:
+        raise InvalidSetting("database_url", f"is no URL: {_SLASHES}") from error
+    path, options = unquote(split.path.removeprefix("/")), parse_qs(split.query)
+    problem = None
+    if split.netloc:
+        problem = f"has a host: {_SLASHES}"
+    elif "#" in url:
+        problem = "has a #, where a URL's path ends: write %23 for it"
+    elif not path:
+        problem = (
+            "names no file: write sqlite:///memory.db, or sqlite:///:memory: for a database that "
+            "is gone when it is closed"
+        )
+    elif path.split("/")[0] == "~":
+        problem = "begins with ~, which stands for no folder here: write the whole path"
+    elif "\0" in path:
+        problem = "has a NUL in its path: no file can be named so"
+    elif set(options) - {"mode"} or options.get("mode", ["ro"]) != ["ro"]:
+        problem = "only ?mode=ro may follow an SQLite path"
+    if problem is not None:
+        raise InvalidSetting("database_url", problem)
+    return Place(path, read_only="mode" in options)
