@@ -71,6 +71,14 @@ def test_a_transcript_becomes_a_finished_episode(memory: EpisodicMemory, clock: 
     assert scope.recall("which tea?")[0].episode_id == episode.id
 
 
+def test_blank_lines_may_come_first(memory: EpisodicMemory):
+    acme = memory.tenant("acme")
+    lines = ["\n", "", *transcripts({"messages": TALK})]
+    assert acme.import_user(lines, user="ana").source == "openai"
+    with pytest.raises(InvalidInput, match="^file: is empty"):
+        acme.import_user(["\n", ""], user="ana")
+
+
 def test_the_same_file_again_brings_nothing(memory: EpisodicMemory):
     for source in (
         [json.dumps([chatgpt("a", "x"), chatgpt("b", "y", "z")])],

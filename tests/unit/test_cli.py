@@ -239,6 +239,7 @@ def test_run_pending_without_work(tea):
         (["run-pending", "--db", READ_ONLY], "StoreReadOnly", "open it without"),
         (["recent", "--db", "missing.db"], "StoreUnavailable", "there is no database missing.db"),
         (["stats", "--db", "."], "StoreUnavailable", "unable to open"),
+        (["stats", "--db", "x" * 300], "InvalidSetting", "database_url: names a file that cannot"),
         (["recent", "--db", "sqlite://memory.db"], "InvalidSetting", "three slashes"),
         (["recent", "--db", "nosuch://u:secret@h/x"], "InvalidSetting", "'nosuch' is not known"),
         (["recent", "--tenant", ""], "InvalidInput", "tenant: must have"),

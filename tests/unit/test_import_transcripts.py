@@ -104,9 +104,15 @@ def test_the_format_is_told_from_how_it_begins(first: str, source: Source):
     assert detect(first) is source
 
 
-@pytest.mark.parametrize("first", ["", "hello", "[]", "{}", "[1]", '[{"text": "x"}]'])
+@pytest.mark.parametrize("first", ["hello", "[]", "{}", "[1]", '[{"text": "x"}]'])
 def test_an_unknown_format_is_to_be_named(first: str):
-    with pytest.raises(InvalidInput, match="format: cannot be told"):
+    with pytest.raises(InvalidInput, match="source: cannot be told"):
+        detect(first)
+
+
+@pytest.mark.parametrize("first", ["", " \n", "\ufeff"])
+def test_an_empty_file_is_said_to_be_empty(first: str):
+    with pytest.raises(InvalidInput, match="file: is empty"):
         detect(first)
 
 
@@ -251,6 +257,11 @@ def test_without_a_current_node_the_last_written_is_taken():
     ]
     found = read(conversation(*nodes, current=None))
     assert [m["content"] for m in found.messages] == ["Which tea?", "Green."]
+    # A time in another form, or what is no time at all, is no reason to stop.
+    nodes[2]["message"]["create_time"] = "1970-01-01T00:00:03Z"
+    assert read(conversation(*nodes, current=None)) == found
+    nodes[3]["message"] = "Black."
+    assert read(conversation(*nodes, current=None)) == found
 
 
 def test_times_are_the_messages_own_or_the_last_known():
@@ -284,6 +295,10 @@ def test_times_are_the_messages_own_or_the_last_known():
         {"role": "assistant", "content": {"content_type": "text", "parts": []}},
         {"role": "assistant", "content": "x", "weight": 0},
         {"role": "critic", "content": "x"},
+        {"role": "user", "content": {"content_type": ["text"]}},
+        {"role": "user", "content": "", "metadata": "x"},
+        {"role": "user", "content": "x", "author": "user"},
+        {"role": "user", "content": "", "author": ["user"]},
     ],
 )
 def test_what_nobody_said_is_left_out_and_counted(hidden: Any):
@@ -295,6 +310,13 @@ def test_what_nobody_said_is_left_out_and_counted(hidden: Any):
     )
     assert [m["content"] for m in found.messages] == ["Hello"]
     assert found.left_out == 1
+
+
+def test_content_of_another_form_is_left_out_and_counted():
+    other = node("h", None)
+    other["message"]["content"] = "x"
+    found = read(conversation(other, node("q", "h", "user", "Hello")))
+    assert ([m["content"] for m in found.messages], found.left_out) == (["Hello"], 1)
 
 
 def test_a_visible_instruction_is_a_system_message():

@@ -8,7 +8,7 @@ thoughts, empty nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from .errors import InvalidInput
@@ -18,6 +18,7 @@ from .transcripts import Conversation, as_time, json_values
 _HIDDEN = frozenset(
     ("user_editable_context", "model_editable_context", "thoughts", "reasoning_recap")
 )
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _TEXT_FIELDS = ("text", "result", "content", "summary")
 
 
@@ -82,7 +83,7 @@ def _branch(value: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str
 def _last_leaf(mapping: Mapping[str, Any]) -> str | None:
     """Where the file does not say what was shown last: what was written last."""
     leaves = [
-        (((node.get("message") or {}).get("create_time") or 0), node_id)
+        (as_time(_object(node.get("message")).get("create_time")) or _LONG_AGO, node_id)
         for node_id, node in mapping.items()
         if isinstance(node, Mapping) and not node.get("children")
     ]
@@ -93,8 +94,8 @@ def _message(
     node_id: str, message: Mapping[str, Any], call: str | None
 ) -> tuple[dict[str, Json] | None, str | None]:
     """The message as it is stored, or None, and the tool call that waits for its result."""
-    author = message.get("author") or {}
-    role, content = author.get("role"), message.get("content") or {}
+    author, content = _object(message.get("author")), _object(message.get("content"))
+    role = author.get("role")
     said = None if _is_hidden(message, content) else _content(content)
     if said is None:
         return None, call
@@ -114,10 +115,15 @@ def _message(
 
 
 def _is_hidden(message: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
-    metadata = message.get("metadata") or {}
-    hidden = metadata.get("is_visually_hidden_from_conversation")
+    hidden = _object(message.get("metadata")).get("is_visually_hidden_from_conversation")
     # The weight of what a newer answer took the place of is 0.
-    return bool(hidden) or content.get("content_type") in _HIDDEN or message.get("weight") == 0
+    kind = str(content.get("content_type"))
+    return bool(hidden) or kind in _HIDDEN or message.get("weight") == 0
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """A message without one, or with something else there, says nothing and is left out."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _content(content: Mapping[str, Any]) -> Json:

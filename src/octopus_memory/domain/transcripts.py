@@ -110,8 +110,10 @@ def _more(source: Iterator[str], size: int) -> str:
 def detect(first: str) -> Source:
     """The format of a text that starts so.
 
-    :raises InvalidInput: when it is none that is known
+    :raises InvalidInput: when it is none that is known, or the text is empty
     """
+    if not first.strip(_BLANK + "\ufeff"):
+        raise InvalidInput("file", "is empty: give an export, or another program's conversations")
     try:
         _, value = next(json_values([first]))
     except (InvalidInput, StopIteration):
@@ -127,7 +129,11 @@ def detect(first: str) -> Source:
             return Source.CHATGPT
         if isinstance(value, Mapping) and ("messages" in value or "role" in value):
             return Source.OPENAI
-    raise InvalidInput("format", f"cannot be told: say which it is of {', '.join(Source)}")
+    raise InvalidInput(
+        "source",
+        f"cannot be told from how the file begins: say which it is of {', '.join(Source)}, on the "
+        "command line with --format",
+    )
 
 
 def openai_conversations(chunks: Iterable[str]) -> Iterator[Conversation]:

@@ -5,7 +5,7 @@ Whatever breaks it off, running it again goes on: episodes that are there are pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from itertools import chain
@@ -39,10 +39,10 @@ def bring_in(
         if name is not None:
             check_name(field, name)
     pieces = iter(lines)
-    first = next(pieces, "")
-    arrivals = Arrivals(parts, tenant, user, agent, _source(source, first))
+    begun = _up_to_words(pieces)
+    arrivals = Arrivals(parts, tenant, user, agent, _source(source, "".join(begun)))
     try:
-        _run(arrivals, chain([first], pieces))
+        _run(arrivals, chain(begun, pieces))
     except OctopusError as error:
         # A database that failed cannot be told so either.
         with suppress(StoreError):
@@ -65,6 +65,16 @@ def _record(arrivals: Arrivals, *, actor: str, outcome: str) -> None:
         outcome=outcome,
         **{each.name: getattr(report, each.name) for each in fields(report)},
     )
+
+
+def _up_to_words(pieces: Iterator[str]) -> list[str]:
+    """The first pieces, up to one that is not blank: only that tells what it is."""
+    begun = []
+    for piece in pieces:
+        begun.append(piece)
+        if piece.strip():
+            break
+    return begun
 
 
 def _source(given: str | None, first: str) -> Source:

@@ -27,7 +27,14 @@ def sqlite_file(url: str) -> Path | None:
     path = unquote(split.path.removeprefix("/"))
     if split.scheme != "sqlite" or path in {"", ":memory:"}:
         return None
-    return Path(path)
+    file = Path(path)
+    try:
+        file.exists()
+    except OSError as error:
+        raise InvalidSetting(
+            "database_url", f"names a file that cannot be there: {error.strerror}"
+        ) from error
+    return file
 
 
 def flags(db: str | None, tenant: str, agent: str, user: str) -> str:
