@@ -1,8 +1,9 @@
 """Settings to a memory: the only place that knows the adapters.
 
 Adapters of others are found by entry points, in the groups `octopus_memory.stores` (by the URL's
-scheme), `octopus_memory.embedders`, `octopus_memory.summarizers` and `octopus_memory.indexes` (by
-name). Each is a callable that takes the `Settings`; an index takes the store as well.
+scheme), `octopus_memory.embedders`, `octopus_memory.summarizers`, `octopus_memory.redactors` and
+`octopus_memory.indexes` (by name). Each is a callable that takes the `Settings`; an index takes
+the store as well.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class EpisodicMemory(Memory):
         *,
         embedder: Embedder | str | None = None,
         summarizer: Summarizer | str | None = None,
+        redactor: Redactor | None = None,
         counter: TokenCounter | None = None,
         clock: Clock | None = None,
         config: MemoryConfig | None = None,
@@ -85,6 +87,7 @@ class EpisodicMemory(Memory):
             settings,
             embedder=None if isinstance(embedder, str) else embedder,
             summarizer=None if isinstance(summarizer, str) else summarizer,
+            redactor=redactor,
             counter=counter,
             clock=clock,
             config=config,
@@ -102,6 +105,7 @@ def build(
     *,
     embedder: Embedder | None = None,
     summarizer: Summarizer | None = None,
+    redactor: Redactor | None = None,
     counter: TokenCounter | None = None,
     clock: Clock | None = None,
     config: MemoryConfig | None = None,
@@ -134,7 +138,7 @@ def build(
         calibration=getattr(embedder, "calibration", None) or Calibration.default(),
         defaults=defaults,
         timeouts=Timeouts(at_close=settings.close_timeout_seconds),
-        make_redactor=cache(lambda: make_redactor(settings)),
+        make_redactor=cache(lambda: redactor or make_redactor(settings)),
         schedule=make_schedule(settings),
         compact_after_retention=settings.retention_compact,
         audit_reads=settings.audit_reads,
