@@ -194,7 +194,6 @@ def _entry(snippet: EpisodeSnippet, *, summaries: bool) -> BlockEntry:
         key_facts=snippet.key_facts,
         words=words,
         is_archived=snippet.is_archived,
-        relevance=snippet.relevance,
     )
 
 
