@@ -19,7 +19,7 @@ WhoseText = Annotated[
 QueryText = Annotated[
     str, StringConstraints(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")
 ]
-_WHO = {"agentId": "hr", "userId": "user-17"}
+_WHO: Any = {"agentId": "hr", "userId": "user-17"}
 _MESSAGE: Any = {"role": "user", "content": "How many leave days do I have left?"}
 
 
