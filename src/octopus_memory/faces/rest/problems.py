@@ -201,9 +201,6 @@ def unexpected(request: Request) -> JSONResponse:
 
 def _detail(error: Exception) -> str:
     """What a caller may know: where the database is, and who it is asked as, is not theirs."""
-    if isinstance(error, errors.StoreError):
-        log.warning("the database failed: %s: %s", type(error).__name__, error)
-        return "the database cannot do this now: nothing was stored; try again"
     # The error's own remedies are calls of Python.
     if isinstance(error, errors.EpisodeNotFound):
         return (
@@ -215,6 +212,9 @@ def _detail(error: Exception) -> str:
             f"no session {error.session_id!r} of this agent and user: "
             "POST /sessions/{session_id}/messages starts one"
         )
+    if isinstance(error, errors.StoreError):
+        log.warning("the database failed: %s: %s", type(error).__name__, error)
+        return "the database cannot do this now: nothing was stored; try again"
     return str(error)
 
 
