@@ -1,6 +1,6 @@
 """Fits the calibration of an embedder: which evidence means that a question was answered.
 
-    python benchmarks/fit_calibration.py examples.jsonl > calibration.json
+    python benchmarks/fit_calibration.py examples.jsonl
 
 A line of `examples.jsonl` is one question asked in one scope:
 `{"answerable": true, "evidence": [[0.53, 0.4], [0.31, 0.6]], "behind": [0.0, 1.2], "right": [true,

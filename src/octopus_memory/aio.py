@@ -22,7 +22,7 @@ from .engine.hand import EpisodeInHand
 from .engine.memory import Memory
 from .engine.scope import MemoryScope
 from .engine.tenant import MemoryTenant
-from .ports.seams import Clock, Embedder, Summarizer, TokenCounter
+from .ports.seams import Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .remote import RemoteMemory, RemoteScope
 from .wiring import EpisodicMemory
 
@@ -64,6 +64,7 @@ class AsyncEpisodicMemory:
         *,
         embedder: Embedder | str | None = None,
         summarizer: Summarizer | str | None = None,
+        redactor: Redactor | None = None,
         counter: TokenCounter | None = None,
         clock: Clock | None = None,
         config: MemoryConfig | None = None,
@@ -75,6 +76,7 @@ class AsyncEpisodicMemory:
             url,
             embedder=embedder,
             summarizer=summarizer,
+            redactor=redactor,
             counter=counter,
             clock=clock,
             config=config,

@@ -1,8 +1,9 @@
 """Settings to a memory: the only place that knows the adapters.
 
 Adapters of others are found by entry points, in the groups `octopus_memory.stores` (by the URL's
-scheme), `octopus_memory.embedders`, `octopus_memory.summarizers` and `octopus_memory.indexes` (by
-name). Each is a callable that takes the `Settings`; an index takes the store as well.
+scheme), `octopus_memory.embedders`, `octopus_memory.summarizers`, `octopus_memory.redactors` and
+`octopus_memory.indexes` (by name). Each is a callable that takes the `Settings`; an index takes
+the store as well.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class EpisodicMemory(Memory):
         *,
         embedder: Embedder | str | None = None,
         summarizer: Summarizer | str | None = None,
+        redactor: Redactor | None = None,
         counter: TokenCounter | None = None,
         clock: Clock | None = None,
         config: MemoryConfig | None = None,
@@ -87,6 +89,7 @@ class EpisodicMemory(Memory):
             settings,
             embedder=None if isinstance(embedder, str) else embedder,
             summarizer=None if isinstance(summarizer, str) else summarizer,
+            redactor=redactor,
             counter=counter,
             clock=clock,
             config=config,
@@ -104,6 +107,7 @@ def build(
     *,
     embedder: Embedder | None = None,
     summarizer: Summarizer | None = None,
+    redactor: Redactor | None = None,
     counter: TokenCounter | None = None,
     clock: Clock | None = None,
     config: MemoryConfig | None = None,
@@ -116,6 +120,7 @@ def build(
     _check_can("summarizer", summarizer, "summarize")
     _check_can("counter", counter, "count")
     _check_can("clock", clock, "now")
+    _check_can("redactor", redactor, "find")
     if not isinstance(config, MemoryConfig | None):
         raise InvalidSetting("config", f"must be a MemoryConfig, not {type(config).__name__}")
     embedder = embedder or make_embedder(settings)
@@ -142,7 +147,7 @@ def build(
         calibration=getattr(embedder, "calibration", None) or Calibration.default(),
         defaults=defaults,
         timeouts=Timeouts(at_close=settings.close_timeout_seconds),
-        make_redactor=cache(lambda: make_redactor(settings)),
+        make_redactor=cache(lambda: redactor or make_redactor(settings)),
         schedule=make_schedule(settings),
         compact_after_retention=settings.retention_compact,
         audit_reads=settings.audit_reads,

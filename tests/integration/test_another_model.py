@@ -62,6 +62,16 @@ def test_another_model_embeds_everything_anew(database_url: str):
         assert waiting(memory) == 0
 
 
+def test_another_model_is_worth_no_warning_where_nothing_is_stored(
+    database_url: str, caplog: pytest.LogCaptureFixture
+):
+    for embedder in (HashingEmbedder(), Other()):
+        with open_memory(database_url, embedder=embedder) as memory:
+            memory.flush()
+            assert memory.parts.store.model() == embedder.model
+    assert "anew" not in caplog.text
+
+
 def test_half_way_through_only_the_new_ones_are_compared(database_url: str):
     with open_memory(database_url) as memory:
         scope = memory.scope(user="u")

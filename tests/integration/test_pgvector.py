@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from octopus_memory import EpisodicMemory, InvalidSetting, MemoryScope, StoreUnavailable
+from octopus_memory import (
+    EpisodicMemory,
+    InvalidSetting,
+    MemoryScope,
+    StoreError,
+    StoreUnavailable,
+)
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
@@ -106,7 +112,7 @@ def test_vectors_and_rows_are_written_together_or_not_at_all(
         "ALTER TABLE octopus_vectors ADD CONSTRAINT odd CHECK (seq < 2)", database=database.name
     )
     try:
-        with pytest.raises(Exception, match="octopus|constraint|PostgreSQL"):
+        with pytest.raises(StoreError, match="PostgreSQL"):
             put(index, [first, second])
     finally:
         postgres.server.execute(

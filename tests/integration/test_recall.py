@@ -15,6 +15,7 @@ from octopus_memory import (
     MemoryConfig,
     MemoryScope,
 )
+from octopus_memory.engine.orchestrator import MemoryOrchestrator
 from octopus_memory.testing import FixedClock
 
 pytestmark = pytest.mark.both_databases
@@ -118,6 +119,22 @@ def test_the_budget_holds(talked: MemoryScope):
     assert 0 < small.block_tokens <= 90
     assert len(small.snippets) < 3
     assert talked.context("How many leave days are left?", budget_tokens=0).text == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"system": 5}, "system"),
+        ({"budget_tokens": -1}, "budget_tokens"),
+        ({"session_id": ""}, "session_id"),
+    ],
+)
+def test_a_context_is_refused_before_anything_is_recalled(
+    talked: MemoryScope, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], field: str
+):
+    monkeypatch.setattr(MemoryOrchestrator, "snippets", None)
+    with pytest.raises(InvalidInput, match=field):
+        talked.context("How many leave days are left?", **given)
 
 
 def test_an_agent_can_want_the_words_or_nothing(memory: EpisodicMemory, scope: MemoryScope):

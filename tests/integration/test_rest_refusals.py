@@ -170,6 +170,35 @@ def test_without_a_credential_only_development_mode_answers(memory: EpisodicMemo
         assert httpx.get(f"{url}{PREFIX}/episodes").status_code == 200
 
 
+def test_what_the_page_offers_is_answered_in_development_mode(memory: EpisodicMemory):
+    with (
+        rest_server.serving(memory, development=True) as url,
+        httpx.Client(base_url=url + PREFIX) as page,
+    ):
+        spec = page.get("/openapi.json").json()
+        schemas = spec["components"]["schemas"]
+        said, closing, beating, who = (
+            schemas[name]["example"]
+            for name in ("SessionAddBody", "SessionCloseBody", "HeartbeatBody", "WhoBody")
+        )
+        stored = page.post("/sessions/s/messages", json=said).json()["turns"][0]["episodeId"]
+        assert page.post("/sessions/s/heartbeat", json=beating).status_code == 200
+        assert page.post("/sessions/s/close", json=closing).status_code == 200
+        assert page.post(f"/episodes/{stored}/delete", json=who).status_code == 204
+        unnamed = page.post(f"/episodes/{stored}/restore", json={})
+        assert "agentId and userId in the body" in unnamed.json()["detail"]
+        assert page.post(f"/episodes/{stored}/restore", json=who).status_code == 200
+        importing = spec["paths"][f"{PREFIX}/users/{{user_id}}/import"]["post"]["requestBody"]
+        [lines] = importing["content"].values()
+        sent = page.post(
+            "/users/user-17/import", params={"agentId": "hr"}, content=lines["schema"]["example"]
+        )
+        assert sent.json()["turns"] == 1
+        missing = page.get("/sessions/s").json()
+        assert missing["detail"].startswith("agentId, userId: is needed")
+        assert [each["field"] for each in missing["errors"]] == ["agentId", "userId"]
+
+
 def test_one_of_many_asks_for_the_key_anew(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
     token, ring, now = rest_server.token(memory), access.KeyRing(memory.parts), [100.0]
     monkeypatch.setattr("octopus_memory.engine.access.time.monotonic", lambda: now[0])

@@ -66,7 +66,6 @@ ENTRIES = st.lists(
         key_facts=st.lists(WORDS, max_size=4).map(tuple),
         words=st.lists(st.builds(Said, WORDS, WORDS), max_size=3).map(tuple),
         is_archived=st.booleans(),
-        relevance=st.none() | st.floats(0, 1),
     ),
     max_size=6,
 )

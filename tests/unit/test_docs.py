@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from octopus_memory.settings import Settings
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+HOWTOS = sorted((ROOT / "docs/howto").glob("*.md"))
+_DATABASE = re.compile(r"open\(\"sqlite:///([\w-]+\.db)")
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#)([^)#]+)")
 
@@ -51,6 +54,13 @@ def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path):
     quickly = {**os.environ, "OCTOPUS_EMBEDDER": "hashing"}
     with forked.child(forked.run_script, str(script), quickly) as (_, pipe):
         assert forked.rest(pipe) == [None]
+
+
+def test_no_two_howtos_work_in_one_database():
+    pages = {page: set(_DATABASE.findall(page.read_text())) for page in HOWTOS}
+    shared = Counter(name for names in pages.values() for name in names)
+    assert shared
+    assert shared.most_common(1)[0][1] == 1, shared
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

@@ -106,6 +106,15 @@ def test_the_best_turn_and_its_episode_come_first() -> None:
     assert dict(found.episodes(MANY))[1] > 0.65 > dict(found.episodes(MANY))[0]
 
 
+def test_a_summary_that_is_found_says_so() -> None:
+    talk = Talk([*SMALL.said, Said(1, "A flight to Oslo.", SUMMARY)])
+    found = talk.ask("flight to Oslo", [0.1, 0.0, 0.1, 0.4, 0.2, 0.5])
+    words = {row: {share.signal: share.words for share in found.why(row)()} for row in (3, 5)}
+    assert words[5]["meaning"] == "cosine 0.50 with its summary"
+    assert words[5]["words"] == "are looked for in its turns, not in its summary"
+    assert words[3]["meaning"] == "cosine 0.40"
+
+
 def test_words_alone_find_what_is_not_embedded_yet() -> None:
     assert turns(SMALL.ask("flight to Oslo"))[0] == 3
     some = SMALL.ask("flight to Oslo", [0.2, 0.1, 0.1, np.nan, np.nan])

@@ -275,7 +275,7 @@ def test_a_bad_history_is_refused_by_place(history: Any, field: str) -> None:
 
 @pytest.mark.parametrize("current", [assistant("x"), result("a"), {"role": "user"}, 7])
 def test_only_a_user_message_can_be_the_current_one(current: Any) -> None:
-    with pytest.raises(InvalidMessage, match=r"^current"):
+    with pytest.raises(InvalidMessage, match=r"^message"):
         fit([], config(), current=current)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Self
@@ -67,15 +67,6 @@ class Calibration:
             behind=1.1,
         )
 
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, object]) -> Self:
-        """As read from JSON; other keys are left alone.
-
-        :raises InvalidSetting: when a number is missing, not finite, or would turn the order round
-        """
-        lines = {name: _line(name, values.get(name)) for name in ("both", "meaning", "words")}
-        return cls(**lines, behind=_number("behind", values.get("behind")))
-
     def odds(self, cosine: Floats, coverage: Floats | None) -> Floats:
         """What speaks for each row by itself; NaN cosines and None coverage are not there."""
         if coverage is None:
@@ -109,19 +100,6 @@ class Calibration:
 
 def _likely(odds: float) -> float:
     return 1 / (1 + math.exp(-max(odds, _LEAST_ODDS)))
-
-
-def _line(name: str, values: object) -> Line:
-    if not isinstance(values, Mapping):
-        raise InvalidSetting(f"calibration.{name}", "must have bias, cosine and coverage")
-    parts = ("bias", "cosine", "coverage")
-    return Line(**{part: _number(f"{name}.{part}", values.get(part)) for part in parts})
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidSetting(f"calibration.{name}", "must be a number")
-    return float(value)
 
 
 def _check(name: str, value: float, *, least: float) -> None:

@@ -55,7 +55,6 @@ class BlockEntry:
     key_facts: tuple[str, ...] = ()
     words: tuple[Said, ...] = ()
     is_archived: bool = False
-    relevance: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "date", check_time("date", self.date))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .bm25 import LexicalScores
 from .episode import SignalShare
 from .query import QueryPlan
-from .rows import WEIGHTS, Rows
+from .rows import SUMMARY, WEIGHTS, Rows
 from .temporal import Order
 
 Floats = NDArray[np.float32]
@@ -74,6 +74,8 @@ class ScoreParts(NamedTuple):
             about=lexical.episode.item(episode),
             episode=self.episode.item(episode),
             form=rows.form.item(row),
+            summary=rows.role.item(row) == SUMMARY,
+            archived=rows.archived.item(row) > 0,
             asked=[(signal, adds.item(row), words) for signal, adds, words in self.asked],
         )
 
@@ -173,13 +175,23 @@ def _shares(
     about: float,
     episode: float,
     form: float,
+    summary: bool,
+    archived: bool,
     asked: Sequence[tuple[str, float, str]],
 ) -> tuple[SignalShare, ...]:
     """The strongest signal first."""
     covered = min(1.0, covered)
+    by_words = f"{covered:.0%} of the question's words, by rarity"
+    if summary and not archived:
+        by_words = "are looked for in its turns, not in its summary"
     all_of_it = [
-        ("meaning", cosine, meaning, f"cosine {cosine:.2f}"),
-        ("words", covered, words, f"{covered:.0%} of the question's words, by rarity"),
+        (
+            "meaning",
+            cosine,
+            meaning,
+            f"cosine {cosine:.2f}{' with its summary' if summary else ''}",
+        ),
+        ("words", covered, words, by_words),
         ("around", around, around, "the turns before and after"),
         ("episode", about, episode, "the question's words in all of it"),
         ("form", form, form, _LONG if form > 0 else _SHORT),

@@ -60,7 +60,7 @@ def fit_messages(
 
     Everything is copied; `history` and `current` stay as they are. Images are not counted.
 
-    :raises InvalidMessage: naming `history[i]` or `current`
+    :raises InvalidMessage: naming `history[i]`, or `message` for the current one
     """
     parsed = _parse_history(history)
     last = _parse_current(current)
@@ -100,9 +100,9 @@ def _parse_history(history: Sequence[MessageLike]) -> list[Message]:
 def _parse_current(current: str | MessageLike) -> Message:
     if isinstance(current, str):
         current = ("user", current)
-    message = parse_message(current, field="current", max_bytes=sys.maxsize)
+    message = parse_message(current, field="message", max_bytes=sys.maxsize)
     if message.role is not Role.USER:
-        raise InvalidMessage("current.role", "must be user: give other messages in the history")
+        raise InvalidMessage("message.role", "must be user: give other messages in the history")
     return message
 
 

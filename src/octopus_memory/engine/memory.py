@@ -207,12 +207,13 @@ class Memory:
             return
         queued = parts.store.use_model(model)
         if before is not None and parts.store.model() == model:
-            log.warning(
-                "the vectors are by %s and the settings say %s: %d texts are embedded anew",
-                before,
-                model,
-                queued,
-            )
+            if queued:
+                log.warning(
+                    "the vectors are by %s and the settings say %s: %d texts are embedded anew",
+                    before,
+                    model,
+                    queued,
+                )
             from . import audit
 
             audit.record(

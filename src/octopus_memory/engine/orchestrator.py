@@ -57,7 +57,6 @@ class MemoryOrchestrator:
     ) -> MemoryContext:
         """The block and the message list for the current user message."""
         config = self._parts.config(self._scope.tenant, self._scope.agent)
-        snippets = self.snippets(_words(message), config, session_id=session_id)
         shape = config.context
         if session_id is not None:
             check_name("session_id", session_id)
@@ -66,6 +65,7 @@ class MemoryOrchestrator:
         if budget_tokens is not None:
             intake.check_tokens("budget_tokens", budget_tokens)
             shape = replace(shape, budget_tokens=budget_tokens)
+        snippets = self.snippets(_words(message), config, session_id=session_id)
         count = self._parts.counter.count
         entries = {
             snippet.episode_id: _entry(snippet, summaries=config.recall.use_session_summaries)
@@ -131,10 +131,8 @@ class MemoryOrchestrator:
         Where a session is named it is left out, and which others are open does not matter.
         """
         count = config.recall.recent_sessions_to_inject
-        if session_id is not None:
-            check_name("session_id", session_id)
-            if not count:
-                return frozenset(), []
+        if session_id is not None and not count:
+            return frozenset(), []
         still_open: set[UUID] = set()
         latest: dict[str, Episode] = {}
         named = [] if session_id is None else [session_id]
@@ -194,7 +192,6 @@ def _entry(snippet: EpisodeSnippet, *, summaries: bool) -> BlockEntry:
         key_facts=snippet.key_facts,
         words=words,
         is_archived=snippet.is_archived,
-        relevance=snippet.relevance,
     )
 
 

@@ -41,7 +41,7 @@ class Timeouts(NamedTuple):
     in_background: float = 60.0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class Parts:
     """The adapters and settings of one memory. Made by `wiring`, or by hand in a test."""
 
@@ -66,23 +66,14 @@ class Parts:
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
-        hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
-        object.__setattr__(self, "_hasher", hasher)
-        object.__setattr__(self, "_configs", {})
+        self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
+        self._configs: dict[tuple[str, str], tuple[float, MemoryConfig]] = {}
         # An agent often asks twice, for the block and for a search.
-        object.__setattr__(self, "_queries", Known(self._embedded, most=_MOST_QUERIES))
-        object.__setattr__(self, "_removals", _Removals(self))
-        object.__setattr__(self, "heard", NamesHeard())
-        object.__setattr__(self, "places", Places())
-        object.__setattr__(self, "lexicon", Lexicon(self.analyzer, self.hasher))
-
-    _hasher: Any = field(init=False, repr=False)
-    _configs: dict[tuple[str, str], tuple[float, MemoryConfig]] = field(init=False, repr=False)
-    _queries: Known[str, NDArray[np.float32]] = field(init=False, repr=False)
-    _removals: _Removals = field(init=False, repr=False)
-    heard: NamesHeard = field(init=False, repr=False)
-    places: Places = field(init=False, repr=False)
-    lexicon: Lexicon = field(init=False, repr=False)
+        self._queries = Known(self._embedded, most=_MOST_QUERIES)
+        self._removals = _Removals(self)
+        self.heard = NamesHeard()
+        self.places = Places()
+        self.lexicon = Lexicon(self.analyzer, self.hasher)
 
     @cached_property
     def topics(self) -> TopicWatch:

@@ -13,8 +13,7 @@ from ..domain.page import Page
 from ..domain.portable import ImportReport
 from ..domain.retention import Hold
 from . import audit, forget, recall
-from .carrying import exporting as portable
-from .carrying import importing
+from .carrying import exporting, importing
 from .keeping import holds, restoring
 from .parts import Parts
 from .privacy import scrub
@@ -156,7 +155,7 @@ class MemoryTenant:
         :raises EpisodeChanged: when an episode is archived or erased while it is read
         :raises StoreReadOnly: when it could not be recorded in the audit log
         """
-        return portable.export(self._parts, self.tenant, user, agent=agent, actor=actor)
+        return exporting.export(self._parts, self.tenant, user, agent=agent, actor=actor)
 
     def import_user(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
 
@@ -16,25 +16,25 @@ from ..domain.episode import (
     Turn,
     TurnHit,
     check_name,
-    check_time,
 )
 from ..domain.erasure import EraseReceipt
 from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
 from ..domain.message import Json, MessageLike
 from ..domain.page import Page
-from ..domain.policy import LARGEST_MESSAGE, MemoryConfig
+from ..domain.policy import MemoryConfig
 from ..domain.replay import EpisodeReplay, SessionReplay
 from ..engine import intake, recall
 from ..engine.hand import EpisodeInHand
 from ..engine.intake import Times
 from ..engine.orchestrator import MemoryContext
-from . import decode
+from . import decode, encode
 from .transport import Transport, segment
 
 if TYPE_CHECKING:
     import httpx
 
 _TENANT = "default"
+_LONGEST_QUERY = 10_000
 
 
 class RemoteMemory:
@@ -117,7 +117,7 @@ class RemoteScope:
         # The session's name is made here, so that the call can be tried again.
         body = self._who | {
             "sessionId": intake.session_id(session_id),
-            "at": _text("at", at),
+            "at": encode.time("at", at),
             "metadata": None if metadata is None else dict(metadata),
         }
         made = self._transport.post("/episodes", body)
@@ -132,16 +132,16 @@ class RemoteScope:
         at: Times = None,
         tokens: Sequence[int] | None = None,
     ) -> list[Turn]:
-        parsed = intake.parse(messages, _ANY_SIZE)
+        parsed = encode.messages(messages)
         body = self._who | {
             "messages": [dict(message.body) for message in parsed],
-            "at": _times(at, len(parsed)),
+            "at": encode.times(at, len(parsed)),
             "tokens": None if tokens is None else list(tokens),
         }
         if isinstance(episode_or_session_id, str):
             path = f"/sessions/{segment(check_name('session_id', episode_or_session_id))}/messages"
         else:
-            path = f"/episodes/{_episode_id(episode_or_session_id)}/messages"
+            path = f"/episodes/{encode.episode_id(episode_or_session_id)}/messages"
         return decode.stored(self._stored(path, body, idempotency_key), parsed)
 
     def close_episode(
@@ -156,10 +156,10 @@ class RemoteScope:
         body = self._who | {
             "reason": reason,
             "summary": summary,
-            "keyFacts": None if key_facts is None else _list("key_facts", key_facts),
-            "at": _text("at", at),
+            "keyFacts": None if key_facts is None else encode.texts("key_facts", key_facts),
+            "at": encode.time("at", at),
         }
-        path = f"/episodes/{_episode_id(episode_id)}/close"
+        path = f"/episodes/{encode.episode_id(episode_id)}/close"
         closed = self._transport.post(path, body, done=EpisodeClosed)
         if closed is None:
             return self.get(episode_id).episode
@@ -187,8 +187,8 @@ class RemoteScope:
         output_tokens: int | None = None,
         idempotency_key: str | None = None,
     ) -> Episode:
-        parsed = intake.parse(messages, _ANY_SIZE)
-        times = _times(at, len(parsed))
+        parsed = encode.messages(messages)
+        times = encode.times(at, len(parsed))
         body = self._who | {
             "sessionId": session_id,
             "messages": [dict(message.body) for message in parsed],
@@ -200,8 +200,8 @@ class RemoteScope:
             "close": {
                 "reason": reason,
                 "summary": summary,
-                "keyFacts": None if key_facts is None else _list("key_facts", key_facts),
-                "at": _text("ended_at", ended_at),
+                "keyFacts": None if key_facts is None else encode.texts("key_facts", key_facts),
+                "at": encode.time("ended_at", ended_at),
             },
         }
         return decode.episode(self._stored("/episodes", body, idempotency_key), self.scope.tenant)
@@ -215,7 +215,7 @@ class RemoteScope:
 
     def heartbeat(self, session_id: str, *, at: datetime | None = None) -> Session:
         path = f"/sessions/{segment(check_name('session_id', session_id))}/heartbeat"
-        answer = self._transport.post(path, self._who | {"at": _text("at", at)})
+        answer = self._transport.post(path, self._who | {"at": encode.time("at", at)})
         return decode.session(answer, self.scope.tenant)
 
     def recall(
@@ -269,8 +269,8 @@ class RemoteScope:
             "mode": mode,
             "topK": limit,
             "minScore": min_score,
-            "since": _text("since", since),
-            "until": _text("until", until),
+            "since": encode.time("since", since),
+            "until": encode.time("until", until),
             "sessionId": session_id,
         }
 
@@ -300,7 +300,7 @@ class RemoteScope:
         return decode.page(self._transport.get("/episodes", query), self.scope.tenant)
 
     def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay:
-        path = f"/episodes/{_episode_id(episode_id)}"
+        path = f"/episodes/{encode.episode_id(episode_id)}"
         return decode.replay(self._transport.get(path, self._who), self.scope.tenant)
 
     def context(
@@ -312,8 +312,8 @@ class RemoteScope:
         budget_tokens: int | None = None,
         session_id: str | None = None,
     ) -> MemoryContext:
-        past = [dict(each.body) for each in intake.parse(history, _ANY_SIZE)] if history else []
-        said = message if isinstance(message, str) else intake.parse(message, _ANY_SIZE)[0].body
+        past = [dict(each.body) for each in encode.messages(history)] if history else []
+        said = message if isinstance(message, str) else encode.messages(message)[0].body
         body = self._who | {
             "message": said if isinstance(said, str) else dict(said),
             "history": past,
@@ -324,7 +324,7 @@ class RemoteScope:
         return decode.context(self._transport.post("/context", body))
 
     def delete(self, episode_id: Episode | UUID | str) -> None:
-        path = f"/episodes/{_episode_id(episode_id)}/delete"
+        path = f"/episodes/{encode.episode_id(episode_id)}/delete"
         self._transport.post(path, self._who, done=EpisodeNotFound)
 
     def deleted(self) -> list[Episode]:
@@ -333,7 +333,7 @@ class RemoteScope:
         return decode.episodes(found, self.scope.tenant)
 
     def restore(self, episode_id: Episode | UUID | str) -> Episode:
-        path = f"/episodes/{_episode_id(episode_id)}/restore"
+        path = f"/episodes/{encode.episode_id(episode_id)}/restore"
         return decode.episode(self._transport.post(path, self._who), self.scope.tenant)
 
     def erase(self, *, physical: bool = True) -> EraseReceipt:
@@ -345,49 +345,7 @@ class RemoteScope:
     def erase_episode(
         self, episode_id: Episode | UUID | str, *, physical: bool = True
     ) -> EraseReceipt:
-        path = f"/episodes/{_episode_id(episode_id)}"
+        path = f"/episodes/{encode.episode_id(episode_id)}"
         query = self._who | {"physical": physical}
         # A second try would find nothing, and have no receipt to give.
         return decode.receipt(self._transport.delete(path, query, safe=False))
-
-
-_LONGEST_QUERY = 10_000
-_NEVER = datetime.max.replace(tzinfo=UTC)
-_ANY_SIZE = MemoryConfig.from_dict({"session": {"max_message_bytes": LARGEST_MESSAGE}})
-"""Only the form of a message is checked here: how large it may be, the service knows."""
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except (ValueError, AttributeError, TypeError):
-        return False
-    return True
-
-
-def _episode_id(given: Episode | UUID | str) -> str:
-    if isinstance(given, Episode):
-        return str(given.id)
-    if isinstance(given, UUID):
-        return str(given)
-    if not isinstance(given, str):
-        raise InvalidInput("episode_id", f"must be a UUID or text, not {type(given).__name__}")
-    if not _is_uuid(given):
-        raise EpisodeNotFound(given)
-    return str(UUID(given))
-
-
-def _text(field: str, at: datetime | None) -> str | None:
-    return None if at is None else check_time(field, at).isoformat()
-
-
-def _times(at: Times, count: int) -> str | list[str] | None:
-    if at is None or isinstance(at, datetime):
-        return _text("at", at)
-    return [moment.isoformat() for moment in intake.times(at, count, _NEVER)]
-
-
-def _list(field: str, values: Sequence[str]) -> list[str]:
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise InvalidInput(field, "must be a list of short texts")
-    return list(values)

@@ -42,11 +42,6 @@ class SnowballAnalyzer:
         self._local = threading.local()
         self._of_word = KnownWords(self._terms_of, most=_CACHED_WORDS)
 
-    @property
-    def name(self) -> str:
-        """Names the terms: those of two analyzers are never compared."""
-        return f"snowball-{self._language}-1"
-
     def terms(self, text: str, cap: int | None = None) -> list[str]:
         # Looking up what stands between two spaces is far cheaper than finding words in all of it.
         spaced = fold_case(text, TEXT_CAP if cap is None else cap).split()

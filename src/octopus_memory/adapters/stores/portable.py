@@ -15,7 +15,7 @@ from ...ports.portable import Portable
 from ...ports.turns import NewTurn
 from . import plain, rows
 from .later import Connection, sa, schema
-from .statements import ending, findable, reads, scopes
+from .statements import ending, findable, placeholders, reads, scopes
 from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
@@ -181,8 +181,8 @@ def _bring(conn: Connection, brought: Brought) -> bool:
     conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, brought) | span))
     for some in _batches(brought.turns):
         _bring_turns(conn, scope_id, brought, *some)
-    if brought.placeholders:
-        _bring_placeholders(conn, scope_id, brought)
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode.id}
+    placeholders.put(conn, place, episode.session_id, brought.placeholders)
     if brought.summary is not None:
         ending.put_summary(conn, scope, episode.id, brought.summary, now=brought.now)
     return True
@@ -271,21 +271,3 @@ def _bring_turns(
     _, seq = scopes.take_rows(conn, kept.scope, len(turns))
     findable.insert_new(conn, episode, turns, first, seq, now=brought.now)
     ending.note_last(conn, episode, seq + len(turns) - 1)
-
-
-def _bring_placeholders(conn: Connection, scope_id: int, brought: Brought) -> None:
-    episode = brought.kept.episode
-    conn.execute(
-        sa.insert(schema.placeholders),
-        [
-            {
-                "episode_id": episode.id,
-                "kind": new.kind,
-                "number": new.number,
-                "tenant": episode.scope.tenant,
-                "scope_id": scope_id,
-                "digest": new.digest,
-            }
-            for new in brought.placeholders
-        ],
-    )

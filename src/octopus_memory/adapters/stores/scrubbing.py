@@ -16,6 +16,7 @@ from ...ports.store import NewSummary, Placeholder
 from . import rows
 from .later import Connection, sa, schema, sql
 from .statements import ending, holding, meta, reads, rewriting, scopes
+from .statements import placeholders as numbers
 from .transactions import Transactions
 
 if TYPE_CHECKING:
@@ -112,16 +113,11 @@ def _stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredE
     row = _read_this(conn, scope, episode_id)
     if row is None:
         return None
-    table, numbers = rewriting.turns_of(row), schema.placeholders
+    table = rewriting.turns_of(row)
     turns = conn.execute(
         sa.select(*(table.c[column.name] for column in rows.turn_columns()))
         .where(table.c.episode_id == episode_id, table.c.tenant == scope.tenant)
         .order_by(table.c.ordinal)
-    )
-    known = conn.execute(
-        sa.select(numbers.c.kind, numbers.c.digest, numbers.c.number)
-        .where(numbers.c.episode_id == episode_id, numbers.c.tenant == scope.tenant)
-        .order_by(numbers.c.kind, numbers.c.number)
     )
     from ...ports.carried import StoredEpisode
 
@@ -129,9 +125,7 @@ def _stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredE
         episode=rows.episode(row, scope),
         turns=tuple(rows.turns(turns, row.session_id)),
         metadata=rows.load_json(row.metadata),
-        placeholders=tuple(
-            Placeholder(kind=each.kind, digest=each.digest, number=each.number) for each in known
-        ),
+        placeholders=tuple(numbers.of_episode(conn, scope, episode_id, deleted=True)),
         is_deleted=row.deleted_at is not None,
     )
 
@@ -166,8 +160,8 @@ def _rewrite(
         _rewrite_summary(conn, was, scope_id, summary, now=now)
     if metadata is not None:
         _rewrite_metadata(conn, scope_id, row.session_id, metadata)
-    if placeholders:
-        _insert_placeholders(conn, scope_id, was, placeholders)
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    numbers.put(conn, place, row.session_id, placeholders)
     # Whoever read the text before, to make it findable again, must not come after this.
     scopes.take_rows(conn, scope, 0, epochs=1)
     meta.count_removal(conn)
@@ -224,23 +218,4 @@ def _rewrite_metadata(
             schema.conversations.c.session_id == session_id,
         )
         .values(metadata=rows.dump_json(metadata))
-    )
-
-
-def _insert_placeholders(
-    conn: Connection, scope_id: int, was: StoredEpisode, placeholders: Sequence[Placeholder]
-) -> None:
-    table, episode = schema.placeholders, was.episode
-    taken = conn.execute(
-        sa.select(table.c.kind, table.c.number).where(table.c.episode_id == episode.id)
-    )
-    if {tuple(row) for row in taken} & {(new.kind, new.number) for new in placeholders}:
-        raise EpisodeChanged(episode.session_id)
-    place = {"episode_id": episode.id, "tenant": episode.scope.tenant, "scope_id": scope_id}
-    conn.execute(
-        sa.insert(table),
-        [
-            place | {"kind": new.kind, "number": new.number, "digest": new.digest}
-            for new in placeholders
-        ],
     )

@@ -31,7 +31,7 @@ from .later import Connection, sa, schema, sql
 from .moving import SqlMoving
 from .portable import SqlPortable
 from .scrubbing import SqlScrubbing
-from .statements import ending, listing, meta, queue, reads, recalling, writes
+from .statements import ending, listing, meta, placeholders, queue, reads, recalling, writes
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork
@@ -192,7 +192,7 @@ class SqlStore(
         return self._read(scope.tenant, recalling.block_at, scope, seqs)
 
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
-        return self._read(scope.tenant, reads.placeholders, scope, episode_id)
+        return self._read(scope.tenant, placeholders.of_episode, scope, episode_id)
 
     def open_episodes(
         self,

@@ -107,12 +107,12 @@ class Guard:
         return [self._message(message, self._redactor) for message in messages]
 
     def _message(self, message: Message, redactor: Redactor) -> Checked:
-        from . import redaction as privacy
+        from . import redaction
 
         if self._mode is PiiMode.FLAG:
-            found = privacy.found_in(message, redactor, names=self._names)
+            found = redaction.found_in(message, redactor, names=self._names)
         else:
-            found = privacy.redact_message(
+            found = redaction.redact_message(
                 message, redactor, names=self._names, number_of=self._number_of
             )
         self._hear(found.names)
@@ -122,9 +122,9 @@ class Guard:
         """A summary or a key fact."""
         if self._mode is not PiiMode.REDACT or self._redactor is None:
             return text
-        from . import redaction as privacy
+        from . import redaction
 
-        found = privacy.redact_text(
+        found = redaction.redact_text(
             text, self._redactor, names=self._names, number_of=self._number_of
         )
         self._hear(found.names)
@@ -134,9 +134,9 @@ class Guard:
         """A session's metadata."""
         if value is None or self._mode is not PiiMode.REDACT or self._redactor is None:
             return value
-        from . import redaction as privacy
+        from . import redaction
 
-        cleaned: Mapping[str, Json] = privacy.redact_json(
+        cleaned: Mapping[str, Json] = redaction.redact_json(
             dict(value), self._redactor, names=self._names, number_of=self._number_of
         ).value
         return cleaned

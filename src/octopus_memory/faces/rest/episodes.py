@@ -27,7 +27,7 @@ from .shown import (
     hit_out,
     snippet_out,
 )
-from .wire import AddBody, ClosingBody, NameText, OpenBody, SearchBody, WhoBody
+from .wire import AddBody, ClosingBody, NameText, OpenBody, SearchBody, WhoBody, WhoseText
 
 routes = router("Episodes")
 SEES = (AccessRole.AGENT, AccessRole.USER, AccessRole.ADMIN)
@@ -161,8 +161,8 @@ def search_turns(request: Request, caller: Principal, body: SearchBody) -> Respo
 def recent_episodes(
     request: Request,
     caller: Principal,
-    agentId: NameText | None = None,
-    userId: NameText | None = None,
+    agentId: WhoseText = None,
+    userId: WhoseText = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 5,
     includeArchived: bool = True,
     sessionId: NameText | None = None,

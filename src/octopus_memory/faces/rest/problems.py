@@ -201,6 +201,17 @@ def unexpected(request: Request) -> JSONResponse:
 
 def _detail(error: Exception) -> str:
     """What a caller may know: where the database is, and who it is asked as, is not theirs."""
+    # The error's own remedies are calls of Python.
+    if isinstance(error, errors.EpisodeNotFound):
+        return (
+            f"no episode {error.episode_id} here: GET /episodes lists those that there are; one "
+            "that is deleted is restored with its agentId and userId in the body"
+        )
+    if isinstance(error, errors.SessionNotFound):
+        return (
+            f"no session {error.session_id!r} of this agent and user: "
+            "POST /sessions/{session_id}/messages starts one"
+        )
     if isinstance(error, errors.StoreError):
         log.warning("the database failed: %s: %s", type(error).__name__, error)
         return "the database cannot do this now: nothing was stored; try again"

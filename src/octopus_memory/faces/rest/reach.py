@@ -25,18 +25,21 @@ def scope_of(
     agent, user = agent_id, user_id or caller.user
     if agent is None and caller.agents is not None and len(caller.agents) == 1:
         [agent] = caller.agents
-    missing = [
-        FieldProblem(field=field, problem="is needed with this credential")
-        for field, value in (("agentId", agent), ("userId", user))
-        if value is None
-    ]
     if agent is None or user is None:
-        raise Refused(422, "invalid-input", f"{missing[0].field}: is needed", fields=missing)
+        given = {"agentId": agent, "userId": user}
+        raise needed(*(field for field, value in given.items() if value is None))
     if not caller.reaches(agent=agent, user=user):
         raise Refused(403, "forbidden", "this credential is for another agent or user")
     return memory_of(request).scope(
         tenant=caller.tenant, agent=agent, user=user, actor=caller.actor
     )
+
+
+def needed(*fields: str) -> Refused:
+    """What a credential would have to leave no choice about, and in development mode none does."""
+    problem = "is needed: nothing else in this request says which is meant"
+    missing = [FieldProblem(field=field, problem=problem) for field in fields]
+    return Refused(422, "invalid-input", f"{', '.join(fields)}: {problem}", fields=missing)
 
 
 def scope_with(

@@ -22,7 +22,7 @@ from .shown import (
     session_detail,
     session_out,
 )
-from .wire import ContextBody, HeartbeatBody, NameText, SessionAddBody, SessionCloseBody
+from .wire import ContextBody, HeartbeatBody, NameText, SessionAddBody, SessionCloseBody, WhoseText
 
 routes = router("Sessions")
 
@@ -58,8 +58,8 @@ def get_session(
     request: Request,
     caller: Principal,
     session_id: NameText,
-    agentId: NameText | None = None,
-    userId: NameText | None = None,
+    agentId: WhoseText = None,
+    userId: WhoseText = None,
     last: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
 ) -> Response:
     """One session, whole and in order; with `last` only so many of its messages, the newest."""

@@ -17,11 +17,11 @@ from ...domain.identity import AccessRole, Principal
 from .answers import answer, problems, streamed
 from .episodes import WRITES
 from .identity import need
-from .problems import FieldProblem, Refused
-from .reach import memory_of, scope_of, scope_with
+from .problems import Refused
+from .reach import memory_of, needed, scope_of, scope_with
 from .routes import router
 from .shown import EpisodeItems, EpisodeOut, episode_out
-from .wire import NameText, WhoBody
+from .wire import NameText, WhoBody, WhoseText
 from .wire_admin import ImportOut, ReceiptOut
 
 routes = router("Users")
@@ -37,10 +37,13 @@ _EXPORT: dict[int | str, dict[str, Any]] = {
     },
     **problems(),
 }
+_TRANSCRIPT = '{"messages": [{"role": "user", "content": "How many leave days do I have left?"}]}\n'
 _IMPORT = {
     "requestBody": {
         "required": True,
-        "content": {_LINES: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {
+            _LINES: {"schema": {"type": "string", "format": "binary", "example": _TRANSCRIPT}}
+        },
     }
 }
 
@@ -75,7 +78,7 @@ def delete_episode(
 
 @routes.get("/users/{user_id:name}/deleted", response_model=EpisodeItems, responses=problems())
 def deleted_episodes(
-    request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
+    request: Request, caller: Principal, user_id: NameText, agentId: WhoseText = None
 ) -> Response:
     """The episodes of a user that are marked, and can still be restored."""
     need(caller, AccessRole.AGENT, *OWNS)
@@ -158,8 +161,7 @@ def _own(caller: Principal, user: str, agent: str | None) -> str | None:
     need(caller, *OWNS)
     if agent is None and caller.agents is not None:
         if len(caller.agents) != 1:
-            missing = FieldProblem(field="agentId", problem="is needed with this credential")
-            raise Refused(422, "invalid-input", "agentId: is needed", fields=[missing])
+            raise needed("agentId")
         [agent] = caller.agents
     if not caller.reaches(agent=agent, user=user):
         raise Refused(403, "forbidden", "this credential is for another agent or user")

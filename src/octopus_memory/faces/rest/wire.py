@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
@@ -11,9 +12,14 @@ from ...domain.episode import EndReason
 from ...engine.recall import RecallMode
 
 NameText = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+WhoseText = Annotated[
+    NameText | None,
+    Query(description="needed unless the credential leaves no choice; always in development mode"),
+]
 QueryText = Annotated[
     str, StringConstraints(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")
 ]
+_WHO: Any = {"agentId": "hr", "userId": "user-17"}
 _MESSAGE: Any = {"role": "user", "content": "How many leave days do I have left?"}
 
 
@@ -26,6 +32,7 @@ class Wire(BaseModel):
 class WhoBody(Wire):
     """Whose memory: needed unless the credential leaves no choice."""
 
+    model_config = ConfigDict(json_schema_extra={"example": _WHO})
     agent_id: NameText | None = None
     user_id: NameText | None = None
 
@@ -40,13 +47,13 @@ class HowItEnds(Wire):
 class ClosingBody(HowItEnds, WhoBody):
     """How an episode ends; `agentId` and `userId`, where given, must be the episode's own."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"reason": "user_closed"}})
+
 
 class OpenBody(WhoBody):
     """Open an episode; with `messages` they are added, with `close` it is stored whole."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"agentId": "hr", "userId": "user-17", "sessionId": "s-1"}}
-    )
+    model_config = ConfigDict(json_schema_extra={"example": {**_WHO, "sessionId": "s-1"}})
     session_id: NameText | None = None
     at: AwareDatetime | None = None
     metadata: dict[str, Any] | None = None
@@ -67,11 +74,7 @@ class AddBody(WhoBody):
 
 
 class SessionAddBody(AddBody):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {"agentId": "hr", "userId": "user-17", "messages": [_MESSAGE]}
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"example": {**_WHO, "messages": [_MESSAGE]}})
 
 
 class SessionCloseBody(WhoBody):
@@ -87,8 +90,7 @@ class SearchBody(WhoBody):
         json_schema_extra={
             "example": {
                 "query": "leave days",
-                "agentId": "hr",
-                "userId": "user-17",
+                **_WHO,
                 "topK": 3,
                 "includeArchived": True,
             }
@@ -110,8 +112,7 @@ class ContextBody(WhoBody):
         json_schema_extra={
             "example": {
                 "message": "And how many will be left next year?",
-                "agentId": "hr",
-                "userId": "user-17",
+                **_WHO,
                 "history": [_MESSAGE],
             }
         }

@@ -14,7 +14,7 @@ from ....domain.message import Json
 from ....ports.store import WorkKind
 from .. import rows
 from ..later import Connection, sa, schema, sql
-from . import chain, holding, meta, mirror, reads, scopes, stages
+from . import chain, holding, meta, mirror, reads, removing, scopes
 
 if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
@@ -147,8 +147,8 @@ def _erase_episode(
     scope_id = held[0]
     holding.check(conn, subject.tenant, subject.user, [episode_id])
     removed = {"waiting work": _count(conn, schema.work, _own_work(scope_id, episode_id))}
-    removed |= stages.remove_episode(conn, scope, scope_id, episode_id, now=erasure.at)
-    removed["sessions"] = stages.remove_empty_session(conn, scope_id, known.session_id)
+    removed |= removing.episode(conn, scope, scope_id, episode_id, now=erasure.at)
+    removed["sessions"] = removing.empty_session(conn, scope_id, known.session_id)
     removed["scopes"] = _remove_empty_scope(conn, scope_id)
     return replace(erasure, removed=removed, scope_ids=(scope_id,), episode_id=episode_id)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ....domain.episode import Episode, Scope, Turn
 from ....domain.replay import EpisodeReplay, SessionReplay
-from ....ports.store import Placeholder, SessionState
+from ....ports.store import SessionState
 from .. import rows
 from ..later import Connection, sa, schema, sql, sql_for
 
@@ -301,17 +301,6 @@ def _turns_at(count: int) -> sa.Select[Any]:
         for number in range(count)
     ]
     return _turns_in_scope().where(sa.or_(*places))
-
-
-def placeholders(conn: Connection, scope: Scope, episode_id: UUID) -> list[Placeholder]:
-    table = schema.placeholders
-    found = conn.execute(
-        sa.select(table.c.kind, table.c.digest, table.c.number)
-        .join(schema.episodes, schema.episodes.c.id == table.c.episode_id)
-        .where(kept_in_scope(), table.c.episode_id == episode_id),
-        who(scope),
-    )
-    return [Placeholder(kind=row.kind, digest=row.digest, number=row.number) for row in found]
 
 
 def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -13,7 +13,7 @@ from ....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ....ports.store import SUMMARY_ORDINAL, Findable, RowPart
 from .. import rows
 from ..later import Connection, sa, schema, sql
-from . import chain, ending, holding, meta, reads, scopes
+from . import chain, ending, holding, meta, reads, removing, scopes
 from . import findable as making
 
 if TYPE_CHECKING:
@@ -71,58 +71,6 @@ def _keep_cold() -> sa.Insert:
 @sql
 def _bring_back() -> sa.Insert:
     return _moving(schema.turns_archive, schema.turns)
-
-
-@sql
-def _drop_turns() -> sa.Delete:
-    return ending.of_episode(schema.turns)
-
-
-@sql
-def _drop_cold_turns() -> sa.Delete:
-    return ending.of_episode(schema.turns_archive)
-
-
-@sql
-def _drop_placeholders() -> sa.Delete:
-    return ending.of_episode(schema.placeholders)
-
-
-# A key whose turns are gone has nothing left to give back.
-@sql
-def _drop_keys() -> sa.Delete:
-    return ending.of_episode(schema.idempotency)
-
-
-@sql
-def _drop_episode() -> sa.Delete:
-    return sa.delete(schema.episodes).where(ending.this_episode())
-
-
-@sql
-def _drop_empty_session() -> sa.Delete:
-    return sa.delete(schema.conversations).where(
-        schema.conversations.c.scope_id == sa.bindparam("scope_"),
-        schema.conversations.c.session_id == sa.bindparam("session_"),
-        ~sa.select(sa.literal(1))
-        .where(
-            schema.episodes.c.scope_id == sa.bindparam("scope_"),
-            schema.episodes.c.session_id == sa.bindparam("session_"),
-        )
-        .correlate(None)
-        .exists(),
-    )
-
-
-@sql
-def _drop_empty_scope() -> sa.Delete:
-    return sa.delete(schema.scopes).where(
-        schema.scopes.c.id == sa.bindparam("scope_"),
-        ~sa.select(sa.literal(1))
-        .where(schema.episodes.c.scope_id == sa.bindparam("scope_"))
-        .correlate(None)
-        .exists(),
-    )
 
 
 def aged(
@@ -193,9 +141,9 @@ def archive(
     this = {"episode_": episode_id, "scope_": scope_id}
     if cold:
         conn.execute(_keep_cold, this)
-    conn.execute(_drop_turns, this)
+    conn.execute(removing.drop_turns, this)
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.TURNS, now=at)
-    conn.execute(_drop_keys, this)
+    conn.execute(removing.drop_keys, this)
     conn.execute(_set_archived, this | {"cold_": cold, "at_": at})
     meta.count_removal(conn)
     return replace(rows.episode(before, scope), is_archived=True, is_cold=cold, archived_at=at)
@@ -219,7 +167,7 @@ def delete(
     holding.check(conn, scope.tenant, scope.user, [episode_id])
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
     this = {"episode_": episode_id, "scope_": scope_id}
-    conn.execute(_drop_keys, this)
+    conn.execute(removing.drop_keys, this)
     conn.execute(_set_deleted, this | {"at_": at})
     meta.count_removal(conn)
     if entry is not None:
@@ -291,7 +239,7 @@ def restore(
     if before.is_cold:
         this = {"episode_": episode_id, "scope_": scope_id}
         conn.execute(_bring_back, this)
-        conn.execute(_drop_cold_turns, this)
+        conn.execute(removing.drop_cold_turns, this)
         changes |= {"is_archived": False, "is_cold": False, "archived_at": None}
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
     _make_findable(conn, scope, scope_id, before, findable, now=at)
@@ -347,37 +295,13 @@ def purge(
     if since is not None and before.deleted_at != since:
         return {}
     holding.check(conn, scope.tenant, scope.user, [episode_id])
-    removed = remove_episode(conn, scope, scope_id, episode_id, now=now)
-    removed["sessions"] = remove_empty_session(conn, scope_id, before.session_id)
-    scopes_gone = conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount
+    removed = removing.episode(conn, scope, scope_id, episode_id, now=now)
+    removed["sessions"] = removing.empty_session(conn, scope_id, before.session_id)
+    scopes_gone = removing.empty_scope(conn, scope_id)
     if scopes_gone:
         removed["scopes"] = scopes_gone
     meta.count_removal(conn)
     return removed
-
-
-def remove_empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
-    """A session without an episode is only a name; returns how many went."""
-    session = {"scope_": scope_id, "session_": session_id}
-    return conn.execute(_drop_empty_session, session).rowcount
-
-
-def remove_episode(
-    conn: Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
-) -> dict[str, int]:
-    """Every row of one episode, by place."""
-    searched = ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now)
-    this = {"episode_": episode_id, "scope_": scope_id}
-    return {"recall rows": searched} | {
-        place: conn.execute(statement, this).rowcount
-        for place, statement in (
-            ("idempotency keys", _drop_keys),
-            ("turns", _drop_turns),
-            ("archived turns", _drop_cold_turns),
-            ("placeholders", _drop_placeholders),
-            ("episodes", _drop_episode),
-        )
-    }
 
 
 def _locked(

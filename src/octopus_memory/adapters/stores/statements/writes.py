@@ -12,7 +12,7 @@ from ....domain.message import Role
 from ....ports.store import Append, Target
 from .. import plain, rows
 from ..later import Connection, sa, schema, sql, types
-from . import ending, findable, reads, repeats, scopes
+from . import ending, findable, placeholders, reads, repeats, scopes
 
 
 @cache
@@ -113,18 +113,6 @@ def _insert_turns() -> sa.Insert:
 
 
 @sql
-def _insert_numbers() -> sa.Insert:
-    return sa.insert(schema.placeholders)
-
-
-@sql
-def _numbers_taken() -> sa.Select[Any]:
-    return sa.select(schema.placeholders.c.kind, schema.placeholders.c.number).where(
-        schema.placeholders.c.episode_id == sa.bindparam("episode_")
-    )
-
-
-@sql
 def _episode_id() -> sa.Select[Any]:
     return sa.select(schema.episodes.c.id).where(
         _in_this_episode(), schema.episodes.c.deleted_at.is_(None)
@@ -147,8 +135,7 @@ def append(conn: Connection, write: Append) -> list[Turn]:
             scope_id, first = _grow(conn, scope_id, first_seq, write)
     place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
     turns = _insert(conn, place, write, first, first_seq)
-    if write.placeholders:
-        _insert_placeholders(conn, scope_id, write)
+    placeholders.put(conn, place, write.session_id, write.placeholders)
     if write.idempotency is not None:
         repeats.remember(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
@@ -360,26 +347,6 @@ def _insert(
         rows.stored_turn(new, write.episode_id, write.session_id, first + place)
         for place, new in enumerate(write.turns)
     ]
-
-
-def _insert_placeholders(conn: Connection, scope_id: int, write: Append) -> None:
-    taken = conn.execute(_numbers_taken, {"episode_": write.episode_id})
-    if {tuple(row) for row in taken} & {(new.kind, new.number) for new in write.placeholders}:
-        raise EpisodeChanged(write.session_id)
-    conn.execute(
-        _insert_numbers,
-        [
-            {
-                "episode_id": write.episode_id,
-                "kind": new.kind,
-                "number": new.number,
-                "tenant": write.scope.tenant,
-                "scope_id": scope_id,
-                "digest": new.digest,
-            }
-            for new in write.placeholders
-        ],
-    )
 
 
 def touch(

@@ -9,23 +9,27 @@ const element = (name, properties = {}, ...children) => {
 const resolve = (spec, schema) =>
   schema && schema.$ref ? schema.$ref.slice(2).split("/").reduce((at, part) => at[part], spec) : schema || {};
 
-const bodySchema = (spec, operation) => {
-  const content = operation.requestBody && operation.requestBody.content["application/json"];
-  if (!content) return null;
-  const schema = resolve(spec, content.schema);
-  return schema.anyOf ? resolve(spec, schema.anyOf[0]) : schema;
+const bodyOf = (spec, operation) => {
+  if (!operation.requestBody) return null;
+  const [[type, content]] = Object.entries(operation.requestBody.content);
+  let schema = resolve(spec, content.schema);
+  if (schema.anyOf) schema = resolve(spec, schema.anyOf[0]);
+  const example = schema.example ?? (schema.examples || [{}])[0];
+  return { type, text: typeof example === "string" ? example : JSON.stringify(example, null, 2) };
 };
 
 function show(spec, path, method, operation, button) {
   for (const other of document.querySelectorAll("nav button")) other.removeAttribute("aria-current");
   button.setAttribute("aria-current", "true");
   const inputs = (operation.parameters || []).filter((each) => each.in !== "header").map((each) => {
-    const input = element("input", { name: each.name, required: each.required || false });
+    const input = element("input",
+      { name: each.name, required: each.required || false, placeholder: each.description || "" });
     input.dataset.place = each.in;
     return element("label", {}, `${each.name}${each.required ? " *" : ""}`, input);
   });
-  const schema = bodySchema(spec, operation);
-  const body = schema && element("textarea", { spellcheck: false, value: JSON.stringify(schema.example || {}, null, 2) });
+  const offered = bodyOf(spec, operation);
+  const body = offered && element("textarea", { spellcheck: false, required: true, value: offered.text });
+  if (body) body.dataset.type = offered.type;
   const answer = element("pre", { textContent: "The answer is shown here." });
   const form = element("form", {},
     ...inputs, ...(body ? [element("label", {}, "Body", body)] : []),
@@ -39,6 +43,17 @@ function show(spec, path, method, operation, button) {
       answer.textContent = String(error);
     }
   });
+  if (method === "put") {
+    // It replaces what is there, so that is what is offered: sent as it is, it changes nothing.
+    body.value = "";
+    body.placeholder = "What is there now is filled in when the fields above are.";
+    form.addEventListener("change", async (event) => {
+      if (event.target === body || !form.querySelector("input").value) return;
+      const [status, now] = (await send(path, "get", form)).split("\n\n");
+      if (status.startsWith("200")) body.value = now;
+      else answer.textContent = `${status}\n\n${now}`;
+    });
+  }
   document.getElementById("route").replaceChildren(
     element("h2", {}, element("span", { className: "method", textContent: method.toUpperCase() }), path),
     element("p", { textContent: operation.description || operation.summary || "" }), form, answer);
@@ -53,7 +68,7 @@ async function send(path, method, form, body) {
   }
   const key = document.getElementById("key").value;
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
-  if (body) headers["Content-Type"] = "application/json";
+  if (body) headers["Content-Type"] = body.dataset.type;
   const response = await fetch(query.size ? `${target}?${query}` : target,
     { method: method.toUpperCase(), headers, body: body ? body.value : undefined });
   const text = await response.text();
@@ -63,7 +78,9 @@ async function send(path, method, form, body) {
 }
 
 async function start() {
-  const spec = await (await fetch("api/octopus/openapi.json")).json();
+  const response = await fetch("api/octopus/openapi.json");
+  if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
+  const spec = await response.json();
   const nav = document.getElementById("routes");
   const groups = new Map();
   for (const [path, methods] of Object.entries(spec.paths))
@@ -83,4 +100,8 @@ async function start() {
   }
 }
 
-start();
+start().catch((error) => {
+  document.getElementById("route").replaceChildren(element("p", {
+    textContent: `The routes could not be loaded (${error.message}): see that the service runs, and load this page again.`,
+  }));
+});

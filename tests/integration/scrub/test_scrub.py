@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +26,6 @@ from octopus_memory.faces.cli.app import app
 from octopus_memory.ports.store import SUMMARY_ORDINAL
 from octopus_memory.testing import FixedClock
 from scrub_talk import CALL, KETTLE, TALK, left, open_memory, shown, texts
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def memory(path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
-    with open_memory(path, clock) as opened:
-        yield opened
 
 
 def test_nothing_is_left_where_it_was_stored(memory: EpisodicMemory):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,6 @@ from octopus_memory.domain.terms import passage
 from octopus_memory.ports.store import SUMMARY_ORDINAL, WorkKind
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from scrub_talk import KETTLE, TALK, left, open_memory, texts
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def memory(path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
-    with open_memory(path, clock) as opened:
-        yield opened
 
 
 def test_recall_finds_by_the_new_words_and_by_meaning(memory: EpisodicMemory):

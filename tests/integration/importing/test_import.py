@@ -23,14 +23,7 @@ from octopus_memory import (
 from octopus_memory.adapters.stores import portable as store_portable
 from octopus_memory.engine.carrying import import_export
 from octopus_memory.testing import FixedClock
-from portable_user import another, export, fill, signed
-
-
-@pytest.fixture
-def there(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
-    """Another database, empty."""
-    with another(tmp_path / "there.db", clock) as opened:
-        yield opened
+from portable_user import export, fill, signed
 
 
 def test_what_is_exported_comes_back_line_for_line(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,6 @@ from octopus_memory.domain.errors import EpisodeChanged
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from qdrant_server import QdrantServer
 from scrub_talk import KETTLE, TALK, left, open_memory, shown, texts
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "memory.db"
-
-
-@pytest.fixture
-def memory(path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
-    with open_memory(path, clock) as opened:
-        yield opened
 
 
 def test_a_hold_keeps_its_session_as_it_is(memory: EpisodicMemory):

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,6 @@ from octopus_memory import (
 )
 from octopus_memory.testing import FixedClock
 from portable_user import another, export, fill, signed
-
-
-@pytest.fixture
-def there(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
-    """Another database, empty."""
-    with another(tmp_path / "there.db", clock) as opened:
-        yield opened
 
 
 def test_a_truncated_file_leaves_what_was_whole_and_says_so(

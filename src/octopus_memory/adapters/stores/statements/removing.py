@@ -1,0 +1,92 @@
+"""Removing an episode for good, and the session and scope that it leaves empty. The statements."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from ....domain.episode import Scope
+from ....ports.store import RowPart
+from ..later import Connection, sa, schema, sql
+from . import ending
+
+
+@sql
+def drop_turns() -> sa.Delete:
+    return ending.of_episode(schema.turns)
+
+
+@sql
+def drop_cold_turns() -> sa.Delete:
+    return ending.of_episode(schema.turns_archive)
+
+
+@sql
+def _drop_placeholders() -> sa.Delete:
+    return ending.of_episode(schema.placeholders)
+
+
+# A key whose turns are gone has nothing left to give back.
+@sql
+def drop_keys() -> sa.Delete:
+    return ending.of_episode(schema.idempotency)
+
+
+@sql
+def _drop_episode() -> sa.Delete:
+    return sa.delete(schema.episodes).where(ending.this_episode())
+
+
+@sql
+def _drop_empty_session() -> sa.Delete:
+    return sa.delete(schema.conversations).where(
+        schema.conversations.c.scope_id == sa.bindparam("scope_"),
+        schema.conversations.c.session_id == sa.bindparam("session_"),
+        ~sa.select(sa.literal(1))
+        .where(
+            schema.episodes.c.scope_id == sa.bindparam("scope_"),
+            schema.episodes.c.session_id == sa.bindparam("session_"),
+        )
+        .correlate(None)
+        .exists(),
+    )
+
+
+@sql
+def _drop_empty_scope() -> sa.Delete:
+    return sa.delete(schema.scopes).where(
+        schema.scopes.c.id == sa.bindparam("scope_"),
+        ~sa.select(sa.literal(1))
+        .where(schema.episodes.c.scope_id == sa.bindparam("scope_"))
+        .correlate(None)
+        .exists(),
+    )
+
+
+def episode(
+    conn: Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
+) -> dict[str, int]:
+    """Every row of one episode, by place."""
+    searched = ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now)
+    this = {"episode_": episode_id, "scope_": scope_id}
+    return {"recall rows": searched} | {
+        place: conn.execute(statement, this).rowcount
+        for place, statement in (
+            ("idempotency keys", drop_keys),
+            ("turns", drop_turns),
+            ("archived turns", drop_cold_turns),
+            ("placeholders", _drop_placeholders),
+            ("episodes", _drop_episode),
+        )
+    }
+
+
+def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
+    """A session without an episode is only a name; returns how many went."""
+    session = {"scope_": scope_id, "session_": session_id}
+    return conn.execute(_drop_empty_session, session).rowcount
+
+
+def empty_scope(conn: Connection, scope_id: int) -> int:
+    """A scope without an episode likewise."""
+    return conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount
