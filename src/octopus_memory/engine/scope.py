@@ -389,7 +389,7 @@ class MemoryScope:
             tenant=scope.tenant,
             user=scope.user,
             agent=scope.agent,
-            episode_id=restoring.as_id(episode_id),
+            episode_id=restoring.episode_id_of(episode_id),
         )
         return forget.erase(self._parts, subject, actor=actor, physical=physical)
 
