@@ -91,6 +91,7 @@ class TestReads:
             "get": lambda: scope.get(episode.id),
             "recent": scope.recent,
             "episodes": scope.episodes,
+            "deleted": scope.deleted,
         }
         for read in reads.values():
             read()

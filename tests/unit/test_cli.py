@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from command_line import run, run_json, settle
 from octopus_memory import EpisodicMemory, ToolCall
 from octopus_memory.command import app
+from octopus_memory.faces.cli.actor import actor
 from octopus_memory.faces.cli.options import parse_since, parse_until
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
@@ -95,6 +96,18 @@ def test_recent_is_newest_first(tea):
     shown = run("recent").stdout
     assert shown.index("session friday") < shown.index("session monday")
     assert "relevance" not in shown
+
+
+def test_reads_are_recorded_with_who_ran_the_command(tea, monkeypatch):
+    monkeypatch.setenv("OCTOPUS_AUDIT_READS", "true")
+    run("recall", "tea")
+    run("recent")
+    run("replay", "monday")
+    run("restore")
+    run("chat", "--quiet", stdin="/recent\n")
+    entries = run_json("audit", "list")
+    assert {entry["actor"] for entry in entries} == {actor()}
+    assert {"recall", "recent", "session", "deleted"} <= {entry["action"] for entry in entries}
 
 
 def test_replay_shows_everything():

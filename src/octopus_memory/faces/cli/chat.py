@@ -13,6 +13,7 @@ from ...domain.episode import Episode
 from ...domain.errors import ModelError, OctopusError, SessionNotFound
 from ...domain.ids import new_id
 from ...domain.message import Json
+from .actor import actor
 from .chat_views import JsonView, PersonView, View
 from .opening import flags, open_to_write
 from .options import Agent, AsJson, Db, Tenant, User
@@ -55,7 +56,7 @@ def chat(
     here = flags(db, tenant, agent, user)
     view: View = JsonView(quiet=quiet) if as_json else PersonView(quiet=quiet, flags=here)
     with contextlib.closing(model), open_to_write(db, background=None) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user)
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
         talk = _Talk(scope, model, view, session)
         view.start(talk.session_id, model.name, len(talk.history))
         with contextlib.suppress(KeyboardInterrupt):

@@ -186,7 +186,7 @@ def restore(
     octopus restore 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52 --user dana
     """
     with open_to_read(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user)
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
         if episode_id is None:
             found, restored = _restorable(scope), None
         else:

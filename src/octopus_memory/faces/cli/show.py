@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.episode import EpisodeSnippet, TurnHit
+from .actor import actor
 from .listing import show_hits, show_session, show_snippets
 from .opening import open_to_read
 from .options import Agent, AsJson, Db, Since, Tenant, Until, User
@@ -56,7 +57,7 @@ def recall(
     hits: list[TurnHit] = []
     snippets: list[EpisodeSnippet] = []
     with open_to_read(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user)
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
         if turns:
             hits = scope.recall_turns(
                 query, mode=mode, limit=limit, min_score=min_score, since=since, until=until
@@ -86,7 +87,7 @@ def recent(
     """List the last conversations, newest first."""
     screen = Screen()
     with open_to_read(db) as memory:
-        found = memory.scope(tenant=tenant, agent=agent, user=user).recent(limit)
+        found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor()).recent(limit)
     if as_json:
         print_json(found)
     elif not found:
@@ -115,7 +116,9 @@ def replay(
     """Show one session, whole and in order."""
     screen = Screen()
     with open_to_read(db) as memory:
-        found = memory.scope(tenant=tenant, agent=agent, user=user).session(session_id, last=last)
+        found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor()).session(
+            session_id, last=last
+        )
     if messages:
         print_json(found.messages())
     elif as_json:
