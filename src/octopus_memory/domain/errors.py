@@ -35,11 +35,17 @@ Messages say what is wrong and what to do, and never hold a message's text.
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
 from uuid import UUID
 
 
 class OctopusError(Exception):
     """The root: catch this to catch everything Octopus raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is unpickled by its message alone, which most of these are not made of.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__
 
 
 class InvalidInput(OctopusError, ValueError):
