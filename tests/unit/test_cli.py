@@ -306,10 +306,18 @@ def test_a_variable_much_like_a_setting_is_pointed_out(monkeypatch, caplog):
     assert "OCTOPUS_ARMS" not in caplog.text
 
 
-def test_looking_makes_no_database():
-    for args in (["recall", "x"], ["recent"], ["replay", "x"], ["stats"], ["doctor"]):
-        CliRunner().invoke(app, args)
-        assert not list(Path.cwd().iterdir()), args
+@pytest.mark.parametrize(
+    "args",
+    [
+        "recall x|recent|replay x|stats|doctor|run-pending|keys list|keys rotate k|keys revoke k",
+        "index verify|index rebuild|index drop|reembed|erase --user u --yes|compact|restore",
+        "scrub --yes|holds list|retention run|audit list|export --user u",
+    ],
+)
+def test_only_what_adds_makes_a_database(args):
+    for each in args.split("|"):
+        CliRunner().invoke(app, each.split())
+        assert not list(Path.cwd().iterdir()), each
 
 
 def test_a_read_only_database_can_be_looked_into(tea):

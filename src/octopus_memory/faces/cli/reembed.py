@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..urls import as_url
+from .opening import must_exist
 from .options import AsJson, Db
 from .plain import print_json
 from .progress import waiting, watch_backlog
@@ -44,6 +45,7 @@ def reembed(
         embedding_model=model,
         embedding_dimension=dimension,
     )
+    must_exist(settings.url)
     made = make_embedder(settings)
     with EpisodicMemory.open(settings.url, embedder=made, background=False) as memory:
         store = memory.parts.store

@@ -112,7 +112,9 @@ class SqliteStore(SqlStore):
     def _better_advice(self, kind: type[StoreError]) -> str | None:
         """What to do where more is known than SQLite says."""
         if kind is StoreReadOnly and self._read_only:
-            return "it was opened with ?mode=ro; open it without to write"
+            return (
+                "it was opened with ?mode=ro; open it without, and with the right to write the file"
+            )
         if kind is not StoreUnavailable or self._in_memory:
             return None
         if self._path.is_dir():
