@@ -20,7 +20,7 @@ from ...domain.errors import MissingExtra, OctopusError
 from ...domain.ids import new_id
 from ...domain.message import Message
 from ..urls import shown_url
-from .opening import sqlite_file
+from .opening import released, sqlite_file
 from .screen import counted
 
 if TYPE_CHECKING:
@@ -165,10 +165,11 @@ def _embedder(settings: Settings) -> Check:
 
     start = time.perf_counter()
     embedder = make_embedder(settings)
-    embedder.embed([_SAMPLE])
-    loaded = time.perf_counter()
-    embedder.embed([_SAMPLE])
-    again = time.perf_counter()
+    with released(embedder):
+        embedder.embed([_SAMPLE])
+        loaded = time.perf_counter()
+        embedder.embed([_SAMPLE])
+        again = time.perf_counter()
     detail = (
         f"{embedder.model}, {embedder.dimension} dimensions; first text after "
         f"{loaded - start:.1f} s, the next in {(again - loaded) * 1000:.0f} ms"
@@ -183,7 +184,8 @@ def _summarizer(settings: Settings) -> Check:
     if model is None:
         return Check(name="summarizer", status=Status.OK, detail="extractive, needs no model")
     try:
-        model.summarize([_sample_turn()], timeout=_SUMMARY_SECONDS)
+        with released(model):
+            model.summarize([_sample_turn()], timeout=_SUMMARY_SECONDS)
     except OctopusError as error:
         return Check(
             name="summarizer",

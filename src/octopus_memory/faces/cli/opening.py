@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -43,6 +43,11 @@ def flags(db: str | None, tenant: str, agent: str, user: str) -> str:
         for name, (value, default) in given.items()
         if value is not None and value != default
     )
+
+
+def released(part: object) -> AbstractContextManager[object]:
+    """Close what holds connections when the block ends."""
+    return closing(part) if hasattr(part, "close") else nullcontext(part)
 
 
 def must_exist(url: str) -> Path | None:
