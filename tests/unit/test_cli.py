@@ -252,6 +252,11 @@ def test_run_pending_without_work(tea):
         (["run-pending", "--db", READ_ONLY], "StoreReadOnly", "open it without"),
         (["recent", "--db", "missing.db"], "StoreUnavailable", "there is no database missing.db"),
         (["stats", "--db", "."], "StoreUnavailable", "unable to open"),
+        (
+            ["migrate", "--from", "no.db", "--to", "x.db"],
+            "InvalidInput",
+            "--from: there is no such",
+        ),
         (["recent", "--db", "sqlite://memory.db"], "InvalidSetting", "three slashes"),
         (["recent", "--db", "nosuch://u:secret@h/x"], "InvalidSetting", "'nosuch' is not known"),
         (["recent", "--tenant", ""], "InvalidInput", "tenant: must have"),
