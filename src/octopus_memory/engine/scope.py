@@ -161,7 +161,10 @@ class MemoryScope:
         output_tokens: int | None = None,
         idempotency_key: str | None = None,
     ) -> Episode:
-        """Store a finished episode in one call and one transaction."""
+        """Store a finished episode in one call and one transaction.
+
+        Without `at`, everything was said at `ended_at`, else now.
+        """
         stored = remember.store(
             self._parts,
             self.scope,

@@ -9,6 +9,7 @@ import typer
 
 from ...domain.erasure import EraseReceipt, FileSearch, Subject
 from ...domain.errors import InvalidInput, NotFound
+from ..urls import as_url, shown_url
 from .actor import actor
 from .asking import Yes, ask
 from .opening import open_existing
@@ -53,6 +54,8 @@ def erase(
 
     octopus erase --user ana --verify
     """
+    from ...settings import load
+
     subject = _subject(tenant, user, agent, episode)
     with open_existing(db) as memory:
         if not yes:
@@ -65,6 +68,9 @@ def erase(
     else:
         screen = Screen()
         _show(screen, receipt)
+        if not any(receipt.removed.values()):
+            where = shown_url(load(database_url=as_url(db)).url)
+            screen.write(f"Nothing was there of user {user} in tenant {tenant} of {where}.")
         if verify:
             _show_search(screen, search)
     done = receipt.is_complete or (no_compact and not _is_wrong(receipt))

@@ -41,6 +41,7 @@ _LARGE = 256 * 1024 * 1024
 """From here on the copy that a rewrite makes is too large to be held in memory."""
 _CHECKPOINTS = 10
 _CHECKPOINT_MS = 500
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _VERSION = f"SELECT version_num FROM {migrate.VERSION_TABLE}"  # noqa: S608 - a constant
 _DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """The second where a damaged file makes the driver fail over its own message."""
@@ -94,8 +95,16 @@ class SqliteStore(SqlStore):
     def size_bytes(self) -> int | None:
         if self._in_memory:
             return None
-        files = (self._path, Path(f"{self._path}-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        # By its pages, not its files: what waits in the log is part of them, or takes their place.
+        try:
+            raw = self._take()
+            try:
+                [size] = raw.execute(_SIZE).fetchone()
+            finally:
+                self._give_back(raw)
+        except _DRIVER_ERRORS as error:
+            raise self._as_ours(error) from error
+        return int(size)
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
         return self.translate_driver(error.orig)
