@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from ....domain.episode import Turn
@@ -24,7 +24,7 @@ from ....ports.forgetting import Trace
 from ....ports.seams import Clock
 from ....ports.store import Append, Findable, Target, Unfindable
 from .. import migrate, plain
-from ..later import sa
+from ..later import Connection, sa
 from ..sql import SqlStore
 from ..statements import writes
 from ..transactions import READING, Every, Reach
@@ -36,6 +36,7 @@ from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
 if TYPE_CHECKING:
     from ....domain.erasure import Subject
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _LARGE = 256 * 1024 * 1024
 """From here on the copy that a rewrite makes is too large to be held in memory."""
@@ -165,7 +166,13 @@ class SqliteStore(SqlStore):
                 let_it_wait(raw)
                 self._give_back(raw)
 
-    def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _write(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         if not self._in_memory:
             return self._commit(lambda conn: do(conn, *args, **named), hot=do in hot.WRITES)
         with self._writing:
@@ -177,7 +184,13 @@ class SqliteStore(SqlStore):
         except _DRIVER_ERRORS as error:
             raise self._as_ours(error) from error
 
-    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         if do in hot.READS and not self._in_memory:
             return self._on_driver(do, *args, **named)
         if not self._in_memory:
