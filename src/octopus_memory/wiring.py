@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
 from .domain.calibration import Calibration
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .domain.moving import MoveReport
     from .remote import RemoteMemory
     from .settings import Settings
+
+
+Part = TypeVar("Part")
 
 
 class SystemClock:
@@ -69,7 +72,8 @@ class EpisodicMemory(Memory):
         """Open the memory at a URL such as `sqlite:///memory.db`, or at a file's path.
 
         What is not given comes from the settings: the environment, `octopus.toml`, or defaults
-        that need neither a key nor a server.
+        that need neither a key nor a server. An embedder or summarizer that is given stays open
+        when the memory is closed: others may share it.
 
         :raises InvalidSetting: for a value that cannot be used
         :raises StoreError: when the database cannot be opened
@@ -123,35 +127,41 @@ def build(
     _check_can("redactor", redactor, "find")
     if not isinstance(config, MemoryConfig | None):
         raise InvalidSetting("config", f"must be a MemoryConfig, not {type(config).__name__}")
-    embedder = embedder or make_embedder(settings)
-    summarizer = summarizer or make_summarizer(settings)
+    # Before a database is made: a setting that cannot be used makes none.
     counter = counter or make_counter(settings)
-    defaults = config or settings.defaults()
-    clock = clock or SystemClock()
-    store = open_store(settings, clock)
-    try:
+    defaults, schedule = config or settings.defaults(), make_schedule(settings)
+    with ExitStack() as made:
+        embedder = embedder or _ours(made, make_embedder(settings))
+        summarizer = summarizer or _ours(made, make_summarizer(settings))
+        clock = clock or SystemClock()
+        store = _ours(made, open_store(settings, clock))
         check_whole(store)
-        index = make_index(settings, store)
-    except BaseException:
-        store.close()
-        raise
-    return Parts(
-        store=store,
-        index=index,
-        embedder=embedder,
-        analyzer=SnowballAnalyzer(),
-        counter=counter,
-        clock=clock,
-        extractive=ExtractiveSummarizer(),
-        summarizer=summarizer,
-        calibration=getattr(embedder, "calibration", None) or Calibration.default(),
-        defaults=defaults,
-        timeouts=Timeouts(at_close=settings.close_timeout_seconds),
-        make_redactor=cache(lambda: redactor or make_redactor(settings)),
-        schedule=make_schedule(settings),
-        compact_after_retention=settings.retention_compact,
-        audit_reads=settings.audit_reads,
-    )
+        return Parts(
+            store=store,
+            index=_ours(made, make_index(settings, store)),
+            embedder=embedder,
+            analyzer=SnowballAnalyzer(),
+            counter=counter,
+            clock=clock,
+            extractive=ExtractiveSummarizer(),
+            summarizer=summarizer,
+            calibration=getattr(embedder, "calibration", None) or Calibration.default(),
+            defaults=defaults,
+            timeouts=Timeouts(at_close=settings.close_timeout_seconds),
+            make_redactor=cache(lambda: redactor or make_redactor(settings)),
+            schedule=schedule,
+            compact_after_retention=settings.retention_compact,
+            audit_reads=settings.audit_reads,
+            made=made.pop_all(),
+        )
+
+
+def _ours(made: ExitStack, part: Part) -> Part:
+    """To be closed with the memory."""
+    close = getattr(part, "close", None)
+    if close is not None:
+        made.callback(close)
+    return part
 
 
 def _check_can(field: str, given: object, method: str) -> None:

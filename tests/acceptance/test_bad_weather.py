@@ -178,7 +178,7 @@ def test_a_full_disk(path: Path, hooks: watched.Hooks):
             lambda: scope.open_episode("new", metadata={"long": "x" * 400_000}),
             lambda: scope.close_episode(going_on.episode, key_facts=[long_fact]),
         ):
-            with pytest.raises(StoreFull, match="nothing was stored; free some space"):
+            with pytest.raises(StoreFull, match="nothing was changed; free some space"):
                 call()
             assert contents(path) == before
         assert scope.recall(QUESTION)
@@ -194,7 +194,7 @@ def test_a_file_that_may_not_grow(path: Path):
     with forked.child(children.fill_the_disk, f"sqlite:///{path}", room) as (_, pipe):
         (name, message), (stored, there), (then, there_then) = forked.rest(pipe)
     assert issubclass(getattr(sys.modules["octopus_memory"], name), StoreError)
-    assert "nothing was stored" in message
+    assert "nothing was changed" in message
     assert stored == there
     assert then == there_then
     with open_memory(path) as memory:

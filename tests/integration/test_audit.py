@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from octopus_memory import (
     SessionConfig,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+from octopus_memory.engine import access
 from octopus_memory.testing import FixedClock
 
 TALK = [("user", "My passport is in the blue folder."), ("assistant", "I will remember that.")]
@@ -45,6 +47,19 @@ def test_settings_of_an_agent(memory: EpisodicMemory):
     assert actions(memory, "") == ["configure"]
     with pytest.raises(InvalidInput):
         memory.configure("hr", config, actor="")
+
+
+def test_settings_and_keys_never_change_without_their_entry(
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
+    """As if the process died where a second transaction would begin."""
+    monkeypatch.setattr(memory.parts.store, "record", lambda _: 1 / 0)
+    memory.configure("hr", MemoryConfig(), tenant="acme")
+    made = access.make_key(memory.parts, tenant="acme", role="user", name="n", user="u", actor="a")
+    again = access.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="a")
+    access.revoke_key(memory.parts, again.key.id, actor="a")
+    done = ["configure", "make_key", "make_key", "rotate_key", "revoke_key"]
+    assert actions(memory) == done
 
 
 def test_another_embedding_model(memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path):
@@ -91,6 +106,7 @@ class TestReads:
             "get": lambda: scope.get(episode.id),
             "recent": scope.recent,
             "episodes": scope.episodes,
+            "deleted": scope.deleted,
         }
         for read in reads.values():
             read()

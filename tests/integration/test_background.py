@@ -26,7 +26,7 @@ from octopus_memory import (
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine import background
 from octopus_memory.ports.store import WorkKind
-from octopus_memory.testing import FailingEmbedder, FixedClock
+from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
 from patience import eventually
 from pending_work import open_memory, waiting
 
@@ -225,6 +225,19 @@ def test_a_damaged_turn_does_not_keep_the_others_waiting(database_url: str, capl
         failed = {}
         memory.parts.tally.watch(lambda kind, _, tries: failed.update({kind: tries}))
         assert failed[WorkKind.EMBED] == 1
+
+
+def test_a_damaged_turn_does_not_keep_other_summaries_and_vectors_waiting(database_url: str):
+    model = FakeSummarizer()
+    model.fail(2)
+    with open_memory(database_url, summarizer=model, clock=(clock := FixedClock())) as memory:
+        memory.scope(user="u").store([TALK[0], ("user", QUESTION)])
+        memory.scope(user="v").store([("user", QUESTION)])
+        damage(database_url, 1)
+        clock.advance(hours=1)
+        done = memory.run_pending()
+        assert (done.summarized, waiting(memory, WorkKind.SUMMARIZE)) == (1, 1)
+        assert done.embedded
 
 
 def test_waiting_for_a_damaged_turn_says_so(database_url: str):

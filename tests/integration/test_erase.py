@@ -99,6 +99,21 @@ def test_names_are_checked(memory: EpisodicMemory, field: str):
     assert refused.value.field == field
 
 
+def test_ids_are_checked(memory: EpisodicMemory, scope: MemoryScope):
+    tenant = memory.tenant(scope.scope.tenant)
+    receipt = scope.erase()
+    assert tenant.receipt(receipt) == tenant.receipt(str(receipt.id)) == receipt
+    assert tenant.receipts(before=str(receipt.id)) == []
+    assert tenant.locate("x") is None
+    with pytest.raises(NotFound, match="no receipt 'x'"):
+        tenant.receipt("x")
+    with pytest.raises(InvalidInput, match="before"):
+        tenant.receipts(before="x")
+    for field, call in (("erasure_id", tenant.receipt), ("episode_id", tenant.locate)):
+        with pytest.raises(InvalidInput, match=f"{field}: must be a UUID or text, not int"):
+            call(5)  # type: ignore[operator]
+
+
 def test_a_hold_refuses_and_the_log_says_so(memory: EpisodicMemory, scope: MemoryScope):
     episode = scope.store(TALK)
     tenant = memory.tenant("acme")

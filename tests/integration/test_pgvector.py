@@ -14,9 +14,11 @@ from octopus_memory import (
     EpisodicMemory,
     InvalidSetting,
     MemoryScope,
+    StoreBusy,
     StoreError,
     StoreUnavailable,
 )
+from octopus_memory.adapters.indexes import pgvector_search as search
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
@@ -246,6 +248,32 @@ def test_the_owner_makes_the_graph_when_a_scope_has_grown(
         "DROP INDEX octopus_vectors_words; DO $$ BEGIN EXECUTE (SELECT 'DROP INDEX ' || relname "
         "FROM pg_class WHERE relname LIKE 'octopus_vectors_near%'); END $$",
         database=database.name,
+    )
+
+
+def test_a_graph_that_could_not_be_made_is_made_by_a_rebuild(
+    postgres: Installation, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCTOPUS_INDEX", "pgvector")
+    given: dict[str, Any] = {"embedder": "hashing", "background": False}
+
+    def busy(*_: object) -> None:
+        raise StoreBusy("others are at it")
+
+    graphs = "SELECT relname FROM pg_class WHERE relname LIKE 'octopus_vectors_near%'"
+    with EpisodicMemory.open(database.owner_url, **given) as memory:
+        index = memory.parts.index
+        index._graph_from = 0  # type: ignore[attr-defined]
+        tell(memory.scope(user="u"), "s", "The trombones are in the cellar.")
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(search, "make_indexes", busy)
+            memory.run_pending()
+        assert postgres.server.execute(graphs, database=database.name) == []
+        index._next_try = 0.0  # type: ignore[attr-defined]
+        assert comparing.rebuild(memory.parts, "me").is_true
+    [[made]] = postgres.server.execute(graphs, database=database.name)
+    postgres.server.execute(
+        f"DROP INDEX octopus_vectors_words; DROP INDEX {made}", database=database.name
     )
 
 

@@ -260,6 +260,8 @@ def test_ids_that_cannot_be(memory: EpisodicMemory, scope: MemoryScope):
             tenant.lift(wrong)
     with pytest.raises(NotFound):
         memory.tenant("zeta").lift(hold)
+    with pytest.raises(InvalidInput, match="hold_id: must be a UUID or text, not int"):
+        tenant.lift(5)  # type: ignore[arg-type]
     assert tenant.lift(str(hold.id)) == hold
 
 

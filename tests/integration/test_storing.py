@@ -73,6 +73,14 @@ def test_store_takes_a_whole_episode(scope: MemoryScope, clock: FixedClock):
     assert len(scope.episodes()) == 1
 
 
+def test_an_episode_does_not_end_before_it_begins(scope: MemoryScope, clock: FixedClock):
+    now = clock.now()
+    with pytest.raises(InvalidInput, match="ended_at: is before the first message"):
+        scope.store([("user", QUESTION)], at=now, ended_at=now - timedelta(hours=1))
+    stored = scope.store([("user", QUESTION)], ended_at=now - timedelta(hours=1))
+    assert stored.started_at == stored.ended_at == now - timedelta(hours=1)
+
+
 def test_history_is_imported_as_it_was(scope: MemoryScope, clock: FixedClock, memory):
     start = clock.now() - timedelta(days=700)
     with scope.episode(session_id="old", at=start) as ep:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from command_line import run, run_json, settle
 from octopus_memory import EpisodicMemory, ToolCall
 from octopus_memory.command import app
+from octopus_memory.faces.cli.actor import actor
 from octopus_memory.faces.cli.options import parse_since, parse_until
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
@@ -95,6 +96,18 @@ def test_recent_is_newest_first(tea):
     shown = run("recent").stdout
     assert shown.index("session friday") < shown.index("session monday")
     assert "relevance" not in shown
+
+
+def test_reads_are_recorded_with_who_ran_the_command(tea, monkeypatch):
+    monkeypatch.setenv("OCTOPUS_AUDIT_READS", "true")
+    run("recall", "tea")
+    run("recent")
+    run("replay", "monday")
+    run("restore")
+    run("chat", "--quiet", stdin="/recent\n")
+    entries = run_json("audit", "list")
+    assert {entry["actor"] for entry in entries} == {actor()}
+    assert {"recall", "recent", "session", "deleted"} <= {entry["action"] for entry in entries}
 
 
 def test_replay_shows_everything():
@@ -240,6 +253,11 @@ def test_run_pending_without_work(tea):
         (["recent", "--db", "missing.db"], "StoreUnavailable", "there is no database missing.db"),
         (["stats", "--db", "."], "StoreUnavailable", "unable to open"),
         (["stats", "--db", "x" * 300], "InvalidSetting", "database_url: names a file that cannot"),
+        (
+            ["migrate", "--from", "no.db", "--to", "x.db"],
+            "InvalidInput",
+            "--from: there is no such",
+        ),
         (["recent", "--db", "sqlite://memory.db"], "InvalidSetting", "three slashes"),
         (["recent", "--db", "nosuch://u:secret@h/x"], "InvalidSetting", "'nosuch' is not known"),
         (["recent", "--tenant", ""], "InvalidInput", "tenant: must have"),
@@ -294,10 +312,18 @@ def test_a_variable_much_like_a_setting_is_pointed_out(monkeypatch, caplog):
     assert "OCTOPUS_ARMS" not in caplog.text
 
 
-def test_looking_makes_no_database():
-    for args in (["recall", "x"], ["recent"], ["replay", "x"], ["stats"], ["doctor"]):
-        CliRunner().invoke(app, args)
-        assert not list(Path.cwd().iterdir()), args
+@pytest.mark.parametrize(
+    "args",
+    [
+        "recall x|recent|replay x|stats|doctor|run-pending|keys list|keys rotate k|keys revoke k",
+        "index verify|index rebuild|index drop|reembed|erase --user u --yes|compact|restore",
+        "scrub --yes|holds list|retention run|audit list|export --user u",
+    ],
+)
+def test_only_what_adds_makes_a_database(args):
+    for each in args.split("|"):
+        CliRunner().invoke(app, each.split())
+        assert not list(Path.cwd().iterdir()), each
 
 
 def test_a_read_only_database_can_be_looked_into(tea):

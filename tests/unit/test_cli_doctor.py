@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,6 +52,14 @@ def test_doctor_is_content():
     shown = run("doctor").stdout
     assert "ok    database" in shown
     assert "Everything that Octopus needs works." in shown
+
+
+def test_doctor_sees_a_disk_that_is_nearly_full(monkeypatch):
+    assert "disk" not in checks()
+    little = SimpleNamespace(free=5 * 2**20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: little)
+    found = checks()["disk"]
+    assert (found["status"], found["detail"][:16]) == ("warning", "5 MiB are free b")
 
 
 def test_doctor_makes_no_database():

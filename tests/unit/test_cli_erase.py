@@ -126,6 +126,18 @@ def test_a_rewrite_left_for_later(talk: str):
     assert run_json("receipts", "show", receipt["id"])["complete"]
 
 
+def test_compact_tells_of_no_growth(talk: str):
+    run("compact")
+    told = run_json("compact")
+    assert told["bytes_after"] == told["bytes_before"]
+
+
+def test_who_is_not_there_is_said_to_be_so(talk: str):
+    done = run("erase", "--user", "anabela", "--yes").stdout
+    assert "Nothing was there of user anabela in tenant default of sqlite:///memory.db." in done
+    assert "Nothing was there" not in run("erase", "--user", "anabella", "--yes").stdout
+
+
 def test_compact_says_when_it_cannot(talk: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SqliteStore, "_rewrite", lambda _: False)
     assert "again" in run("compact", code=1).stdout

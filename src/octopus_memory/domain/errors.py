@@ -35,11 +35,20 @@ Messages say what is wrong and what to do, and never hold a message's text.
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 
 class OctopusError(Exception):
     """The root: catch this to catch everything Octopus raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is unpickled by its message alone, which most of these are not made of.
+        return _as_it_was, (type(self), self.args), self.__dict__
+
+
+def _as_it_was(kind: type[OctopusError], args: tuple[Any, ...]) -> OctopusError:
+    return kind.__new__(kind, *args)
 
 
 class InvalidInput(OctopusError, ValueError):

@@ -8,12 +8,16 @@ import time
 from collections.abc import Callable
 from uuid import UUID, SafeUUID
 
+from .errors import InvalidInput
+
 _set_int: Callable[[UUID, int], None] = UUID.int.__set__  # type: ignore[attr-defined,misc]
 _set_safety: Callable[[UUID, SafeUUID], None] = UUID.is_safe.__set__  # type: ignore[attr-defined,misc]
 _UNKNOWN = SafeUUID.unknown
 _new, _from_bytes = object.__new__, int.from_bytes
 _lock = threading.Lock()
 _last = 0
+_SHORTEST = 32
+"""Characters of a UUID without anything between them."""
 
 
 def new_id() -> UUID:
@@ -58,3 +62,22 @@ def _id(number: int) -> UUID:
     _set_int(made, number)
     _set_safety(made, _UNKNOWN)
     return made
+
+
+def as_id(field: str, given: object, kind: type | None = None) -> UUID | None:
+    """The id that a caller gave, or that of a `kind` of thing; None for text that can be none.
+
+    :raises InvalidInput: for what is neither
+    """
+    if kind is not None and isinstance(given, kind):
+        given = getattr(given, "id", None)
+    if isinstance(given, UUID):
+        return given
+    if not isinstance(given, str):
+        raise InvalidInput(field, f"must be a UUID or text, not {type(given).__name__}")
+    if len(given) < _SHORTEST:
+        return None
+    try:
+        return UUID(given)
+    except ValueError:
+        return None

@@ -12,6 +12,7 @@ from ..domain import identity
 from ..domain.audit import AuditDraft
 from ..domain.errors import InvalidInput
 from ..domain.identity import AccessRole, ApiKey, Principal
+from . import audit
 from .parts import Parts
 
 _KNOWN_SECONDS = 2.0
@@ -53,8 +54,8 @@ def make_key(
         created_at=parts.clock.now(),
         expires_at=expires_at,
     )
-    parts.store.put_key(key, identity.secret_hash(secret))
-    _record(parts, key, "make_key", actor)
+    entry = _entry(parts, key, "make_key", actor)
+    parts.store.put_key(key, identity.secret_hash(secret), entry=entry)
     return NewKey(key=key, token=identity.as_token(key.id, secret))
 
 
@@ -74,15 +75,15 @@ def rotate_key(parts: Parts, key_id: str, *, grace: timedelta, actor: str) -> Ne
         expires_at=old.expires_at,
         actor=actor,
     )
-    parts.store.end_key(key_id, revoked_at=None, expires_at=now + grace)
-    _record(parts, old, "rotate_key", actor)
+    entry = _entry(parts, old, "rotate_key", actor)
+    parts.store.end_key(key_id, revoked_at=None, expires_at=now + grace, entry=entry)
     return made
 
 
 def revoke_key(parts: Parts, key_id: str, *, actor: str) -> None:
     key, now = _known(parts, key_id), parts.clock.now()
-    parts.store.end_key(key_id, revoked_at=now, expires_at=now)
-    _record(parts, key, "revoke_key", actor)
+    entry = _entry(parts, key, "revoke_key", actor)
+    parts.store.end_key(key_id, revoked_at=now, expires_at=now, entry=entry)
 
 
 def _known(parts: Parts, key_id: str) -> ApiKey:
@@ -99,16 +100,9 @@ def _role(given: AccessRole | str) -> AccessRole:
         raise InvalidInput("role", f"must be one of {', '.join(AccessRole)}") from error
 
 
-def _record(parts: Parts, key: ApiKey, action: str, actor: str) -> None:
-    parts.store.record(
-        AuditDraft(
-            tenant=key.tenant,
-            at=parts.clock.now(),
-            actor=actor,
-            action=action,
-            detail={"key": key.id, "role": key.role.value},
-        )
-    )
+def _entry(parts: Parts, key: ApiKey, action: str, actor: str) -> AuditDraft:
+    detail = {"key": key.id, "role": key.role.value}
+    return audit.draft(parts, action, tenant=key.tenant, actor=actor, **detail)
 
 
 @dataclass(slots=True, kw_only=True)

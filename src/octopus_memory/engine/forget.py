@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ..domain.erasure import EraseReceipt, Erasure, Subject
 from ..domain.errors import InvalidInput, NotFound, OctopusError, StoreError
-from ..domain.ids import new_id
+from ..domain.ids import as_id, new_id
 from . import audit, indexing
 from .parts import Parts
 
@@ -90,21 +90,32 @@ def compact(parts: Parts, *, actor: str) -> bool:
     return done
 
 
-def receipt(parts: Parts, tenant: str, erasure_id: UUID) -> EraseReceipt:
+def receipt(parts: Parts, tenant: str, given: EraseReceipt | UUID | str) -> EraseReceipt:
     """:raises NotFound: when the tenant has no such receipt"""
+    erasure_id = as_id("erasure_id", given, EraseReceipt)
+    if erasure_id is None:
+        raise _not_found(str(given))
     kept = parts.store.receipt(tenant, erasure_id)
     if kept is not None:
         return EraseReceipt.from_dict(kept)
     for erasure in parts.store.unfinished():
         if (erasure.tenant, erasure.id) == (tenant, erasure_id):
             return _begun(erasure)
-    raise NotFound(f"no receipt {erasure_id} in this tenant")
+    raise _not_found(erasure_id)
+
+
+def _not_found(erasure_id: UUID | str) -> NotFound:
+    return NotFound(f"no receipt {str(erasure_id)!r} in this tenant: receipts() lists them")
 
 
 def receipts(
-    parts: Parts, tenant: str, *, before: UUID | None = None, limit: int = 100
+    parts: Parts, tenant: str, *, before: EraseReceipt | UUID | str | None = None, limit: int = 100
 ) -> list[EraseReceipt]:
     """The tenant's receipts, newest first."""
+    if before is not None:
+        given, before = before, as_id("before", before, EraseReceipt)
+        if before is None:
+            raise InvalidInput("before", f"{given!r} is no receipt's id: receipts() lists them")
     found = []
     for erasure in parts.store.erasures(tenant, before=before, limit=limit):
         kept = parts.store.receipt(tenant, erasure.id)

@@ -87,12 +87,12 @@ class Memory:
         if not isinstance(config, MemoryConfig):
             raise InvalidInput("config", f"must be a MemoryConfig, not {type(config).__name__}")
         parts = self.parts
-        parts.store.put_config(tenant, agent, config.to_dict())
-        parts.forget_configs()
         from . import audit
 
         owner = tenant or audit.INSTALLATION
-        audit.record(parts, "configure", tenant=owner, actor=actor, agent=agent)
+        entry = audit.draft(parts, "configure", tenant=owner, actor=actor, agent=agent)
+        parts.store.put_config(tenant, agent, config.to_dict(), entry=entry)
+        parts.forget_configs()
 
     def compact(self, *, actor: str = "library") -> bool:
         """Rewrite the database's files, so that nothing removed before can be read from them.

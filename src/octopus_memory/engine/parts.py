@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,6 +59,8 @@ class Parts:
     timeouts: Timeouts = field(default_factory=Timeouts)
     audit_reads: bool = False
     """Whether reading is recorded too, besides what changes or takes out data."""
+    made: ExitStack = field(default_factory=ExitStack)
+    """What is closed with this memory; what its caller lent it is not."""
     schedule: Schedule | None = None
     """When retention runs by itself; None for only when it is asked to."""
     compact_after_retention: bool = True
@@ -145,10 +148,7 @@ class Parts:
         return self._queries[text]
 
     def close(self) -> None:
-        for part in (self.index, self.store, self.embedder, self.summarizer):
-            close: Any = getattr(part, "close", None)
-            if close is not None:
-                close()
+        self.made.close()
 
 
 class _Removals:

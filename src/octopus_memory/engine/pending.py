@@ -14,10 +14,17 @@ from numpy.typing import NDArray
 
 from ..domain import boundary
 from ..domain.episode import Episode, Scope, Turn
-from ..domain.errors import EmbedderFailed, EpisodeChanged, InvalidSetting, StoreCorrupt
+from ..domain.errors import (
+    EmbedderFailed,
+    EpisodeChanged,
+    InvalidSetting,
+    StoreCorrupt,
+    StoreError,
+)
 from ..domain.message import Role
 from ..domain.policy import MemoryConfig
 from ..domain.terms import passage
+from ..ports.seams import Summarizer
 from ..ports.store import SUMMARY_ORDINAL, OpenEpisode, Work, WorkKind
 from . import consolidate, findable, indexing
 from .parts import Parts
@@ -210,34 +217,40 @@ def summarize_pending(parts: Parts, owner: str) -> int:
         )
         if not claimed:
             return improved
-        for work in claimed:
-            turns, made_of = consolidate.read(parts, work.scope, work.episode_id)
-            if not turns:
-                parts.store.finish([work])
-                continue
-            try:
-                made = model.summarize(turns, timeout=parts.timeouts.in_background)
-            except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
-                log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
-                _give_back(parts, [work], owner)
-                continue
-            summary = consolidate.new_summary(
-                parts, work.scope, consolidate.limited(made), model.name
-            )
-            try:
-                parts.store.put_summary(
-                    work.scope,
-                    work.episode_id,
-                    replace(summary, made_of=made_of),
-                    replacing=work.seq,
-                )
-            except EpisodeChanged:
-                # Its text was rewritten while the model read it.
-                _give_back(parts, [work], owner)
-                continue
+        improved += sum(_improve(parts, model, work, owner) for work in claimed)
+
+
+def _improve(parts: Parts, model: Summarizer, work: Work, owner: str) -> bool:
+    """Whether the model's summary is stored; what fails waits for its turn, and keeps no other."""
+    try:
+        turns, made_of = consolidate.read(parts, work.scope, work.episode_id)
+        if not turns:
             parts.store.finish([work])
-            parts.tally.count(WorkKind.SUMMARIZE, done=1)
-            improved += 1
+            return False
+        made = model.summarize(turns, timeout=parts.timeouts.in_background)
+    except StoreCorrupt:
+        log.warning("an episode cannot be read, and gets no better summary")
+        _give_back(parts, [work], owner)
+        return False
+    except StoreError:
+        # The database is away: no fault of this one.
+        raise
+    except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
+        log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
+        _give_back(parts, [work], owner)
+        return False
+    summary = consolidate.new_summary(parts, work.scope, consolidate.limited(made), model.name)
+    try:
+        parts.store.put_summary(
+            work.scope, work.episode_id, replace(summary, made_of=made_of), replacing=work.seq
+        )
+    except EpisodeChanged:
+        # Its text was rewritten while the model read it.
+        _give_back(parts, [work], owner)
+        return False
+    parts.store.finish([work])
+    parts.tally.count(WorkKind.SUMMARIZE, done=1)
+    return True
 
 
 def _give_back(parts: Parts, claimed: Sequence[Work], owner: str) -> None:

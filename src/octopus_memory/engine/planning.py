@@ -9,8 +9,8 @@ from uuid import UUID
 
 from ..domain import boundary, calls
 from ..domain.episode import EndReason, Episode, Scope, check_name
-from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
-from ..domain.ids import new_id
+from ..domain.errors import EpisodeClosed, EpisodeNotFound
+from ..domain.ids import as_id, new_id
 from ..domain.message import Role
 from ..domain.policy import MemoryConfig
 from ..domain.quick import maker
@@ -18,9 +18,6 @@ from ..ports.store import NewTurn, SessionState, Target
 from . import consolidate
 from .parts import Parts
 from .places import Place
-
-_SHORTEST_ID = 32
-"""Characters of a UUID without anything between them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +97,7 @@ def _unread(
         return _make_plan(place.session_id, place.episode_id, Target.OPEN, None)
     if not (may_guess and parts.places.next_is_new) or config.session.allow_resume:
         return None
-    if not isinstance(where, str) or _as_id(where) is not None:
+    if not isinstance(where, str) or as_id("episode_id", where) is not None:
         return None
     session_id = check_name("session_id", where)
     return Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
@@ -156,24 +153,8 @@ def is_closed_for_good(
 
 def find_episode(parts: Parts, scope: Scope, where: Episode | UUID | str) -> Episode | None:
     """The episode that a caller means; None where the text can only be a session's name."""
-    if isinstance(where, Episode):
-        episode_id: UUID | None = where.id
-    elif isinstance(where, str):
-        episode_id = _as_id(where)
-    elif isinstance(where, UUID):
-        episode_id = where
-    else:
-        raise InvalidInput("episode_id", f"must be a UUID or text, not {type(where).__name__}")
+    episode_id = as_id("episode_id", where, Episode)
     return None if episode_id is None else parts.store.episodes(scope, [episode_id]).get(episode_id)
-
-
-def _as_id(text: str) -> UUID | None:
-    if len(text) < _SHORTEST_ID:
-        return None
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def still_open(

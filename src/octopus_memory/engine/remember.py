@@ -186,7 +186,12 @@ def store(
     now = parts.clock.now()
     config = parts.config(scope.tenant, scope.agent)
     parsed = intake.parse(messages, config)
-    times = intake.times(at, len(parsed), now)
+    if ended_at is not None:
+        ended_at = check_time("ended_at", ended_at)
+    # What ended before now was not said now.
+    times = intake.times(at, len(parsed), min(now, ended_at or now))
+    if ended_at is not None and ended_at < times[0]:
+        raise InvalidInput("ended_at", "is before the first message: give a time that is not")
     guard = parts.guard(scope)
     turns = intake.new_turns(parts, scope, parsed, times, config, None, guard)
     calls.check_results(parsed, lambda _: False)
@@ -202,7 +207,7 @@ def store(
         scope,
         [intake.as_turn(turn, place, episode_id, session_id) for place, turn in enumerate(turns)],
         reason=reason,
-        ended_at=check_time("ended_at", ended_at),
+        ended_at=ended_at,
         summary=summary,
         key_facts=key_facts,
         wait=True,

@@ -161,7 +161,10 @@ class MemoryScope:
         output_tokens: int | None = None,
         idempotency_key: str | None = None,
     ) -> Episode:
-        """Store a finished episode in one call and one transaction."""
+        """Store a finished episode in one call and one transaction.
+
+        Without `at`, everything was said at `ended_at`, else now.
+        """
         stored = remember.store(
             self._parts,
             self.scope,
@@ -317,7 +320,8 @@ class MemoryScope:
 
     def deleted(self) -> list[Episode]:
         """The episodes that are deleted and not purged yet, newest first by end."""
-        return self._parts.store.deleted(self.scope)
+        with self._reading("deleted") as parts:
+            return parts.store.deleted(self.scope)
 
     def restore(self, episode_id: Episode | UUID | str, *, actor: str = "library") -> Episode:
         """Bring back an episode that was deleted, or archived with its turns kept.
@@ -385,12 +389,8 @@ class MemoryScope:
         from .keeping import restoring
 
         scope = self.scope
-        subject = Subject(
-            tenant=scope.tenant,
-            user=scope.user,
-            agent=scope.agent,
-            episode_id=restoring.as_id(episode_id),
-        )
+        key = restoring.episode_id_of(episode_id)
+        subject = Subject(tenant=scope.tenant, user=scope.user, agent=scope.agent, episode_id=key)
         return forget.erase(self._parts, subject, actor=actor, physical=physical)
 
     def _find(self, episode_id: Episode | UUID | str) -> Episode:

@@ -9,6 +9,7 @@ from uuid import UUID
 from ..domain.audit import AuditCheck, AuditEntry
 from ..domain.episode import Episode, check_name
 from ..domain.erasure import EraseReceipt, Subject
+from ..domain.ids import as_id
 from ..domain.page import Page
 from ..domain.portable import ImportReport
 from ..domain.retention import Hold
@@ -38,9 +39,12 @@ class MemoryTenant:
     def _parts(self) -> Parts:
         return self._memory.parts
 
-    def locate(self, episode_id: UUID, *, actor: str = "library") -> MemoryScope | None:
+    def locate(
+        self, episode_id: Episode | UUID | str, *, actor: str = "library"
+    ) -> MemoryScope | None:
         """The scope that an episode is in; None where this tenant has no such episode."""
-        found = self._parts.store.locate(self.tenant, episode_id)
+        key = as_id("episode_id", episode_id, Episode)
+        found = None if key is None else self._parts.store.locate(self.tenant, key)
         return None if found is None else MemoryScope(self._memory, found, actor=actor)
 
     def episodes(
@@ -81,7 +85,7 @@ class MemoryTenant:
 
         :raises EpisodeNotFound: for an episode that is not this tenant's
         """
-        key = None if episode_id is None else restoring.as_id(episode_id)
+        key = None if episode_id is None else restoring.episode_id_of(episode_id)
         return holds.place(
             self._parts, self.tenant, user=user, episode_id=key, reason=reason, actor=actor
         )
@@ -119,14 +123,16 @@ class MemoryTenant:
         )
         return forget.erase(self._parts, subject, actor=actor, physical=physical)
 
-    def receipt(self, erasure_id: UUID) -> EraseReceipt:
+    def receipt(self, erasure_id: EraseReceipt | UUID | str) -> EraseReceipt:
         """The receipt of an erasure as it is by now.
 
         :raises NotFound: when this tenant has none of that id
         """
         return forget.receipt(self._parts, self.tenant, erasure_id)
 
-    def receipts(self, *, before: UUID | None = None, limit: int = 100) -> list[EraseReceipt]:
+    def receipts(
+        self, *, before: EraseReceipt | UUID | str | None = None, limit: int = 100
+    ) -> list[EraseReceipt]:
         """The receipts of this tenant's erasures, newest first, those before `before`."""
         return forget.receipts(
             self._parts, self.tenant, before=before, limit=recall.check_limit(limit)

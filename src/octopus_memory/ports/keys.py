@@ -7,14 +7,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..domain.audit import AuditDraft
     from ..domain.identity import ApiKey
 
 
 class Keys(ABC):
-    """The part of a store that keeps credentials, hashed."""
+    """The part of a store that keeps credentials, hashed.
+
+    An `entry` for the audit log is recorded in the same transaction, if there is such a key.
+    """
 
     @abstractmethod
-    def put_key(self, key: ApiKey, secret_hash: bytes) -> None:
+    def put_key(self, key: ApiKey, secret_hash: bytes, *, entry: AuditDraft | None = None) -> None:
         """Keep a new key."""
 
     @abstractmethod
@@ -26,7 +30,14 @@ class Keys(ABC):
         """The keys of one tenant, or of all, oldest first; revoked ones too."""
 
     @abstractmethod
-    def end_key(self, key_id: str, *, revoked_at: datetime | None, expires_at: datetime) -> bool:
+    def end_key(
+        self,
+        key_id: str,
+        *,
+        revoked_at: datetime | None,
+        expires_at: datetime,
+        entry: AuditDraft | None = None,
+    ) -> bool:
         """Revoke a key, or let it expire; False for an id that is not known.
 
         What is revoked stays so, and an expiry is never put off.

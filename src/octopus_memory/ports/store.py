@@ -26,6 +26,7 @@ from .turns import Findable, Lexical, NewTurn, Placeholder
 from .work import Backlog, Removal, RowPart, Unfindable, Work, WorkKind, WorkList
 
 if TYPE_CHECKING:
+    from ..domain.audit import AuditDraft
     from ..domain.replay import SessionReplay
     from .stats import StoreStats
 
@@ -336,8 +337,18 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         """The agent's stored settings: this tenant's own, else those for every tenant."""
 
     @abstractmethod
-    def put_config(self, tenant: str | None, agent: str, config: Mapping[str, Json]) -> None:
-        """Store an agent's settings for one tenant, or for every tenant without its own."""
+    def put_config(
+        self,
+        tenant: str | None,
+        agent: str,
+        config: Mapping[str, Json],
+        *,
+        entry: AuditDraft | None = None,
+    ) -> None:
+        """Store an agent's settings for one tenant, or for every tenant without its own.
+
+        An `entry` for the audit log is recorded in the same transaction.
+        """
 
     @abstractmethod
     def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:

@@ -54,8 +54,8 @@ def tell(
     return write
 
 
-def make_entry(tenant: str = ANA.tenant) -> AuditDraft:
-    return AuditDraft(tenant=tenant, at=START, actor="suite", action="test")
+def make_entry(tenant: str = ANA.tenant, *, action: str = "test") -> AuditDraft:
+    return AuditDraft(tenant=tenant, at=START, actor="suite", action=action)
 
 
 def findable(store: EpisodeStore, write: Append) -> list[Findable]:

@@ -8,6 +8,7 @@ from ..domain.identity import AccessRole, ApiKey, secret_hash
 from ..domain.ids import new_id
 from ..ports.store import EpisodeStore
 from .fakes import START, make_append, make_closing, make_scope
+from .store_suite_keeping import make_entry
 from .store_tests import StoreTests, after, find
 
 
@@ -92,6 +93,13 @@ class KeyTests(StoreTests):
         [key] = store.listed_keys()
         assert (key.expires_at, key.revoked_at) == (after(days=1), after(hours=1))
         assert not store.end_key("k2", revoked_at=START, expires_at=START)
+
+    def test_what_is_done_with_a_key_is_recorded_with_it(self, store: EpisodeStore) -> None:
+        store.put_key(make_key(), b"h", entry=make_entry(action="make_key"))
+        end = make_entry(action="revoke_key")
+        assert store.end_key("k1", revoked_at=START, expires_at=START, entry=end)
+        assert not store.end_key("k2", revoked_at=START, expires_at=START, entry=end)
+        assert [entry.action for entry in store.audit("acme")] == ["make_key", "revoke_key"]
 
     def test_the_last_use_is_noted(self, store: EpisodeStore) -> None:
         store.put_key(make_key(), b"h")

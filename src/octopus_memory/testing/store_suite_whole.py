@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..ports.store import EpisodeStore, WorkKind
 from .fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
+from .store_suite_keeping import make_entry
 from .store_tests import ANA, BEN, FAR, Reopen, StoreTests, after, claim_all, snapshot, texts
 
 
@@ -23,6 +24,13 @@ class ConfigTests(StoreTests):
             assert store.config("acme", "helper") == {"a": 1, "b": {"c": [1.5, None, "é\0"]}}
             store.put_config(tenant, "helper", {})
             assert store.config("acme", "helper") == {}
+
+    def test_a_change_of_settings_is_recorded_with_it(self, store: EpisodeStore) -> None:
+        for tenant in (None, "acme"):
+            entry = make_entry(tenant=tenant or "", action="configure")
+            store.put_config(tenant, "helper", {}, entry=entry)
+            [kept] = store.audit(tenant or "")
+            assert kept.action == "configure"
 
     def test_all_settings_can_be_read(self, store: EpisodeStore) -> None:
         assert store.configs() == {}

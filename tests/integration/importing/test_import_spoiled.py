@@ -138,6 +138,7 @@ def remove(kind: str) -> Callable[[list[dict[str, Any]]], None]:
         (change("turn", tokens=-1), "line 5, tokens: must be a whole number"),
         (change("turn", message={"role": "robot"}), "line 5, message.role: 'robot' is not one of"),
         (change("turn", message={"role": "user"}), "line 5, message.content: is missing"),
+        (remove("episode_end"), "line 4, kind: begins an episode that has no episode_end"),
         (change("episode_end", turns=1), "line 7, turns: must be 2"),
         (change("episode_end", kind="other"), "line 7, kind: must be turn, or episode_end"),
     ],

@@ -7,6 +7,7 @@ are taken, by a graph over the vectors and an index of the words.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import cast
 from uuid import UUID
@@ -34,6 +35,7 @@ TAKEN_WHOLE = 20_000
 """A scope of more rows than this is searched by the probe; see docs/adr/0009-remote-indexes.md."""
 GRAPH_FROM = 100_000
 """From so many rows on a graph is worth its making; below, comparing every row is as quick."""
+_BETWEEN_TRIES = 600.0
 _NONE_REACHED = np.empty(0, np.int64), np.empty(0, np.float32)
 
 
@@ -56,10 +58,11 @@ class PgVectorIndex(RecallIndex):
             raise InvalidSetting("index", "pgvector needs a database_url that is PostgreSQL's")
         self._store = store
         self._sql = cast("SqlAccess", store)
-        self._copy = PgVectorCopy(self._sql)
+        self._copy = PgVectorCopy(self._sql, self._quicken)
         self._taken_whole = taken_whole
         self._graph_from = graph_from
         self._is_quick: set[str] = set()
+        self._next_try = 0.0
         self._cache = ScopeCache(store, cache_bytes=cache_bytes)
 
     @property
@@ -84,8 +87,8 @@ class PgVectorIndex(RecallIndex):
         packed = pack(done)
         given = [(work.scope_id, work.seq, vector) for work, vector in packed]
         self._sql.put_vectors(model, packed, also=lambda conn: table.write(conn, model, given))
-        if any(work.seq > self._graph_from for work, _ in done):
-            self._quicken(model, len(done[0][1]))
+        if done:
+            self._quicken(model, len(done[0][1]), max(work.seq for work, _ in done))
 
     def forget(self) -> None:
         self._cache.forget()
@@ -138,15 +141,18 @@ class PgVectorIndex(RecallIndex):
             rows_of=lambda episodes: sql.inside(scope.tenant, search.rows_of, scope_id, episodes),
         )
 
-    def _quicken(self, model: str, dimension: int) -> None:
+    def _quicken(self, model: str, dimension: int, newest: int) -> None:
         """Without these indexes a very large scope is searched as truly, and more slowly."""
-        key = self._copy.model_id(model)
-        if model in self._is_quick or key is None:
+        if newest <= self._graph_from or model in self._is_quick:
             return
-        self._is_quick.add(model)
+        key, now = self._copy.model_id(model), time.monotonic()
+        if key is None or now < self._next_try:
+            return
+        self._next_try = now + _BETWEEN_TRIES
         try:
             if not self._sql.inside(None, search.is_indexed, key):
                 self._sql.inside(None, search.make_indexes, key, dimension, writes=True)
+            self._is_quick.add(model)
         except StoreError as error:
             log.warning(
                 "a very large scope is searched without its index (%s): octopus index rebuild, run "

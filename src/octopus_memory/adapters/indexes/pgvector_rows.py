@@ -45,8 +45,9 @@ class SqlAccess(Protocol):
 class PgVectorCopy(IndexCopy):
     name = ""
 
-    def __init__(self, store: SqlAccess) -> None:
-        self._store = store
+    def __init__(self, store: SqlAccess, grown: Callable[[str, int, int], None]) -> None:
+        """`grown` is told of a model, its dimension and the newest row, when rows came in."""
+        self._store, self._grown = store, grown
         self._models: dict[str, int] = {}
         product = store.inside(None, lambda conn: conn.dialect.name)
         if product != "postgresql":
@@ -84,6 +85,9 @@ class PgVectorCopy(IndexCopy):
         for start in range(0, len(given), _BATCH):
             some = given[start : start + _BATCH]
             self._store.inside(None, write, model, some, writes=True)
+        if given:
+            newest = max(seq for _, seq, _ in given)
+            self._grown(model, vectors.dimension_of(given[0][2]), newest)
 
     def take_out(self, removal: Removal) -> None:
         """The database did, in the transaction that removed the store's rows."""

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 from ...ports.keys import Keys
 from . import rows
 from .later import Connection, sa, schema
+from .statements import chain
 from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
+    from ...domain.audit import AuditDraft
     from ...domain.identity import ApiKey
 
 
 class SqlKeys(Transactions, Keys):
-    def put_key(self, key: ApiKey, secret_hash: bytes) -> None:
-        self._write(key.tenant, _put, key, secret_hash)
+    def put_key(self, key: ApiKey, secret_hash: bytes, *, entry: AuditDraft | None = None) -> None:
+        self._write(key.tenant, _put, key, secret_hash, entry)
 
     def find_key(self, key_id: str) -> tuple[ApiKey, bytes] | None:
         return self._read(Every.TENANT, _find, key_id)
@@ -25,14 +27,21 @@ class SqlKeys(Transactions, Keys):
     def listed_keys(self, tenant: str | None = None) -> list[ApiKey]:
         return self._read(Every.TENANT if tenant is None else tenant, _listed, tenant)
 
-    def end_key(self, key_id: str, *, revoked_at: datetime | None, expires_at: datetime) -> bool:
-        return self._write(Every.TENANT, _end, key_id, revoked_at, expires_at)
+    def end_key(
+        self,
+        key_id: str,
+        *,
+        revoked_at: datetime | None,
+        expires_at: datetime,
+        entry: AuditDraft | None = None,
+    ) -> bool:
+        return self._write(Every.TENANT, _end, key_id, revoked_at, expires_at, entry)
 
     def key_used(self, key_id: str, at: datetime) -> None:
         self._write(Every.TENANT, _used, key_id, at)
 
 
-def _put(conn: Connection, key: ApiKey, secret_hash: bytes) -> None:
+def _put(conn: Connection, key: ApiKey, secret_hash: bytes, entry: AuditDraft | None) -> None:
     conn.execute(
         sa.insert(schema.keys).values(
             id=key.id,
@@ -48,6 +57,8 @@ def _put(conn: Connection, key: ApiKey, secret_hash: bytes) -> None:
             last_used_at=key.last_used_at,
         )
     )
+    if entry is not None:
+        chain.append(conn, entry)
 
 
 def _find(conn: Connection, key_id: str) -> tuple[ApiKey, bytes] | None:
@@ -63,7 +74,13 @@ def _listed(conn: Connection, tenant: str | None) -> list[ApiKey]:
     return [_key(row) for row in found]
 
 
-def _end(conn: Connection, key_id: str, revoked_at: datetime | None, expires_at: datetime) -> bool:
+def _end(
+    conn: Connection,
+    key_id: str,
+    revoked_at: datetime | None,
+    expires_at: datetime,
+    entry: AuditDraft | None,
+) -> bool:
     row = conn.execute(
         sa.select(schema.keys).where(schema.keys.c.id == key_id).with_for_update()
     ).one_or_none()
@@ -75,6 +92,8 @@ def _end(conn: Connection, key_id: str, revoked_at: datetime | None, expires_at:
         .where(schema.keys.c.id == key_id)
         .values(revoked_at=row.revoked_at or revoked_at, expires_at=soonest)
     )
+    if entry is not None:
+        chain.append(conn, entry)
     return True
 
 

@@ -27,7 +27,6 @@ _MOST_BYTES = 4 * 1024 * 1024
 """Of compressed turns in one page, so that a few large ones do not fill the memory."""
 _FETCH = 16
 _BATCH = 250
-_MOST_IDS = 400
 
 
 @cache
@@ -155,7 +154,7 @@ def _kept_turns(
 
 def _holders(conn: Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
     known: dict[UUID, Scope] = {}
-    for some in reads.chunks(episode_ids, _MOST_IDS):
+    for some in reads.chunks(episode_ids):
         found = conn.execute(
             sa.select(
                 schema.episodes.c.id,

@@ -31,12 +31,13 @@ from .later import Connection, sa, schema, sql
 from .moving import SqlMoving
 from .portable import SqlPortable
 from .scrubbing import SqlScrubbing
-from .statements import ending, listing, meta, placeholders, queue, reads, recalling, writes
+from .statements import chain, ending, listing, meta, placeholders, queue, reads, recalling, writes
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork
 
 if TYPE_CHECKING:
+    from ...domain.audit import AuditDraft
     from ...domain.replay import SessionReplay
     from ...ports.stats import StoreStats
 
@@ -214,9 +215,16 @@ class SqlStore(
     def config(self, tenant: str, agent: str) -> Mapping[str, Json] | None:
         return self._read(tenant, config, tenant, agent)
 
-    def put_config(self, tenant: str | None, agent: str, config: Mapping[str, Json]) -> None:
+    def put_config(
+        self,
+        tenant: str | None,
+        agent: str,
+        config: Mapping[str, Json],
+        *,
+        entry: AuditDraft | None = None,
+    ) -> None:
         whose = _FOR_ALL if tenant is None else tenant
-        self._write(whose, _put_config, whose, agent, config)
+        self._write(whose, _put_config, whose, agent, config, entry)
 
     def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:
         return self._read(Every.TENANT, configs)
@@ -275,7 +283,13 @@ def _config() -> sa.Select[Any]:
     )
 
 
-def _put_config(conn: Connection, tenant: str, agent: str, config: Mapping[str, Json]) -> None:
+def _put_config(
+    conn: Connection,
+    tenant: str,
+    agent: str,
+    config: Mapping[str, Json],
+    entry: AuditDraft | None,
+) -> None:
     agents, text = schema.agents, rows.dump_json(config)
     done = conn.execute(
         sa.update(agents)
@@ -284,6 +298,8 @@ def _put_config(conn: Connection, tenant: str, agent: str, config: Mapping[str, 
     )
     if not done.rowcount:
         conn.execute(sa.insert(agents).values(tenant=tenant, agent=agent, config=text))
+    if entry is not None:
+        chain.append(conn, entry)
 
 
 def configs(conn: Connection) -> dict[tuple[str | None, str], Mapping[str, Json]]:

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from ...domain.errors import StoreCorrupt, StoreError
 from ...ports.seams import Clock
 from . import plain
 from .later import Connection, sa
 
+P = ParamSpec("P")
 T = TypeVar("T")
 READING = "octopus_reading"
 """The execution option of connections that only read."""
@@ -82,7 +83,13 @@ class Transactions:
             # A damaged file can make the driver fail over its own message.
             raise StoreCorrupt(plain.DAMAGED) from error
 
-    def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _write(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         with self._translated():
             for attempt in range(_RETRIES):
                 try:
@@ -96,7 +103,13 @@ class Transactions:
                 time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - only spreads
         raise AssertionError
 
-    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         with self._translated(), _within(self._reader, reach) as conn:
             return do(conn, *args, **named)
 

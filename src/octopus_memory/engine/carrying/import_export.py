@@ -68,7 +68,7 @@ def _check_metadata(line: Line, session: Session) -> None:
 def _episode(arrivals: Arrivals, session: Session, line: Line, lines: Iterator[Line]) -> None:
     kept, scope, parts = episode_of(line, session), session.scope, arrivals.parts
     with _TurnLines() as turns:
-        turns.take(lines, kept)
+        turns.take(line, lines, kept)
         own = kept.episode.id
         beside = id_beside(own, scope.tenant, scope.agent, scope.user)
         holders = parts.store.holders([own, beside])
@@ -135,7 +135,7 @@ class _TurnLines:
     def is_small(self) -> bool:
         return self._file is None
 
-    def take(self, lines: Iterator[Line], kept: KeptEpisode) -> None:
+    def take(self, begun: Line, lines: Iterator[Line], kept: KeptEpisode) -> None:
         """Up to the episode's end, which must say how many there are."""
         gone = kept.episode.is_archived and not kept.episode.is_cold
         wanted = 0 if gone else kept.episode.message_count
@@ -152,6 +152,7 @@ class _TurnLines:
             if not line.count("turns") == self.count == wanted:
                 raise line.wrong("turns", f"must be {wanted}, and {self.count} stand before it")
             return
+        raise begun.wrong("kind", "begins an episode that has no episode_end: export it anew")
 
     def _keep(self, line: Line) -> None:
         self.count += 1

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from ...domain.episode import check_name
 from ...domain.errors import InvalidInput, NotFound
-from ...domain.ids import new_id
+from ...domain.ids import as_id, new_id
 from ...domain.message import Json
 from ...domain.retention import Hold
 from .. import audit
@@ -48,7 +48,9 @@ def place(
 
 def lift(parts: Parts, tenant: str, given: Hold | UUID | str, *, actor: str) -> Hold:
     """:raises NotFound: when the tenant has no such hold"""
-    hold_id = _id(given)
+    hold_id = as_id("hold_id", given, Hold)
+    if hold_id is None:
+        raise _not_found(str(given))
     about: dict[str, Json] = {"hold": str(hold_id)}
     held = {hold.id: hold for hold in parts.store.holds(tenant)}
     hold = held.get(hold_id)
@@ -58,17 +60,6 @@ def lift(parts: Parts, tenant: str, given: Hold | UUID | str, *, actor: str) -> 
         if hold is None or not parts.store.lift_hold(tenant, hold_id, entry=entry):
             raise _not_found(hold_id)
     return hold
-
-
-def _id(given: Hold | UUID | str) -> UUID:
-    if isinstance(given, Hold):
-        return given.id
-    if isinstance(given, UUID):
-        return given
-    try:
-        return UUID(given)
-    except (AttributeError, TypeError, ValueError):
-        raise _not_found(given) from None
 
 
 def _not_found(hold_id: UUID | str) -> NotFound:

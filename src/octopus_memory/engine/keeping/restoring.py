@@ -5,7 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from ...domain.episode import EndReason, Episode, Scope
-from ...domain.errors import EpisodeChanged, EpisodeNotFound, InvalidInput, LegalHold
+from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
+from ...domain.ids import as_id
 from ...ports.store import SUMMARY_ORDINAL, Findable
 from .. import audit, consolidate
 from .. import findable as making
@@ -17,7 +18,7 @@ _ATTEMPTS = 5
 
 def delete(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: str) -> None:
     """Mark an episode as deleted; one that is still open is closed first."""
-    episode_id = as_id(given)
+    episode_id = episode_id_of(given)
     about = audit.episode_detail(episode_id)
     with audit.refusals(
         parts, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
@@ -41,7 +42,7 @@ def _check_holds(parts: Parts, episode: Episode) -> None:
 
 def restore(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: str) -> Episode:
     """Undo a deletion, or an archiving that kept the turns."""
-    episode_id = as_id(given)
+    episode_id = episode_id_of(given)
     about = audit.episode_detail(episode_id)
     entry = audit.draft(
         parts, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
@@ -81,15 +82,9 @@ def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
     return findable
 
 
-def as_id(given: Episode | UUID | str) -> UUID:
+def episode_id_of(given: Episode | UUID | str) -> UUID:
     """:raises EpisodeNotFound: for a text that is no id"""
-    if isinstance(given, Episode):
-        return given.id
-    if isinstance(given, UUID):
-        return given
-    if not isinstance(given, str):
-        raise InvalidInput("episode_id", f"must be a UUID or text, not {type(given).__name__}")
-    try:
-        return UUID(given)
-    except ValueError:
-        raise EpisodeNotFound(given) from None
+    found = as_id("episode_id", given, Episode)
+    if found is None:
+        raise EpisodeNotFound(str(given))
+    return found

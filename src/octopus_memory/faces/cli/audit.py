@@ -9,7 +9,7 @@ import typer
 
 from ...domain.audit import AuditEntry
 from ...domain.message import Json
-from .opening import open_to_read
+from .opening import open_existing
 from .options import AsJson, Db, Tenant
 from .plain import print_json
 from .screen import Screen, counted
@@ -47,7 +47,7 @@ def list_(
 
     octopus audit list --user ana
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         subject = None if user is None else memory.tenant(tenant).subject(user)
         log = _entries(memory, "" if installation else tenant)
         found = [entry for entry in log if subject in (None, entry.subject)][-limit:]
@@ -87,7 +87,7 @@ def verify(
     """
     from ...engine import audit as log
 
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         found = log.verify(memory.parts, "" if installation else tenant, head=head)
     if as_json:
         print_json(
@@ -123,7 +123,7 @@ def export(
 
     octopus audit export
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         for entry in _entries(memory, "" if installation else tenant):
             print_json(_plain(entry), indent=None)
 

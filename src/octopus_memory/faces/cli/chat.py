@@ -13,8 +13,9 @@ from ...domain.episode import Episode
 from ...domain.errors import ModelError, OctopusError, SessionNotFound
 from ...domain.ids import new_id
 from ...domain.message import Json
+from .actor import actor
 from .chat_views import JsonView, PersonView, View
-from .opening import flags, open_to_write
+from .opening import flags, open_or_make
 from .options import Agent, AsJson, Db, Tenant, User
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def chat(
     model = answerer(load())
     here = flags(db, tenant, agent, user)
     view: View = JsonView(quiet=quiet) if as_json else PersonView(quiet=quiet, flags=here)
-    with contextlib.closing(model), open_to_write(db, background=None) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user)
+    with contextlib.closing(model), open_or_make(db, background=None) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
         talk = _Talk(scope, model, view, session)
         view.start(talk.session_id, model.name, len(talk.history))
         with contextlib.suppress(KeyboardInterrupt):

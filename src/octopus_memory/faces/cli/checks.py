@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from ...domain.errors import MissingExtra, OctopusError
 from ...domain.ids import new_id
 from ...domain.message import Message
 from ..urls import shown_url
-from .opening import sqlite_file
+from .opening import released, sqlite_file
 from .screen import counted
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _DISTRIBUTION = "octopus-memory"
 _FOR_DEVELOPERS = "dev"
 _SAMPLE = "The user prefers to be addressed formally."
+_LEAST_FREE = 64 * 2**20
 _SUMMARY_SECONDS = 15.0
 _REQUIREMENT = re.compile(r"([\w.-]+).*;\s*extra\s*==\s*['\"]([\w.-]+)['\"]")
 
@@ -69,6 +71,7 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     yield _settings(settings)
     database = _guarded("database", _database, settings)
     yield database
+    yield from _short_of_room(settings)
     yield _guarded("embedder", _embedder, settings)
     yield _guarded("summarizer", _summarizer, settings)
     yield _guarded("tokenizer", _tokenizer, settings)
@@ -147,8 +150,26 @@ def _database(settings: Settings) -> Check:
     return Check(name="database", status=Status.OK, detail=f"{where}; can be written")
 
 
+def _short_of_room(settings: Settings) -> Iterator[Check]:
+    file = sqlite_file(settings.url)
+    if file is None:
+        return
+    free = shutil.disk_usage(_folder(file)).free
+    if free < _LEAST_FREE:
+        yield Check(
+            name="disk",
+            status=Status.WARNING,
+            detail=f"{free // 2**20} MiB are free beside {file}: little more can be stored",
+            remedy="free some space, or move the database to another disk",
+        )
+
+
+def _folder(file: Path) -> Path:
+    return next(place for place in file.absolute().parents if place.exists())
+
+
 def _new_database(file: Path) -> Check:
-    folder = next(place for place in file.absolute().parents if place.exists())
+    folder = _folder(file)
     if os.access(folder, os.W_OK):
         detail = f"{file} is made when something is first stored"
         return Check(name="database", status=Status.OK, detail=detail)
@@ -165,10 +186,11 @@ def _embedder(settings: Settings) -> Check:
 
     start = time.perf_counter()
     embedder = make_embedder(settings)
-    embedder.embed([_SAMPLE])
-    loaded = time.perf_counter()
-    embedder.embed([_SAMPLE])
-    again = time.perf_counter()
+    with released(embedder):
+        embedder.embed([_SAMPLE])
+        loaded = time.perf_counter()
+        embedder.embed([_SAMPLE])
+        again = time.perf_counter()
     detail = (
         f"{embedder.model}, {embedder.dimension} dimensions; first text after "
         f"{loaded - start:.1f} s, the next in {(again - loaded) * 1000:.0f} ms"
@@ -183,7 +205,8 @@ def _summarizer(settings: Settings) -> Check:
     if model is None:
         return Check(name="summarizer", status=Status.OK, detail="extractive, needs no model")
     try:
-        model.summarize([_sample_turn()], timeout=_SUMMARY_SECONDS)
+        with released(model):
+            model.summarize([_sample_turn()], timeout=_SUMMARY_SECONDS)
     except OctopusError as error:
         return Check(
             name="summarizer",

@@ -9,9 +9,10 @@ import typer
 
 from ...domain.erasure import EraseReceipt, FileSearch, Subject
 from ...domain.errors import InvalidInput, NotFound
+from ..urls import as_url, shown_url
 from .actor import actor
 from .asking import Yes, ask
-from .opening import open_to_read
+from .opening import open_existing
 from .options import AsJson, Db, Tenant
 from .plain import print_json
 from .screen import Screen, counted
@@ -53,8 +54,10 @@ def erase(
 
     octopus erase --user ana --verify
     """
+    from ...settings import load
+
     subject = _subject(tenant, user, agent, episode)
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         if not yes:
             _ask(memory, subject)
         trace = memory.parts.store.trace(subject) if verify else None
@@ -65,6 +68,9 @@ def erase(
     else:
         screen = Screen()
         _show(screen, receipt)
+        if not any(receipt.removed.values()):
+            where = shown_url(load(database_url=as_url(db)).url)
+            screen.write(f"Nothing was there of user {user} in tenant {tenant} of {where}.")
         if verify:
             _show_search(screen, search)
     done = receipt.is_complete or (no_compact and not _is_wrong(receipt))
@@ -116,7 +122,7 @@ def compact(*, db: Db = None, as_json: AsJson = False) -> None:
 
     octopus compact
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         before = memory.stats().size_bytes
         done = memory.compact(actor=actor())
         after = memory.stats().size_bytes
@@ -143,7 +149,7 @@ def list_(
 
     octopus receipts list
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         found = memory.tenant(tenant).receipts(limit=limit)
     if as_json:
         print_json([receipt.to_dict() for receipt in found])
@@ -175,7 +181,7 @@ def show(
         wanted = UUID(receipt_id)
     except ValueError as error:
         raise InvalidInput("ID", f"{receipt_id!r} is no receipt's id") from error
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         try:
             receipt = memory.tenant(tenant).receipt(wanted)
         except NotFound as error:

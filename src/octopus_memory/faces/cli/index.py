@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .opening import open_to_write
+from .opening import open_existing
 from .options import AsJson, Db
 from .plain import print_json, to_plain
 from .progress import bar, watch_backlog
@@ -38,7 +38,7 @@ def verify(
     """
     from ...engine import background, comparing
 
-    with open_to_write(db) as memory, watch_backlog("feeding", memory.parts.store):
+    with open_existing(db) as memory, watch_backlog("feeding", memory.parts.store):
         report = comparing.verify(memory.parts, background.new_owner(), repair=repair)
     _show(report, as_json=as_json)
 
@@ -51,7 +51,7 @@ def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
     """
     from ...engine import background, comparing
 
-    with open_to_write(db) as memory:
+    with open_existing(db) as memory:
         store, model = memory.parts.store, memory.parts.embedder.model
         with (
             bar("rebuilding", store.stats().vectors.get(model, 0)) as done,
@@ -79,7 +79,7 @@ def drop(
     """
     from ...engine import indexing
 
-    with open_to_write(db) as memory:
+    with open_existing(db) as memory:
         gone = indexing.detach(memory.parts, abandon=abandon)
     if as_json:
         print_json({"removed": gone, "abandoned": abandon})

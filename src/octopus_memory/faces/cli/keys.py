@@ -10,7 +10,7 @@ import typer
 from ...domain.identity import AccessRole, ApiKey
 from ...engine import access
 from .actor import actor
-from .opening import open_to_write
+from .opening import open_existing, open_or_make
 from .options import AsJson, Db, parse_until
 from .plain import print_json
 from .screen import Screen
@@ -48,7 +48,7 @@ def create(
 
     octopus keys create --name "hr bot" --role agent --agent hr
     """
-    with open_to_write(db) as memory:
+    with open_or_make(db) as memory:
         made = access.make_key(
             memory.parts,
             tenant=tenant,
@@ -72,7 +72,7 @@ def list_keys(
     as_json: AsJson = False,
 ) -> None:
     """Every key, without its token."""
-    with open_to_write(db) as memory:
+    with open_existing(db) as memory:
         found = memory.parts.store.listed_keys(tenant)
         now = memory.parts.clock.now()
     if as_json:
@@ -105,7 +105,7 @@ def rotate(
     as_json: AsJson = False,
 ) -> None:
     """Make a new key with the same rights; the old one ends after the grace."""
-    with open_to_write(db) as memory:
+    with open_existing(db) as memory:
         made = access.rotate_key(
             memory.parts, key_id, grace=timedelta(hours=grace_hours), actor=actor()
         )
@@ -115,7 +115,7 @@ def rotate(
 @keys.command()
 def revoke(key_id: KeyId, *, db: Db = None, as_json: AsJson = False) -> None:
     """End a key now. A service that is running refuses it within two seconds."""
-    with open_to_write(db) as memory:
+    with open_existing(db) as memory:
         access.revoke_key(memory.parts, key_id, actor=actor())
     if as_json:
         print_json({"revoked": key_id})

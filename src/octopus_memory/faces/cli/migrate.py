@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from ...domain.errors import InvalidInput
 from ..urls import as_url, shown_url
+from .opening import sqlite_file
 from .options import AsJson
 from .plain import print_json
 from .progress import bar
@@ -36,6 +38,9 @@ def migrate(
     from ...wiring import move
 
     source, target = as_url(source) or "", as_url(target) or ""
+    file = sqlite_file(source)
+    if file is not None and not file.exists():
+        raise InvalidInput("--from", f"there is no such file: {file}")
     with bar("moving", 100) as show:
         moved = move(source, target, lambda done, total: show(100 * done // max(1, total)))
     if as_json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -52,9 +52,28 @@ def flags(db: str | None, tenant: str, agent: str, user: str) -> str:
     )
 
 
+def released(part: object) -> AbstractContextManager[object]:
+    """Close what holds connections when the block ends."""
+    return closing(part) if hasattr(part, "close") else nullcontext(part)
+
+
+def must_exist(url: str) -> Path | None:
+    """The file behind the URL, as `sqlite_file` gives it.
+
+    :raises StoreUnavailable: when there is no such file
+    """
+    file = sqlite_file(url)
+    if file is not None and not file.exists():
+        raise StoreUnavailable(
+            f"there is no database {file} yet: octopus chat and octopus add make it, "
+            "octopus demo shows how it works, and --db names another"
+        )
+    return file
+
+
 @contextmanager
-def open_to_read(db: str | None) -> Iterator[EpisodicMemory]:
-    """A memory to look into: a missing file is not made, and a read-only one is good enough.
+def open_existing(db: str | None) -> Iterator[EpisodicMemory]:
+    """The memory that is there: a missing file is not made, and a read-only one is opened so.
 
     :raises StoreUnavailable: when there is no such file
     """
@@ -62,12 +81,7 @@ def open_to_read(db: str | None) -> Iterator[EpisodicMemory]:
     from ...wiring import EpisodicMemory
 
     url = load(database_url=as_url(db)).url
-    file = sqlite_file(url)
-    if file is not None and not file.exists():
-        raise StoreUnavailable(
-            f"there is no database {file} yet: octopus chat and octopus add make it, "
-            "octopus demo shows how it works, and --db names another"
-        )
+    file = must_exist(url)
     try:
         memory = EpisodicMemory.open(url, background=False)
     except StoreReadOnly:
@@ -79,8 +93,8 @@ def open_to_read(db: str | None) -> Iterator[EpisodicMemory]:
 
 
 @contextmanager
-def open_to_write(db: str | None, *, background: bool | None = False) -> Iterator[EpisodicMemory]:
-    """A memory to add to; None for `background` leaves that to the settings."""
+def open_or_make(db: str | None, *, background: bool | None = False) -> Iterator[EpisodicMemory]:
+    """A memory to add to, made where there is none; None leaves `background` to the settings."""
     from ...wiring import EpisodicMemory
 
     with EpisodicMemory.open(as_url(db), background=background) as memory:

@@ -19,7 +19,7 @@ from ...domain.portable import ImportReport, is_header
 from ...domain.portable_lines import read_lines
 from ...domain.transcripts import Source
 from .actor import actor as current_actor
-from .opening import open_to_read, open_to_write
+from .opening import open_existing, open_or_make
 from .options import AsJson, Db, Tenant, User
 from .plain import print_json
 from .progress import bar
@@ -58,7 +58,7 @@ def export(
 
     octopus export --user ana --out ana.jsonl
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         lines = memory.tenant(tenant).export_user(user, agent=agent, actor=current_actor())
         listed = memory.tenant(tenant).episodes(page_size=1, user=user, actor=current_actor())
         with bar("exporting", listed.total_count) as done, _sink(out) as write:
@@ -174,7 +174,7 @@ def import_(
         header = _header(first)
         if header and stream.seekable():
             _check(stream, first)
-        with open_to_write(db) as memory:
+        with open_or_make(db) as memory:
             report = memory.tenant(tenant or header.get("tenant") or "default").import_user(
                 _pieces(stream, first, by_line=bool(header)),
                 user=user,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..urls import as_url
+from .opening import must_exist, released
 from .options import AsJson, Db
 from .plain import print_json
 from .progress import waiting, watch_backlog
@@ -44,8 +45,12 @@ def reembed(
         embedding_model=model,
         embedding_dimension=dimension,
     )
+    must_exist(settings.url)
     made = make_embedder(settings)
-    with EpisodicMemory.open(settings.url, embedder=made, background=False) as memory:
+    with (
+        released(made),
+        EpisodicMemory.open(settings.url, embedder=made, background=False) as memory,
+    ):
         store = memory.parts.store
         before = waiting(store)
         with watch_backlog("embedding", store):

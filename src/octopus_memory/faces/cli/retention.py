@@ -12,7 +12,7 @@ from ...domain.episode import Episode
 from ...domain.policy import EpisodicRetentionPolicy, MemoryConfig
 from ...domain.retention import RetentionReport
 from .actor import actor
-from .opening import open_to_read
+from .opening import open_existing
 from .options import Agent, AsJson, Db, Tenant, User
 from .plain import print_json
 from .progress import bar
@@ -43,7 +43,7 @@ def run(
 
     octopus retention run --dry-run
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         if dry_run:
             report = memory.run_retention(dry_run=True)
         else:
@@ -72,7 +72,7 @@ def status(*, db: Db = None, as_json: AsJson = False) -> None:
 
     octopus retention status
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         policies = _policies(memory)
         due = memory.run_retention(dry_run=True)
         following = memory.next_retention()
@@ -185,8 +185,8 @@ def restore(
 
     octopus restore 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52 --user dana
     """
-    with open_to_read(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user)
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
         if episode_id is None:
             found, restored = _restorable(scope), None
         else:
@@ -242,7 +242,7 @@ def place(
 
     octopus holds place --user dana --reason "case 17"
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         hold = memory.tenant(tenant).hold(
             user=user, episode_id=episode, reason=reason, actor=actor()
         )
@@ -258,7 +258,7 @@ def list_holds(*, tenant: Tenant = "default", db: Db = None, as_json: AsJson = F
 
     octopus holds list
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         standing = memory.tenant(tenant).holds()
     if as_json:
         print_json(standing)
@@ -287,7 +287,7 @@ def lift(
 
     octopus holds lift 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         hold = memory.tenant(tenant).lift(hold_id, actor=actor())
     if as_json:
         print_json(hold)

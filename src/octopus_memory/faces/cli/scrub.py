@@ -9,7 +9,7 @@ import typer
 from ...ports.store import WorkKind
 from .actor import actor
 from .asking import Yes, ask
-from .opening import open_to_read
+from .opening import open_existing
 from .options import AsJson, Db, Tenant
 from .plain import print_json
 from .progress import bar
@@ -64,7 +64,7 @@ def scrub(
 
     octopus scrub --dry-run
     """
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         episodes = _episodes(memory, tenant, user, agent)
         if not (yes or dry_run):
             _ask(episodes, tenant, user, agent)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.episode import EpisodeSnippet, TurnHit
+from .actor import actor
 from .listing import show_hits, show_session, show_snippets
-from .opening import open_to_read
+from .opening import open_existing
 from .options import Agent, AsJson, Db, Since, Tenant, Until, User
 from .plain import print_json
 from .screen import Screen
@@ -55,8 +56,8 @@ def recall(
     screen = Screen()
     hits: list[TurnHit] = []
     snippets: list[EpisodeSnippet] = []
-    with open_to_read(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user)
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
         if turns:
             hits = scope.recall_turns(
                 query, mode=mode, limit=limit, min_score=min_score, since=since, until=until
@@ -85,8 +86,8 @@ def recent(
 ) -> None:
     """List the last conversations, newest first."""
     screen = Screen()
-    with open_to_read(db) as memory:
-        found = memory.scope(tenant=tenant, agent=agent, user=user).recent(limit)
+    with open_existing(db) as memory:
+        found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor()).recent(limit)
     if as_json:
         print_json(found)
     elif not found:
@@ -114,8 +115,10 @@ def replay(
 ) -> None:
     """Show one session, whole and in order."""
     screen = Screen()
-    with open_to_read(db) as memory:
-        found = memory.scope(tenant=tenant, agent=agent, user=user).session(session_id, last=last)
+    with open_existing(db) as memory:
+        found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor()).session(
+            session_id, last=last
+        )
     if messages:
         print_json(found.messages())
     elif as_json:
@@ -127,7 +130,7 @@ def replay(
 def stats(*, db: Db = None, as_json: AsJson = False) -> None:
     """Count what the whole database holds."""
     screen = Screen()
-    with open_to_read(db) as memory:
+    with open_existing(db) as memory:
         found = memory.stats()
     if as_json:
         print_json(found)

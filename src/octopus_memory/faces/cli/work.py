@@ -16,7 +16,7 @@ from ...domain.errors import InvalidMessage, ModelError, OctopusError
 from ...domain.message import Json, Message, parse_message
 from ...ports.store import WorkKind
 from .listing import show_summary
-from .opening import open_to_write
+from .opening import open_existing, open_or_make
 from .options import Agent, AsJson, Db, Tenant, User, parse_since
 from .plain import print_json
 from .progress import bar, waiting, watch_backlog
@@ -68,7 +68,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Store a message, or many from standard input."""
-    with open_to_write(db) as memory:
+    with open_or_make(db) as memory:
         scope = memory.scope(tenant=tenant, agent=agent, user=user)
         if text == "-":
             largest = memory.config(agent, tenant=tenant).session.max_message_bytes
@@ -96,7 +96,7 @@ def add(
 
 def run_pending(*, db: Db = None, as_json: AsJson = False) -> None:
     """Do the work that waits: vectors, better summaries, closing idle sessions."""
-    with open_to_write(db) as memory:
+    with open_existing(db) as memory:
         with watch_backlog("working", memory.parts.store):
             done = memory.run_pending()
         left = waiting(memory.parts.store)

@@ -214,7 +214,7 @@ def _detail(error: Exception) -> str:
         )
     if isinstance(error, errors.StoreError):
         log.warning("the database failed: %s: %s", type(error).__name__, error)
-        return "the database cannot do this now: nothing was stored; try again"
+        return "the database cannot do this now: nothing was changed; try again"
     return str(error)
 
 

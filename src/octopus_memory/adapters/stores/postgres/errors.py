@@ -23,7 +23,10 @@ RACES: Final = frozenset({SERIALIZATION, DEADLOCK, DUPLICATE, CHANGED_PLAN})
 _Kind = tuple[type[StoreError], str]
 _RESTORE = "restore the database from a backup"
 _BUSY: _Kind = (StoreBusy, "other transactions are in the way; try again")
-_GONE: _Kind = (StoreUnavailable, "the server closed the connection; nothing was stored, try again")
+_GONE: _Kind = (
+    StoreUnavailable,
+    "the server closed the connection; nothing was changed, try again",
+)
 _BROKEN: _Kind = (StoreCorrupt, _RESTORE)
 # The statements are ours and fit the schema, so a table or a column is not what it was.
 _CHANGED: _Kind = (StoreCorrupt, f"the tables were changed by hand: {_RESTORE}")
@@ -36,10 +39,10 @@ _CODES: dict[str, _Kind] = {
     "57014": (StoreBusy, "it took longer than statement_timeout_seconds; try again, or allow more"),
     "53300": (StoreBusy, "the server has no connection left: lower pool_size, or allow it more"),
     "53200": (StoreBusy, "the server is out of memory; try again"),
-    "53100": (StoreFull, "the server's disk is full; nothing was stored, free some space"),
+    "53100": (StoreFull, "the server's disk is full; nothing was changed, free some space"),
     "25006": (StoreReadOnly, "this server or role only reads: connect to the one that writes"),
     "42501": (StoreReadOnly, "the role lacks a right: grant what the guide on PostgreSQL lists"),
-    "58030": (StoreUnavailable, "the server's disk failed; nothing was stored"),
+    "58030": (StoreUnavailable, "the server's disk failed; nothing was changed"),
     "58P01": _BROKEN,
     "XX001": _BROKEN,
     "XX002": _BROKEN,

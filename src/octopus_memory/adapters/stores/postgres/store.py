@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -19,6 +19,7 @@ from ..sql import SqlStore
 from ..transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
 
+P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 _UNHURRIED = "octopus_unhurried"
@@ -123,7 +124,13 @@ class PostgresStore(SqlStore):
     def _driver(self) -> Any:
         return self._alone.dialect.loaded_dbapi
 
-    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         def committed(conn: Connection) -> T:
             done = do(conn, *args, **named)
             # With a rollback the driver would forget the statements that it has prepared.

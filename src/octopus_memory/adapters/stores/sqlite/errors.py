@@ -22,9 +22,12 @@ _ERRORS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_READONLY: (StoreReadOnly, "give the file and its folder write permission"),
     sqlite3.SQLITE_CORRUPT: (StoreCorrupt, _RESTORE),
     sqlite3.SQLITE_NOTADB: (StoreCorrupt, "this is not an SQLite file; check the path"),
-    sqlite3.SQLITE_FULL: (StoreFull, "nothing was stored; free some space and try again"),
-    sqlite3.SQLITE_IOERR: (StoreUnavailable, "the disk failed; nothing was stored"),
-    sqlite3.SQLITE_CANTOPEN: (StoreUnavailable, "check that the folder exists and can be read"),
+    sqlite3.SQLITE_FULL: (StoreFull, "nothing was changed; free some space and try again"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "the disk failed; nothing was changed"),
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreUnavailable,
+        "check that the folder exists, and can be read and written",
+    ),
 }
 
 

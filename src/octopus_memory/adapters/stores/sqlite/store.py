@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
 from ....domain.episode import Turn
@@ -24,7 +24,7 @@ from ....ports.forgetting import Trace
 from ....ports.seams import Clock
 from ....ports.store import Append, Findable, Target, Unfindable
 from .. import migrate, plain
-from ..later import sa
+from ..later import Connection, sa
 from ..sql import SqlStore
 from ..statements import writes
 from ..transactions import READING, Every, Reach
@@ -36,11 +36,13 @@ from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
 if TYPE_CHECKING:
     from ....domain.erasure import Subject
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _LARGE = 256 * 1024 * 1024
 """From here on the copy that a rewrite makes is too large to be held in memory."""
 _CHECKPOINTS = 10
 _CHECKPOINT_MS = 500
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _VERSION = f"SELECT version_num FROM {migrate.VERSION_TABLE}"  # noqa: S608 - a constant
 _DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """The second where a damaged file makes the driver fail over its own message."""
@@ -94,8 +96,16 @@ class SqliteStore(SqlStore):
     def size_bytes(self) -> int | None:
         if self._in_memory:
             return None
-        files = (self._path, Path(f"{self._path}-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        # By its pages, not its files: what waits in the log is part of them, or takes their place.
+        try:
+            raw = self._take()
+            try:
+                [size] = raw.execute(_SIZE).fetchone()
+            finally:
+                self._give_back(raw)
+        except _DRIVER_ERRORS as error:
+            raise self._as_ours(error) from error
+        return int(size)
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
         return self.translate_driver(error.orig)
@@ -112,7 +122,9 @@ class SqliteStore(SqlStore):
     def _better_advice(self, kind: type[StoreError]) -> str | None:
         """What to do where more is known than SQLite says."""
         if kind is StoreReadOnly and self._read_only:
-            return "it was opened with ?mode=ro; open it without to write"
+            return (
+                "it was opened with ?mode=ro; open it without, and with the right to write the file"
+            )
         if kind is not StoreUnavailable or self._in_memory:
             return None
         # A name may be too long even to be asked about.
@@ -156,7 +168,13 @@ class SqliteStore(SqlStore):
                 let_it_wait(raw)
                 self._give_back(raw)
 
-    def _write(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _write(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         if not self._in_memory:
             return self._commit(lambda conn: do(conn, *args, **named), hot=do in hot.WRITES)
         with self._writing:
@@ -168,7 +186,13 @@ class SqliteStore(SqlStore):
         except _DRIVER_ERRORS as error:
             raise self._as_ours(error) from error
 
-    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         if do in hot.READS and not self._in_memory:
             return self._on_driver(do, *args, **named)
         if not self._in_memory:

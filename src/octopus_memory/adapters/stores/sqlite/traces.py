@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ....domain.erasure import FileSearch, Subject
 from ....ports.forgetting import Trace
 from .. import codec
-from ..later import sa, schema
+from ..later import Connection, sa, schema
 
 _START, _LONGEST = 8, 32
 """A print is found by its first bytes, and is no longer than this."""
@@ -62,7 +62,7 @@ class FileTrace(Trace):
         return FileSearch(files=places, sought=len(self._prints), found=hits)
 
 
-def take(conn: sa.Connection, subject: Subject) -> Prints:
+def take(conn: Connection, subject: Subject) -> Prints:
     """Prints of what is stored of the subject, as it is stored and as it was written."""
     prints: Prints = {}
 
@@ -85,7 +85,7 @@ def take(conn: sa.Connection, subject: Subject) -> Prints:
     return _sampled(prints)
 
 
-def is_live(conn: sa.Connection, piece: bytes) -> bool:
+def is_live(conn: Connection, piece: bytes) -> bool:
     """Whether a row that is there holds these bytes."""
     for table, columns in _HELD_IN:
         for column in columns:
@@ -119,7 +119,7 @@ def _theirs(table: sa.Table, subject: Subject) -> sa.ColumnElement[bool]:
     return mine
 
 
-def _texts(conn: sa.Connection, subject: Subject) -> Iterator[Any]:
+def _texts(conn: Connection, subject: Subject) -> Iterator[Any]:
     turns = schema.turns
     asked = sa.select(turns.c.codec, turns.c.message).where(_theirs(turns, subject))
     yield from conn.execute(asked.order_by(turns.c.row).limit(_MOST))

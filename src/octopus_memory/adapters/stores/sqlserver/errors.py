@@ -81,7 +81,7 @@ _NOT_DONE: Kinds = (
             r"|reached its size quota"
         ),
         StoreFull,
-        "the database or its log is full, and nothing was stored: free some space and try again",
+        "the database or its log is full, and nothing was changed: free some space and try again",
     ),
     (
         (
@@ -89,7 +89,7 @@ _NOT_DONE: Kinds = (
             r"|resource limit|is currently busy|duplicate key|Snapshot isolation transaction"
         ),
         StoreBusy,
-        "others' work on the server is in the way, and nothing was stored: try again",
+        "others' work on the server is in the way, and nothing was changed: try again",
     ),
     (
         r"consistency-based I/O error|Invalid (object|column) name",

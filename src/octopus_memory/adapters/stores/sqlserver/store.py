@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -17,10 +17,12 @@ from ....ports.keeping import Lead
 from ....ports.seams import Clock
 from ....ports.store import Append
 from .. import types
+from ..later import Connection
 from ..sql import SqlStore
 from ..transactions import READING, Reach
 from . import errors, setup, upkeep
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _READ_TRIES = 3
 _LONGEST_KEY = 1_700
@@ -97,7 +99,13 @@ class SqlServerStore(SqlStore):
                 "at once"
             ) from error
 
-    def _read(self, reach: Reach, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
         for attempt in range(1, _READ_TRIES + 1):
             try:
                 return super()._read(reach, do, *args, **named)

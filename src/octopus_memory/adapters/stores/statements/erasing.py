@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ....domain.erasure import Erasure, Subject
 
 _KEYS = "api keys"
-_MOST = 400
 
 
 @cache
@@ -195,7 +194,7 @@ def _count_in(
     scope_ids: Sequence[int],
     wanted: list[sa.ColumnElement[bool]],
 ) -> int:
-    some = reads.chunks(scope_ids, _MOST)
+    some = reads.chunks(scope_ids)
     return sum(_count(conn, table, [column.in_(ids), *wanted]) for ids in some)
 
 

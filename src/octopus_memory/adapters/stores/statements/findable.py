@@ -17,7 +17,6 @@ from . import ending, reads
 
 _MOST_TURNS = 256
 """Of one episode at a time: they are read whole."""
-_MOST_EPISODES = 400
 
 
 @sql
@@ -173,7 +172,7 @@ def waiting(
 
 def turns(conn: Connection, found: Sequence[Unfindable]) -> list[Turn]:
     read: list[Turn] = []
-    for some in reads.chunks([each.episode_id for each in found], _MOST_EPISODES):
+    for some in reads.chunks([each.episode_id for each in found]):
         read += rows.turns(conn.execute(_whole, {"ids": some}).all())
     return read
 
@@ -183,7 +182,7 @@ def make(
 ) -> int:
     # In one order for all: two workers that lock the same scopes would wait for each other.
     ordered = sorted(done, key=lambda each: each[0].scope_id)
-    return sum(_make(conn, some, now=now) for some in reads.chunks(ordered, _MOST_EPISODES))
+    return sum(_make(conn, some, now=now) for some in reads.chunks(ordered))
 
 
 def _make(

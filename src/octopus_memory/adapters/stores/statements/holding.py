@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
     from ....domain.retention import Hold
 
-_MOST = 400
-
 
 @cache
 def _ids() -> sa.BindParameter[Any]:
@@ -116,7 +114,7 @@ def _hold(row: sa.Row[Any]) -> Hold:
 
 def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
     """:raises LegalHold: when one stands on the user or on one of the episodes"""
-    for some in list(chunks(episode_ids, _MOST)) or [[]]:
+    for some in list(chunks(episode_ids)) or [[]]:
         found = conn.execute(_standing, {"tenant_": tenant, "user_": user, "ids": some}).first()
         if found is not None:
             raise LegalHold(found.id)

@@ -48,7 +48,6 @@ def _follow() -> sa.Insert:
 _WHOLE_SCOPE = UUID(int=0)
 """Stands for every episode in a removal's row."""
 _PART_OF = {number: part for part, number in rows.PARTS.items()}
-_MOST = 400
 
 
 def name(conn: Connection) -> str | None:
@@ -83,7 +82,7 @@ def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None
     for work in embedded:
         by_scope.setdefault(work.scope_id, []).append(work.seq)
     for scope_id, seqs in by_scope.items():
-        for some in chunks(seqs, _MOST):
+        for some in chunks(seqs):
             # A worker may be giving the row with its former vector right now: what it finishes
             # then must not be this.
             these = {"scope_": scope_id, "seqs": some}
@@ -141,11 +140,13 @@ def _removal(row: rows.Row) -> Removal:
 
 
 def waiting_removals(conn: Connection, scope_ids: Sequence[int]) -> int:
-    kind = rows.KINDS[WorkKind.UNINDEX]
-    wanted = sa.select(sa.func.count()).where(
-        schema.work.c.kind == kind, schema.work.c.scope_id.in_(scope_ids)
-    )
-    return int(conn.execute(wanted).scalar_one())
+    work, kind = schema.work, rows.KINDS[WorkKind.UNINDEX]
+    of_kind = sa.select(sa.func.count()).where(work.c.kind == kind)
+    found = [
+        conn.execute(of_kind.where(work.c.scope_id.in_(some))).scalar_one()
+        for some in chunks(scope_ids)
+    ]
+    return sum(found)
 
 
 def unindexed(conn: Connection, scope: Scope, limit: int) -> list[int]:

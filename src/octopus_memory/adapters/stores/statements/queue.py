@@ -15,7 +15,6 @@ from ..later import Connection, Statement, sa, schema, sql, sql_for, types
 from .reads import chunks
 
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
-_MOST = 400
 
 
 def waiting(work: sa.Select[Any], limit: int) -> sa.Select[Any]:
@@ -162,7 +161,7 @@ def take(
 ) -> Sequence[rows.Row]:
     """Lease what `waiting` made a statement for."""
     taken = list(conn.execute(waits, {"kind_": rows.KINDS[kind], "now_": now}))
-    for some in chunks([row.id for row in taken], _MOST):
+    for some in chunks([row.id for row in taken]):
         conn.execute(_lease, {"ids": some, "owner_": owner, "until_": until})
     return taken
 
@@ -181,7 +180,7 @@ def _claimed(row: rows.Row) -> Work:
 
 
 def finish(conn: Connection, work: Sequence[Work | Removal]) -> None:
-    for some in chunks([piece.id for piece in work], _MOST):
+    for some in chunks([piece.id for piece in work]):
         conn.execute(_finish, {"ids": some})
 
 
@@ -193,7 +192,7 @@ def postpone(
     owner: str | None,
 ) -> None:
     mine = sa.true() if owner is None else schema.work.c.owner == owner
-    for some in chunks([piece.id for piece in work], _MOST):
+    for some in chunks([piece.id for piece in work]):
         conn.execute(
             sa.update(schema.work)
             .where(_these(), mine)
@@ -250,7 +249,7 @@ def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
 
 def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
     found: dict[tuple[UUID, int], Sequence[Any]] = {}
-    for some in chunks([piece.id for piece in work], _MOST):
+    for some in chunks([piece.id for piece in work]):
         # Two pieces that follow each other share a turn.
         found |= {(row[0], row[1]): row for row in conn.execute(_said, {"ids": some}).all()}
     return rows.turns(found.values())

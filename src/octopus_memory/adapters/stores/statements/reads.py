@@ -17,7 +17,7 @@ from ..later import Connection, sa, schema, sql, sql_for
 
 T = TypeVar("T")
 
-_MOST_IDS = 400
+MOST_IDS = 400
 """Ids in one statement: under every database's limit on parameters."""
 
 _PLACES = (1, 2, 5, 10, 16)
@@ -243,7 +243,7 @@ def _said(
         parameters = {"tenant_": scope.tenant, "episode_": first, "start_": start}
         read = conn.execute(_turns_from, parameters)
         said[first] = tuple(rows.turns(read.all(), session_id))
-    for some in chunks(ids, _MOST_IDS):
+    for some in chunks(ids):
         read = conn.execute(_turns_of, {"tenant_": scope.tenant, "ids": some})
         for episode_id, of_one in groupby(rows.turns(read.all(), session_id), _EPISODE):
             said[episode_id] = tuple(of_one)
@@ -252,7 +252,7 @@ def _said(
 
 def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
     found: dict[UUID, Episode] = {}
-    for some in chunks(ids, _MOST_IDS):
+    for some in chunks(ids):
         for row in conn.execute(_episodes_by_id, who(scope) | {"ids": some}):
             found[row.id] = rows.episode(row, scope)
     return found
@@ -303,6 +303,6 @@ def _turns_at(count: int) -> sa.Select[Any]:
     return _turns_in_scope().where(sa.or_(*places))
 
 
-def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def chunks(values: Sequence[T], size: int = MOST_IDS) -> Iterator[Sequence[T]]:
     for start in range(0, len(values), size):
         yield values[start : start + size]

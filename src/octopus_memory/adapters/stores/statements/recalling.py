@@ -17,7 +17,6 @@ from ..plain import DAMAGED, LAST_SEQ, NO_MODEL
 from .reads import chunks, scope_id, who, whose
 
 T = TypeVar("T")
-_MOST_IDS = 400
 _WIDTH = 10
 """The columns of `_rows`."""
 
@@ -140,7 +139,7 @@ def block(
     found = list(conn.execute(_between, given).all())
     come = [
         row
-        for some in chunks(late, _MOST_IDS)
+        for some in chunks(late)
         for row in conn.execute(_late, who(scope) | {"seqs": some, "model_": model}).all()
     ]
     return known, _block(conn, found, come)
@@ -148,7 +147,7 @@ def block(
 
 def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
     found: list[Sequence[Any]] = []
-    for some in chunks(sorted(set(seqs)), _MOST_IDS):
+    for some in chunks(sorted(set(seqs))):
         found += conn.execute(_at, who(scope) | {"seqs": some}).all()
     return _block(conn, found)
 

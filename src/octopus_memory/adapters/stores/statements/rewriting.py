@@ -17,8 +17,6 @@ from . import ending, mirror, queue, reads, scopes
 if TYPE_CHECKING:
     from ....ports.carried import Rewritten
 
-_MOST = 400
-
 
 def turns_of(row: rows.Row) -> sa.Table:
     """Where the turns of an episode are."""
@@ -103,7 +101,7 @@ def _as_new(new: Rewritten | None) -> dict[str, Any]:
 def _remove(conn: Connection, scope_id: int, seqs: list[int]) -> set[int]:
     """Take these rows and their work away; returns which of them waited for a vector."""
     waiting: set[int] = set()
-    for some in reads.chunks(seqs, _MOST):
+    for some in reads.chunks(seqs):
         # What a remote index must still be told has a number in that place that is no row's.
         mine = sa.and_(
             schema.work.c.scope_id == scope_id,

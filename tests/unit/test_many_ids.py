@@ -1,0 +1,24 @@
+"""Statements about many scopes: no database takes so many values in one."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import sqlalchemy as sa
+
+from octopus_memory.adapters.stores import schema
+from octopus_memory.adapters.stores.later import Connection
+from octopus_memory.adapters.stores.statements import mirror
+
+SQL_SERVERS_LIMIT = 2_100
+
+
+def test_what_a_remote_index_must_still_be_told_is_counted_for_any_number_of_scopes():
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as conn:
+        schema.metadata.create_all(conn)
+        raw = conn.connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        raw.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, SQL_SERVERS_LIMIT)
+        assert mirror.waiting_removals(Connection(conn), range(3_000)) == 0
+    engine.dispose()
