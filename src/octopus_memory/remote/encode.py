@@ -8,6 +8,7 @@ from uuid import UUID
 
 from ..domain.episode import Episode, check_time
 from ..domain.errors import EpisodeNotFound, InvalidInput
+from ..domain.ids import as_id
 from ..domain.message import Message, MessageLike
 from ..domain.policy import LARGEST_MESSAGE, MemoryConfig
 from ..engine import intake
@@ -23,16 +24,10 @@ def messages(given: MessageLike | Sequence[MessageLike]) -> list[Message]:
 
 
 def episode_id(given: Episode | UUID | str) -> str:
-    if isinstance(given, Episode):
-        return str(given.id)
-    if isinstance(given, UUID):
-        return str(given)
-    if not isinstance(given, str):
-        raise InvalidInput("episode_id", f"must be a UUID or text, not {type(given).__name__}")
-    try:
-        return str(UUID(given))
-    except ValueError:
-        raise EpisodeNotFound(given) from None
+    found = as_id("episode_id", given, Episode)
+    if found is None:
+        raise EpisodeNotFound(str(given))
+    return str(found)
 
 
 def time(field: str, at: datetime | None) -> str | None:
