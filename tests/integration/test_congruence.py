@@ -18,6 +18,7 @@ from octopus_memory.adapters.indexes.qdrant import QdrantIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain import hashing
+from octopus_memory.domain.bm25 import Sought
 from octopus_memory.domain.episode import Scope
 from octopus_memory.engine import indexing
 from octopus_memory.ports.index import Probe, RecallIndex, ScopeView
@@ -192,7 +193,7 @@ def test_words_bring_their_episodes(made: Any) -> None:
     terms, _, _ = hashing.unpack_all([make_lexical("otter").terms])
     probe = Probe(vector=None, terms=terms, episodes=1)
     part = pair.other.view(scope, MODEL, lambda: probe)
-    having = np.flatnonzero(whole.postings.score(terms).row)
+    having = np.flatnonzero(whole.postings.score(Sought.only(terms)).row)
     wanted = {whole.episode_ids[number] for number in whole.rows.episode[having]}
     assert wanted
     assert wanted <= set(part.episode_ids)
