@@ -259,6 +259,7 @@ def test_run_pending_without_work(tea):
             "--from: there is no such",
         ),
         (["recent", "--db", "sqlite://memory.db"], "InvalidSetting", "three slashes"),
+        (["recent", "--db", "sqlite:///a#1.db"], "InvalidSetting", "write %23"),
         (["recent", "--db", "nosuch://u:secret@h/x"], "InvalidSetting", "'nosuch' is not known"),
         (["recent", "--tenant", ""], "InvalidInput", "tenant: must have"),
         (["stats", "--db", "text.txt"], "StoreCorrupt", "not an SQLite file"),

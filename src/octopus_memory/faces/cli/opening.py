@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from ...domain.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
 from ..urls import as_url
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
 def sqlite_file(url: str) -> Path | None:
     """The file behind an SQLite URL; None for another database, and for one in memory."""
-    try:
-        split = urlsplit(url)
-    except ValueError as error:
-        raise InvalidSetting(
-            "database_url", "is no URL: write sqlite:///memory.db or postgresql://host/name"
-        ) from error
-    path = unquote(split.path.removeprefix("/"))
-    if split.scheme != "sqlite" or path in {"", ":memory:"}:
+    from ...adapters.stores.sqlite.url import read_url
+
+    if url.partition(":")[0] != "sqlite":
+        return None
+    path = read_url(url).path
+    if path == ":memory:":
         return None
     file = Path(path)
     try:
