@@ -23,6 +23,7 @@ from octopus_memory import (
     RetentionCounts,
 )
 from octopus_memory.ports.store import SUMMARY_ORDINAL
+from octopus_memory.testing.store_tests import cold_turns, marked_turns
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
@@ -64,13 +65,13 @@ def state(memory: EpisodicMemory, agent: str) -> str:
     rows = [row.ordinal for row in store.recall_rows(scope.scope, after=0)[1]]
     for episode in scope.deleted():
         assert rows == []
-        assert len(store.marked_turns(scope.scope, episode.id)) == 2
+        assert len(marked_turns(store, scope.scope, episode.id)) == 2
         return "deleted"
     if not scope.episodes():
         assert store.recall_state(scope.scope) is None
         return "gone"
     [episode] = scope.episodes()
-    turns, cold = scope.get(episode.id).turns, store.cold_turns(scope.scope, episode.id)
+    turns, cold = scope.get(episode.id).turns, cold_turns(store, scope.scope, episode.id)
     assert episode.message_count == 2
     assert (episode.summary is None) == episode.is_open
     if episode.is_archived:

@@ -8,9 +8,9 @@ from datetime import datetime
 from hashlib import blake2b
 from uuid import UUID
 
-from ..domain.episode import Scope, Turn, check_name, check_time
-from ..domain.errors import InvalidInput, InvalidMessage
-from ..domain.ids import new_id, new_ids
+from ..domain.episode import Episode, Scope, Turn, check_name, check_time
+from ..domain.errors import EpisodeNotFound, InvalidInput, InvalidMessage
+from ..domain.ids import as_id, new_id, new_ids
 from ..domain.message import Json, Message, MessageLike, Role, message_tokens, parse_message
 from ..domain.policy import MemoryConfig
 from ..domain.quick import maker
@@ -23,6 +23,14 @@ _DEEPEST = 100
 _MOST_TOKENS = 2**31 - 1
 _NESTED = frozenset({dict, list})
 _make_turn = maker(NewTurn)
+
+
+def episode_id_of(given: Episode | UUID | str) -> UUID:
+    """:raises EpisodeNotFound: for a text that is no id"""
+    found = as_id("episode_id", given, Episode)
+    if found is None:
+        raise EpisodeNotFound(str(given))
+    return found
 
 
 def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -> list[Message]:

@@ -20,7 +20,7 @@ from ..domain.episode import (
 )
 from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
-from . import consolidate, planning, recall, remember
+from . import consolidate, intake, planning, recall, remember
 from .hand import EpisodeInHand
 from .intake import Times
 from .parts import Parts
@@ -386,10 +386,9 @@ class MemoryScope:
         """
         from ..domain.erasure import Subject
         from . import forget
-        from .keeping import restoring
 
         scope = self.scope
-        key = restoring.episode_id_of(episode_id)
+        key = intake.episode_id_of(episode_id)
         subject = Subject(tenant=scope.tenant, user=scope.user, agent=scope.agent, episode_id=key)
         return forget.erase(self._parts, subject, actor=actor, physical=physical)
 

@@ -13,9 +13,9 @@ from ..domain.ids import as_id
 from ..domain.page import Page
 from ..domain.portable import ImportReport
 from ..domain.retention import Hold
-from . import audit, forget, recall
+from . import audit, forget, intake, recall
 from .carrying import exporting, importing
-from .keeping import holds, restoring
+from .keeping import holds
 from .parts import Parts
 from .privacy import scrub
 from .privacy.scrub import Progress, ScrubReport
@@ -85,7 +85,7 @@ class MemoryTenant:
 
         :raises EpisodeNotFound: for an episode that is not this tenant's
         """
-        key = None if episode_id is None else restoring.episode_id_of(episode_id)
+        key = None if episode_id is None else intake.episode_id_of(episode_id)
         return holds.place(
             self._parts, self.tenant, user=user, episode_id=key, reason=reason, actor=actor
         )

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from ..domain.episode import Episode, Scope, Turn
+from ..domain.episode import Episode, Scope
 from .turns import Findable
 
 if TYPE_CHECKING:
@@ -67,17 +67,13 @@ class Keeping(ABC):
     ) -> Episode:
         """Clear a closed episode's turns, their recall rows and keys; the summary stays findable.
 
-        With `cold` the turns are kept where `cold_turns` reads them. An archived episode cannot be
-        resumed; archiving it again changes nothing.
+        With `cold` the turns are kept where `stored_episode` reads them. An archived episode cannot
+        be resumed; archiving it again changes nothing.
 
         :raises EpisodeChanged: when its days do not count from `since`
         :raises EpisodeNotFound: when it is not in the scope, is still open, or is deleted
         :raises LegalHold: when a hold stands on it or on its user
         """
-
-    @abstractmethod
-    def cold_turns(self, scope: Scope, episode_id: UUID) -> list[Turn]:
-        """The turns that a cold archive keeps of an episode, deleted or not; [] where none are."""
 
     @abstractmethod
     def delete(
@@ -104,10 +100,6 @@ class Keeping(ABC):
         """The episodes that are marked and not yet purged, newest first by end."""
 
     @abstractmethod
-    def marked_turns(self, scope: Scope, episode_id: UUID) -> list[Turn]:
-        """The turns of a deleted episode that were not archived; [] for any other."""
-
-    @abstractmethod
     def restore(
         self,
         scope: Scope,
@@ -120,7 +112,7 @@ class Keeping(ABC):
     ) -> Episode:
         """Undo `delete`, and a cold `archive`, giving back what recall finds it by.
 
-        `findable` has one for each turn that `cold_turns` or `marked_turns` gives, and one for the
+        `findable` has one for each turn that `stored_episode` gives, and one for the
         summary, if there is one. Its days count from `at` on. Restoring an active episode changes
         nothing. One that was deleted after it was archived to its summary is archived again.
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ..domain.episode import Episode, check_time
-from ..domain.errors import EpisodeNotFound, InvalidInput
-from ..domain.ids import as_id
+from ..domain.errors import InvalidInput
 from ..domain.message import Message, MessageLike
 from ..domain.policy import LARGEST_MESSAGE, MemoryConfig
 from ..engine import intake
@@ -24,10 +23,7 @@ def messages(given: MessageLike | Sequence[MessageLike]) -> list[Message]:
 
 
 def episode_id(given: Episode | UUID | str) -> str:
-    found = as_id("episode_id", given, Episode)
-    if found is None:
-        raise EpisodeNotFound(str(given))
-    return str(found)
+    return str(intake.episode_id_of(given))
 
 
 def time(field: str, at: datetime | None) -> str | None:

@@ -23,6 +23,8 @@ from .store_tests import (
     after,
     at_once,
     claim_all,
+    cold_turns,
+    marked_turns,
     raised,
     session_episodes,
     snapshot,
@@ -211,7 +213,7 @@ class EraseTests(StoreTests):
         assert done.removed["episodes"] == 1
         assert done.removed["turns"] + done.removed["archived turns"] > 0
         assert set(store.left_of(done).values()) == {0}
-        assert store.cold_turns(ANA, episode.id) == store.marked_turns(ANA, episode.id) == []
+        assert cold_turns(store, ANA, episode.id) == marked_turns(store, ANA, episode.id) == []
 
     def test_an_episode_of_somebody_else_is_not_found(self, store: EpisodeStore) -> None:
         write = make_append(ANA, "a")

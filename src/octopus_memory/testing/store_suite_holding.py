@@ -14,7 +14,18 @@ from ..domain.retention import Hold, Stage
 from ..ports.store import Append, EpisodeStore
 from .fakes import START, make_append, make_scope
 from .store_suite_keeping import LATER, aged, findable, make_entry, tell
-from .store_tests import ANA, BEN, Reopen, StoreTests, after, at_once, raised, snapshot, texts
+from .store_tests import (
+    ANA,
+    BEN,
+    Reopen,
+    StoreTests,
+    after,
+    at_once,
+    marked_turns,
+    raised,
+    snapshot,
+    texts,
+)
 
 
 def make_hold(
@@ -85,7 +96,7 @@ class HoldTests(StoreTests):
         store.place_hold(hold)
         with pytest.raises(LegalHold):
             store.purge(ANA, write.episode_id)
-        assert len(store.marked_turns(ANA, write.episode_id)) == 2
+        assert len(marked_turns(store, ANA, write.episode_id)) == 2
         store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
         assert texts(store, write) == ["a", "b"]
 

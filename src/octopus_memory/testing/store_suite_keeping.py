@@ -35,7 +35,9 @@ from .store_tests import (
     after,
     at_once,
     claim_all,
+    cold_turns,
     find,
+    marked_turns,
     raised,
     snapshot,
     texts,
@@ -61,7 +63,7 @@ def make_entry(tenant: str = ANA.tenant, *, action: str = "test") -> AuditDraft:
 def findable(store: EpisodeStore, write: Append) -> list[Findable]:
     """How an episode is to be found again: every turn that is kept, and the summary."""
     scope, episode_id = write.scope, write.episode_id
-    kept = store.cold_turns(scope, episode_id) or store.marked_turns(scope, episode_id)
+    kept = cold_turns(store, scope, episode_id) or marked_turns(store, scope, episode_id)
     turns = [
         Findable(ordinal=t.ordinal, lexical=make_lexical(t.text), embed=t.text != "short")
         for t in kept
@@ -146,13 +148,13 @@ class ColdArchiveTests(StoreTests):
         write = make_append(ANA, turn, make_turn(call), closing=make_closing())
         store.append(write)
         kept, other = store.turns(ANA, write.episode_id), tell(store, session_id="other")
-        assert store.cold_turns(ANA, write.episode_id) == []
+        assert cold_turns(store, ANA, write.episode_id) == []
         archived = store.archive(ANA, write.episode_id, cold=True, at=LATER)
         assert (archived.is_archived, archived.is_cold, archived.archived_at) == (True, True, LATER)
         assert store.turns(ANA, write.episode_id) == []
-        assert store.cold_turns(ANA, write.episode_id) == kept
-        assert store.marked_turns(ANA, write.episode_id) == []
-        assert store.cold_turns(ANA, other.episode_id) == []
+        assert cold_turns(store, ANA, write.episode_id) == kept
+        assert marked_turns(store, ANA, write.episode_id) == []
+        assert cold_turns(store, ANA, other.episode_id) == []
         assert texts(store, other) == ["a", "b"]
         rows = store.recall_rows(ANA, after=0)[1]
         assert [row.ordinal for row in rows if row.episode_id == write.episode_id] == [-1]
@@ -160,13 +162,13 @@ class ColdArchiveTests(StoreTests):
     def test_the_other_way_keeps_none(self, store: EpisodeStore) -> None:
         write = tell(store)
         assert not store.archive(ANA, write.episode_id).is_cold
-        assert store.cold_turns(ANA, write.episode_id) == []
+        assert cold_turns(store, ANA, write.episode_id) == []
 
     def test_nobody_else_reads_them(self, store: EpisodeStore) -> None:
         write = tell(store)
         store.archive(ANA, write.episode_id, cold=True)
         for scope in (BEN, make_scope("ana", agent="x"), make_scope("ana", tenant="x")):
-            assert store.cold_turns(scope, write.episode_id) == []
+            assert cold_turns(store, scope, write.episode_id) == []
 
     def test_an_episode_that_was_restored_meanwhile_is_left(self, store: EpisodeStore) -> None:
         write = tell(store)
@@ -230,14 +232,14 @@ class DeleteTests(StoreTests):
         kept = {w.episode_id: store.turns(ANA, w.episode_id) for w in (first, second)}
         episodes = [find(store, second), find(store, first)]
         assert store.deleted(ANA) == []
-        assert store.marked_turns(ANA, first.episode_id) == []
+        assert marked_turns(store, ANA, first.episode_id) == []
         for write in (first, second):
             store.delete(ANA, write.episode_id, at=LATER)
-            assert store.marked_turns(ANA, write.episode_id) == kept[write.episode_id]
+            assert marked_turns(store, ANA, write.episode_id) == kept[write.episode_id]
         assert store.deleted(ANA) == episodes
         for scope in (BEN, make_scope("ana", agent="x"), make_scope("ana", tenant="x")):
             assert store.deleted(scope) == []
-            assert store.marked_turns(scope, first.episode_id) == []
+            assert marked_turns(store, scope, first.episode_id) == []
 
     def test_deleting_twice_changes_nothing(self, store: EpisodeStore) -> None:
         write = tell(store)
@@ -300,7 +302,7 @@ class PurgeTests(StoreTests):
             "scopes": 1,
         }
         assert store.deleted(ANA) == []
-        assert store.marked_turns(ANA, write.episode_id) == []
+        assert marked_turns(store, ANA, write.episode_id) == []
         assert store.recall_state(ANA) is None
         stats = store.stats()
         assert (stats.scopes, stats.sessions, stats.episodes, stats.turns) == (1, 1, 1, 2)
@@ -314,7 +316,7 @@ class PurgeTests(StoreTests):
         store.archive(ANA, write.episode_id, cold=True)
         store.delete(ANA, write.episode_id, at=LATER)
         assert store.purge(ANA, write.episode_id)["archived turns"] == 2
-        assert store.cold_turns(ANA, write.episode_id) == []
+        assert cold_turns(store, ANA, write.episode_id) == []
 
     def test_what_its_session_and_scope_still_have_stays(self, store: EpisodeStore) -> None:
         write = tell(store)
@@ -358,8 +360,8 @@ class PurgeTests(StoreTests):
         store.archive(ANA, cold.episode_id, cold=True)
         store.delete(ANA, deleted.episode_id, at=LATER)
         again = reopened()
-        assert [turn.text for turn in again.cold_turns(ANA, cold.episode_id)] == ["a", "b"]
-        assert [turn.text for turn in again.marked_turns(ANA, deleted.episode_id)] == ["a", "b"]
+        assert [turn.text for turn in cold_turns(again, ANA, cold.episode_id)] == ["a", "b"]
+        assert [turn.text for turn in marked_turns(again, ANA, deleted.episode_id)] == ["a", "b"]
         assert aged(again, Stage.DELETED) == [(deleted.episode_id, LATER)]
 
     def test_of_many_who_move_an_episode_one_does(self, store: EpisodeStore) -> None:

@@ -18,7 +18,18 @@ from ..domain.retention import Stage
 from ..ports.carried import Brought
 from ..ports.store import SUMMARY_ORDINAL, EpisodeStore, NewTurn, Placeholder
 from .fakes import START, make_append, make_closing, make_next, make_scope, make_summary, make_turn
-from .store_tests import ANA, BEN, FAR, StoreTests, after, at_once, claim_all, find, snapshot
+from .store_tests import (
+    ANA,
+    BEN,
+    FAR,
+    StoreTests,
+    after,
+    at_once,
+    claim_all,
+    cold_turns,
+    find,
+    snapshot,
+)
 
 MANY = 1_000_000
 _ANY = UUID(int=1)
@@ -278,7 +289,7 @@ class BringTests(StoreTests):
         _, rows = store.recall_rows(ANA, after=0)
         assert [row.ordinal for row in rows] == [SUMMARY_ORDINAL]
         assert store.turns(ANA, brought.kept.episode.id) == []
-        kept = store.cold_turns(ANA, brought.kept.episode.id)
+        kept = cold_turns(store, ANA, brought.kept.episode.id)
         assert [turn.id for turn in kept] == [new.id for new in brought.turns]
         [aged] = store.aged(Stage.ARCHIVED, before=FAR, limit=9)
         assert (aged.episode.id, aged.since) == (brought.kept.episode.id, after(hours=2))

@@ -11,7 +11,18 @@ from ..ports.store import SUMMARY_ORDINAL, EpisodeStore, Target, WorkKind
 from ..ports.turns import Findable
 from .fakes import make_append, make_closing, make_lexical, make_next
 from .store_suite_keeping import LATER, aged, findable, make_entry, tell
-from .store_tests import ANA, BEN, StoreTests, after, claim_all, find, snapshot, texts
+from .store_tests import (
+    ANA,
+    BEN,
+    StoreTests,
+    after,
+    claim_all,
+    cold_turns,
+    find,
+    marked_turns,
+    snapshot,
+    texts,
+)
 
 
 class RestoreTests(StoreTests):
@@ -44,7 +55,7 @@ class RestoreTests(StoreTests):
         assert {row.seq for row in found}.isdisjoint(row.seq for row in rows)
         assert [work.ordinal for work in claim_all(store)] == [0, SUMMARY_ORDINAL]
         assert store.deleted(ANA) == []
-        assert store.marked_turns(ANA, write.episode_id) == []
+        assert marked_turns(store, ANA, write.episode_id) == []
 
     def test_a_cold_one_too_deleted_or_not(self, store: EpisodeStore) -> None:
         for number, deleted in enumerate((False, True)):
@@ -53,16 +64,16 @@ class RestoreTests(StoreTests):
             store.archive(ANA, write.episode_id, cold=True, at=LATER)
             if deleted:
                 store.delete(ANA, write.episode_id, at=LATER)
-                assert store.cold_turns(ANA, write.episode_id) == turns
+                assert cold_turns(store, ANA, write.episode_id) == turns
             store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
             assert find(store, write) == before
             assert store.turns(ANA, write.episode_id) == turns
-            assert store.cold_turns(ANA, write.episode_id) == []
+            assert cold_turns(store, ANA, write.episode_id) == []
             found = [row.ordinal for row in store.recall_rows(ANA, after=0)[1]]
             assert found == [0, 1, SUMMARY_ORDINAL] * (number + 1)
         # And once more, by the same way.
         assert store.archive(ANA, write.episode_id, cold=True).is_cold
-        assert store.cold_turns(ANA, write.episode_id) == turns
+        assert cold_turns(store, ANA, write.episode_id) == turns
 
     def test_a_summary_is_all_that_comes_back_of_a_summary(self, store: EpisodeStore) -> None:
         write = tell(store)

@@ -18,7 +18,19 @@ from ..ports.store import (
 )
 from .fakes import make_append, make_closing, make_lexical, make_next, make_summary
 from .store_suite_keeping import LATER, findable, tell
-from .store_tests import ANA, BEN, Reopen, StoreTests, after, claim_all, find, place, snapshot
+from .store_tests import (
+    ANA,
+    BEN,
+    Reopen,
+    StoreTests,
+    after,
+    claim_all,
+    cold_turns,
+    find,
+    marked_turns,
+    place,
+    snapshot,
+)
 
 _TOLD = ("I am Ana", "Hello Ana", "It rains")
 
@@ -222,7 +234,7 @@ class RewriteTests(StoreTests):
             stored(store, write), turns=new, summary=make_summary("They met.", by="x"), now=LATER
         )
         assert find(store, write) == replace(before, key_facts=(), summarized_by="x")
-        kept = [turn.text for turn in store.cold_turns(ANA, write.episode_id)]
+        kept = [turn.text for turn in cold_turns(store, ANA, write.episode_id)]
         assert kept == ["I am [NAME]", "Hello [NAME]", "It rains"]
         assert store.turns(ANA, write.episode_id) == []
         assert list(rows_of(store, write)) == [SUMMARY_ORDINAL]
@@ -244,7 +256,7 @@ class RewriteTests(StoreTests):
         assert store.deleted(ANA) == [
             replace(before, summary="[NAME] came.", key_facts=(), summarized_by="x")
         ]
-        kept = [turn.text for turn in store.marked_turns(ANA, write.episode_id)]
+        kept = [turn.text for turn in marked_turns(store, ANA, write.episode_id)]
         assert kept == ["I am [NAME]", *_TOLD[1:]]
         assert stored(store, write).metadata == {}
         assert rows_of(store, write) == {}

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from ..domain.episode import Episode, Scope
+from ..domain.episode import Episode, Scope, Turn
 from ..ports.store import Append, EpisodeStore, Work, WorkKind
 from .fakes import START, make_scope
 
@@ -60,6 +60,19 @@ def session_episodes(store: EpisodeStore, scope: Scope, session_id: str) -> list
     """Oldest first."""
     replay = store.replay(scope, session_id)
     return [] if replay is None else [each.episode for each in replay.episodes]
+
+
+def cold_turns(store: EpisodeStore, scope: Scope, episode_id: UUID) -> list[Turn]:
+    """That a cold archive keeps, deleted or not."""
+    kept = store.stored_episode(scope, episode_id)
+    return list(kept.turns) if kept is not None and kept.episode.is_cold else []
+
+
+def marked_turns(store: EpisodeStore, scope: Scope, episode_id: UUID) -> list[Turn]:
+    """Of a deleted episode that was not archived."""
+    kept = store.stored_episode(scope, episode_id)
+    is_marked = kept is not None and kept.is_deleted and not kept.episode.is_archived
+    return list(kept.turns) if kept is not None and is_marked else []
 
 
 def texts(store: EpisodeStore, write: Append) -> list[str]:

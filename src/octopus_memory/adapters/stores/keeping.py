@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from ...domain.episode import Episode, Scope, Turn
+from ...domain.episode import Episode, Scope
 from ...ports.keeping import Keeping, Lead
 from ...ports.turns import Findable
 from .later import Connection, sa, schema, sql
@@ -50,9 +50,6 @@ class SqlKeeping(Transactions, Keeping):
             scope.tenant, stages.archive, scope, episode_id, cold=cold, at=at, since=since
         )
 
-    def cold_turns(self, scope: Scope, episode_id: UUID) -> list[Turn]:
-        return self._read(scope.tenant, stages.cold_turns, scope, episode_id)
-
     def delete(
         self,
         scope: Scope,
@@ -66,9 +63,6 @@ class SqlKeeping(Transactions, Keeping):
 
     def deleted(self, scope: Scope) -> list[Episode]:
         return self._read(scope.tenant, stages.deleted, scope)
-
-    def marked_turns(self, scope: Scope, episode_id: UUID) -> list[Turn]:
-        return self._read(scope.tenant, stages.marked_turns, scope, episode_id)
 
     def restore(
         self,

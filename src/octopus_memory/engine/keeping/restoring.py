@@ -6,10 +6,10 @@ from uuid import UUID
 
 from ...domain.episode import EndReason, Episode, Scope
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
-from ...domain.ids import as_id
 from ...ports.store import SUMMARY_ORDINAL, Findable
 from .. import audit, consolidate
 from .. import findable as making
+from ..intake import episode_id_of
 from ..parts import Parts
 
 _ATTEMPTS = 5
@@ -80,11 +80,3 @@ def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
         lexical = consolidate.summary_lexical(parts, scope, episode.summary, episode.key_facts)
         findable.append(Findable(ordinal=SUMMARY_ORDINAL, lexical=lexical))
     return findable
-
-
-def episode_id_of(given: Episode | UUID | str) -> UUID:
-    """:raises EpisodeNotFound: for a text that is no id"""
-    found = as_id("episode_id", given, Episode)
-    if found is None:
-        raise EpisodeNotFound(str(given))
-    return found

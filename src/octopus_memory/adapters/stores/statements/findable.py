@@ -235,16 +235,13 @@ def insert_new(
     *,
     now: datetime,
 ) -> None:
-    """The recall rows of turns that are stored with their words, in this transaction.
-
-    Who stores them notes the last in the episode's row.
-    """
+    """The recall rows of turns that are stored with their words, in this transaction."""
     said, findable = {}, []
     for ordinal, new in enumerate(turns, start=first):
         assert new.lexical is not None
         said[ordinal] = rows.ROLES[new.message.role], new.at
         findable.append(Findable(ordinal=ordinal, lexical=new.lexical, embed=new.embed))
-    _insert(conn, episode, first_seq, said, findable, now=now)
+    insert(conn, episode, first_seq, said, findable, now=now)
 
 
 def insert(
@@ -256,20 +253,7 @@ def insert(
     *,
     now: datetime,
 ) -> None:
-    """The recall rows of an episode, and the work that they bring."""
-    _insert(conn, episode, first_seq, said, findable, now=now)
-    ending.note_last(conn, episode, first_seq + len(findable) - 1)
-
-
-def _insert(
-    conn: Connection,
-    episode: dict[str, Any],
-    first_seq: int,
-    said: Places,
-    findable: Sequence[Findable],
-    *,
-    now: datetime,
-) -> None:
+    """The recall rows, and the work that they bring; who stores them notes the last."""
     new = _New([], [])
     new.take_in(episode, first_seq, said, findable, now=now)
     new.insert(conn)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ....domain.episode import Episode, Scope, Turn
+from ....domain.episode import Episode, Scope
 from ....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ....ports.store import SUMMARY_ORDINAL, Findable, RowPart
 from .. import rows
@@ -188,33 +188,6 @@ def deleted(conn: Connection, scope: Scope) -> list[Episode]:
     return [rows.episode(row, scope) for row in conn.execute(statement, reads.who(scope))]
 
 
-def cold_turns(conn: Connection, scope: Scope, episode_id: UUID) -> list[Turn]:
-    return _kept_turns(conn, scope, episode_id, schema.turns_archive)
-
-
-def marked_turns(conn: Connection, scope: Scope, episode_id: UUID) -> list[Turn]:
-    return _kept_turns(
-        conn, scope, episode_id, schema.turns, schema.episodes.c.deleted_at.is_not(None)
-    )
-
-
-def _kept_turns(
-    conn: Connection,
-    scope: Scope,
-    episode_id: UUID,
-    table: sa.Table,
-    *also: sa.ColumnElement[bool],
-) -> list[Turn]:
-    columns = [table.c[column.name] for column in rows.turn_columns()]
-    statement = (
-        sa.select(*columns, schema.episodes.c.session_id)
-        .join(schema.episodes, schema.episodes.c.id == table.c.episode_id)
-        .where(reads.in_scope(), table.c.episode_id == episode_id, *also)
-        .order_by(table.c.ordinal)
-    )
-    return rows.turns(conn.execute(statement, reads.who(scope)))
-
-
 def restore(
     conn: Connection,
     scope: Scope,
@@ -279,6 +252,7 @@ def _make_findable(
     _, first = scopes.take_rows(conn, scope, len(findable))
     place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": before.id}
     making.insert(conn, place, first, said, findable, now=now)
+    ending.note_last(conn, place, first + len(findable) - 1)
 
 
 def purge(
