@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from octopus_memory import EpisodicMemory
+from octopus_memory import EpisodicMemory, StoreError
 from octopus_memory.adapters.stores import migrate, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain import hashing, vectors
@@ -117,6 +117,38 @@ def test_what_is_recalled_by_is_rewritten(database_url: str):
         assert found[3].vector is None
         assert store.backlog()[WorkKind.INDEX].waiting == 3
         assert memory.scope(user="ana").recall("felt in a blue box", limit=1)
+
+
+@pytest.mark.both_databases(as_owner=True)
+def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
+    """Rows that were rewritten twice would mean nothing."""
+    in_the_way = "octopus_holds_episode"
+    with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
+        scope = memory.scope(user="ana")
+        scope.add("s", ("user", "Box 1 holds felt, felt and more felt."))
+        memory.flush()
+        store = memory.parts.store
+        _, now = store.recall_rows(scope.scope, after=0)
+        store.inside(None, make_older, writes=True)
+    engine = sa.create_engine(_driver(database_url))
+    with engine.begin() as conn:
+        conn.execute(sa.text(f"CREATE INDEX {in_the_way} ON octopus_holds (id)"))
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            EpisodicMemory.open(database_url, embedder="hashing", background=False)
+    with engine.begin() as conn:
+        version = sa.text(f"SELECT version_num FROM {migrate.VERSION_TABLE}")
+        assert conn.execute(version).scalar_one() == "0003"
+        conn.execute(sa.text(f"DROP INDEX {in_the_way}"))
+    engine.dispose()
+    with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
+        _, found = memory.parts.store.recall_rows(scope.scope, after=0)
+        assert [_words(row) for row in found] == [_words(row) for row in now]
+        assert vectors.dimension_of(found[0].vector or b"") == 256
+
+
+def _driver(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://")
 
 
 def _unit(row: RecallRow) -> np.ndarray:
