@@ -16,6 +16,9 @@ from .episode import Scope
 
 NUMBER = 3
 """Bytes of a term's number."""
+_DIGEST = 4
+_OF_A_DIGEST = np.uint32((1 << 8 * NUMBER) - 1)
+"""The part of a digest, read as a number, that is the term's."""
 _MOST_OFTEN = 255
 
 
@@ -28,10 +31,14 @@ class TermHasher:
         parts = b"".join(len(n.encode()).to_bytes(4) + n.encode() for n in names)
         key = blake2b(parts, key=salt[:64], digest_size=32).digest()
         # Copying what has taken in the key is faster than taking it in for each term.
-        self._begin = blake2b(key=key, digest_size=4).copy
+        self._begin = blake2b(key=key, digest_size=_DIGEST).copy
 
     def number(self, term: str) -> int:
-        return int.from_bytes(self.pack_words([term]), "little")
+        return int.from_bytes(self._digests([term])[:NUMBER], "little")
+
+    def numbers(self, terms: Iterable[str]) -> NDArray[np.uint32]:
+        found = np.frombuffer(self._digests(terms), "<u4") & _OF_A_DIGEST
+        return found.astype(np.uint32, copy=False)
 
     def pack(self, counts: Mapping[str, int]) -> bytes:
         """How often each repeated term occurs, a zero, then every term's number, those first."""
@@ -40,15 +47,18 @@ class TermHasher:
 
     def pack_words(self, words: Iterable[str]) -> bytes:
         """The numbers alone, in order: a speaker's name."""
+        packed = bytearray(self._digests(words))
+        # Cut off here: a digest that is asked to be shorter is another one.
+        del packed[NUMBER::_DIGEST]
+        return bytes(packed)
+
+    def _digests(self, words: Iterable[str]) -> bytes:
         begin, digests = self._begin, []
         for word in words:
             state = begin()
             state.update(word.encode("utf-8", "replace"))
             digests.append(state.digest())
-        packed = bytearray(b"".join(digests))
-        # Cut off here: a digest that is asked to be shorter is another one.
-        del packed[NUMBER :: NUMBER + 1]
-        return bytes(packed)
+        return b"".join(digests)
 
 
 def numbers(packed: bytes) -> NDArray[np.uint32]:

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from . import hashing
 from .bm25 import Sought
 from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
 from .terms import bare
@@ -43,7 +43,7 @@ class _Analyzer(Protocol):
 class _Hasher(Protocol):
     def number(self, term: str) -> int: ...
 
-    def pack_words(self, words: Iterable[str]) -> bytes: ...
+    def numbers(self, terms: Iterable[str]) -> NDArray[np.uint32]: ...
 
 
 class QueryPlan(NamedTuple):
@@ -144,5 +144,6 @@ def _sought(
                 words += others
                 line += [place] * len(others)
                 near += nearness
-    numbers = hashing.numbers(hasher.pack_words(words))
-    return Sought(numbers, len(terms), np.array(line, np.intp), np.array(near, np.float32))
+    return Sought(
+        hasher.numbers(words), len(terms), np.array(line, np.intp), np.array(near, np.float32)
+    )
