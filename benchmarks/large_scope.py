@@ -48,6 +48,8 @@ class Measured:
     """CPU milliseconds of a later one, the median."""
     after_add: float
     """The same right after a turn was added."""
+    after_delete: float
+    """The same right after an episode was deleted."""
     memory: float
     """The most that it took up, in MB, over what the process had before."""
     found: list[list[Any]]
@@ -71,18 +73,23 @@ def measure(path: Path, way: str, count: int) -> Measured:
         times.append(time.process_time() - start)
         found.append([snippet.episode_id for snippet in snippets])
     memory_used = _memory() - before
-    after = []
+    after_add, after_delete = [], []
     for text, _ in asked[:_SLOW]:
-        scope.add("live", ("user", text))
+        [turn] = scope.add("live", ("user", text))
         start = time.process_time()
         scope.recall(text, limit=_LIMIT)
-        after.append(time.process_time() - start)
+        after_add.append(time.process_time() - start)
+        scope.delete(turn.episode_id)
+        start = time.process_time()
+        scope.recall(text, limit=_LIMIT)
+        after_delete.append(time.process_time() - start)
     memory.close()
     return Measured(
         way=way,
         first=first,
         usual=statistics.median(times) * 1e3,
-        after_add=statistics.median(after) * 1e3,
+        after_add=statistics.median(after_add) * 1e3,
+        after_delete=statistics.median(after_delete) * 1e3,
         memory=memory_used,
         found=found,
     )
@@ -108,7 +115,7 @@ def report(turns: int, path: Path, count: int) -> None:
         exact = exact or measured.found
         print(
             f"| {turns:,} | {way} | {measured.first:.1f} | {measured.usual:.1f} "
-            f"| {measured.after_add:.1f} | {measured.memory:.0f} "
+            f"| {measured.after_add:.1f} | {measured.after_delete:.1f} | {measured.memory:.0f} "
             f"| {agreement(measured.found, exact):.3f} "
             f"| {min(len(some) for some in measured.found)} |",
             flush=True,
@@ -122,8 +129,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where databases are made, and found again")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print("| turns | way | first, CPU s | then, CPU ms | after an add | MB | agree | least |")
-        print("|--:|---|--:|--:|--:|--:|--:|--:|")
+        print(
+            "| turns | way | first, CPU s | then, CPU ms | after an add | after a deletion | MB "
+            "| agree | least |"
+        )
+        print("|--:|---|--:|--:|--:|--:|--:|--:|--:|")
         for turns in given.turns:
             path = (given.folder or Path(folder)) / f"large-{turns}.db"
             if not path.exists():

@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -15,37 +17,53 @@ import pytest
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.adapters.indexes import cache, large, ordering, sketch, views
-from octopus_memory.adapters.indexes.exact import ExactIndex
+from octopus_memory.adapters.indexes.columns import Columns
+from octopus_memory.adapters.indexes.exact import EXACT_ROWS, ExactIndex
 from octopus_memory.adapters.indexes.sketch import Segment, ones_by_table
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain import hashing, term_lists
 from octopus_memory.domain.bm25 import Sought
+from octopus_memory.domain.errors import StoreUnavailable
 from octopus_memory.domain.message import Json
 from octopus_memory.domain.term_lists import Layers, TermList, with_newer
 from octopus_memory.ports.index import Probe, ScopeView
+from octopus_memory.ports.recall import RecallBlock, RecallState
 from octopus_memory.ports.store import SUMMARY_ORDINAL, Append, NewTurn, Target
 from octopus_memory.testing import make_append, make_closing, make_lexical, make_summary, make_turn
 from octopus_memory.testing.fakes import START, make_next
 from octopus_memory.testing.index_tests import MODEL, put, unit
 from octopus_memory.testing.store_suite_erasing import erase
+from octopus_memory.testing.store_suite_keeping import findable
 from octopus_memory.testing.store_tests import ANA, claim_all
 
 _WORDS = [f"word{number}" for number in range(40)]
 
 
+class _Counting(SqliteStore):
+    """Tells how many recall rows were read whole."""
+
+    read = 0
+
+    def recall_block(self, *args: Any, **named: Any) -> tuple[RecallState, RecallBlock]:
+        state, block = super().recall_block(*args, **named)
+        self.read += len(block)
+        return state, block
+
+
 class _Life:
     """A scope, and whatever may happen to it."""
 
-    def __init__(self, seed: int) -> None:
-        self.store = SqliteStore(":memory:")
-        self.index = ExactIndex(self.store)
+    def __init__(self, seed: int, *, exact_rows: int = EXACT_ROWS) -> None:
+        self.store = _Counting(":memory:")
+        self.index = ExactIndex(self.store, exact_rows=exact_rows)
         self._chance = random.Random(seed)
         self._open: list[Append] = []
         self._closed: list[Append] = []
+        self._deleted: list[Append] = []
         self._deeds: list[Callable[[], None]] = [
             *(self._start, self._start, self._add, self._add, self._add, self._add, self._add),
             *(self._close, self._close, self._resume, self._archive, self._resummarize),
-            *(self._embed, self._embed, self._embed),
+            *(self._delete, self._restore, self._embed, self._embed, self._embed),
         ]
 
     def go_on(self) -> None:
@@ -104,6 +122,18 @@ class _Life:
             self.store.archive(ANA, write.episode_id)
             self._closed.remove(write)
 
+    def _delete(self) -> None:
+        for write in self._one_of(self._closed):
+            self.store.delete(ANA, write.episode_id, at=START)
+            self._closed.remove(write)
+            self._deleted.append(write)
+
+    def _restore(self) -> None:
+        for write in self._one_of(self._deleted):
+            self.store.restore(ANA, write.episode_id, findable(self.store, write), at=START)
+            self._deleted.remove(write)
+            self._closed.append(write)
+
     def _resummarize(self) -> None:
         for write in self._one_of(self._closed):
             self.store.put_summary(ANA, write.episode_id, make_summary("word1 word2 better"))
@@ -155,6 +185,133 @@ def test_a_view_that_grew_is_the_view_made_anew(seed: int) -> None:
         most = max(most, len(grown.rows))
     assert most > 20
     life.close()
+
+
+def _found(index: ExactIndex) -> list[object]:
+    """All that the segments of a sketch tell that does not depend on where one ends."""
+    segments = _segments(index)
+    terms, _, _ = hashing.unpack_all([make_lexical(" ".join(_WORDS)).terms])
+    known = sorted({str(known) for segment in segments for known in segment._ids})
+    near = []
+    for include_archived in (True, False):
+        for number in range(3):
+            probe = Probe(
+                vector=unit([number]),
+                terms=terms[:0],
+                episodes=1,
+                include_archived=include_archived,
+            )
+            hits = sketch.together([segment.near(probe, 999) for segment in segments])
+            near.append(sorted(zip(hits.seq.tolist(), hits.weight.tolist(), strict=True)))
+    return [
+        known,
+        near,
+        np.sum([segment.having(terms) for segment in segments], axis=0).tolist(),
+        sorted(seq for segment in segments for seq in segment.waiting),
+        [segment.rows_of(map(UUID, known)).tolist() for segment in segments if segment.count],
+    ]
+
+
+@pytest.mark.usefixtures("_no_few")
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sketch_that_grew_is_the_sketch_made_anew(seed: int) -> None:
+    # All in one segment: which of them an episode's turns stand in depends on how it grew.
+    life = _Life(seed, exact_rows=-1)
+    for step in range(80):
+        life.go_on()
+        if step % 30 == 29:
+            life.erase()
+        if life.store.recall_state(ANA) is not None:
+            assert _found(life.index) == _found(ExactIndex(life.store, exact_rows=-1))
+    life.close()
+
+
+@pytest.mark.parametrize("exact_rows", [EXACT_ROWS, 0], ids=["whole", "sketch"])
+@pytest.mark.parametrize("segment", [65_536, 8])
+def test_what_is_known_is_not_read_again_because_rows_went(
+    exact_rows: int, segment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (cache, large):
+        monkeypatch.setattr(module, "BLOCK", min(segment, module.BLOCK))
+    monkeypatch.setattr(sketch, "_ROWS", segment)
+    monkeypatch.setattr(cache, "_LISTED", segment)
+    store = _Counting(":memory:")
+    index = ExactIndex(store, exact_rows=exact_rows)
+    writes = [
+        make_append(ANA, "a", "b", "c", session_id=str(number), closing=make_closing())
+        for number in range(8)
+    ]
+    for write in writes:
+        store.append(write)
+    put(index, claim_all(store))
+
+    def look() -> tuple[int, int]:
+        """How many rows there are, and how many were read to know it."""
+        before = store.read
+        if exact_rows:
+            return len(index.view(ANA, MODEL).rows), store.read - before
+        return sum(part.count for part in _segments(index)), store.read - before
+
+    def erase_one() -> None:
+        erase(store, ANA, episode_id=writes[3].episode_id)
+        index.forget()
+
+    assert look() == (32, 32)
+    deeds: list[tuple[Callable[[], object], tuple[int, int]]] = [
+        (lambda: store.put_summary(ANA, writes[0].episode_id, make_summary("better")), (32, 1)),
+        (lambda: store.archive(ANA, writes[1].episode_id), (29, 0)),
+        (lambda: store.delete(ANA, writes[2].episode_id, at=START), (25, 0)),
+        (erase_one, (21, 0)),
+    ]
+    for do, expected in deeds:
+        do()
+        assert look() == expected
+    index.close()
+    store.close()
+
+
+def test_what_was_erased_is_in_no_column_any_more() -> None:
+    store = SqliteStore(":memory:")
+    index = ExactIndex(store)
+    kept, gone = (
+        make_append(ANA, "a thing", session_id=name, closing=make_closing())
+        for name in ("kept", "gone")
+    )
+    for write in (kept, gone):
+        store.append(write)
+    put(index, claim_all(store))
+    index.view(ANA, MODEL)
+    erase(store, ANA, episode_id=gone.episode_id)
+    index.forget()
+    left = {row.seq for row in store.recall_rows(ANA, after=0)[1]}
+    gc.collect()
+    columns = [known for known in gc.get_objects() if isinstance(known, Columns)]
+    assert [set(known.seq.tolist()) for known in columns] == [left]
+    assert [known.episode_ids for known in columns] == [[kept.episode_id]]
+    assert [len(known._summaries) for known in columns] == [1]
+    index.close()
+    store.close()
+
+
+def test_forgetting_does_not_fail_with_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(":memory:")
+    index = ExactIndex(store)
+    write = make_append(ANA, "a thing", "another", closing=make_closing())
+    store.append(write)
+    index.view(ANA, MODEL)
+    store.archive(ANA, write.episode_id)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "recall_seqs", _out_of_reach)
+        index.forget()
+    gc.collect()
+    assert not any(isinstance(known, Columns) for known in gc.get_objects())
+    assert len(index.view(ANA, MODEL).rows) == 1
+    index.close()
+    store.close()
+
+
+def _out_of_reach(*_args: object, **_named: object) -> None:
+    raise StoreUnavailable("gone for a moment")
 
 
 def test_an_erasure_leaves_no_sketch_in_memory() -> None:
@@ -268,4 +425,8 @@ def test_lists_of_terms_that_grew_are_the_lists_made_at_once() -> None:
     grown = layers[0].joined(layers[1])
     for name in ("vocabulary", "offsets", "row_of", "often"):
         assert getattr(grown, name).tolist() == getattr(whole, name).tolist()
-    assert set(grown.without(np.array([3, 399])).row_of.tolist()) == set(range(400)) - {3, 399}
+    left = np.arange(400, dtype=np.int32) - 1
+    left[7] = -1
+    fewer = grown.renumbered(left)
+    assert set(fewer.row_of.tolist()) == set(range(399)) - {6}
+    assert len(fewer) == len(grown) - 20

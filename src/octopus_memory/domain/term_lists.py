@@ -94,9 +94,12 @@ class TermList:
             np.concatenate([self.row_of, row_of])[order],
         )
 
-    def without(self, rows: Numbers) -> TermList:
-        keep = ~np.isin(self.row_of, rows)
-        return TermList._of_sorted(self._terms()[keep], self.often[keep], self.row_of[keep])
+    def renumbered(self, number: Numbers) -> TermList:
+        """By the new number of each row; those that get one below zero are left out."""
+        row_of = number[self.row_of]
+        keep = row_of >= 0
+        row_of = row_of[keep].astype(self.row_of.dtype, copy=False)
+        return TermList._of_sorted(self._terms()[keep], self.often[keep], row_of)
 
     def _terms(self) -> Terms:
         return self.vocabulary.repeat(self.offsets[1:] - self.offsets[:-1])
@@ -113,10 +116,8 @@ def with_newer(layers: Layers, newer: TermList) -> Layers:
     if not layers:
         return (newer,)
     large, *rest = layers
-    if len(large) <= _FEW:
-        return (large.joined(newer),)
     small = rest[0].joined(newer) if rest else newer
-    if len(small) > _NEW * len(large) ** 0.5:
+    if len(large) <= _FEW or len(small) > _NEW * len(large) ** 0.5:
         return (large.joined(small),)
     return large, small
 

@@ -19,7 +19,8 @@ SUMMARY_ORDINAL = -1
 class RecallState(NamedTuple):
     """Where a scope's recall rows stand.
 
-    A cache of the same scope number and `epoch` needs only newer rows.
+    A cache of the same scope number and `epoch` needs only newer rows. With another `epoch` some of
+    its rows are gone, and what was changed has come back as a newer row.
     """
 
     scope_id: int
@@ -27,7 +28,8 @@ class RecallState(NamedTuple):
     version: int
     """Bumped by every write that adds, changes or removes rows."""
     epoch: int
-    """Bumped by every write that changes or removes rows other than by giving them a vector."""
+    """Bumped by every write that removes rows. One that changes a row gives it another `seq`, but
+    for its vector."""
     newest: int = 0
     """The highest `seq` that was given in the scope: it never had more rows than that."""
     has_unfindable: bool = False

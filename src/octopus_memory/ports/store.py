@@ -13,6 +13,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
 from .forgetting import Forgetting
@@ -308,6 +311,15 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
     @abstractmethod
     def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
         """Those of these rows that exist, in the order of their `seq`, as columns."""
+
+    @abstractmethod
+    def recall_seqs(
+        self, scope: Scope, *, after: int, up_to: int
+    ) -> tuple[RecallState, NDArray[np.int64]]:
+        """The `seq` of each row above `after` and not above `up_to`, in order, and their state.
+
+        For whoever knows the rows, and not which of them are still there.
+        """
 
     def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
         """The rows with a `seq` above `after`, in order, and the state they were read in."""

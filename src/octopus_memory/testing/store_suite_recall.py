@@ -18,7 +18,7 @@ from ..ports.store import (
     WorkKind,
 )
 from .fakes import START, make_append, make_closing, make_next, make_summary, make_turn
-from .store_tests import ANA, BEN, Reopen, StoreTests, after, claim_all, place
+from .store_tests import ANA, BEN, FAR, Reopen, StoreTests, after, claim_all, place
 
 _TOOL_TURN = {"role": "tool", "tool_call_id": "c1", "function_name": "f", "result": 1}
 
@@ -34,11 +34,12 @@ def _state(store: EpisodeStore) -> RecallState:
 
 
 def _same_but_for_vectors(known: Mapping[int, RecallRow], now: Sequence[RecallRow]) -> bool:
-    """Whether every row that was known is still there, with no change but its vector."""
-    left = {row.seq: dataclasses.replace(row, model=None, vector=None) for row in now}
+    """Whether every row that was known and is still there has no change but its vector."""
     return all(
-        left.get(seq) == dataclasses.replace(row, model=None, vector=None)
-        for seq, row in known.items()
+        dataclasses.replace(row, model=None, vector=None)
+        == dataclasses.replace(known[row.seq], model=None, vector=None)
+        for row in now
+        if row.seq in known
     )
 
 
@@ -93,6 +94,26 @@ class RecallRowTests(StoreTests):
             state, fresh = store.recall_rows(ANA, after=last)
             assert (state, fresh) == (_state(store), rows[known:])
 
+    def test_which_of_the_rows_are_still_there(self, store: EpisodeStore) -> None:
+        ended = make_append(ANA, "a", "b", closing=make_closing())
+        store.append(ended)
+        other = make_append(ANA, "c", "d", session_id="other")
+        store.append(other)
+        store.append(make_append(BEN, *"abcdefg"))
+        known = [row.seq for row in _rows(store)]
+        state, seqs = store.recall_seqs(ANA, after=0, up_to=known[-1])
+        assert (state, seqs.tolist()) == (_state(store), known)
+        some = store.recall_seqs(ANA, after=known[0], up_to=known[2])[1]
+        assert some.tolist() == known[1:3]
+        store.archive(ANA, ended.episode_id)
+        store.append(make_next(other, "e"))
+        state, seqs = store.recall_seqs(ANA, after=0, up_to=known[-1])
+        assert (state, seqs.tolist()) == (_state(store), known[2:])
+
+    def test_no_row_is_there_in_a_scope_that_is_not_known(self, store: EpisodeStore) -> None:
+        state, seqs = store.recall_seqs(ANA, after=0, up_to=99)
+        assert (state.scope_id, seqs.tolist()) == (0, [])
+
 
 _Change = Callable[[EpisodeStore, Append, Append], object]
 _CHANGES: dict[str, tuple[_Change, bool]] = {
@@ -117,6 +138,7 @@ _CHANGES: dict[str, tuple[_Change, bool]] = {
         lambda store, _, closed: store.append(make_next(closed, "x", target=Target.RESUME)),
         True,
     ),
+    "delete": (lambda store, _, closed: store.delete(ANA, closed.episode_id, at=FAR), True),
 }
 
 
@@ -134,7 +156,9 @@ class RecallStateTests(StoreTests):
             now = _state(store)
             assert now.version > before.version, change
             assert (now.epoch > before.epoch) is new_epoch, change
-            assert new_epoch or _same_but_for_vectors(known, _rows(store)), change
+            rows = _rows(store)
+            assert (known.keys() <= {row.seq for row in rows}) is not new_epoch, change
+            assert _same_but_for_vectors(known, rows), change
         assert store.recall_state(BEN) == bens
 
     def test_reads_and_work_bump_nothing(self, store: EpisodeStore) -> None:

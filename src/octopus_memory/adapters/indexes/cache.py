@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...domain.episode import Scope
-from ...domain.errors import StoreCorrupt
+from ...domain.errors import StoreCorrupt, StoreError
 from ...ports.store import EpisodeStore, RecallBlock, RecallState
+
+log = logging.getLogger(__name__)
 
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
 BLOCK = 16_384
 """Rows read at once: a large scope is never in memory as the database gives it."""
+_LISTED = 65_536
+"""Rows of which it is asked at once whether they are still there."""
 _NOTHING = RecallState(scope_id=0, version=0, epoch=0)
 
 
 class Kept(Protocol):
-    """What is kept of a scope. Rows are only ever added to it; one thread does so at a time."""
+    """What is kept of a scope. Rows are only ever added to it; one thread does so at a time.
+
+    Where rows are gone, another takes over what is left.
+    """
 
     newest: int
     """The `seq` up to which rows were taken in."""
@@ -37,6 +48,9 @@ class Kept(Protocol):
 
     def take_in(self, block: RecallBlock) -> None:
         """Newer rows, and vectors of those that waited."""
+
+    def take_over(self, known: Any, alive: NDArray[np.int64]) -> None:
+        """Begin with the rows of `known`, one of the same kind, that have one of these `seq`."""
 
     def settle(self, scope: Scope, state: RecallState) -> None:
         """Everything was taken in that was there in this state."""
@@ -92,7 +106,7 @@ class ScopeCache:
         kept = slot.since(state)
         if kept is None:
             with slot.lock:
-                kept = slot.since(state) or self._refresh(slot, *key)
+                kept = slot.since(state) or self._refresh(slot, *key, state)
             self._weigh(key, slot)
         return cast("K", kept)
 
@@ -102,24 +116,43 @@ class ScopeCache:
         for key, slot in slots:
             # Whoever is reading rows right now may have begun before they were removed.
             with slot.lock:
-                now = self._store.recall_state(key[0])
-                is_true = slot.held and now and _goes_on(slot.held[0], now)
-            if not is_true:
-                with self._lock:
-                    if self._slots.get(key) is slot:
-                        self._drop(key)
+                is_clear = self._clear_of_gone(slot, key)
+            if is_clear:
+                self._weigh(key, slot)
+                continue
+            with self._lock:
+                if self._slots.get(key) is slot:
+                    self._drop(key)
+
+    def _clear_of_gone(self, slot: _Slot, key: tuple[Scope, str, Make[Any]]) -> bool:
+        """Leave rows that are gone out of what is held; whether there is something left to hold."""
+        now = self._store.recall_state(key[0])
+        if slot.held is None or now is None or slot.held[0].scope_id != now.scope_id:
+            return False
+        if not _goes_on(slot.held[0], now):
+            try:
+                self._refresh(slot, *key, now)
+            except StoreError as error:
+                log.warning("a scope is read anew later: %s", type(error).__name__)
+                return False
+        return True
 
     def clear(self) -> None:
         with self._lock:
             self._slots.clear()
             self._total = 0
 
-    def _refresh(self, slot: _Slot, scope: Scope, model: str, make: Make[Any]) -> Kept:
+    def _refresh(
+        self, slot: _Slot, scope: Scope, model: str, make: Make[Any], state: RecallState
+    ) -> Kept:
+        """Bring what is held to this state, or a later one."""
         known, kept = slot.held or (None, make(model))
         try:
             with damage_told():
+                if known is not None and not _goes_on(known, state):
+                    known, kept = self._left_of(kept, known, scope, make(model))
                 while (now := self._read_on(kept, known, scope, model)) is None:
-                    known, kept = None, make(model)
+                    known, kept = self._left_of(kept, known, scope, make(model))
                 kept.settle(scope, now)
         except BaseException:
             # It may be half taken in.
@@ -147,6 +180,21 @@ class ScopeCache:
             kept.newest, late = min(up_to, state.newest), ()
             if kept.newest == state.newest:
                 return first
+
+    def _left_of(
+        self, kept: Kept, known: RecallState | None, scope: Scope, fresh: Kept
+    ) -> tuple[RecallState | None, Kept]:
+        """`fresh` with what is still there of `kept`, as of a state; None where all begins anew."""
+        first, alive = None, []
+        for after in range(0, kept.newest, _LISTED):
+            up_to = min(after + _LISTED, kept.newest)
+            state, seqs = self._store.recall_seqs(scope, after=after, up_to=up_to)
+            first = first or state
+            alive.append(seqs)
+        if first is None or known is None or first.scope_id != known.scope_id:
+            return None, fresh
+        fresh.take_over(kept, np.concatenate(alive))
+        return first, fresh
 
     def _weigh(self, key: tuple[Scope, str, Make[Any]], slot: _Slot) -> None:
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...ports.recall import SUMMARY_ORDINAL, RecallBlock
 from .growing import Growing
 from .ordering import Ordering
 
+T = TypeVar("T")
 Flat: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32]]
 """Terms, how often each is in its row, and the row."""
 _LAST_PLACE = np.iinfo(np.int32).max
@@ -23,13 +24,17 @@ _OF_A_ROW = 39
 """Bytes of a row in the columns, without its vector."""
 _OF_AN_EPISODE = 250
 """About how many bytes an episode's id and number take."""
+_OF_A_SUMMARY = 300
+"""About how many its words take, as they were read."""
+_AS_THEY_ARE = ("_seq", "_ordinal", "_place", "_role", "_flags", "_time", "_has", "_words")
+"""The columns that say the same whatever other rows there are."""
 
 
 class Columns:
     """Rows are only added, so that a view of fewer of them stays true; one thread does so.
 
     Of the rows that are there only one thing changes: some get their vector later. A view knows
-    which had one when it was made.
+    which had one when it was made. Where rows are gone, other columns take over the rest.
     """
 
     def __init__(self, model: str, *, keeps_vectors: bool = True) -> None:
@@ -68,6 +73,8 @@ class Columns:
         """By episode."""
         self._lone: NDArray[np.intp] = np.empty(0, np.intp)
         """Summaries whose episodes have no turns."""
+        self._summaries: dict[int, bytes] = {}
+        """The words of each summary by its `seq`: they count when the turns are gone."""
 
     def __len__(self) -> int:
         return len(self._seq)
@@ -85,6 +92,7 @@ class Columns:
             + self._vectors.size
             + sum(layer.size for layer in self.layers)
             + _OF_AN_EPISODE * len(self.episode_ids)
+            + _OF_A_SUMMARY * len(self._summaries)
         )
 
     def reserve(self, count: int) -> None:
@@ -110,9 +118,54 @@ class Columns:
         terms, counts, row_of = hashing.unpack_all(block.terms)
         self._words.extend(np.bincount(row_of, weights=counts, minlength=len(block)))
         self._unlisted.append((terms, counts, row_of + np.int32(first)))
+        for row in (block.role == SUMMARY).nonzero()[0].tolist():
+            self._summaries[int(block.seq[row])] = block.terms[row]
         self._has_turns.values[self._episode.values[first:][block.role != SUMMARY]] = True
         self._take_vectors(block)
         self.newest = int(block.seq[-1])
+
+    def take_over(self, known: Columns, alive: NDArray[np.int64]) -> None:
+        """Begin with the rows of `known` that have one of these `seq`, as if it had no other."""
+        if known._unlisted:
+            known._list_terms()
+        is_alive = np.zeros(known.newest + 1, np.bool_)
+        is_alive[alive] = True
+        rows = is_alive[known.seq].nonzero()[0]
+        number = np.full(len(known), -1, np.int32)
+        number[rows] = np.arange(len(rows))
+        self.newest, self.dimension = known.newest, known.dimension
+        for name in _AS_THEY_ARE:
+            getattr(self, name).extend(getattr(known, name).values[rows])
+        episode, self.episode_ids = _by_first_sight(known.episode[rows], known.episode_ids)
+        speaker, self.speakers = _by_first_sight(known.speaker[rows], known.speakers)
+        self._episode.extend(episode)
+        self._speaker.extend(speaker)
+        self._numbers = {episode_id: number for number, episode_id in enumerate(self.episode_ids)}
+        self._names |= {name: number for number, name in enumerate(self.speakers)}
+        self._waiting = {seq for seq in known._waiting if is_alive[seq]}
+        if self.dimension and self._keeps_vectors:
+            self._vectors = Growing(np.float32, self.dimension)
+            self._vectors.reserve(len(rows) * 9 // 8)
+            self._vectors.lengthen(len(rows))
+            # With `clip` it goes straight there: no row is out of range.
+            known.vectors.take(rows, axis=0, out=self._vectors.values, mode="clip")
+        self.layers = tuple(layer.renumbered(number) for layer in known.layers)
+        self._listed = len(self)
+        self._has_turns.lengthen(len(self.episode_ids))
+        self._has_turns.values[episode[self.role != SUMMARY]] = True
+        self._summaries = {seq: said for seq, said in known._summaries.items() if is_alive[seq]}
+        self._list_alone(number[known._lone])
+
+    def _list_alone(self, listed: NDArray[np.int32]) -> None:
+        """Summaries whose turns are gone have words again, but for those that are listed."""
+        summaries = (self.role == SUMMARY).nonzero()[0]
+        self._lone = summaries[~self._has_turns.values[self.episode[summaries]]]
+        again = np.setdiff1d(self._lone, listed)
+        if len(again):
+            said = [self._summaries[seq] for seq in self.seq[again].tolist()]
+            terms, counts, which = hashing.unpack_all(said)
+            self._words.values[again] = np.bincount(which, weights=counts, minlength=len(again))
+            self._unlisted = [(terms, counts, again[which].astype(np.int32))]
 
     def arrange(self) -> None:
         """Take what came since the last time into the order and the lists of terms."""
@@ -244,6 +297,20 @@ class Columns:
             terms, counts, row_of = terms[keep], counts[keep], row_of[keep]
             if len(wordless) and wordless[0] < self._listed:
                 # An episode that was only a summary has turns again.
-                self.layers = tuple(layer.without(wordless) for layer in self.layers)
+                number = np.arange(len(self), dtype=np.int32)
+                number[wordless] = -1
+                self.layers = tuple(layer.renumbered(number) for layer in self.layers)
         self.layers = with_rows(self.layers, terms, counts, row_of)
         self._unlisted, self._listed = [], len(self)
+
+
+def _by_first_sight(
+    numbers: NDArray[np.int32], values: list[T]
+) -> tuple[NDArray[np.int32], list[T]]:
+    """Numbers given anew, in the order they are met in, and what they stand for; -1 stays."""
+    found, first = np.unique(numbers, return_index=True)
+    met = found[first.argsort()]
+    met = met[met >= 0]
+    new = np.full(len(values) + 1, -1, np.int32)
+    new[met] = np.arange(len(met))
+    return new[numbers], [values[number] for number in met.tolist()]

@@ -70,6 +70,7 @@ class Segment:
         self._seq = np.zeros(_ROWS, np.int64)
         self._episode = np.zeros(_ROWS, np.uint16)
         self._second = np.zeros(_ROWS, np.int64)
+        self._is_turn = np.zeros(_ROWS, np.bool_)
         self._has = np.zeros(_ROWS, np.bool_)
         self._signs: Signs = np.zeros((0, _ROWS), np.uint64)
         self._has_turns = np.zeros(_ROWS, np.bool_)
@@ -96,6 +97,7 @@ class Segment:
         self._seq[first:end] = block.seq
         self._second[first:end] = block.at // _SECOND
         self._episode[first:end] = numbers[block.episode]
+        self._is_turn[first:end] = block.role != SUMMARY
         said = np.unique(block.episode[block.role != SUMMARY]).tolist()
         self._spoken.update(block.episode_ids[number] for number in said)
         has_turns = [known in self._spoken for known in block.episode_ids]
@@ -104,6 +106,31 @@ class Segment:
         terms, counts, row_of = hashing.unpack_all(block.terms)
         self._unlisted.append(TermList.build(terms, counts, (row_of + first).astype(np.uint16)))
         self.count = end
+
+    def left(self, is_alive: NDArray[np.bool_], spoken: set[UUID]) -> Segment:
+        """One with the rows whose `seq` is marked; `spoken` is of the segments before it."""
+        self.settle()
+        rows = is_alive[self._seq[: self.count]].nonzero()[0]
+        left, count = Segment(spoken), len(rows)
+        left.count = count
+        left.waiting = {seq for seq in self.waiting if is_alive[seq]}
+        for name in ("_seq", "_second", "_is_turn", "_has"):
+            getattr(left, name)[:count] = getattr(self, name)[rows]
+        left._signs = np.zeros((len(self._signs), _ROWS), np.uint64)
+        left._signs[:, :count] = self._signs[:, rows]
+        known, episode = np.unique(self._episode[rows], return_inverse=True)
+        left._ids = [self._ids[number] for number in known.tolist()]
+        left._numbers = {episode_id: number for number, episode_id in enumerate(left._ids)}
+        left._episode[:count] = episode
+        spoken.update(left._ids[number] for number in np.unique(episode[left._is_turn[:count]]))
+        left._has_turns[: len(known)] = [episode_id in spoken for episode_id in left._ids]
+        if count == self.count:
+            left.layers = self.layers
+        else:
+            number = np.full(_ROWS, -1, np.int32)
+            number[rows] = np.arange(count)
+            left.layers = tuple(layer.renumbered(number) for layer in self.layers)
+        return left
 
     def settle(self) -> None:
         """Take what came into the lists of terms."""
@@ -260,6 +287,13 @@ class Sketch:
                 self.segments[-1].settle()
             self.segments = (*self.segments, Segment(self._spoken))
         self.segments[-1].take_in(block, self._model)
+
+    def take_over(self, known: Sketch, alive: NDArray[np.int64]) -> None:
+        is_alive = np.zeros(known.newest + 1, np.bool_)
+        is_alive[alive] = True
+        left = [segment.left(is_alive, self._spoken) for segment in known.segments]
+        self.segments = tuple(segment for segment in left if segment.count)
+        self.newest = known.newest
 
     def settle(self, scope: Scope, state: RecallState) -> None:  # noqa: ARG002 - of every scope alike
         for segment in self.segments[-1:]:

@@ -8,6 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...domain.episode import Episode, Scope, Session, Turn
 from ...domain.errors import SessionNotFound
 from ...domain.message import Json
@@ -188,6 +191,11 @@ class SqlStore(
         model: str = "",
     ) -> tuple[RecallState, RecallBlock]:
         return self._read(scope.tenant, recalling.block, scope, after, up_to, late, model)
+
+    def recall_seqs(
+        self, scope: Scope, *, after: int, up_to: int
+    ) -> tuple[RecallState, NDArray[np.int64]]:
+        return self._read(scope.tenant, recalling.seqs, scope, after, up_to)
 
     def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
         return self._read(scope.tenant, recalling.block_at, scope, seqs)

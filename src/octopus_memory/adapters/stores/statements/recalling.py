@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....domain.episode import Scope
 from ....domain.errors import StoreCorrupt
@@ -54,6 +56,19 @@ def _between() -> sa.Select[Any]:
     return (
         _rows()
         .where(
+            schema.recall.c.seq > sa.bindparam("after_"),
+            schema.recall.c.seq <= sa.bindparam("up_to_"),
+        )
+        .order_by(schema.recall.c.seq)
+    )
+
+
+@sql
+def _seqs() -> sa.Select[Any]:
+    return (
+        sa.select(schema.recall.c.seq)
+        .where(
+            _mine(),
             schema.recall.c.seq > sa.bindparam("after_"),
             schema.recall.c.seq <= sa.bindparam("up_to_"),
         )
@@ -143,6 +158,14 @@ def block(
         for row in conn.execute(_late, who(scope) | {"seqs": some, "model_": model}).all()
     ]
     return known, _block(conn, found, come)
+
+
+def seqs(
+    conn: Connection, scope: Scope, after: int, up_to: int
+) -> tuple[RecallState, NDArray[np.int64]]:
+    known = state(conn, scope) or RecallState(scope_id=0, version=0, epoch=0)
+    found = conn.execute(_seqs, who(scope) | {"after_": after, "up_to_": up_to}).all()
+    return known, np.fromiter(chain.from_iterable(found), np.int64)
 
 
 def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
