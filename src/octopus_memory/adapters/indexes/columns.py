@@ -157,10 +157,13 @@ class Columns:
         self._list_alone(number[known._lone])
 
     def _list_alone(self, listed: NDArray[np.int32]) -> None:
-        """Summaries whose turns are gone have words again, but for those that are listed."""
+        """Summaries whose turns are gone have words again; those that were `listed` have theirs."""
         summaries = (self.role == SUMMARY).nonzero()[0]
         self._lone = summaries[~self._has_turns.values[self.episode[summaries]]]
-        again = np.setdiff1d(self._lone, listed)
+        # A place more, for those below zero.
+        is_listed = np.zeros(len(self) + 1, np.bool_)
+        is_listed[listed] = True
+        again = self._lone[~is_listed[self._lone]]
         if len(again):
             said = [self._summaries[seq] for seq in self.seq[again].tolist()]
             terms, counts, which = hashing.unpack_all(said)
@@ -308,9 +311,7 @@ def _by_first_sight(
     numbers: NDArray[np.int32], values: list[T]
 ) -> tuple[NDArray[np.int32], list[T]]:
     """Numbers given anew, in the order they are met in, and what they stand for; -1 stays."""
-    found, first = np.unique(numbers, return_index=True)
-    met = found[first.argsort()]
-    met = met[met >= 0]
+    met = [number for number in dict.fromkeys(numbers.tolist()) if number >= 0]
     new = np.full(len(values) + 1, -1, np.int32)
     new[met] = np.arange(len(met))
-    return new[numbers], [values[number] for number in met.tolist()]
+    return new[numbers], [values[number] for number in met]
