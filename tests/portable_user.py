@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from octopus_memory import EndReason, EpisodicMemory, MemoryScope
-from octopus_memory.domain.portable import Tally, encode_line
+from octopus_memory.domain.portable import LineCount, encode_line
 from octopus_memory.testing import FixedClock
 
 TOOLS: list[dict[str, Any]] = [
@@ -80,7 +80,7 @@ def export(memory: EpisodicMemory, user: str = "ana", tenant: str = "acme") -> l
 
 def signed(bodies: list[dict[str, Any]]) -> list[str]:
     """These lines with the trailer that fits them."""
-    tally = Tally()
+    tally = LineCount()
     lines = []
     for body in bodies:
         if body["kind"] != "trailer":

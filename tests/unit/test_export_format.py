@@ -12,7 +12,7 @@ import pytest
 from octopus_memory import ImportReport, InvalidInput
 from octopus_memory.domain.ids import new_id
 from octopus_memory.domain.portable import (
-    Tally,
+    LineCount,
     derived_id,
     encode_line,
     header,
@@ -28,7 +28,7 @@ HEADER = header(made_at=MADE_AT, tenant="acme", user="ana", agent=None)
 
 def whole(*bodies: dict[str, Any]) -> list[str]:
     """These lines between a header and the right trailer."""
-    tally = Tally()
+    tally = LineCount()
     lines = []
     for body in (HEADER, *bodies):
         lines.append(encode_line(body))

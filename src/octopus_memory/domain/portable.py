@@ -80,7 +80,7 @@ class ImportReport:
         return counts | {"warnings": list(self.warnings)}
 
 
-class Tally:
+class LineCount:
     """Counts lines as they go by, and keeps their hash, for the trailer."""
 
     def __init__(self) -> None:

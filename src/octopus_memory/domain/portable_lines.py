@@ -22,7 +22,7 @@ from .episode import (
 )
 from .errors import InvalidInput
 from .message import Json
-from .portable import VERSION, KeptEpisode, Tally, is_header
+from .portable import VERSION, KeptEpisode, LineCount, is_header
 
 E = TypeVar("E", bound=StrEnum)
 _MOST = 2**31 - 1
@@ -119,7 +119,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[Line]:
 
     :raises InvalidInput: with the line and what is wrong there
     """
-    tally, number, ended, begun = Tally(), 0, False, False
+    tally, number, ended, begun = LineCount(), 0, False, False
     for number, raw in enumerate(lines, 1):
         text = raw.rstrip("\r\n")
         if not text.strip():
@@ -169,7 +169,7 @@ def _check_header(line: Line) -> None:
         )
 
 
-def _check_trailer(line: Line, tally: Tally) -> None:
+def _check_trailer(line: Line, tally: LineCount) -> None:
     for field, value in tally.trailer().items():
         if line.body.get(field) != value:
             raise line.wrong(

@@ -17,7 +17,7 @@ from ...domain.message import Json, Message, Role
 from ...domain.quick import maker
 from ...ports.store import SUMMARY_ORDINAL, Lexical, NewTurn, RowPart, WorkKind
 from . import codec, plain
-from .columns import columns_of
+from .by_column import columns_of
 from .later import sa, schema
 
 E = TypeVar("E", bound=StrEnum)

@@ -8,7 +8,7 @@ from ...domain import portable
 from ...domain.episode import Scope, check_name
 from ...domain.errors import EpisodeChanged, StoreReadOnly
 from ...domain.message import Json
-from ...domain.portable import KeptEpisode, Tally
+from ...domain.portable import KeptEpisode, LineCount
 from .. import audit
 from ..parts import Parts
 
@@ -34,7 +34,7 @@ def export(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: st
 
 
 def _lines(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: str) -> Iterator[str]:
-    tally = Tally()
+    tally = LineCount()
 
     def line(body: Mapping[str, Json]) -> str:
         text = portable.encode_line(body)

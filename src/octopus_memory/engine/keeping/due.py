@@ -29,7 +29,7 @@ _BATCH = 100
 COUNTED = {Step.ARCHIVE: "archived", Step.DELETE: "deleted", Step.PURGE: "purged"}
 
 
-class Tally:
+class RunCounts:
     """The counts of a run."""
 
     def __init__(self, parts: Parts, now: datetime, *, dry_run: bool) -> None:
@@ -102,7 +102,7 @@ def _step(parts: Parts, aged: Aged, now: datetime) -> Step:
 
 def foretell(parts: Parts, now: datetime) -> RetentionReport:
     """What a run would do now; changes nothing."""
-    tally = Tally(parts, now, dry_run=True)
+    tally = RunCounts(parts, now, dry_run=True)
     holds: dict[str, list[Hold]] = {}
     for episode in pending.expired(parts, now=now):
         tally.add(episode, "timed_out")
@@ -126,7 +126,7 @@ def foretell(parts: Parts, now: datetime) -> RetentionReport:
     return tally.report()
 
 
-def _foretell(parts: Parts, tally: Tally, aged: Aged, step: Step, now: datetime) -> None:
+def _foretell(parts: Parts, tally: RunCounts, aged: Aged, step: Step, now: datetime) -> None:
     tally.add(aged.episode, COUNTED[step])
     marked = Aged(episode=aged.episode, stage=Stage.DELETED, since=now)
     if step is Step.DELETE and _step(parts, marked, now) is Step.PURGE:

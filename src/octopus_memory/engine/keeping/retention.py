@@ -17,7 +17,7 @@ from ...domain.retention import Aged, RetentionReport, Stage, Step
 from ...ports.keeping import Lead
 from .. import audit, consolidate, forget, pending
 from ..parts import Parts
-from .due import COUNTED, Tally, due, foretell
+from .due import COUNTED, RunCounts, due, foretell
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class _Run:
     """One run, while this process has the lead."""
 
     def __init__(self, parts: Parts, now: datetime, lead: Lead, progress: Progress | None) -> None:
-        self.tally = Tally(parts, now, dry_run=False)
+        self.tally = RunCounts(parts, now, dry_run=False)
         self._parts = parts
         self._now = now
         self._lead = lead

@@ -31,7 +31,7 @@ from ...ports.seams import Redactor
 from .. import audit, findable, forget
 from ..parts import Parts
 from .guard import Guard
-from .scrub_plan import Plan, plan
+from .scrub_plan import Changes, plan
 
 log = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ class _Run:
                 self._count_changes(stored, found)
             return
 
-    def _rewrite(self, stored: StoredEpisode, found: Plan) -> None:
+    def _rewrite(self, stored: StoredEpisode, found: Changes) -> None:
         self._parts.store.rewrite(
             stored,
             turns=found.turns,
@@ -249,7 +249,7 @@ class _Run:
             now=self._parts.clock.now(),
         )
 
-    def _count_changes(self, stored: StoredEpisode, done: Plan) -> None:
+    def _count_changes(self, stored: StoredEpisode, done: Changes) -> None:
         said = {turn.ordinal: turn.message for turn in stored.turns}
         changed = [new for new in done.turns if new.message != said[new.ordinal]]
         self._count(

@@ -16,7 +16,7 @@ from .guard import Checked, Guard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Changes:
     """The changes to one episode; false where there is none."""
 
     turns: tuple[Rewritten, ...] = ()
@@ -29,12 +29,14 @@ class Plan:
         return bool(self.turns) or self.summary is not None or self.metadata is not None
 
 
-def plan(parts: Parts, stored: StoredEpisode, guard: Guard, *, with_metadata: bool = False) -> Plan:
+def plan(
+    parts: Parts, stored: StoredEpisode, guard: Guard, *, with_metadata: bool = False
+) -> Changes:
     checked = guard.messages([turn.message for turn in stored.turns])
     turns = _turns(parts, stored, checked)
     summary = _summary(parts, stored, checked, guard)
     metadata = guard.json(stored.metadata) if with_metadata else stored.metadata
-    return Plan(
+    return Changes(
         turns=tuple(turns),
         summary=summary,
         metadata=None if metadata == stored.metadata else metadata,

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from .. import plain
-from ..columns import Columns
+from ..by_column import RowsByColumn
 from ..later import Statement
 from .texts import Compiled, shipped
 
@@ -181,11 +181,11 @@ def _converted_row(values: Sequence[Any], converts: Converts) -> list[Any]:
     return row
 
 
-def _converted(rows: Iterable[Sequence[Any]], converts: Converts) -> Columns:
+def _converted(rows: Iterable[Sequence[Any]], converts: Converts) -> RowsByColumn:
     columns: list[Any] = list(zip(*rows, strict=True))
     if columns:
         _convert(columns, converts)
-    return Columns(columns)
+    return RowsByColumn(columns)
 
 
 def _convert(columns: list[Any], converts: Converts) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 
-class Columns:
+class RowsByColumn:
     """Goes as an iterable of rows, too."""
 
     __slots__ = ("values",)
@@ -20,4 +20,4 @@ class Columns:
 
 def columns_of(rows: Iterable[Sequence[Any]]) -> Sequence[Sequence[Any]]:
     """Empty where there is no row."""
-    return rows.values if isinstance(rows, Columns) else list(zip(*rows, strict=True))
+    return rows.values if isinstance(rows, RowsByColumn) else list(zip(*rows, strict=True))
