@@ -47,7 +47,7 @@ def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
         memory.run_pending()
         memory.next_retention()
         store.recall_block_at(scope.scope, [1])
-        store.recall_seqs(scope.scope, after=0, up_to=1)
+        store.recall_block(scope.scope, after=1, alive=True)
         for count in range(1, MOST_PLACES + 1):
             store.turns_at(scope.scope, [(uuid4(), 0) for _ in range(count)])
         return [*store._known, *store._together._known]  # type: ignore[attr-defined]

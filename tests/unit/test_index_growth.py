@@ -21,6 +21,7 @@ from octopus_memory.adapters.indexes.columns import Columns
 from octopus_memory.adapters.indexes.exact import EXACT_ROWS, ExactIndex
 from octopus_memory.adapters.indexes.sketch import Segment, ones_by_table
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.adapters.stores.statements import recalling
 from octopus_memory.domain import hashing, term_lists
 from octopus_memory.domain.bm25 import Sought
 from octopus_memory.domain.errors import StoreUnavailable
@@ -234,7 +235,7 @@ def test_what_is_known_is_not_read_again_because_rows_went(
     for module in (cache, large):
         monkeypatch.setattr(module, "BLOCK", min(segment, module.BLOCK))
     monkeypatch.setattr(sketch, "_ROWS", segment)
-    monkeypatch.setattr(cache, "_LISTED", segment)
+    monkeypatch.setattr(recalling, "_LISTED", segment)
     store = _Counting(":memory:")
     index = ExactIndex(store, exact_rows=exact_rows)
     writes = [
@@ -270,6 +271,45 @@ def test_what_is_known_is_not_read_again_because_rows_went(
     store.close()
 
 
+class _Restless(_Counting):
+    """Somebody archives an episode before every read, as long as there are some."""
+
+    def __init__(self, episodes: list[UUID]) -> None:
+        super().__init__(":memory:")
+        self._episodes = episodes
+
+    def recall_block(self, *args: Any, **named: Any) -> tuple[RecallState, RecallBlock]:
+        if self._episodes:
+            self.archive(ANA, self._episodes.pop())
+        return super().recall_block(*args, **named)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_view_need_not_wait_until_nothing_is_removed_any_more(
+    held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "BLOCK", 40)
+    episodes: list[UUID] = []
+    store = _Restless(episodes)
+    index = ExactIndex(store)
+    writes = [
+        make_append(ANA, "a", "b", session_id=str(number), closing=make_closing())
+        for number in range(60)
+    ]
+    for write in writes:
+        store.append(write)
+    if held:
+        index.view(ANA, MODEL)
+        store.put_summary(ANA, writes[0].episode_id, make_summary("better"))
+    episodes += [write.episode_id for write in writes[20:]]
+    index.view(ANA, MODEL)
+    assert 0 < len(episodes) < 40
+    episodes.clear()
+    assert _told(index.view(ANA, MODEL)) == _told(ExactIndex(store).view(ANA, MODEL))
+    index.close()
+    store.close()
+
+
 def test_what_was_erased_is_in_no_column_any_more() -> None:
     store = SqliteStore(":memory:")
     index = ExactIndex(store)
@@ -293,7 +333,10 @@ def test_what_was_erased_is_in_no_column_any_more() -> None:
     store.close()
 
 
-def test_forgetting_does_not_fail_with_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["recall_state", "recall_block"])
+def test_forgetting_does_not_fail_with_the_store(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SqliteStore(":memory:")
     index = ExactIndex(store)
     write = make_append(ANA, "a thing", "another", closing=make_closing())
@@ -301,7 +344,7 @@ def test_forgetting_does_not_fail_with_the_store(monkeypatch: pytest.MonkeyPatch
     index.view(ANA, MODEL)
     store.archive(ANA, write.episode_id)
     with monkeypatch.context() as patched:
-        patched.setattr(store, "recall_seqs", _out_of_reach)
+        patched.setattr(store, call, _out_of_reach)
         index.forget()
     gc.collect()
     assert not any(isinstance(known, Columns) for known in gc.get_objects())

@@ -165,6 +165,6 @@ class _Removals:
             return
         self._next = now + every
         made = self._parts.store.removals_made()
-        known, self._seen = self._seen, made
-        if known not in (None, made):
+        if self._seen not in (None, made):
             self._parts.forget()
+        self._seen = made

@@ -77,6 +77,8 @@ class RecallBlock:
     vectors: Sequence[bytes | None]
     late: Sequence[tuple[int, bytes]] = ()
     """The `seq` of rows that were known before, and the vectors that they have got since."""
+    alive: NDArray[np.int64] | None = None
+    """The `seq` of each row known before that is still there; None where nobody asked."""
 
     def __len__(self) -> int:
         return len(self.seq)

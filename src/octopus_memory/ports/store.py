@@ -13,9 +13,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
 from .forgetting import Forgetting
@@ -301,25 +298,18 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         up_to: int | None = None,
         late: Sequence[int] = (),
         model: str = "",
+        alive: bool = False,
     ) -> tuple[RecallState, RecallBlock]:
         """The rows with a `seq` above `after`, as columns, and the state they were read in.
 
         None above `up_to`, where that is given: a scope may be too large to be read at once. `late`
         are rows that had no vector of `model` yet: those that have one by now are given beside.
+        With `alive`, it is also told which of the rows up to `after` are still there.
         """
 
     @abstractmethod
     def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
         """Those of these rows that exist, in the order of their `seq`, as columns."""
-
-    @abstractmethod
-    def recall_seqs(
-        self, scope: Scope, *, after: int, up_to: int
-    ) -> tuple[RecallState, NDArray[np.int64]]:
-        """The `seq` of each row above `after` and not above `up_to`, in order, and their state.
-
-        For whoever knows the rows, and not which of them are still there.
-        """
 
     def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
         """The rows with a `seq` above `after`, in order, and the state they were read in."""

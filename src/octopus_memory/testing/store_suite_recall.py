@@ -17,7 +17,7 @@ from ..ports.store import (
     Target,
     WorkKind,
 )
-from .fakes import START, make_append, make_closing, make_next, make_summary, make_turn
+from .fakes import START, make_append, make_closing, make_next, make_scope, make_summary, make_turn
 from .store_tests import ANA, BEN, FAR, Reopen, StoreTests, after, claim_all, place
 
 _TOOL_TURN = {"role": "tool", "tool_call_id": "c1", "function_name": "f", "result": 1}
@@ -31,6 +31,13 @@ def _state(store: EpisodeStore) -> RecallState:
     state = store.recall_state(ANA)
     assert state is not None
     return state
+
+
+def _alive(store: EpisodeStore, *, up_to: int) -> list[int]:
+    _, block = store.recall_block(ANA, after=up_to, alive=True)
+    assert block.alive is not None
+    found: list[int] = block.alive.tolist()
+    return found
 
 
 def _same_but_for_vectors(known: Mapping[int, RecallRow], now: Sequence[RecallRow]) -> bool:
@@ -101,18 +108,18 @@ class RecallRowTests(StoreTests):
         store.append(other)
         store.append(make_append(BEN, *"abcdefg"))
         known = [row.seq for row in _rows(store)]
-        state, seqs = store.recall_seqs(ANA, after=0, up_to=known[-1])
-        assert (state, seqs.tolist()) == (_state(store), known)
-        some = store.recall_seqs(ANA, after=known[0], up_to=known[2])[1]
-        assert some.tolist() == known[1:3]
+        assert _alive(store, up_to=known[-1]) == known
+        assert _alive(store, up_to=known[2]) == known[:3]
+        assert _alive(store, up_to=0) == []
+        assert store.recall_block(ANA, after=known[2])[1].alive is None
         store.archive(ANA, ended.episode_id)
         store.append(make_next(other, "e"))
-        state, seqs = store.recall_seqs(ANA, after=0, up_to=known[-1])
-        assert (state, seqs.tolist()) == (_state(store), known[2:])
-
-    def test_no_row_is_there_in_a_scope_that_is_not_known(self, store: EpisodeStore) -> None:
-        state, seqs = store.recall_seqs(ANA, after=0, up_to=99)
-        assert (state.scope_id, seqs.tolist()) == (0, [])
+        assert _alive(store, up_to=known[-1]) == known[2:]
+        state, block = store.recall_block(ANA, after=known[-1], alive=True)
+        assert (state, len(block)) == (_state(store), 1)
+        _, nothing = store.recall_block(make_scope("nobody"), after=99, alive=True)
+        assert nothing.alive is not None
+        assert nothing.alive.tolist() == []
 
 
 _Change = Callable[[EpisodeStore, Append, Append], object]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.episode import Scope
-from ...domain.errors import StoreCorrupt, StoreError
+from ...domain.errors import StoreCorrupt
 from ...ports.store import EpisodeStore, RecallBlock, RecallState
 
 log = logging.getLogger(__name__)
@@ -21,8 +21,6 @@ log = logging.getLogger(__name__)
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
 BLOCK = 16_384
 """Rows read at once: a large scope is never in memory as the database gives it."""
-_LISTED = 65_536
-"""Rows of which it is asked at once whether they are still there."""
 _NOTHING = RecallState(scope_id=0, version=0, epoch=0)
 
 
@@ -126,15 +124,15 @@ class ScopeCache:
 
     def _clear_of_gone(self, slot: _Slot, key: tuple[Scope, str, Make[Any]]) -> bool:
         """Leave rows that are gone out of what is held; whether there is something left to hold."""
-        now = self._store.recall_state(key[0])
-        if slot.held is None or now is None or slot.held[0].scope_id != now.scope_id:
-            return False
-        if not _goes_on(slot.held[0], now):
-            try:
-                self._refresh(slot, *key, now)
-            except StoreError as error:
-                log.warning("a scope is read anew later: %s", type(error).__name__)
+        try:
+            now = self._store.recall_state(key[0])
+            if slot.held is None or now is None or slot.held[0].scope_id != now.scope_id:
                 return False
+            if not _goes_on(slot.held[0], now):
+                self._refresh(slot, *key, now)
+        except Exception as error:  # noqa: BLE001 - what was removed must leave every scope
+            log.warning("a scope is read anew when it is next used: %s", type(error).__name__)
+            return False
         return True
 
     def clear(self) -> None:
@@ -146,13 +144,9 @@ class ScopeCache:
         self, slot: _Slot, scope: Scope, model: str, make: Make[Any], state: RecallState
     ) -> Kept:
         """Bring what is held to this state, or a later one."""
-        known, kept = slot.held or (None, make(model))
         try:
             with damage_told():
-                if known is not None and not _goes_on(known, state):
-                    known, kept = self._left_of(kept, known, scope, make(model))
-                while (now := self._read_on(kept, known, scope, model)) is None:
-                    known, kept = self._left_of(kept, known, scope, make(model))
+                now, kept = self._read_on(slot.held, scope, model, make, state)
                 kept.settle(scope, now)
         except BaseException:
             # It may be half taken in.
@@ -162,46 +156,50 @@ class ScopeCache:
         return kept
 
     def _read_on(
-        self, kept: Kept, known: RecallState | None, scope: Scope, model: str
-    ) -> RecallState | None:
-        """The state that all was read in, or a later one; None where known rows are gone."""
+        self,
+        held: tuple[RecallState, Kept] | None,
+        scope: Scope,
+        model: str,
+        make: Make[Any],
+        state: RecallState,
+    ) -> tuple[RecallState, Kept]:
+        """What is held with all that is new, and without what is gone by then.
+
+        However often rows are removed meanwhile, every read brings it further.
+        """
+        known, kept = held or (None, make(model))
         late, first = kept.waiting, None
+        asks = known is not None and not _goes_on(known, state)
         while True:
             up_to = kept.newest + BLOCK
             state, block = self._store.recall_block(
-                scope, after=kept.newest, up_to=up_to, late=late, model=model
+                scope, after=kept.newest, up_to=up_to, late=late, model=model, alive=asks
             )
-            known = known or state
-            if not _goes_on(known, state):
-                return None
-            first = first or state
+            if known is not None and known.scope_id != state.scope_id:
+                # Another scope, of the same name.
+                known, kept, late, first = None, make(model), (), None
+                continue
+            if known is not None and known.epoch != state.epoch:
+                if block.alive is None:
+                    asks = True
+                    continue
+                before, kept = kept, make(model)
+                kept.take_over(before, block.alive)
+            known, first, asks = state, first or state, False
             kept.reserve(state.newest - kept.newest)
             kept.take_in(block)
             kept.newest, late = min(up_to, state.newest), ()
             if kept.newest == state.newest:
-                return first
-
-    def _left_of(
-        self, kept: Kept, known: RecallState | None, scope: Scope, fresh: Kept
-    ) -> tuple[RecallState | None, Kept]:
-        """`fresh` with what is still there of `kept`, as of a state; None where all begins anew."""
-        first, alive = None, []
-        for after in range(0, kept.newest, _LISTED):
-            up_to = min(after + _LISTED, kept.newest)
-            state, seqs = self._store.recall_seqs(scope, after=after, up_to=up_to)
-            first = first or state
-            alive.append(seqs)
-        if first is None or known is None or first.scope_id != known.scope_id:
-            return None, fresh
-        fresh.take_over(kept, np.concatenate(alive))
-        return first, fresh
+                # A vector that came after the first read is still awaited.
+                return first._replace(epoch=state.epoch), kept
 
     def _weigh(self, key: tuple[Scope, str, Make[Any]], slot: _Slot) -> None:
         with self._lock:
-            if self._slots.get(key) is not slot or slot.held is None:
+            held = slot.held
+            if self._slots.get(key) is not slot or held is None:
                 return
             self._total -= slot.size
-            slot.size = slot.held[1].size
+            slot.size = held[1].size
             self._total += slot.size
             # The newest stays even where it alone is over the bound: it is in use right now.
             while self._total > self._cache_bytes and len(self._slots) > 1:

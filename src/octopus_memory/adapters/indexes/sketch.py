@@ -165,9 +165,10 @@ class Segment:
 
     def like(self, probe: Probe, most: int) -> Hits:
         """Those with the rarest of its words."""
-        count, terms = self.count, np.unique(probe.terms)
-        at = places(self.layers, terms)
-        which, row, times = found(self.layers, at)
+        # Another thread may be adding rows.
+        count, layers, terms = self.count, self.layers, np.unique(probe.terms)
+        at = places(layers, terms)
+        which, row, times = found(layers, at)
         rarity = np.log1p((count + 0.5) / (having(at, len(terms)) + 0.5))
         often = times.astype(np.float32)
         lacking = -np.bincount(row, rarity[which] * often / (often + 1), count)[:count]
@@ -194,9 +195,9 @@ class Segment:
         numbers = [self._numbers[known] for known in episode_ids if known in self._numbers]
         if not numbers:
             return np.empty(0, np.int64)
-        wanted = np.zeros(_ROWS, np.bool_)
+        wanted, count = np.zeros(_ROWS, np.bool_), self.count
         wanted[numbers] = True
-        return self._seq[: self.count][wanted[self._episode[: self.count]]]
+        return self._seq[:count][wanted[self._episode[:count]]]
 
     def _number(self, episode_id: UUID) -> int:
         number = self._numbers.setdefault(episode_id, len(self._ids))

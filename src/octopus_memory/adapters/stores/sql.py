@@ -8,9 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...domain.episode import Episode, Scope, Session, Turn
 from ...domain.errors import SessionNotFound
 from ...domain.message import Json
@@ -189,13 +186,9 @@ class SqlStore(
         up_to: int | None = None,
         late: Sequence[int] = (),
         model: str = "",
+        alive: bool = False,
     ) -> tuple[RecallState, RecallBlock]:
-        return self._read(scope.tenant, recalling.block, scope, after, up_to, late, model)
-
-    def recall_seqs(
-        self, scope: Scope, *, after: int, up_to: int
-    ) -> tuple[RecallState, NDArray[np.int64]]:
-        return self._read(scope.tenant, recalling.seqs, scope, after, up_to)
+        return self._read(scope.tenant, recalling.block, scope, after, up_to, late, model, alive)
 
     def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
         return self._read(scope.tenant, recalling.block_at, scope, seqs)

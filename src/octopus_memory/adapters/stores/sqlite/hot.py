@@ -28,7 +28,6 @@ READS = frozenset(
         listing.open_episodes,
         recalling.block,
         recalling.block_at,
-        recalling.seqs,
         recalling.state,
         erasing.unfinished,
         findable.turns,
@@ -48,14 +47,7 @@ READS = frozenset(
 )
 """What recall, every message and each round of the worker ask: they use named statements alone."""
 SNAPSHOTS = frozenset(
-    {
-        listing.list_episodes,
-        queue.backlog,
-        reads.replay,
-        recalling.block,
-        recalling.block_at,
-        recalling.seqs,
-    }
+    {listing.list_episodes, queue.backlog, reads.replay, recalling.block, recalling.block_at}
 )
 """Those of them whose statements must see one moment; for the others no transaction is begun."""
 WRITES = frozenset(

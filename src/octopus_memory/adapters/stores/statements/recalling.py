@@ -21,6 +21,8 @@ from .reads import chunks, scope_id, who, whose
 T = TypeVar("T")
 _WIDTH = 10
 """The columns of `_rows`."""
+_LISTED = 65_536
+"""Numbers of rows that are in memory at once as the database gives them."""
 
 
 @cache
@@ -148,6 +150,7 @@ def block(
     up_to: int | None = None,
     late: Sequence[int] = (),
     model: str = "",
+    alive: bool = False,  # noqa: FBT002 - as the port's caller names it
 ) -> tuple[RecallState, RecallBlock]:
     known = state(conn, scope) or RecallState(scope_id=0, version=0, epoch=0)
     given = who(scope) | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}
@@ -157,15 +160,17 @@ def block(
         for some in chunks(late)
         for row in conn.execute(_late, who(scope) | {"seqs": some, "model_": model}).all()
     ]
-    return known, _block(conn, found, come)
+    return known, _block(conn, found, come, _alive(conn, scope, after) if alive else None)
 
 
-def seqs(
-    conn: Connection, scope: Scope, after: int, up_to: int
-) -> tuple[RecallState, NDArray[np.int64]]:
-    known = state(conn, scope) or RecallState(scope_id=0, version=0, epoch=0)
-    found = conn.execute(_seqs, who(scope) | {"after_": after, "up_to_": up_to}).all()
-    return known, np.fromiter(chain.from_iterable(found), np.int64)
+def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:
+    """The `seq` of each row up to `newest`."""
+    found = [np.empty(0, np.int64)]
+    for after in range(0, newest, _LISTED):
+        part = {"after_": after, "up_to_": min(after + _LISTED, newest)}
+        listed = conn.execute(_seqs, who(scope) | part).all()
+        found.append(np.fromiter(chain.from_iterable(listed), np.int64))
+    return np.concatenate(found)
 
 
 def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
@@ -176,7 +181,10 @@ def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock
 
 
 def _block(
-    conn: Connection, found: Sequence[Sequence[Any]], late: Sequence[Sequence[Any]] = ()
+    conn: Connection,
+    found: Sequence[Sequence[Any]],
+    late: Sequence[Sequence[Any]] = (),
+    alive: NDArray[np.int64] | None = None,
 ) -> RecallBlock:
     columns = list(zip(*found, strict=True)) or [()] * _WIDTH
     seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
@@ -203,6 +211,7 @@ def _block(
             model=model,
             vectors=vectors,
             late=[(row[0], row[1]) for row in late if row[1] is not None],
+            alive=alive,
         )
     except (OverflowError, TypeError, ValueError) as error:
         raise StoreCorrupt(DAMAGED) from error
