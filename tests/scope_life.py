@@ -1,0 +1,156 @@
+"""A scope that anything may happen to, and all that can be seen of it then."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from datetime import timedelta
+
+import numpy as np
+
+from octopus_memory.adapters.indexes.exact import EXACT_ROWS, ExactIndex
+from octopus_memory.adapters.indexes.sketch import Segment
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.domain import hashing
+from octopus_memory.domain.bm25 import Sought
+from octopus_memory.domain.message import Json
+from octopus_memory.ports.index import ScopeView
+from octopus_memory.ports.store import Append, NewTurn, Target
+from octopus_memory.testing import (
+    make_append,
+    make_closing,
+    make_lexical,
+    make_summary,
+    make_turn,
+)
+from octopus_memory.testing.fakes import START, make_next
+from octopus_memory.testing.index_tests import MODEL, put, unit
+from octopus_memory.testing.store_suite_erasing import erase
+from octopus_memory.testing.store_suite_keeping import findable
+from octopus_memory.testing.store_tests import ANA, claim_all
+
+WORDS = [f"word{number}" for number in range(40)]
+
+
+class Life:
+    """A scope, and whatever may happen to it."""
+
+    def __init__(self, seed: int, *, exact_rows: int = EXACT_ROWS) -> None:
+        self.store = SqliteStore(":memory:")
+        self.index = ExactIndex(self.store, exact_rows=exact_rows)
+        self._chance = random.Random(seed)
+        self._open: list[Append] = []
+        self._closed: list[Append] = []
+        self._deleted: list[Append] = []
+        self._deeds: list[Callable[[], None]] = [
+            *(self._start, self._start, self._add, self._add, self._add, self._add, self._add),
+            *(self._close, self._close, self._resume, self._archive, self._resummarize),
+            *(self._delete, self._restore, self._embed, self._embed, self._embed),
+        ]
+
+    def go_on(self) -> None:
+        self._chance.choice(self._deeds)()
+
+    def erase(self) -> None:
+        """Some episode, open or closed."""
+        for writes in (self._open, self._closed):
+            for write in self._one_of(writes):
+                erase(self.store, ANA, episode_id=write.episode_id)
+                writes.remove(write)
+        self.index.forget()
+
+    def close(self) -> None:
+        self.index.close()
+        self.store.close()
+
+    def _turns(self, count: int) -> list[dict[str, Json]]:
+        return [
+            {"role": role, "content": " ".join(self._chance.choices(WORDS, k=5))}
+            | ({"name": self._chance.choice(["Ana", "Ben"])} if role == "user" else {})
+            for role in self._chance.choices(["user", "assistant"], k=count)
+        ]
+
+    def _said(self, most: int) -> list[NewTurn]:
+        at = START + timedelta(minutes=self._chance.randint(0, 500))
+        return [make_turn(said, at=at) for said in self._turns(self._chance.randint(1, most))]
+
+    def _start(self) -> None:
+        said = self._said(4)
+        write = make_append(ANA, *said, session_id=str(len(self._open) + self._chance.random()))
+        write = dataclasses.replace(write, at=said[0].at, now=said[0].at)
+        self.store.append(write)
+        self._open.append(write)
+
+    def _add(self) -> None:
+        for write in self._one_of(self._open):
+            self.store.append(make_next(write, *self._said(3)))
+
+    def _close(self) -> None:
+        for write in self._one_of(self._open):
+            count = self.store.episodes(ANA, [write.episode_id])[write.episode_id].message_count
+            closing = make_closing(START, " ".join(self._chance.choices(WORDS, k=8)))
+            self.store.close_episode(ANA, write.episode_id, closing, expect_messages=count)
+            self._open.remove(write)
+            self._closed.append(write)
+
+    def _resume(self) -> None:
+        for write in self._one_of(self._closed):
+            self.store.append(make_next(write, *self._said(2), target=Target.RESUME))
+            self._closed.remove(write)
+            self._open.append(write)
+
+    def _archive(self) -> None:
+        for write in self._one_of(self._closed):
+            self.store.archive(ANA, write.episode_id)
+            self._closed.remove(write)
+
+    def _delete(self) -> None:
+        for write in self._one_of(self._closed):
+            self.store.delete(ANA, write.episode_id, at=START)
+            self._closed.remove(write)
+            self._deleted.append(write)
+
+    def _restore(self) -> None:
+        for write in self._one_of(self._deleted):
+            self.store.restore(ANA, write.episode_id, findable(self.store, write), at=START)
+            self._deleted.remove(write)
+            self._closed.append(write)
+
+    def _resummarize(self) -> None:
+        for write in self._one_of(self._closed):
+            self.store.put_summary(ANA, write.episode_id, make_summary("word1 word2 better"))
+
+    def _embed(self) -> None:
+        put(self.index, [work for work in claim_all(self.store) if self._chance.random() < 0.7])
+        self.store.release("suite")
+
+    def _one_of(self, writes: list[Append]) -> list[Append]:
+        return self._chance.sample(writes, min(1, len(writes)))
+
+
+def told(view: ScopeView) -> list[object]:
+    """All that recall can see of a view, in arrays that are compared exactly."""
+    asked = [unit([number]) for number in range(3)]
+    terms, _, _ = hashing.unpack_all([make_lexical(" ".join(WORDS[:6])).terms])
+    scores = view.postings.score(Sought.only(terms))
+    names = [field.name for field in dataclasses.fields(view.rows)]
+    speakers = [view.speakers[n] if n >= 0 else b"" for n in view.rows.speaker.tolist()]
+    return [
+        list(view.episode_ids),
+        view.ordinals.tolist(),
+        speakers,
+        *(np.asarray(getattr(view.rows, name)).tolist() for name in names if name != "speaker"),
+        *(np.nan_to_num(view.cosine(vector), nan=9.0).tolist() for vector in asked),
+        scores.row.tolist(),
+        scores.episode.tolist(),
+        scores.whole,
+    ]
+
+
+def segments_of(index: ExactIndex) -> list[Segment]:
+    state = index._store.recall_state(ANA)
+    assert state is not None
+    source = index._source(ANA, state, MODEL)
+    assert source is not None
+    return list(source.segments)
