@@ -90,11 +90,11 @@ class Transactions:
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
+        _check(reach)
         with self._translated():
             for attempt in range(_RETRIES):
                 try:
-                    with _within(self._engine, reach) as conn, conn.core.begin():
-                        return do(conn, *args, **named)
+                    return self._attempt_write(reach, do, *args, **named)
                 except sa.exc.DBAPIError as error:
                     if attempt == _RETRIES - 1 or not self.lost_race(error):
                         raise
@@ -110,13 +110,38 @@ class Transactions:
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        with self._translated(), _within(self._reader, reach) as conn:
+        _check(reach)
+        with self._translated():
+            return self._attempt_read(reach, do, *args, **named)
+
+    def _attempt_write(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """In one transaction, once."""
+        with _within(self._engine, reach) as conn, conn.core.begin():
             return do(conn, *args, **named)
+
+    def _attempt_read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        with _within(self._reader, reach) as conn:
+            return do(conn, *args, **named)
+
+
+def _check(reach: Reach) -> None:
+    if not isinstance(reach, str | Every):
+        raise TypeError("every transaction names a tenant")
 
 
 @contextmanager
 def _within(engine: sa.Engine, reach: Reach) -> Iterator[Connection]:
-    if not isinstance(reach, str | Every):
-        raise TypeError("every transaction names a tenant")
     with engine.connect() as conn:
         yield Connection(conn.execution_options(**{REACH: reach}))

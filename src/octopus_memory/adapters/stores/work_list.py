@@ -57,8 +57,12 @@ class SqlWork(Transactions, WorkList):
         self, model: str, done: Sequence[tuple[Work, bytes]], *, also: Also | None = None
     ) -> None:
         """`also` is done in the same transaction, where the vectors are kept."""
-        if done:
-            self._write(Every.TENANT, put_vectors, model, done, also=also, now=self._now())
+        if not done:
+            return
+        if also is None:
+            self._write(Every.TENANT, put_vectors, model, done, now=self._now())
+        else:
+            self._write(Every.TENANT, _put_vectors_and, model, done, also, now=self._now())
 
     def inside(
         self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
@@ -126,16 +130,24 @@ def _switch_model(conn: Connection, model: str, *, now: datetime) -> int:
 
 
 def put_vectors(
+    conn: Connection, model: str, done: Sequence[tuple[Work, bytes]], *, now: datetime
+) -> bool:
+    """Whether they are of the model that is in use."""
+    # A worker that began before the model changed ends after it: its work stays, for the new one.
+    if meta.get(conn, meta.MODEL, keep=True) not in (None, model.encode()):
+        return False
+    queue.put_vectors(conn, model, done)
+    mirror.follow(conn, [work for work, _ in done], now=now)
+    return True
+
+
+def _put_vectors_and(
     conn: Connection,
     model: str,
     done: Sequence[tuple[Work, bytes]],
+    also: Also,
     *,
-    also: Also | None,
     now: datetime,
 ) -> None:
-    # A worker that began before the model changed ends after it: its work stays, for the new one.
-    if meta.get(conn, meta.MODEL, keep=True) in (None, model.encode()):
-        queue.put_vectors(conn, model, done)
-        mirror.follow(conn, [work for work, _ in done], now=now)
-        if also is not None:
-            also(conn.core)
+    if put_vectors(conn, model, done, now=now):
+        also(conn.core)

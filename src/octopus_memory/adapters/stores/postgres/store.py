@@ -13,11 +13,12 @@ import sqlalchemy as sa
 from ....domain.errors import InvalidSetting, MissingExtra, StoreBusy, StoreError, StoreUnavailable
 from ....ports.keeping import Lead
 from ....ports.seams import Clock
-from .. import migrate
+from .. import hot, migrate
 from ..later import Connection
 from ..sql import SqlStore
 from ..transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
+from .driver import SNAPSHOT, WRITING, DriverConnection, Prepared
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,6 +71,9 @@ class PostgresStore(SqlStore):
             pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
         )
         sa.event.listen(engine, "begin", self._begin)
+        sa.event.listen(engine, "checkout", self._look_before_use)
+        self._known: dict[Any, Prepared] = {}
+        self._was_lost = False
         super().__init__(lambda: engine, clock=clock)
 
     def _engine_with(self, **options: Any) -> sa.Engine:
@@ -131,19 +135,94 @@ class PostgresStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
+        try:
+            return super()._read(reach, do, *args, **named)
+        except StoreUnavailable as error:
+            # That the server closed a connection shows only when it is used: once more, on another.
+            if not errors.is_lost(error.__cause__):
+                raise
+        return super()._read(reach, do, *args, **named)
+
+    def _attempt_read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        if do in hot.READS:
+            with self._driven(reach, SNAPSHOT if do in hot.SNAPSHOTS else None) as driven:
+                return do(driven, *args, **named)
+
         def committed(conn: Connection) -> T:
             done = do(conn, *args, **named)
             # With a rollback the driver would forget the statements that it has prepared.
             conn.core.commit()
             return done
 
+        return super()._attempt_read(reach, committed)
+
+    def _attempt_write(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        if do in hot.WRITES:
+            with self._driven(reach, WRITING) as driven:
+                return do(driven, *args, **named)
+        return super()._attempt_write(reach, do, *args, **named)
+
+    @contextmanager
+    def _driven(self, reach: Reach, begin: str | None) -> Iterator[Any]:
+        """One of the pool's, without SQLAlchemy in between; what it raises is SQLAlchemy's, too."""
+        pooled = self._engine.raw_connection()
+        settings = self._patience, security.setting(reach, self._engine.dialect)
+        conn = DriverConnection(
+            pooled.driver_connection,
+            self._known,
+            self._engine.dialect,
+            begin=begin,
+            settings=settings,
+        )
         try:
-            return super()._read(reach, committed)
-        except StoreUnavailable as error:
-            # That the server closed a connection shows only when it is used: once more, on another.
-            if not errors.is_lost(error.__cause__):
-                raise
-        return super()._read(reach, committed)
+            yield conn
+            conn.end()
+        except self._driver.Error as error:
+            conn.close()
+            raise self._as_core_says(error, conn) from error
+        except Exception:
+            conn.close()
+            raise
+        except BaseException:
+            # Told to stop amid a talk with the server, which nobody can take up again.
+            pooled.invalidate()
+            raise
+        finally:
+            pooled.close()
+
+    def _as_core_says(self, error: Exception, conn: DriverConnection) -> sa.exc.DBAPIError:
+        """As the error that it would be through SQLAlchemy, which all the rest knows."""
+        is_lost = conn.is_lost
+        self._was_lost = self._was_lost or is_lost
+        found = sa.exc.DBAPIError.instance(
+            # Only of a commit there is none.
+            None if conn.is_ending else "a statement",
+            None,
+            error,
+            self._driver.Error,
+            hide_parameters=True,
+            connection_invalidated=is_lost,
+        )
+        assert isinstance(found, sa.exc.DBAPIError)
+        return found
+
+    def _look_before_use(self, *_: Any) -> None:
+        """Where one connection was lost the others may be, too: those from before are made anew."""
+        if self._was_lost:
+            self._was_lost = False
+            raise sa.exc.InvalidatePoolError("a connection was lost")
 
     def _prepare_schema(self) -> None:
         unhurried = {REACH: Every.TENANT, _UNHURRIED: True}

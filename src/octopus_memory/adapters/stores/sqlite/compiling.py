@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import plain
 from ..later import load, sa
+from ..results import returned
 from .texts import Compiled
 
 _EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
@@ -20,7 +21,7 @@ _READS = {None: "", plain.read_time: "time", plain.read_id: "id"}
 def compiled(statement: Any, keys: Sequence[str]) -> Compiled:
     made = statement.compile(dialect=_dialect(), column_keys=keys)
     names = list(made.positiontup or ())
-    columns = _columns(statement)
+    columns = returned(statement)
     return Compiled(
         text=_EXPANDING.split(str(made)),
         names=names,
@@ -48,10 +49,3 @@ def _read(kind: Any) -> str:
     if isinstance(kind, sa.Boolean):
         return "flag"
     return _READS[kind.dialect_impl(_dialect()).result_processor(_dialect(), None)]
-
-
-def _columns(statement: Any) -> list[tuple[str, Any]]:
-    """The name and type of each column that comes back."""
-    if isinstance(statement, sa.SelectBase):
-        return [(column.name, column.type) for column in statement.selected_columns]
-    return [(column["name"], column["type"]) for column in statement.returning_column_descriptions]

@@ -7,15 +7,14 @@ compiles any other once: a short statement costs a fifth of what it does through
 from __future__ import annotations
 
 import sqlite3
-from collections import namedtuple
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 from .. import plain
-from ..by_column import RowsByColumn
 from ..later import Statement
+from ..results import Reader, Result, convert, converted_row, converts
 from .texts import Compiled, shipped
 
 _BINDS: dict[str, Any] = {
@@ -37,30 +36,27 @@ _NULL = float("nan")
 """The quick value for None: SQLite has no such number, and stores NULL."""
 
 Parameters: TypeAlias = Mapping[str, Any]
-Converts: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
-"""The places whose values are converted, and how."""
 
 
-class Prepared:
+class Prepared(Reader):
     """One statement for one set of parameters."""
 
     def __init__(self, known: Compiled, keys: Sequence[str]) -> None:
+        super().__init__(known.columns, (_READS[kind] for kind in known.reads))
         self._text, *rest = known.text
         names, lists = known.names, rest[::2]
         self._lists = list(zip(map(names.index, lists), rest[1::2], strict=True))
         self._fixed = known.fixed
         self._take, self._keys = _taker(names), keys
-        self._binders = _converts(
+        self._binders = converts(
             _binder(kind, is_list=name in lists)
             for name, kind in zip(names, known.binds, strict=True)
         )
-        self._readers = _converts(_READS[kind] for kind in known.reads)
-        self.named = _row_type(known.columns)._make
 
     def run(self, raw: sqlite3.Connection, given: Parameters) -> sqlite3.Cursor:
         if self._fixed:
             given = {**self._fixed, **given}
-        row = _converted_row(self._take(given), self._binders)
+        row = converted_row(self._take(given), self._binders)
         values: list[Any] = [_NULL if value is None else value for value in row]
         text = self._text
         for place, following in self._lists:
@@ -82,47 +78,8 @@ class Prepared:
         return self._send(raw, list(self._take(dict(zip(self._keys, columns, strict=True)))))
 
     def _send(self, raw: sqlite3.Connection, columns: list[Any]) -> sqlite3.Cursor:
-        _convert(columns, self._binders)
+        convert(columns, self._binders)
         return raw.executemany(self._text, zip(*map(_without_none, columns), strict=True))
-
-    def read(self, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
-        if not self._readers:
-            return rows
-        if len(rows) == 1:
-            return (tuple(_converted_row(rows[0], self._readers)),)
-        return _converted(rows, self._readers)
-
-
-class Result:
-    """As much of SQLAlchemy's result as the statements here ask for."""
-
-    def __init__(self, cursor: sqlite3.Cursor, prepared: Prepared) -> None:
-        self._cursor = cursor
-        self._prepared = prepared
-
-    @property
-    def rowcount(self) -> int:
-        return self._cursor.rowcount
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self._prepared.named, self.all())
-
-    def all(self) -> Iterable[tuple[Any, ...]]:
-        """Without names, which rows of SQLAlchemy's have."""
-        return self._prepared.read(self._cursor.fetchall())
-
-    def first(self) -> Any:
-        found = self._cursor.fetchall()
-        return self._prepared.named(*self._prepared.read(found[:1])) if found else None
-
-    one_or_none = first
-
-    def one(self) -> Any:
-        [row] = self
-        return row
-
-    def scalar_one(self) -> Any:
-        return self.one()[0]
 
 
 class DriverConnection:
@@ -170,40 +127,9 @@ def _compiled(statement: Statement[Any], keys: Sequence[str]) -> Compiled:
     return compiled(statement(), keys)
 
 
-def _converts(converts: Iterable[Any]) -> Converts:
-    return [(place, convert) for place, convert in enumerate(converts) if convert]
-
-
-def _converted_row(values: Sequence[Any], converts: Converts) -> list[Any]:
-    row = list(values)
-    for place, convert in converts:
-        row[place] = convert(row[place])
-    return row
-
-
-def _converted(rows: Iterable[Sequence[Any]], converts: Converts) -> RowsByColumn:
-    columns: list[Any] = list(zip(*rows, strict=True))
-    if columns:
-        _convert(columns, converts)
-    return RowsByColumn(columns)
-
-
-def _convert(columns: list[Any], converts: Converts) -> None:
-    for place, convert in converts:
-        columns[place] = _converted_column(columns[place], convert)
-
-
 def _without_none(column: Sequence[Any]) -> Sequence[Any]:
     is_empty = column[0] is None and column.count(None) == len(column)
     return [_NULL] * len(column) if is_empty else column
-
-
-def _converted_column(column: Sequence[Any], convert: Callable[[Any], Any]) -> list[Any]:
-    first = column[0]
-    # Rows that are read or written together often have their episode and their times in common.
-    if first == column[-1] and column.count(first) == len(column):
-        return [convert(first)] * len(column)
-    return list(map(convert, column))
 
 
 def _taker(names: Sequence[str]) -> Callable[[Parameters], tuple[Any, ...]]:
@@ -221,8 +147,3 @@ def _padded(values: Sequence[Any]) -> list[Any]:
 @cache
 def _marks(count: int) -> str:
     return f"({','.join('?' * count)})"
-
-
-def _row_type(names: Sequence[str]) -> Any:
-    """Rows whose columns are read by name, as SQLAlchemy's are."""
-    return namedtuple("Row", names)  # noqa: PYI024

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from ....domain.episode import Turn
 from ....domain.errors import (
     StoreBusy,
     StoreCorrupt,
@@ -22,13 +21,12 @@ from ....domain.errors import (
 )
 from ....ports.forgetting import Trace
 from ....ports.seams import Clock
-from ....ports.store import Append, Findable, Target, Unfindable
-from .. import migrate, plain
+from ....ports.store import Findable, Unfindable
+from .. import hot, migrate, plain
 from ..later import Connection, sa
 from ..sql import SqlStore
-from ..statements import writes
 from ..transactions import READING, Every, Reach
-from . import errors, hot
+from . import errors
 from .driver import DriverConnection, Prepared
 from .together import Together
 from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
@@ -134,11 +132,6 @@ class SqliteStore(SqlStore):
             if self._read_only and not self._path.exists():
                 return "there is no such file, and ?mode=ro makes none"
         return None
-
-    def append(self, write: Append) -> list[Turn]:
-        if self._in_memory or write.target is Target.RESUME:
-            return super().append(write)
-        return self._commit(lambda conn: writes.append(conn, write), hot=True)
 
     def make_findable(
         self,

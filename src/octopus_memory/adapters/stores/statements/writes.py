@@ -66,6 +66,28 @@ def _set_unfindable() -> sa.Update:
     )
 
 
+@sql
+def _reopen() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(
+            ending.this_episode(),
+            schema.episodes.c.ended_at.is_not(None),
+            schema.episodes.c.is_archived.is_(False),
+            schema.episodes.c.deleted_at.is_(None),
+        )
+        .values(
+            ended_at=None,
+            aged_from=None,
+            order_at=plain.OPEN_END,
+            end_reason=None,
+            opened_at=sa.bindparam("now_"),
+            summarized_by=None,
+            **rows.pack_summary(None),
+        )
+    )
+
+
 @cache
 def _ended() -> Any:
     return sa.func.count(schema.episodes.c.ended_at)
@@ -290,29 +312,10 @@ def _ends(conn: Connection, write: Append) -> int:
 
 
 def _resume(conn: Connection, scope_id: int, write: Append) -> None:
-    episodes = schema.episodes
     _known(conn, write)
     _check_none_open(conn, scope_id, write)
-    done = conn.execute(
-        sa.update(episodes)
-        .where(
-            episodes.c.id == write.episode_id,
-            episodes.c.scope_id == scope_id,
-            episodes.c.ended_at.is_not(None),
-            episodes.c.is_archived.is_(False),
-            episodes.c.deleted_at.is_(None),
-        )
-        .values(
-            ended_at=None,
-            aged_from=None,
-            order_at=plain.OPEN_END,
-            end_reason=None,
-            opened_at=write.now,
-            summarized_by=None,
-            **rows.pack_summary(None),
-        )
-    )
-    if not done.rowcount:
+    this = {"episode_": write.episode_id, "scope_": scope_id}
+    if not conn.execute(_reopen, this | {"now_": write.now}).rowcount:
         raise EpisodeChanged(write.session_id)
     _set_session(conn, scope_id, write)
     ending.drop_summary_rows(conn, write.scope, scope_id, write.episode_id, now=write.now)

@@ -1,11 +1,11 @@
-"""Which calls go straight to the driver."""
+"""Which calls go straight to the driver, where a store has a way for them."""
 
 from __future__ import annotations
 
-from .. import work_list
-from ..keeping import last_run
-from ..sql import config, configs
-from ..statements import (
+from . import work_list
+from .keeping import last_run
+from .sql import config, configs
+from .statements import (
     ending,
     erasing,
     findable,
@@ -16,6 +16,7 @@ from ..statements import (
     reads,
     recalling,
     stages,
+    writes,
 )
 
 READS = frozenset(
@@ -60,7 +61,8 @@ WRITES = frozenset(
         stages.delete,
         stages.purge,
         work_list.put_vectors,
+        writes.append,
     }
 )
-"""The same of what is written, besides an append: every session's end, the worker's and retention's
+"""The same of what is written: every message, a session's end, the worker's and retention's
 steps."""

@@ -1,0 +1,173 @@
+"""The statements of hot calls, straight on psycopg, as many to a trip as can be.
+
+A statement is sent when it is executed, and waited for when its rows are wanted. So the beginning
+travels with the first statements, and the commit with the last: a read is one trip to the server.
+Through SQLAlchemy it is three, and three times the work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from ..later import Statement
+from ..results import Reader, Result, returned
+
+if TYPE_CHECKING:
+    import psycopg
+
+SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_SET = "SELECT set_config('statement_timeout', %s, true), set_config('octopus.reach', %s, true)"
+_LIST = re.compile(r"(NOT )?IN \(__\[POSTCOMPILE_(\w+)\]\)")
+
+
+class Prepared(Reader):
+    """One statement for one set of parameters."""
+
+    def __init__(self, statement: Any, keys: Sequence[str], dialect: sa.Dialect) -> None:
+        columns = returned(statement)
+        super().__init__(
+            [name for name, _ in columns],
+            [kind.dialect_impl(dialect).result_processor(dialect, None) for _, kind in columns],
+        )
+        # An INSERT would give back the new row's key otherwise, whether it is wanted or not.
+        is_silent = isinstance(statement, sa.Insert) and not columns
+        made = statement.compile(dialect=dialect, column_keys=keys, for_executemany=is_silent)
+        # One text for lists of any length.
+        self.text = _LIST.sub(_as_array, str(made))
+        lists = {found[2] for found in _LIST.finditer(str(made))}
+        names = set(made.bind_names.values())
+        self._fixed = {name: made.params[name] for name in names.difference(keys)}
+        self._binds = {
+            name: _bind(made.binds[name].type, dialect, is_list=name in lists) for name in names
+        }
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        given = {**self._fixed, **given}
+        return {
+            name: given[name] if bind is None else bind(given[name])
+            for name, bind in self._binds.items()
+        }
+
+
+class DriverConnection:
+    """Executes statements that live as long as their module.
+
+    With `begin` they are one transaction, which `end` commits; without it, whatever is sent before
+    rows are wanted is one.
+    """
+
+    product = "postgresql"
+
+    def __init__(
+        self,
+        raw: Any,
+        known: dict[Any, Prepared],
+        dialect: sa.Dialect,
+        *,
+        begin: str | None,
+        settings: tuple[str, str],
+    ) -> None:
+        """`settings` are the statement time-out, and whose rows are reached."""
+        self._raw = raw
+        self._known = known
+        self._dialect = dialect
+        self._begin = begin
+        self._settings = settings
+        self._pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
+        self._inside: psycopg.Pipeline | None = None
+        self._is_waited_for = False
+        self.is_ending = False
+        """Whether the commit was sent."""
+
+    @property
+    def is_lost(self) -> bool:
+        return bool(self._raw.closed)
+
+    def execute(self, statement: Statement[Any], given: Any = None) -> Result:
+        rows: list[Mapping[str, Any]] = given if isinstance(given, list) else [given or {}]
+        key = statement, tuple(rows[0])
+        prepared = self._known.get(key)
+        if prepared is None:
+            prepared = self._known[key] = Prepared(statement(), key[1], self._dialect)
+        self._start()
+        cursor = self._raw.cursor()
+        for row in rows:
+            cursor.execute(prepared.text, prepared.values(row), prepare=True)
+        self._is_waited_for = True
+        return Result(_Coming(cursor, self._arrive), prepared)
+
+    def insert(
+        self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
+
+    def end(self) -> None:
+        """Commit; what was only sent is known to be done then."""
+        if self._begin is not None and self._pipeline is not None:
+            self.is_ending = True
+            self._raw.execute("COMMIT", prepare=True)
+        self._leave()
+
+    def close(self) -> None:
+        """Leave the connection as it was found, but for a transaction that was not ended."""
+        # What went wrong is known by now; of what was only sent nobody wants to know.
+        with suppress(self._dialect.loaded_dbapi.Error):
+            self._leave()
+
+    def _start(self) -> None:
+        if self._pipeline is not None:
+            return
+        self._pipeline = self._raw.pipeline()
+        self._inside = self._pipeline.__enter__()
+        if self._begin is not None:
+            self._raw.execute(self._begin, prepare=True)
+        self._raw.execute(_SET, self._settings, prepare=True)
+
+    def _arrive(self) -> None:
+        """Wait for all that was sent."""
+        if not self._is_waited_for or self._inside is None:
+            return
+        self._is_waited_for = False
+        if self._begin is None:
+            self._leave()
+        else:
+            self._inside.sync()
+
+    def _leave(self) -> None:
+        pipeline, self._pipeline, self._inside = self._pipeline, None, None
+        if pipeline is not None:
+            pipeline.__exit__(None, None, None)
+
+
+class _Coming:
+    """A cursor whose rows are on their way."""
+
+    def __init__(self, cursor: psycopg.Cursor[Any], arrive: Callable[[], None]) -> None:
+        self._cursor = cursor
+        self._arrive = arrive
+
+    @property
+    def rowcount(self) -> int:
+        self._arrive()
+        return self._cursor.rowcount
+
+    def fetchall(self) -> list[Any]:
+        self._arrive()
+        return self._cursor.fetchall()
+
+
+def _as_array(found: re.Match[str]) -> str:
+    return f"{'<> ALL' if found[1] else '= ANY'}(%({found[2]})s)"
+
+
+def _bind(kind: Any, dialect: sa.Dialect, *, is_list: bool) -> Callable[[Any], Any] | None:
+    bind: Callable[[Any], Any] | None = kind.dialect_impl(dialect).bind_processor(dialect)
+    if not is_list:
+        return bind
+    return lambda values: list(map(bind, values)) if bind else list(values)
