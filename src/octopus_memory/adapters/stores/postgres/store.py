@@ -177,38 +177,44 @@ class PostgresStore(SqlStore):
     @contextmanager
     def _driven(self, reach: Reach, begin: str | None) -> Iterator[Any]:
         """One of the pool's, without SQLAlchemy in between; what it raises is SQLAlchemy's, too."""
-        pooled = self._engine.raw_connection()
-        settings = self._patience, security.setting(reach, self._engine.dialect)
+        dialect = self._engine.dialect
+        try:
+            pooled = self._engine.raw_connection()
+        except self._driver.Error as error:
+            raise self._as_core_says(error) from error
         conn = DriverConnection(
             pooled.driver_connection,
             self._known,
-            self._engine.dialect,
+            dialect,
             begin=begin,
-            settings=settings,
+            settings=(self._patience, security.setting(reach, dialect)),
         )
         try:
             yield conn
             conn.end()
         except self._driver.Error as error:
-            conn.close()
             raise self._as_core_says(error, conn) from error
         except Exception:
-            conn.close()
             raise
         except BaseException:
             # Told to stop amid a talk with the server, which nobody can take up again.
             pooled.invalidate()
             raise
         finally:
+            conn.close()
+            if conn.is_lost:
+                pooled.invalidate()
             pooled.close()
 
-    def _as_core_says(self, error: Exception, conn: DriverConnection) -> sa.exc.DBAPIError:
+    def _as_core_says(
+        self, error: Exception, conn: DriverConnection | None = None
+    ) -> sa.exc.DBAPIError:
         """As the error that it would be through SQLAlchemy, which all the rest knows."""
-        is_lost = conn.is_lost
+        is_lost = conn is not None and conn.is_lost
         self._was_lost = self._was_lost or is_lost
         found = sa.exc.DBAPIError.instance(
             # Only of a commit there is none.
-            None if conn.is_ending else "a statement",
+            None if conn is not None and conn.is_ending else "a statement",
             None,
             error,
             self._driver.Error,
