@@ -83,9 +83,19 @@ class Ranking:
         """Of any rows that no filter took out."""
         if not rows:
             return {}
-        score = self.turn_score
+        score, wanted = self.turn_score, np.zeros(len(self.turn_score), np.bool_)
+        wanted[rows] = True
         at_least = (score >= score[rows].min()).nonzero()[0]
-        known = dict(self._ranked(score, self._odds, at_least[_in_order(score[at_least])]))
+        order = at_least[_in_order(score[at_least])]
+        # The best one stands for what all are measured by; any other that nobody wants counts only
+        # for what those before it can show.
+        wanted[order[0]] = True
+        places = wanted[order].nonzero()[0]
+        shown = np.maximum.reduceat(self._odds[order], places)
+        relevance = self._calibration.relevance(
+            score[order[places]].tolist(), shown.tolist(), beyond=_beyond(self._odds, order)
+        )
+        known = dict(zip(order[places].tolist(), relevance, strict=True))
         return {row: known[row] for row in rows}
 
     def why(self, row: int) -> Callable[[], tuple[SignalShare, ...]]:
@@ -94,12 +104,8 @@ class Ranking:
 
     def _ranked(self, score: Floats, odds: Floats, first: NDArray[np.intp]) -> list[Ranked]:
         """The first ones of an order, with their relevance."""
-        after = odds.copy()
-        after[first] = _OUT
         relevance = self._calibration.relevance(
-            score[first].tolist(),
-            odds[first].tolist(),
-            beyond=float(np.maximum.reduce(after, initial=_OUT)),
+            score[first].tolist(), odds[first].tolist(), beyond=_beyond(odds, first)
         )
         return list(zip(first.tolist(), relevance, strict=True))
 
@@ -118,6 +124,13 @@ def rank(
     if keep is not None:
         score, odds = np.where(keep, score, _OUT), np.where(keep, odds, _OUT)
     return Ranking(parts, score, odds, calibration)
+
+
+def _beyond(odds: Floats, first: NDArray[np.intp]) -> float:
+    """The most that any but the first ones has."""
+    after = odds.copy()
+    after[first] = _OUT
+    return float(np.maximum.reduce(after, initial=_OUT))
 
 
 def _first(score: Floats, k: int) -> NDArray[np.intp]:

@@ -58,11 +58,12 @@ def kept_in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(in_scope(), schema.episodes.c.deleted_at.is_(None))
 
 
-# For a list of ids: with a plain column, SQLite goes through every episode of the scope instead.
+# For a list of ids: with a plain comparison, a planner may go through every episode of the scope
+# instead, SQLite by its rules and PostgreSQL where it takes the scope for a small one.
 @cache
 def _also_in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
-        schema.episodes.c.scope_id + 0 == scope_id(),
+        sa.case((schema.episodes.c.scope_id == scope_id(), 1), else_=0) != 0,
         schema.episodes.c.tenant == sa.bindparam("tenant_"),
         schema.episodes.c.deleted_at.is_(None),
     )
