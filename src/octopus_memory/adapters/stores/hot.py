@@ -25,7 +25,8 @@ READS = frozenset(
         configs,
         last_run,
         reads.episodes,
-        listing.list_episodes,
+        listing.page,
+        listing.page_and_count,
         listing.open_episodes,
         recalling.block,
         recalling.block_at,
@@ -48,7 +49,7 @@ READS = frozenset(
 )
 """What recall, every message and each round of the worker ask: they use named statements alone."""
 SNAPSHOTS = frozenset(
-    {listing.list_episodes, queue.backlog, reads.replay, recalling.block, recalling.block_at}
+    {listing.page_and_count, queue.backlog, reads.replay, recalling.block, recalling.block_at}
 )
 """Those of them whose statements must see one moment; for the others no transaction is begun."""
 WRITES = frozenset(

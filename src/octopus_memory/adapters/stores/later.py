@@ -105,6 +105,10 @@ class Connection:
         made = statement() if isinstance(statement, Statement) else statement
         return self.core.execute(made, given)
 
+    def all_of(self, *asked: tuple[Statement[Any], Any]) -> list[Sequence[Any]]:
+        """The rows of each of several statements, of which none needs another's."""
+        return [self.execute(statement, given).all() for statement, given in asked]
+
     def insert(
         self,
         statement: Statement[Any] | sa.Executable,

@@ -59,6 +59,9 @@ class Result:
         """Without names, which rows of SQLAlchemy's have."""
         return self._reader.read(self._cursor.fetchall())
 
+    def close(self) -> None:
+        """Nobody wants its rows."""
+
     def first(self) -> Any:
         found = self._cursor.fetchall()
         return self._reader.named(*self._reader.read(found[:1])) if found else None

@@ -153,19 +153,11 @@ class SqlStore(
         leave_out_sessions: Sequence[str] = (),
         count: bool = True,
     ) -> tuple[list[Episode], int]:
-        return self._read(
-            scope.tenant,
-            listing.list_episodes,
-            scope,
-            offset=offset,
-            limit=limit,
-            since=since,
-            until=until,
-            include_archived=include_archived,
-            include_open=include_open,
-            leave_out_sessions=leave_out_sessions,
-            count=count,
-        )
+        wanted = listing.Wanted(since, until, include_archived, include_open, leave_out_sessions)
+        if count:
+            return self._read(scope.tenant, listing.page_and_count, scope, wanted, offset, limit)
+        found = self._read(scope.tenant, listing.page, scope, wanted, offset, limit)
+        return found, len(found)
 
     def turns(
         self, scope: Scope, episode_id: UUID, *, start: int = 0, stop: int | None = None

@@ -8,7 +8,7 @@ Through SQLAlchemy it is three, and three times the work.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +101,11 @@ class DriverConnection:
             cursor.execute(prepared.text, prepared.values(row), prepare=True)
         self._is_waited_for = True
         return Result(_Coming(cursor, self._arrive), prepared)
+
+    def all_of(self, *asked: tuple[Statement[Any], Any]) -> list[Iterable[tuple[Any, ...]]]:
+        """In one trip."""
+        sent = [self.execute(statement, given) for statement, given in asked]
+        return [result.all() for result in sent]
 
     def insert(
         self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]

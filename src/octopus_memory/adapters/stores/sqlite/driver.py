@@ -99,6 +99,9 @@ class DriverConnection:
             return Result(prepared.run(self._raw, first), prepared)
         return Result(prepared.run_many(self._raw, rows), prepared)
 
+    def all_of(self, *asked: tuple[Statement[Any], Any]) -> list[Iterable[tuple[Any, ...]]]:
+        return [self.execute(statement, given).all() for statement, given in asked]
+
     def insert(
         self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -189,9 +189,12 @@ def _make(
     conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
 ) -> int:
     ids = sorted({found.scope_id for found, _ in done})
+    locked, places = conn.all_of(
+        (_lock_scopes, {"ids": ids}), (_places, {"ids": [found.episode_id for found, _ in done]})
+    )
     # Where something was removed, a turn of the same number may be another by now.
-    as_read = {row[:-1]: row.next_seq for row in conn.execute(_lock_scopes, {"ids": ids})}
-    said = _said(conn, [found.episode_id for found, _ in done])
+    as_read = {tuple(whose): seq for *whose, seq in locked}
+    said = _said(places)
     next_seq: dict[int, int] = {}
     gone_on: list[dict[str, Any]] = []
     new = _New([], [])
@@ -216,13 +219,13 @@ def _make(
     return len(gone_on)
 
 
-def _said(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, _Waiting]:
+def _said(places: Iterable[Sequence[Any]]) -> dict[UUID, _Waiting]:
     found: dict[UUID, _Waiting] = {}
-    for row in conn.execute(_places, {"ids": ids}):
-        waits = found.get(row.id)
+    for episode_id, scope_id, first, ordinal, role, at in places:
+        waits = found.get(episode_id)
         if waits is None:
-            waits = found[row.id] = _Waiting((row.scope_id, row.unfindable_from), {})
-        waits.turns[row.ordinal] = row.role, row.at
+            waits = found[episode_id] = _Waiting((scope_id, first), {})
+        waits.turns[ordinal] = role, at
     return found
 
 

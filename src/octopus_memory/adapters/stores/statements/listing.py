@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from ....domain.episode import Episode, Scope
@@ -14,33 +14,42 @@ from ..later import Connection, sa, schema, sql, sql_for
 from .reads import kept_in_scope, who
 
 
-def list_episodes(
-    conn: Connection,
-    scope: Scope,
-    *,
-    offset: int,
-    limit: int,
-    since: datetime | None,
-    until: datetime | None,
-    include_archived: bool,
-    include_open: bool,
-    leave_out_sessions: Sequence[str],
-    count: bool,
-) -> tuple[list[Episode], int]:
-    given: dict[str, Any] = {"since_": since, "until_": until}
-    given = {name: value for name, value in given.items() if value is not None}
-    if leave_out_sessions:
-        given["sessions"] = leave_out_sessions
-    asked = tuple(given), bool(include_archived), bool(include_open)
-    found: list[Episode] = []
-    given |= who(scope)
+class Wanted(NamedTuple):
+    """Which episodes of a scope are listed."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    include_archived: bool = True
+    include_open: bool = True
+    leave_out_sessions: Sequence[str] = ()
+
+    def asked(self, scope: Scope) -> tuple[tuple[tuple[str, ...], bool, bool], dict[str, Any]]:
+        """What the statements are made for, and their parameters."""
+        bounds: dict[str, Any] = {"since_": self.since, "until_": self.until}
+        given = {name: value for name, value in bounds.items() if value is not None}
+        if self.leave_out_sessions:
+            given["sessions"] = self.leave_out_sessions
+        made_for = tuple(given), bool(self.include_archived), bool(self.include_open)
+        return made_for, given | who(scope)
+
+
+def page(conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int) -> list[Episode]:
     # Not every dialect has a page of no rows.
-    if limit:
-        bounds = {"offset_": offset, "limit_": limit}
-        found = [rows.episode(row, scope) for row in conn.execute(_page(*asked), given | bounds)]
-    if not count or (offset == 0 and len(found) < limit):
+    if not limit:
+        return []
+    made_for, given = wanted.asked(scope)
+    bounds = {"offset_": offset, "limit_": limit}
+    return [rows.episode(row, scope) for row in conn.execute(_page(*made_for), given | bounds)]
+
+
+def page_and_count(
+    conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int
+) -> tuple[list[Episode], int]:
+    found = page(conn, scope, wanted, offset, limit)
+    if offset == 0 and len(found) < limit:
         return found, len(found)
-    return found, conn.execute(_count(*asked), given).scalar_one()
+    made_for, given = wanted.asked(scope)
+    return found, conn.execute(_count(*made_for), given).scalar_one()
 
 
 @sql_for

@@ -21,6 +21,7 @@ from .reads import chunks, scope_id, who, whose
 T = TypeVar("T")
 _WIDTH = 10
 """The columns of `_rows`."""
+_NOTHING = RecallState(scope_id=0, version=0, epoch=0)
 _LISTED = 65_536
 """Numbers of rows that are in memory at once as the database gives them."""
 
@@ -131,16 +132,19 @@ def _state() -> sa.Select[Any]:
 
 
 def state(conn: Connection, scope: Scope) -> RecallState | None:
-    row = conn.execute(_state, who(scope)).one_or_none()
-    if row is None:
-        return None
-    return RecallState(
-        scope_id=row.id,
-        version=row.version,
-        epoch=row.epoch,
-        newest=row.next_seq - 1,
-        has_unfindable=row.unfindable is not None,
-    )
+    return _known(conn.execute(_state, who(scope)).all())
+
+
+def _known(found: Iterable[Sequence[Any]]) -> RecallState | None:
+    for key, version, epoch, next_seq, unfindable in found:
+        return RecallState(
+            scope_id=key,
+            version=version,
+            epoch=epoch,
+            newest=next_seq - 1,
+            has_unfindable=unfindable is not None,
+        )
+    return None
 
 
 def block(
@@ -152,15 +156,15 @@ def block(
     model: str = "",
     alive: bool = False,  # noqa: FBT002 - as the port's caller names it
 ) -> tuple[RecallState, RecallBlock]:
-    known = state(conn, scope) or RecallState(scope_id=0, version=0, epoch=0)
-    given = who(scope) | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}
-    found = list(conn.execute(_between, given).all())
-    come = [
-        row
-        for some in chunks(late)
-        for row in conn.execute(_late, who(scope) | {"seqs": some, "model_": model}).all()
-    ]
-    return known, _block(conn, found, come, _alive(conn, scope, after) if alive else None)
+    mine = who(scope)
+    known, found, *come = conn.all_of(
+        (_state, mine),
+        (_between, mine | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}),
+        *((_late, mine | {"seqs": some, "model_": model}) for some in chunks(late)),
+    )
+    return _known(known) or _NOTHING, _block(
+        conn, list(found), list(chain(*come)), _alive(conn, scope, after) if alive else None
+    )
 
 
 def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:

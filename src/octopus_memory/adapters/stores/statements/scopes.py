@@ -76,6 +76,11 @@ def lock(conn: Connection, scope: Scope) -> Held | None:
     return None if row is None else Held(row.id, row.next_seq, row.epoch)
 
 
+def keep_others_out(conn: Connection, scope: Scope) -> None:
+    """As `lock`, for those who ask nothing of the scope."""
+    conn.execute(_lock_scope, reads.who(scope)).close()
+
+
 def hold(conn: Connection, scope: Scope) -> Held:
     """As `lock`; a scope that is not known is made."""
     held = lock(conn, scope)

@@ -174,13 +174,10 @@ def _take(conn: Connection, write: Append) -> tuple[int, int]:
         return scopes.take_rows(conn, write.scope, count)
     if write.target is Target.NEW:
         return scopes.hold(conn, write.scope)[:2]
-    if _is_alone(conn):
-        # The key comes with the episode.
-        return 0, 0
-    held = scopes.lock(conn, write.scope)
-    if held is None:
-        raise EpisodeNotFound(write.episode_id)
-    return held.id, held.next_seq
+    if not _is_alone(conn):
+        scopes.keep_others_out(conn, write.scope)
+    # The key comes with the episode.
+    return 0, 0
 
 
 def _is_alone(conn: Connection) -> bool:
