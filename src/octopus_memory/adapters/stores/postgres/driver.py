@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _SET = "SELECT set_config('statement_timeout', %s, true), set_config('octopus.reach', %s, true)"
+_MANY = 16
+"""Rows for which psycopg's own way to send many is worth the trip that it makes beforehand."""
+_LONG = 16
+"""Values of a list for which the server had better plan anew."""
 _LIST = re.compile(r"(NOT )?IN \(__\[POSTCOMPILE_(\w+)\]\)")
 
 
@@ -40,11 +44,12 @@ class Prepared(Reader):
         made = statement.compile(dialect=dialect, column_keys=keys, for_executemany=is_silent)
         # One text for lists of any length.
         self.text = _LIST.sub(_as_array, str(made))
-        lists = {found[2] for found in _LIST.finditer(str(made))}
+        self._lists = {found[2] for found in _LIST.finditer(str(made))}
         names = set(made.bind_names.values())
         self._fixed = {name: made.params[name] for name in names.difference(keys)}
         self._binds = {
-            name: _bind(made.binds[name].type, dialect, is_list=name in lists) for name in names
+            name: _bind(made.binds[name].type, dialect, is_list=name in self._lists)
+            for name in names
         }
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,6 +58,10 @@ class Prepared(Reader):
             name: given[name] if bind is None else bind(given[name])
             for name, bind in self._binds.items()
         }
+
+    def is_usual(self, values: Mapping[str, Any]) -> bool:
+        """Whether one plan does for all: the server makes it for lists of ten."""
+        return all(len(values[name]) <= _LONG for name in self._lists)
 
 
 class DriverConnection:
@@ -97,8 +106,11 @@ class DriverConnection:
             prepared = self._known[key] = Prepared(statement(), key[1], self._dialect)
         self._start()
         cursor = self._raw.cursor()
-        for row in rows:
-            cursor.execute(prepared.text, prepared.values(row), prepare=True)
+        if len(rows) > _MANY:
+            cursor.executemany(prepared.text, list(map(prepared.values, rows)))
+        else:
+            for values in map(prepared.values, rows):
+                cursor.execute(prepared.text, values, prepare=prepared.is_usual(values))
         self._is_waited_for = True
         return Result(_Coming(cursor, self._arrive), prepared)
 
