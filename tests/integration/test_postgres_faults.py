@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -241,6 +243,38 @@ def test_a_lock_is_waited_for_no_longer_than_a_statement_may_take(database: Data
         store.append(make_next(write, "two"))
     assert texts(store, write) == ["one", "two"]
     store.close()
+
+
+def test_a_call_that_is_told_to_stop_leaves_nothing_behind(database: Database):
+    store = PostgresStore(database.url, pool_size=1, connect_timeout_seconds=2)
+    first = make_append(ANA, "hello")
+    store.append(first)
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    with connected(database.admin_url) as other, other.transaction():
+        other.execute("SELECT FROM octopus_scopes FOR UPDATE")
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            store.append(make_next(first, "never"))
+    # The only connection was in the middle of it.
+    store.append(make_next(first, "world"))
+    assert texts(store, first) == ["hello", "world"]
+    store.close()
+
+
+def test_a_table_that_another_version_changed_is_read_as_it_is(fragile: Installation):
+    with fragile.new_database() as database:
+        store = PostgresStore(database.url)
+        write = make_append(ANA, "hello")
+        store.append(write)
+        assert texts(store, write) == ["hello"]
+        with connected(database.admin_url) as admin:
+            admin.execute("ALTER TABLE octopus_turns ALTER COLUMN tokens TYPE bigint")
+            admin.execute("ALTER TABLE octopus_episodes ALTER COLUMN message_count TYPE bigint")
+        # What was prepared before says that its plan must not change.
+        assert texts(store, write) == ["hello"]
+        store.append(make_next(write, "world"))
+        assert texts(store, write) == ["hello", "world"]
+        store.close()
 
 
 def test_no_connection_is_free(database: Database):

@@ -8,14 +8,15 @@ Through SQLAlchemy it is three, and three times the work.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from ..later import Statement
 from ..results import Reader, Result, returned
+from . import errors
 
 if TYPE_CHECKING:
     import psycopg
@@ -160,6 +161,69 @@ class DriverConnection:
         pipeline, self._pipeline, self._inside = self._pipeline, None, None
         if pipeline is not None:
             pipeline.__exit__(None, None, None)
+
+
+class Driver:
+    """Lends the connections of SQLAlchemy's pool to hot calls."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._known: dict[Any, Prepared] = {}
+        self._has_useless = False
+        sa.event.listen(engine, "checkout", self._look_before_use)
+
+    @contextmanager
+    def connection(
+        self, *, begin: str | None, settings: tuple[str, str]
+    ) -> Iterator[DriverConnection]:
+        """What goes wrong is raised as SQLAlchemy raises it."""
+        dialect = self._engine.dialect
+        try:
+            pooled = self._engine.raw_connection()
+        except dialect.loaded_dbapi.Error as error:
+            raise self._as_core_says(error) from error
+        conn = DriverConnection(
+            pooled.driver_connection, self._known, dialect, begin=begin, settings=settings
+        )
+        # Told to stop amid a talk with the server, which nobody can take up again.
+        is_cut_off = True
+        try:
+            yield conn
+            conn.end()
+            is_cut_off = False
+        except Exception as error:
+            is_cut_off = False
+            if isinstance(error, dialect.loaded_dbapi.Error):
+                raise self._as_core_says(error, conn) from error
+            raise
+        finally:
+            if is_cut_off:
+                pooled.invalidate()
+            conn.close()
+            if conn.is_lost and not is_cut_off:
+                pooled.invalidate()
+            pooled.close()
+
+    def _as_core_says(
+        self, error: Exception, conn: DriverConnection | None = None
+    ) -> BaseException:
+        is_useless = conn is not None and (conn.is_lost or errors.is_outdated(error))
+        self._has_useless = self._has_useless or is_useless
+        return sa.exc.DBAPIError.instance(
+            # Only of a commit there is none.
+            None if conn is not None and conn.is_ending else "a statement",
+            None,
+            error,
+            self._engine.dialect.loaded_dbapi.Error,
+            hide_parameters=True,
+            connection_invalidated=is_useless,
+        )
+
+    def _look_before_use(self, *_: Any) -> None:
+        """Where one connection is of no use any more, those from before are made anew, too."""
+        if self._has_useless:
+            self._has_useless = False
+            raise sa.exc.InvalidatePoolError("a connection was lost, or is outdated")
 
 
 class _Coming:

@@ -87,6 +87,11 @@ def is_lost(error: BaseException | None) -> bool:
     return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
 
 
+def is_outdated(error: BaseException | None) -> bool:
+    """Whether a connection's prepared statements are of tables as they were: a new one has none."""
+    return getattr(error, "sqlstate", None) == CHANGED_PLAN
+
+
 def is_race(error: sa.exc.DBAPIError) -> bool:
     """Whether the whole failed by others' doing, and it is known that nothing was committed."""
     code = getattr(error.orig, "sqlstate", None)

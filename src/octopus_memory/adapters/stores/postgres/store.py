@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from ..later import Connection
 from ..sql import SqlStore
 from ..transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
-from .driver import SNAPSHOT, WRITING, DriverConnection, Prepared
+from .driver import SNAPSHOT, WRITING, Driver, DriverConnection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,9 +71,7 @@ class PostgresStore(SqlStore):
             pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
         )
         sa.event.listen(engine, "begin", self._begin)
-        sa.event.listen(engine, "checkout", self._look_before_use)
-        self._known: dict[Any, Prepared] = {}
-        self._was_lost = False
+        self._hot = Driver(engine)
         super().__init__(lambda: engine, clock=clock)
 
     def _engine_with(self, **options: Any) -> sa.Engine:
@@ -152,7 +150,7 @@ class PostgresStore(SqlStore):
     ) -> T:
         if do in hot.READS:
             with self._driven(reach, SNAPSHOT if do in hot.SNAPSHOTS else None) as driven:
-                return do(driven, *args, **named)
+                return do(cast("Connection", driven), *args, **named)
 
         def committed(conn: Connection) -> T:
             done = do(conn, *args, **named)
@@ -171,64 +169,12 @@ class PostgresStore(SqlStore):
     ) -> T:
         if do in hot.WRITES:
             with self._driven(reach, WRITING) as driven:
-                return do(driven, *args, **named)
+                return do(cast("Connection", driven), *args, **named)
         return super()._attempt_write(reach, do, *args, **named)
 
-    @contextmanager
-    def _driven(self, reach: Reach, begin: str | None) -> Iterator[Any]:
-        """One of the pool's, without SQLAlchemy in between; what it raises is SQLAlchemy's, too."""
-        dialect = self._engine.dialect
-        try:
-            pooled = self._engine.raw_connection()
-        except self._driver.Error as error:
-            raise self._as_core_says(error) from error
-        conn = DriverConnection(
-            pooled.driver_connection,
-            self._known,
-            dialect,
-            begin=begin,
-            settings=(self._patience, security.setting(reach, dialect)),
-        )
-        try:
-            yield conn
-            conn.end()
-        except self._driver.Error as error:
-            raise self._as_core_says(error, conn) from error
-        except Exception:
-            raise
-        except BaseException:
-            # Told to stop amid a talk with the server, which nobody can take up again.
-            pooled.invalidate()
-            raise
-        finally:
-            conn.close()
-            if conn.is_lost:
-                pooled.invalidate()
-            pooled.close()
-
-    def _as_core_says(
-        self, error: Exception, conn: DriverConnection | None = None
-    ) -> sa.exc.DBAPIError:
-        """As the error that it would be through SQLAlchemy, which all the rest knows."""
-        is_lost = conn is not None and conn.is_lost
-        self._was_lost = self._was_lost or is_lost
-        found = sa.exc.DBAPIError.instance(
-            # Only of a commit there is none.
-            None if conn is not None and conn.is_ending else "a statement",
-            None,
-            error,
-            self._driver.Error,
-            hide_parameters=True,
-            connection_invalidated=is_lost,
-        )
-        assert isinstance(found, sa.exc.DBAPIError)
-        return found
-
-    def _look_before_use(self, *_: Any) -> None:
-        """Where one connection was lost the others may be, too: those from before are made anew."""
-        if self._was_lost:
-            self._was_lost = False
-            raise sa.exc.InvalidatePoolError("a connection was lost")
+    def _driven(self, reach: Reach, begin: str | None) -> AbstractContextManager[DriverConnection]:
+        reached = security.setting(reach, self._engine.dialect)
+        return self._hot.connection(begin=begin, settings=(self._patience, reached))
 
     def _prepare_schema(self) -> None:
         unhurried = {REACH: Every.TENANT, _UNHURRIED: True}
