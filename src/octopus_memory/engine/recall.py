@@ -90,8 +90,8 @@ class _Found(NamedTuple):
     def is_turn(self, row: int) -> bool:
         return bool(self.view.ordinals[row] != SUMMARY_ORDINAL)
 
-    def place(self, row: int) -> tuple[UUID, int]:
-        return self.episode_id(row), int(self.view.ordinals[row])
+    def places(self, rows: Sequence[int]) -> list[tuple[UUID, int]]:
+        return [(self.episode_id(row), int(self.view.ordinals[row])) for row in rows]
 
 
 def recall(parts: Parts, scope: Scope, ask: Ask) -> list[EpisodeSnippet]:
@@ -117,7 +117,9 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
     best = [
         (row, relevance) for row, relevance in found.ranking.turns(ask.limit) if relevance >= least
     ]
-    turns = _turns(parts, scope, found, [row for row, _ in best])
+    rows = [row for row, _ in best]
+    places = found.places(rows)
+    turns = _by_row(rows, places, parts.store.turns_at(scope, places))
     return [
         plain_hit(turns[row], score=relevance, why=found.ranking.why(row))
         for row, relevance in best
@@ -251,10 +253,11 @@ def _snippets(
 ) -> list[EpisodeSnippet]:
     """`best` are the episodes' numbers with their relevance."""
     ids = {number: found.view.episode_ids[number] for number in best}
-    episodes = parts.store.episodes(scope, list(ids.values()))
     matches = {number: found.ranking.matches(number, k=_MATCHES_SHOWN) for number in best}
     shown = [row for rows in matches.values() for row in rows if found.is_turn(row)]
-    turns, scores = _turns(parts, scope, found, shown), found.ranking.relevance(shown)
+    places = found.places(shown)
+    episodes, read = parts.store.episodes_and_turns(scope, list(ids.values()), places)
+    turns, scores = _by_row(shown, places, read), found.ranking.relevance(shown)
     return [
         snippet_of(
             episodes[ids[number]],
@@ -291,13 +294,14 @@ def snippet_of(
     )
 
 
-def _turns(parts: Parts, scope: Scope, found: _Found, rows: Sequence[int]) -> dict[int, Turn]:
-    places = [found.place(row) for row in rows]
+def _by_row(
+    rows: Sequence[int], places: Sequence[tuple[UUID, int]], read: Sequence[Turn]
+) -> dict[int, Turn]:
+    """The turns that were read at the places of rows."""
     row_of = {
         (episode_id.int, ordinal): row
         for (episode_id, ordinal), row in zip(places, rows, strict=True)
     }
-    read = parts.store.turns_at(scope, places)
     return {row_of[turn.episode_id.int, turn.ordinal]: turn for turn in read}
 
 

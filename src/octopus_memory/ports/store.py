@@ -281,6 +281,12 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         Each place is given once.
         """
 
+    def episodes_and_turns(
+        self, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
+    ) -> tuple[dict[UUID, Episode], list[Turn]]:
+        """What `episodes` and `turns_at` give; a store may ask for both at once."""
+        return self.episodes(scope, ids), self.turns_at(scope, places)
+
     @abstractmethod
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
         """Every number that the episode's text has in place of personal data, in any order."""

@@ -274,6 +274,20 @@ class TurnReadTests(StoreTests):
         assert sorted(turn.text for turn in found) == ["first 0", "first 2", "first 39", "second 1"]
         assert store.turns_at(ANA, []) == []
 
+    def test_episodes_and_turns(self, store: EpisodeStore) -> None:
+        one, other = make_append(ANA, "one", "two"), make_append(ANA, "three", session_id="other")
+        for write in (one, other):
+            store.append(write)
+        ids = [one.episode_id, new_id(), other.episode_id]
+        places = [(one.episode_id, 1), (other.episode_id, 0), (other.episode_id, 1)]
+        episodes, turns = store.episodes_and_turns(ANA, ids, places)
+        assert episodes == store.episodes(ANA, ids)
+        assert sorted(turn.text for turn in turns) == ["three", "two"]
+        assert store.episodes_and_turns(ANA, ids, [])[0] == episodes
+        assert store.episodes_and_turns(ANA, [], places)[1] == turns
+        assert store.episodes_and_turns(ANA, [], []) == ({}, [])
+        assert store.episodes_and_turns(BEN, ids, places) == ({}, [])
+
     def test_turns_at_many_places(self, store: EpisodeStore) -> None:
         write = make_append(ANA, *(str(number) for number in range(900)))
         store.append(write)

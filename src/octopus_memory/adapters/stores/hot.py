@@ -25,6 +25,7 @@ READS = frozenset(
         configs,
         last_run,
         reads.episodes,
+        reads.episodes_and_turns,
         listing.page,
         listing.page_and_count,
         listing.open_episodes,

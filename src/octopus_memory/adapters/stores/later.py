@@ -12,9 +12,9 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
-__all__ = ["Connection", "Statement", "load", "sa", "schema", "sql", "sql_for", "types"]
+__all__ = ["Asked", "Connection", "Statement", "load", "sa", "schema", "sql", "sql_for", "types"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,6 +73,10 @@ class Statement(Generic[T]):
         return self._made
 
 
+Asked: TypeAlias = tuple[Statement[Any], dict[str, Any]]
+"""A statement and its parameters."""
+
+
 def sql(make: Callable[[], T]) -> Statement[T]:
     """A statement that is named after the function which makes it, and its module."""
     return Statement(_name(make), make)
@@ -105,9 +109,10 @@ class Connection:
         made = statement() if isinstance(statement, Statement) else statement
         return self.core.execute(made, given)
 
-    def all_of(self, *asked: tuple[Statement[Any], Any]) -> list[Sequence[Any]]:
-        """The rows of each of several statements, of which none needs another's."""
-        return [self.execute(statement, given).all() for statement, given in asked]
+    def results_of(self, *asked: Asked) -> list[sa.Result[Any]]:
+        """Of statements of which none needs what another gives."""
+        # Not every product can have two results open.
+        return [self.execute(statement, given).freeze()() for statement, given in asked]
 
     def insert(
         self,

@@ -185,6 +185,11 @@ class SqlStore(
     def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
         return self._read(scope.tenant, recalling.block_at, scope, seqs)
 
+    def episodes_and_turns(
+        self, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
+    ) -> tuple[dict[UUID, Episode], list[Turn]]:
+        return self._read(scope.tenant, reads.episodes_and_turns, scope, ids, places)
+
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
         return self._read(scope.tenant, placeholders.of_episode, scope, episode_id)
 

@@ -8,13 +8,13 @@ Through SQLAlchemy it is three, and three times the work.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..later import Statement
+from ..later import Asked, Statement
 from ..results import Reader, Result, returned
 from . import errors
 
@@ -115,10 +115,9 @@ class DriverConnection:
         self._is_waited_for = True
         return Result(_Coming(cursor, self._arrive), prepared)
 
-    def all_of(self, *asked: tuple[Statement[Any], Any]) -> list[Iterable[tuple[Any, ...]]]:
-        """In one trip."""
-        sent = [self.execute(statement, given) for statement, given in asked]
-        return [result.all() for result in sent]
+    def results_of(self, *asked: Asked) -> list[Result]:
+        """All of them come with the first one's rows."""
+        return [self.execute(statement, given) for statement, given in asked]
 
     def insert(
         self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from .. import plain
-from ..later import Statement
+from ..later import Asked, Statement
 from ..results import Reader, Result, convert, converted_row, converts
 from .texts import Compiled, shipped
 
@@ -99,8 +99,8 @@ class DriverConnection:
             return Result(prepared.run(self._raw, first), prepared)
         return Result(prepared.run_many(self._raw, rows), prepared)
 
-    def all_of(self, *asked: tuple[Statement[Any], Any]) -> list[Iterable[tuple[Any, ...]]]:
-        return [self.execute(statement, given).all() for statement, given in asked]
+    def results_of(self, *asked: Asked) -> list[Result]:
+        return [self.execute(statement, given) for statement, given in asked]
 
     def insert(
         self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]

@@ -189,12 +189,12 @@ def _make(
     conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
 ) -> int:
     ids = sorted({found.scope_id for found, _ in done})
-    locked, places = conn.all_of(
+    locked, places = conn.results_of(
         (_lock_scopes, {"ids": ids}), (_places, {"ids": [found.episode_id for found, _ in done]})
     )
     # Where something was removed, a turn of the same number may be another by now.
-    as_read = {tuple(whose): seq for *whose, seq in locked}
-    said = _said(places)
+    as_read: dict[Any, int] = {tuple(row[:-1]): row[-1] for row in locked.all()}
+    said = _said(places.all())
     next_seq: dict[int, int] = {}
     gone_on: list[dict[str, Any]] = []
     new = _New([], [])

@@ -13,7 +13,7 @@ from ....domain.episode import Episode, Scope, Turn
 from ....domain.replay import EpisodeReplay, SessionReplay
 from ....ports.store import SessionState
 from .. import rows
-from ..later import Connection, sa, schema, sql, sql_for
+from ..later import Asked, Connection, sa, schema, sql, sql_for
 
 T = TypeVar("T")
 
@@ -252,11 +252,12 @@ def _said(
 
 
 def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
-    found: dict[UUID, Episode] = {}
-    for some in chunks(ids):
-        for row in conn.execute(_episodes_by_id, who(scope) | {"ids": some}):
-            found[row.id] = rows.episode(row, scope)
-    return found
+    found = conn.results_of(*_by_ids(scope, ids))
+    return {row.id: rows.episode(row, scope) for some in found for row in some}
+
+
+def _by_ids(scope: Scope, ids: Sequence[UUID]) -> list[Asked]:
+    return [(_episodes_by_id, who(scope) | {"ids": some}) for some in chunks(ids)]
 
 
 def session_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:
@@ -276,14 +277,26 @@ def turns(
 
 
 def turns_at(conn: Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
-    found = []
+    found = conn.results_of(*_at(scope, places))
+    return [turn for some in found for turn in rows.turns(some.all())]
+
+
+def _at(scope: Scope, places: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
     for some in chunks(places, _PLACES[-1]):
         count = next(size for size in _PLACES if size >= len(some))
         # Where there are fewer, the last is asked for again and again.
         asked = [*some, *[some[-1]] * (count - len(some))]
-        given = who(scope) | dict(zip(_place_names(count), chain.from_iterable(asked), strict=True))
-        found += rows.turns(conn.execute(_turns_at(count), given).all())
-    return found
+        given = dict(zip(_place_names(count), chain.from_iterable(asked), strict=True))
+        yield _turns_at(count), who(scope) | given
+
+
+def episodes_and_turns(
+    conn: Connection, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
+) -> tuple[dict[UUID, Episode], list[Turn]]:
+    by_ids = _by_ids(scope, ids)
+    found = conn.results_of(*by_ids, *_at(scope, places))
+    known = {row.id: rows.episode(row, scope) for some in found[: len(by_ids)] for row in some}
+    return known, [turn for some in found[len(by_ids) :] for turn in rows.turns(some.all())]
 
 
 @cache

@@ -157,14 +157,18 @@ def block(
     alive: bool = False,  # noqa: FBT002 - as the port's caller names it
 ) -> tuple[RecallState, RecallBlock]:
     mine = who(scope)
-    known, found, *come = conn.all_of(
+    known, found, *come = conn.results_of(
         (_state, mine),
         (_between, mine | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}),
         *((_late, mine | {"seqs": some, "model_": model}) for some in chunks(late)),
     )
-    return _known(known) or _NOTHING, _block(
-        conn, list(found), list(chain(*come)), _alive(conn, scope, after) if alive else None
+    block = _block(
+        conn,
+        list(found.all()),
+        [row for some in come for row in some.all()],
+        _alive(conn, scope, after) if alive else None,
     )
+    return _known(known.all()) or _NOTHING, block
 
 
 def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:
