@@ -106,7 +106,7 @@ class DriverConnection:
         if prepared is None:
             prepared = self._known[key] = Prepared(statement(), key[1], self._dialect)
         self._start()
-        cursor = self._raw.cursor()
+        cursor = self._raw.cursor(binary=True)
         if len(rows) > _MANY:
             cursor.executemany(prepared.text, list(map(prepared.values, rows)))
         else:
