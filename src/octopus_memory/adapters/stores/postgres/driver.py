@@ -28,6 +28,8 @@ _MANY = 16
 """Rows for which psycopg's own way to send many is worth the trip that it makes beforehand."""
 _LONG = 16
 """Values of a list for which the server had better plan anew."""
+_LOSSES = "octopus_losses"
+"""How many connections had been found to be of no use when one was first used."""
 _LIST = re.compile(r"(NOT )?IN \(__\[POSTCOMPILE_(\w+)\]\)")
 
 
@@ -168,7 +170,7 @@ class Driver:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._known: dict[Any, Prepared] = {}
-        self._has_useless = False
+        self._losses = 0
         sa.event.listen(engine, "checkout", self._look_before_use)
 
     @contextmanager
@@ -192,9 +194,13 @@ class Driver:
             is_cut_off = False
         except Exception as error:
             is_cut_off = False
-            if isinstance(error, dialect.loaded_dbapi.Error):
-                raise self._as_core_says(error, conn) from error
-            raise
+            if not isinstance(error, dialect.loaded_dbapi.Error):
+                raise
+            is_useless = conn.is_lost or errors.is_outdated(error)
+            self._losses += is_useless
+            raise self._as_core_says(
+                error, is_useless=is_useless, is_ending=conn.is_ending
+            ) from error
         finally:
             if is_cut_off:
                 pooled.invalidate()
@@ -204,13 +210,11 @@ class Driver:
             pooled.close()
 
     def _as_core_says(
-        self, error: Exception, conn: DriverConnection | None = None
+        self, error: Exception, *, is_useless: bool = False, is_ending: bool = False
     ) -> BaseException:
-        is_useless = conn is not None and (conn.is_lost or errors.is_outdated(error))
-        self._has_useless = self._has_useless or is_useless
         return sa.exc.DBAPIError.instance(
             # Only of a commit there is none.
-            None if conn is not None and conn.is_ending else "a statement",
+            None if is_ending else "a statement",
             None,
             error,
             self._engine.dialect.loaded_dbapi.Error,
@@ -218,11 +222,12 @@ class Driver:
             connection_invalidated=is_useless,
         )
 
-    def _look_before_use(self, *_: Any) -> None:
-        """Where one connection is of no use any more, those from before are made anew, too."""
-        if self._has_useless:
-            self._has_useless = False
-            raise sa.exc.InvalidatePoolError("a connection was lost, or is outdated")
+    def _look_before_use(self, _: Any, record: Any, __: Any) -> None:
+        """Where one connection is of no use any more, those from before are not used again."""
+        now = self._losses
+        if record.info.setdefault(_LOSSES, now) != now:
+            # The pool makes another one in its place, which is taken as it is.
+            raise sa.exc.DisconnectionError("a connection was lost, or is outdated")
 
 
 class _Coming:
