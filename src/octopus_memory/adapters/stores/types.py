@@ -155,12 +155,15 @@ def unpack_name(kept: bytes) -> str:
         raise StoreCorrupt(DAMAGED) from error
 
 
-def _only_elsewhere(kind: Any, then: Callable[[Any], Any], dialect: sa.Dialect) -> Any:
+def _only_elsewhere(kind: Any, then: Callable[[Any], Any] | None, dialect: sa.Dialect) -> Any:
     """SQLite's values are taken as they are kept; others' are read as usual, and made like them."""
     if dialect.name == "sqlite":
         return None
-    read = kind(dialect, None)
-    return then if read is None else lambda value: then(read(value))
+    # psycopg's values are what others are turned into.
+    read = None if dialect.name == "postgresql" else kind(dialect, None)
+    if read is None or then is None:
+        return then or read
+    return lambda value: then(read(value))
 
 
 class Micros(UtcTime):
@@ -186,4 +189,4 @@ class Bytes(TypeDecorator[bytes]):
     cache_ok = True
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
-        return _only_elsewhere(super().result_processor, lambda value: value, dialect)
+        return _only_elsewhere(super().result_processor, None, dialect)
