@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -25,8 +25,10 @@ from octopus_memory import (
 )
 from octopus_memory.adapters.stores import schema
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
+from octopus_memory.adapters.stores.statements import recalling
 from octopus_memory.adapters.stores.transactions import Every
 from octopus_memory.domain.errors import InvalidSetting
+from octopus_memory.domain.ids import new_id
 from octopus_memory.testing import make_append, make_key, make_next, make_scope
 from octopus_memory.testing.store_tests import ANA, at_once, claim_all, raised, texts
 from patience import eventually
@@ -249,16 +251,65 @@ def test_a_call_that_is_told_to_stop_leaves_nothing_behind(database: Database):
     store = PostgresStore(database.url, pool_size=1, connect_timeout_seconds=2)
     first = make_append(ANA, "hello")
     store.append(first)
-    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    with connected(database.admin_url) as other, other.transaction():
-        other.execute("SELECT FROM octopus_scopes FOR UPDATE")
-        interrupt.start()
-        with pytest.raises(KeyboardInterrupt):
-            store.append(make_next(first, "never"))
+    with connected(database.admin_url) as watching, connected(database.admin_url) as other:
+        interrupt = threading.Thread(
+            target=lambda: (
+                eventually(lambda: _waits_for_a_lock(watching), 60)
+                and os.kill(os.getpid(), signal.SIGINT)
+            )
+        )
+        with other.transaction():
+            other.execute("SELECT FROM octopus_scopes FOR UPDATE")
+            with pytest.raises(KeyboardInterrupt):
+                interrupt.start()
+                store.append(make_next(first, "never"))
+                # Wherever it comes, it comes in here.
+                interrupt.join()
     # The only connection was in the middle of it.
     store.append(make_next(first, "world"))
     assert texts(store, first) == ["hello", "world"]
     store.close()
+
+
+def _waits_for_a_lock(conn: Any) -> bool:
+    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type"
+    return bool(conn.execute(f"{waiting} = 'Lock'").rowcount)
+
+
+def test_a_statement_that_ran_out_of_time_can_be_asked_again(database: Database):
+    """What the driver took for prepared then was not."""
+    store = PostgresStore(database.url, pool_size=1, statement_timeout_seconds=0.3)
+    write = make_append(ANA, "hello")
+    store.append(write)
+    store.episodes(ANA, [new_id() for _ in range(20)])
+    with connected(database.admin_url) as other, other.transaction():
+        other.execute("LOCK TABLE octopus_episodes")
+        with pytest.raises(StoreBusy):
+            store.episodes(ANA, [write.episode_id])
+    for _ in range(2):
+        assert list(store.episodes(ANA, [write.episode_id])) == [write.episode_id]
+    store.close()
+
+
+def test_a_connection_made_since_is_not_suspected(database: Database, store: PostgresStore):
+    """Of two that were killed together, the second is noticed when there is a new one already."""
+    write = make_append(ANA, "hello")
+    store.append(write)
+    made: list[object] = []
+    sa.event.listen(store._engine, "connect", lambda *_: made.append(_))
+
+    def lent() -> AbstractContextManager[Any]:
+        return store._hot.connection(begin=None, settings=("0", "all"))
+
+    with pytest.raises(sa.exc.DBAPIError), lent() as late:
+        with pytest.raises(sa.exc.DBAPIError), lent() as early:
+            kill_connections(database)
+            recalling.state(early, ANA)
+        assert texts(store, write) == ["hello"]
+        made.clear()
+        recalling.state(late, ANA)
+    assert texts(store, write) == ["hello"]
+    assert made == []
 
 
 def test_a_table_that_another_version_changed_is_read_as_it_is(fragile: Installation):

@@ -75,6 +75,9 @@ _READS: dict[str, Callable[[EpisodeStore, Scope, list[Append]], Any]] = {
     "list_episodes": lambda store, scope, _: store.list_episodes(scope, offset=0, limit=9),
     "turns": lambda store, scope, all_: [store.turns(scope, w.episode_id) for w in all_],
     "turns_at": lambda store, scope, all_: store.turns_at(scope, [(w.episode_id, 0) for w in all_]),
+    "episodes_and_turns": lambda store, scope, all_: store.episodes_and_turns(
+        scope, [w.episode_id for w in all_], [(w.episode_id, 0) for w in all_]
+    ),
     "recall_rows": lambda store, scope, _: store.recall_rows(scope, after=0)[1],
 }
 

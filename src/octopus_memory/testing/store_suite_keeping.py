@@ -197,6 +197,10 @@ _UNSEEN: dict[str, Callable[[EpisodeStore, Append], object]] = {
     ],
     "turns": lambda store, write: store.turns(ANA, write.episode_id),
     "turns_at": lambda store, write: store.turns_at(ANA, [(write.episode_id, 0)]),
+    "episodes_and_turns": lambda store, write: [
+        *store.episodes_and_turns(ANA, [write.episode_id], [])[0],
+        *store.episodes_and_turns(ANA, [], [(write.episode_id, 0)])[1],
+    ],
     "placeholders": lambda store, write: store.placeholders(ANA, write.episode_id),
     "rows": lambda store, write: [
         row for row in store.recall_rows(ANA, after=0)[1] if row.episode_id == write.episode_id

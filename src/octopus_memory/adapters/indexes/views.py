@@ -91,13 +91,13 @@ class ExactView(OrderedView):
     def cosine(self, vector: Floats) -> Floats:
         if self._vectors.shape[1] != len(vector):
             return np.full(len(self.ordinals), np.nan, np.float32)
-        cosines = _products(self._vectors, vector)
+        cosines = _dot_products(self._vectors, vector)
         cosines[self._lacking] = np.nan
         return self._ordered(cosines)
 
 
-def _products(vectors: Floats, vector: Floats) -> Floats:
-    """Of each with the one."""
+def _dot_products(vectors: Floats, vector: Floats) -> Floats:
+    """Of each row with `vector`."""
     if len(vectors) > _MANY:
         many: Floats = vectors @ vector
         return many

@@ -109,10 +109,10 @@ class Connection:
         made = statement() if isinstance(statement, Statement) else statement
         return self.core.execute(made, given)
 
-    def results_of(self, *asked: Asked) -> list[sa.Result[Any]]:
+    def results_of(self, *asked: Asked) -> list[sa.CursorResult[*tuple[Any, ...]]]:
         """Of statements of which none needs what another gives."""
-        # Not every product can have two results open.
-        return [self.execute(statement, given).freeze()() for statement, given in asked]
+        # Where a product can have but one open, its dialect reads it at once.
+        return [self.execute(statement, given) for statement, given in asked]
 
     def insert(
         self,

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from .by_column import RowsByColumn
 from .later import sa
 
-Converts: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
+Conversions: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
 """The places whose values are converted, and how."""
 
 
@@ -27,7 +27,7 @@ class Reader:
 
     def __init__(self, columns: Sequence[str], reads: Iterable[Any]) -> None:
         """`reads` has for each column how its values are converted, or None."""
-        self._reads = converts(reads)
+        self._reads = conversions(reads)
         self.named = _row_type(columns)._make
 
     def read(self, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
@@ -37,7 +37,7 @@ class Reader:
             return (tuple(converted_row(rows[0], self._reads)),)
         columns: list[Any] = list(zip(*rows, strict=True))
         if columns:
-            convert(columns, self._reads)
+            convert_columns(columns, self._reads)
         return RowsByColumn(columns)
 
 
@@ -60,7 +60,7 @@ class Result:
         return self._reader.read(self._cursor.fetchall())
 
     def close(self) -> None:
-        """Nobody wants its rows."""
+        """Does nothing: rows that nobody reads go with the cursor."""
 
     def first(self) -> Any:
         found = self._cursor.fetchall()
@@ -83,29 +83,28 @@ def returned(statement: Any) -> list[tuple[str, Any]]:
     return [(column["name"], column["type"]) for column in statement.returning_column_descriptions]
 
 
-def converts(given: Iterable[Any]) -> Converts:
-    return [(place, convert) for place, convert in enumerate(given) if convert]
+def conversions(hows: Iterable[Any]) -> Conversions:
+    return [(place, how) for place, how in enumerate(hows) if how]
 
 
-def converted_row(values: Sequence[Any], how: Converts) -> list[Any]:
+def converted_row(values: Sequence[Any], known: Conversions) -> list[Any]:
     row = list(values)
-    for place, convert in how:
-        row[place] = convert(row[place])
+    for place, how in known:
+        row[place] = how(row[place])
     return row
 
 
-def convert(columns: list[Any], how: Converts) -> None:
-    """Column by column, in place."""
-    for place, one in how:
-        columns[place] = _converted_column(columns[place], one)
+def convert_columns(columns: list[Any], known: Conversions) -> None:
+    for place, how in known:
+        columns[place] = _converted_column(columns[place], how)
 
 
-def _converted_column(column: Sequence[Any], one: Callable[[Any], Any]) -> list[Any]:
+def _converted_column(column: Sequence[Any], how: Callable[[Any], Any]) -> list[Any]:
     first = column[0]
     # Rows that are read or written together often have their episode and their times in common.
     if first == column[-1] and column.count(first) == len(column):
-        return [one(first)] * len(column)
-    return list(map(one, column))
+        return [how(first)] * len(column)
+    return list(map(how, column))
 
 
 def _row_type(names: Sequence[str]) -> Any:

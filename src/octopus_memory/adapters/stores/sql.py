@@ -153,7 +153,13 @@ class SqlStore(
         leave_out_sessions: Sequence[str] = (),
         count: bool = True,
     ) -> tuple[list[Episode], int]:
-        wanted = listing.Wanted(since, until, include_archived, include_open, leave_out_sessions)
+        wanted = listing.Wanted(
+            since=since,
+            until=until,
+            include_archived=include_archived,
+            include_open=include_open,
+            leave_out_sessions=leave_out_sessions,
+        )
         if count:
             return self._read(scope.tenant, listing.page_and_count, scope, wanted, offset, limit)
         found = self._read(scope.tenant, listing.page, scope, wanted, offset, limit)
@@ -188,6 +194,8 @@ class SqlStore(
     def episodes_and_turns(
         self, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
     ) -> tuple[dict[UUID, Episode], list[Turn]]:
+        if not ids and not places:
+            return {}, []
         return self._read(scope.tenant, reads.episodes_and_turns, scope, ids, places)
 
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:

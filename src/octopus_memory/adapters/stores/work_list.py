@@ -62,7 +62,7 @@ class SqlWork(Transactions, WorkList):
         if also is None:
             self._write(Every.TENANT, put_vectors, model, done, now=self._now())
         else:
-            self._write(Every.TENANT, _put_vectors_and, model, done, also, now=self._now())
+            self._write(Every.TENANT, _put_vectors_with, model, done, also, now=self._now())
 
     def inside(
         self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
@@ -141,7 +141,7 @@ def put_vectors(
     return True
 
 
-def _put_vectors_and(
+def _put_vectors_with(
     conn: Connection,
     model: str,
     done: Sequence[tuple[Work, bytes]],

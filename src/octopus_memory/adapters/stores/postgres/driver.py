@@ -1,15 +1,15 @@
-"""The statements of hot calls, straight on psycopg, as many to a trip as can be.
+"""The statements of hot calls, straight on psycopg, several to a trip.
 
 A statement is sent when it is executed, and waited for when its rows are wanted. So the beginning
-travels with the first statements, and the commit with the last: a read is one trip to the server.
-Through SQLAlchemy it is three, and three times the work.
+travels with the first statements and the commit with the last, and a read of one statement is one
+trip to the server. Through SQLAlchemy it is three, and three times the work.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _SET = "SELECT set_config('statement_timeout', %s, true), set_config('octopus.reach', %s, true)"
-_MANY = 16
-"""Rows for which psycopg's own way to send many is worth the trip that it makes beforehand."""
 _LONG = 16
 """Values of a list for which the server had better plan anew."""
 _LOSSES = "octopus_losses"
@@ -63,7 +61,7 @@ class Prepared(Reader):
         }
 
     def is_usual(self, values: Mapping[str, Any]) -> bool:
-        """Whether one plan does for all: the server makes it for lists of ten."""
+        """Whether the plan that the server may keep does, which it makes for lists of ten."""
         return all(len(values[name]) <= _LONG for name in self._lists)
 
 
@@ -91,9 +89,9 @@ class DriverConnection:
         self._dialect = dialect
         self._begin = begin
         self._settings = settings
-        self._pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
-        self._inside: psycopg.Pipeline | None = None
-        self._is_waited_for = False
+        self._pipeline: psycopg.Pipeline | None = None
+        self._leaving = ExitStack()
+        self._has_unanswered = False
         self.is_ending = False
         """Whether the commit was sent."""
 
@@ -109,12 +107,12 @@ class DriverConnection:
             prepared = self._known[key] = Prepared(statement(), key[1], self._dialect)
         self._start()
         cursor = self._raw.cursor(binary=True)
-        if len(rows) > _MANY:
+        if len(rows) > 1:
             cursor.executemany(prepared.text, list(map(prepared.values, rows)))
         else:
-            for values in map(prepared.values, rows):
-                cursor.execute(prepared.text, values, prepare=prepared.is_usual(values))
-        self._is_waited_for = True
+            values = prepared.values(rows[0])
+            cursor.execute(prepared.text, values, prepare=prepared.is_usual(values))
+        self._has_unanswered = True
         return Result(_Coming(cursor, self._arrive), prepared)
 
     def results_of(self, *asked: Asked) -> list[Result]:
@@ -142,26 +140,24 @@ class DriverConnection:
     def _start(self) -> None:
         if self._pipeline is not None:
             return
-        self._pipeline = self._raw.pipeline()
-        self._inside = self._pipeline.__enter__()
+        self._pipeline = self._leaving.enter_context(self._raw.pipeline())
         if self._begin is not None:
             self._raw.execute(self._begin, prepare=True)
         self._raw.execute(_SET, self._settings, prepare=True)
 
     def _arrive(self) -> None:
         """Wait for all that was sent."""
-        if not self._is_waited_for or self._inside is None:
+        if self._pipeline is None or not self._has_unanswered:
             return
-        self._is_waited_for = False
+        self._has_unanswered = False
         if self._begin is None:
             self._leave()
         else:
-            self._inside.sync()
+            self._pipeline.sync()
 
     def _leave(self) -> None:
-        pipeline, self._pipeline, self._inside = self._pipeline, None, None
-        if pipeline is not None:
-            pipeline.__exit__(None, None, None)
+        self._pipeline = None
+        self._leaving.close()
 
 
 class Driver:
@@ -182,48 +178,49 @@ class Driver:
         try:
             pooled = self._engine.raw_connection()
         except dialect.loaded_dbapi.Error as error:
-            raise self._as_core_says(error) from error
+            raise self._as_sqlalchemy_raises(error) from error
         conn = DriverConnection(
             pooled.driver_connection, self._known, dialect, begin=begin, settings=settings
         )
-        # Told to stop amid a talk with the server, which nobody can take up again.
-        is_cut_off = True
         try:
             yield conn
             conn.end()
-            is_cut_off = False
-        except Exception as error:
-            is_cut_off = False
-            if not isinstance(error, dialect.loaded_dbapi.Error):
-                raise
-            is_useless = conn.is_lost or errors.is_outdated(error)
-            self._losses += is_useless
-            raise self._as_core_says(
-                error, is_useless=is_useless, is_ending=conn.is_ending
-            ) from error
+        except dialect.loaded_dbapi.Error as error:
+            if conn.is_lost or errors.is_outdated(error):
+                self._lose(pooled.info)
+            raise self._as_sqlalchemy_raises(error, conn) from error
+        except Exception:
+            raise
+        except BaseException:
+            # Told to stop amid a talk with the server, which nobody can take up again.
+            pooled.invalidate()
+            raise
         finally:
-            if is_cut_off:
-                pooled.invalidate()
             conn.close()
-            if conn.is_lost and not is_cut_off:
+            if conn.is_lost and pooled.is_valid:
                 pooled.invalidate()
             pooled.close()
 
-    def _as_core_says(
-        self, error: Exception, *, is_useless: bool = False, is_ending: bool = False
+    def _as_sqlalchemy_raises(
+        self, error: Exception, conn: DriverConnection | None = None
     ) -> BaseException:
         return sa.exc.DBAPIError.instance(
-            # Only of a commit there is none.
-            None if is_ending else "a statement",
+            # `errors.answer_lost` knows a commit by its having none.
+            None if conn is not None and conn.is_ending and conn.is_lost else "a statement",
             None,
             error,
             self._engine.dialect.loaded_dbapi.Error,
             hide_parameters=True,
-            connection_invalidated=is_useless,
+            connection_invalidated=conn is not None and conn.is_lost,
         )
 
+    def _lose(self, info: dict[Any, Any]) -> None:
+        """Use no connection again that was made before this one was found to be of no use."""
+        # Of several that went together the first one to be noticed counts.
+        if info.get(_LOSSES) == self._losses:
+            self._losses += 1
+
     def _look_before_use(self, _: Any, record: Any, __: Any) -> None:
-        """Where one connection is of no use any more, those from before are not used again."""
         now = self._losses
         if record.info.setdefault(_LOSSES, now) != now:
             # The pool makes another one in its place, which is taken as it is.

@@ -15,9 +15,12 @@ from ....domain.errors import (
     StoreUnavailable,
 )
 
-SERIALIZATION, DEADLOCK, DUPLICATE, CHANGED_PLAN = "40001", "40P01", "23505", "0A000"
+SERIALIZATION, DEADLOCK, DUPLICATE = "40001", "40P01", "23505"
+CHANGED_PLAN, NOT_PREPARED = "0A000", "26000"
+OUTDATED: Final = frozenset({CHANGED_PLAN, NOT_PREPARED})
+"""What a connection prepared is of tables as they were, or is gone: a new connection has none."""
 LOCK_TIMEOUT: Final = "55P03"
-RACES: Final = frozenset({SERIALIZATION, DEADLOCK, DUPLICATE, CHANGED_PLAN})
+RACES: Final = frozenset({SERIALIZATION, DEADLOCK, DUPLICATE}) | OUTDATED
 """Failures that another transaction caused. Running the whole again ends them."""
 
 _Kind = tuple[type[StoreError], str]
@@ -36,6 +39,8 @@ _CODES: dict[str, _Kind] = {
     DEADLOCK: _BUSY,
     DUPLICATE: _BUSY,
     LOCK_TIMEOUT: _BUSY,
+    CHANGED_PLAN: _BUSY,
+    NOT_PREPARED: _BUSY,
     "57014": (StoreBusy, "it took longer than statement_timeout_seconds; try again, or allow more"),
     "53300": (StoreBusy, "the server has no connection left: lower pool_size, or allow it more"),
     "53200": (StoreBusy, "the server is out of memory; try again"),
@@ -88,8 +93,8 @@ def is_lost(error: BaseException | None) -> bool:
 
 
 def is_outdated(error: BaseException | None) -> bool:
-    """Whether a connection's prepared statements are of tables as they were: a new one has none."""
-    return getattr(error, "sqlstate", None) == CHANGED_PLAN
+    """Whether what a connection had prepared is of no use any more."""
+    return getattr(error, "sqlstate", None) in OUTDATED
 
 
 def is_race(error: sa.exc.DBAPIError) -> bool:

@@ -135,9 +135,10 @@ class PostgresStore(SqlStore):
     ) -> T:
         try:
             return super()._read(reach, do, *args, **named)
-        except StoreUnavailable as error:
-            # That the server closed a connection shows only when it is used: once more, on another.
-            if not errors.is_lost(error.__cause__):
+        except StoreError as error:
+            # What a connection has become shows only when it is used: once more, on another.
+            cause = error.__cause__
+            if not (errors.is_lost(cause) or errors.is_outdated(getattr(cause, "orig", None))):
                 raise
         return super()._read(reach, do, *args, **named)
 

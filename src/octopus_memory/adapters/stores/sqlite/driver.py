@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from .. import plain
 from ..later import Asked, Statement
-from ..results import Reader, Result, convert, converted_row, converts
+from ..results import Reader, Result, conversions, convert_columns, converted_row
 from .texts import Compiled, shipped
 
 _BINDS: dict[str, Any] = {
@@ -48,7 +48,7 @@ class Prepared(Reader):
         self._lists = list(zip(map(names.index, lists), rest[1::2], strict=True))
         self._fixed = known.fixed
         self._take, self._keys = _taker(names), keys
-        self._binders = converts(
+        self._binders = conversions(
             _binder(kind, is_list=name in lists)
             for name, kind in zip(names, known.binds, strict=True)
         )
@@ -78,7 +78,7 @@ class Prepared(Reader):
         return self._send(raw, list(self._take(dict(zip(self._keys, columns, strict=True)))))
 
     def _send(self, raw: sqlite3.Connection, columns: list[Any]) -> sqlite3.Cursor:
-        convert(columns, self._binders)
+        convert_columns(columns, self._binders)
         return raw.executemany(self._text, zip(*map(_without_none, columns), strict=True))
 
 

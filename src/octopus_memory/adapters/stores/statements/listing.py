@@ -17,11 +17,11 @@ from .reads import kept_in_scope, who
 class Wanted(NamedTuple):
     """Which episodes of a scope are listed."""
 
-    since: datetime | None = None
-    until: datetime | None = None
-    include_archived: bool = True
-    include_open: bool = True
-    leave_out_sessions: Sequence[str] = ()
+    since: datetime | None
+    until: datetime | None
+    include_archived: bool
+    include_open: bool
+    leave_out_sessions: Sequence[str]
 
     def asked(self, scope: Scope) -> tuple[tuple[tuple[str, ...], bool, bool], dict[str, Any]]:
         """What the statements are made for, and their parameters."""

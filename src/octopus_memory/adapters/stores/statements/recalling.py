@@ -21,7 +21,7 @@ from .reads import chunks, scope_id, who, whose
 T = TypeVar("T")
 _WIDTH = 10
 """The columns of `_rows`."""
-_NOTHING = RecallState(scope_id=0, version=0, epoch=0)
+_NEVER_WRITTEN = RecallState(scope_id=0, version=0, epoch=0)
 _LISTED = 65_536
 """Numbers of rows that are in memory at once as the database gives them."""
 
@@ -132,19 +132,19 @@ def _state() -> sa.Select[Any]:
 
 
 def state(conn: Connection, scope: Scope) -> RecallState | None:
-    return _known(conn.execute(_state, who(scope)).all())
+    return _state_of(conn.execute(_state, who(scope)).one_or_none())
 
 
-def _known(found: Iterable[Sequence[Any]]) -> RecallState | None:
-    for key, version, epoch, next_seq, unfindable in found:
-        return RecallState(
-            scope_id=key,
-            version=version,
-            epoch=epoch,
-            newest=next_seq - 1,
-            has_unfindable=unfindable is not None,
-        )
-    return None
+def _state_of(row: Any) -> RecallState | None:
+    if row is None:
+        return None
+    return RecallState(
+        scope_id=row.id,
+        version=row.version,
+        epoch=row.epoch,
+        newest=row.next_seq - 1,
+        has_unfindable=row.unfindable is not None,
+    )
 
 
 def block(
@@ -162,13 +162,13 @@ def block(
         (_between, mine | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}),
         *((_late, mine | {"seqs": some, "model_": model}) for some in chunks(late)),
     )
-    block = _block(
+    read = _block(
         conn,
         list(found.all()),
         [row for some in come for row in some.all()],
         _alive(conn, scope, after) if alive else None,
     )
-    return _known(known.all()) or _NOTHING, block
+    return _state_of(known.one_or_none()) or _NEVER_WRITTEN, read
 
 
 def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:

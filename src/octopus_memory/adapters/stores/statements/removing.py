@@ -69,16 +69,16 @@ def episode(
     """Every row of one episode, by place."""
     searched = ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now)
     this = {"episode_": episode_id, "scope_": scope_id}
-    return {"recall rows": searched} | {
-        place: conn.execute(statement, this).rowcount
-        for place, statement in (
-            ("idempotency keys", drop_keys),
-            ("turns", drop_turns),
-            ("archived turns", drop_cold_turns),
-            ("placeholders", _drop_placeholders),
-            ("episodes", _drop_episode),
-        )
+    statements = {
+        "idempotency keys": drop_keys,
+        "turns": drop_turns,
+        "archived turns": drop_cold_turns,
+        "placeholders": _drop_placeholders,
+        "episodes": _drop_episode,
     }
+    done = conn.results_of(*((statement, this) for statement in statements.values()))
+    counts = zip(statements, (result.rowcount for result in done), strict=True)
+    return {"recall rows": searched, **dict(counts)}
 
 
 def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
