@@ -8,6 +8,7 @@ trip to the server. Through SQLAlchemy it is three, and three times the work.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -93,11 +94,13 @@ class DriverConnection:
         self._leaving = ExitStack()
         self._has_unanswered = False
         self.is_ending = False
-        """Whether the commit was sent."""
+        """Whether the commit of what was written was sent."""
 
     @property
-    def is_lost(self) -> bool:
-        return bool(self._raw.closed)
+    def is_useless(self) -> bool:
+        """Whether it could not be left as it was found."""
+        raw = self._raw.pgconn
+        return bool(self._raw.closed or raw.pipeline_status or raw.transaction_status)
 
     def execute(self, statement: Statement[Any], given: Any = None) -> Result:
         rows: list[Mapping[str, Any]] = given if isinstance(given, list) else [given or {}]
@@ -127,15 +130,19 @@ class DriverConnection:
     def end(self) -> None:
         """Commit; what was only sent is known to be done then."""
         if self._begin is not None and self._pipeline is not None:
-            self.is_ending = True
+            self.is_ending = self._begin == WRITING
             self._raw.execute("COMMIT", prepare=True)
         self._leave()
 
     def close(self) -> None:
-        """Leave the connection as it was found, but for a transaction that was not ended."""
+        """Leave the connection as it was found, where that is possible."""
         # What went wrong is known by now; of what was only sent nobody wants to know.
-        with suppress(self._dialect.loaded_dbapi.Error):
-            self._leave()
+        with suppress(Exception):
+            self._pipeline = None
+            self._leaving.close()
+        with suppress(Exception):
+            if self._raw.pgconn.transaction_status:
+                self._raw.rollback()
 
     def _start(self) -> None:
         if self._pipeline is not None:
@@ -156,8 +163,16 @@ class DriverConnection:
             self._pipeline.sync()
 
     def _leave(self) -> None:
+        before = sys.exc_info()[1]
         self._pipeline = None
-        self._leaving.close()
+        try:
+            self._leaving.close()
+        except self._dialect.loaded_dbapi.Error as error:
+            hidden = error.__context__
+            if not self._raw.pgconn.pipeline_status or hidden in (None, before):
+                raise
+            # That it could not be left is only what came of it.
+            raise hidden from None
 
 
 class Driver:
@@ -186,9 +201,15 @@ class Driver:
             yield conn
             conn.end()
         except dialect.loaded_dbapi.Error as error:
-            if conn.is_lost or errors.is_outdated(error):
+            conn.close()
+            is_lost = conn.is_useless or errors.is_end_of_connection(error)
+            if is_lost or errors.is_outdated(error):
                 self._lose(pooled.info)
-            raise self._as_sqlalchemy_raises(error, conn) from error
+            if is_lost:
+                pooled.invalidate()
+            raise self._as_sqlalchemy_raises(
+                error, is_lost=is_lost, is_ending=conn.is_ending
+            ) from error
         except Exception:
             raise
         except BaseException:
@@ -197,21 +218,21 @@ class Driver:
             raise
         finally:
             conn.close()
-            if conn.is_lost and pooled.is_valid:
+            if conn.is_useless and pooled.is_valid:
                 pooled.invalidate()
             pooled.close()
 
     def _as_sqlalchemy_raises(
-        self, error: Exception, conn: DriverConnection | None = None
+        self, error: Exception, *, is_lost: bool = False, is_ending: bool = False
     ) -> BaseException:
         return sa.exc.DBAPIError.instance(
             # `errors.answer_lost` knows a commit by its having none.
-            None if conn is not None and conn.is_ending and conn.is_lost else "a statement",
+            None if is_lost and is_ending else "a statement",
             None,
             error,
             self._engine.dialect.loaded_dbapi.Error,
             hide_parameters=True,
-            connection_invalidated=conn is not None and conn.is_lost,
+            connection_invalidated=is_lost,
         )
 
     def _lose(self, info: dict[Any, Any]) -> None:

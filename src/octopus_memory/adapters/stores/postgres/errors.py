@@ -97,6 +97,11 @@ def is_outdated(error: BaseException | None) -> bool:
     return getattr(error, "sqlstate", None) in OUTDATED
 
 
+def is_end_of_connection(error: BaseException) -> bool:
+    """Whether the server ends the connection with it."""
+    return (getattr(error, "sqlstate", None) or "").startswith(("08", "57P0"))
+
+
 def is_race(error: sa.exc.DBAPIError) -> bool:
     """Whether the whole failed by others' doing, and it is known that nothing was committed."""
     code = getattr(error.orig, "sqlstate", None)

@@ -253,6 +253,10 @@ def _parsed(url: str) -> sa.URL:
 
 def _prepare(conn: Any, _: Any) -> None:
     """A new connection: times are UTC, and what is acknowledged is on the disk."""
+    from psycopg.types.numeric import Int8Dumper
+
+    # Of a size that goes by the value, one statement would be prepared several times.
+    conn.adapters.register_dumper(int, Int8Dumper)
     conn.execute(
         "SET TIME ZONE 'UTC'; SELECT set_config('synchronous_commit', 'on', false) "
         "WHERE current_setting('synchronous_commit') = 'off'"
