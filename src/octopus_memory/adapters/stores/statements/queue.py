@@ -32,9 +32,15 @@ def waiting(work: sa.Select[Any], limit: int) -> sa.Select[Any]:
 
 @sql_for
 def _waiting(limit: int) -> sa.Select[Any]:
-    joined = schema.work.join(schema.scopes, schema.scopes.c.id == schema.work.c.scope_id)
-    work = sa.select(schema.work, schema.scopes.c.agent, schema.scopes.c.user).select_from(joined)
-    return waiting(work, limit)
+    # Not by a join: PostgreSQL would join all that waits, and then take the first ones.
+    of_scope = (
+        sa.select(column)
+        .where(schema.scopes.c.id == schema.work.c.scope_id)
+        .scalar_subquery()
+        .label(column.name)
+        for column in (schema.scopes.c.agent, schema.scopes.c.user)
+    )
+    return waiting(sa.select(schema.work, *of_scope), limit)
 
 
 @cache
@@ -147,7 +153,8 @@ def claim(
     until: datetime,
 ) -> list[Work]:
     taken = take(conn, _waiting(limit), kind, owner=owner, now=now, until=until)
-    return [_claimed(row) for row in taken]
+    # Work goes with its scope; should some be left behind, nobody can do it.
+    return [_claimed(row) for row in taken if row.agent is not None]
 
 
 def take(
