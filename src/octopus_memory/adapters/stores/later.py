@@ -14,7 +14,18 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
-__all__ = ["Asked", "Connection", "Statement", "load", "sa", "schema", "sql", "sql_for", "types"]
+__all__ = [
+    "Asked",
+    "Connection",
+    "Statement",
+    "load",
+    "results_of",
+    "sa",
+    "schema",
+    "sql",
+    "sql_for",
+    "types",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -109,11 +120,6 @@ class Connection:
         made = statement() if isinstance(statement, Statement) else statement
         return self.core.execute(made, given)
 
-    def results_of(self, *asked: Asked) -> list[sa.CursorResult[*tuple[Any, ...]]]:
-        """Of statements of which none needs what another gives."""
-        # Where a product can have but one open, its dialect reads it at once.
-        return [self.execute(statement, given) for statement, given in asked]
-
     def insert(
         self,
         statement: Statement[Any] | sa.Executable,
@@ -122,3 +128,9 @@ class Connection:
     ) -> None:
         """Rows of these columns; SQLAlchemy needs the name at each value."""
         self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
+
+
+def results_of(conn: Connection, *asked: Asked) -> list[Any]:
+    """Of statements of which none needs what another gives; PostgreSQL gets them in one trip."""
+    # Where a product can have but one result open, its dialect reads it at once.
+    return [conn.execute(statement, given) for statement, given in asked]

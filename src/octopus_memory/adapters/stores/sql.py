@@ -173,6 +173,13 @@ class SqlStore(
     def turns_at(self, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
         return self._read(scope.tenant, reads.turns_at, scope, places) if places else []
 
+    def episodes_and_turns(
+        self, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
+    ) -> tuple[dict[UUID, Episode], list[Turn]]:
+        if not ids and not places:
+            return {}, []
+        return self._read(scope.tenant, reads.episodes_and_turns, scope, ids, places)
+
     def recall_state(self, scope: Scope) -> RecallState | None:
         return self._read(scope.tenant, recalling.state, scope)
 
@@ -190,13 +197,6 @@ class SqlStore(
 
     def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
         return self._read(scope.tenant, recalling.block_at, scope, seqs)
-
-    def episodes_and_turns(
-        self, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
-    ) -> tuple[dict[UUID, Episode], list[Turn]]:
-        if not ids and not places:
-            return {}, []
-        return self._read(scope.tenant, reads.episodes_and_turns, scope, ids, places)
 
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
         return self._read(scope.tenant, placeholders.of_episode, scope, episode_id)

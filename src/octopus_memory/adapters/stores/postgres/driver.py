@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..later import Asked, Statement
+from ..later import Statement
 from ..results import Reader, Result, returned
 from . import errors
 
@@ -117,10 +117,6 @@ class DriverConnection:
             cursor.execute(prepared.text, values, prepare=prepared.is_usual(values))
         self._has_unanswered = True
         return Result(_Coming(cursor, self._arrive), prepared)
-
-    def results_of(self, *asked: Asked) -> list[Result]:
-        """All of them come with the first one's rows."""
-        return [self.execute(statement, given) for statement, given in asked]
 
     def insert(
         self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]

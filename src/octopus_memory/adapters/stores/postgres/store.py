@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from ..later import Connection
 from ..sql import SqlStore
 from ..transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
-from .driver import SNAPSHOT, WRITING, Driver, DriverConnection
+from .driver import SNAPSHOT, WRITING, Driver
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -151,7 +151,7 @@ class PostgresStore(SqlStore):
     ) -> T:
         if do in hot.READS:
             with self._driven(reach, SNAPSHOT if do in hot.SNAPSHOTS else None) as driven:
-                return do(cast("Connection", driven), *args, **named)
+                return do(driven, *args, **named)
 
         def committed(conn: Connection) -> T:
             done = do(conn, *args, **named)
@@ -170,10 +170,10 @@ class PostgresStore(SqlStore):
     ) -> T:
         if do in hot.WRITES:
             with self._driven(reach, WRITING) as driven:
-                return do(cast("Connection", driven), *args, **named)
+                return do(driven, *args, **named)
         return super()._attempt_write(reach, do, *args, **named)
 
-    def _driven(self, reach: Reach, begin: str | None) -> AbstractContextManager[DriverConnection]:
+    def _driven(self, reach: Reach, begin: str | None) -> AbstractContextManager[Any]:
         reached = security.setting(reach, self._engine.dialect)
         return self._hot.connection(begin=begin, settings=(self._patience, reached))
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from .. import plain
-from ..later import Asked, Statement
+from ..later import Statement
 from ..results import Reader, Result, conversions, convert_columns, converted_row
 from .texts import Compiled, shipped
 
@@ -98,9 +98,6 @@ class DriverConnection:
         if len(rows) == 1:
             return Result(prepared.run(self._raw, first), prepared)
         return Result(prepared.run_many(self._raw, rows), prepared)
-
-    def results_of(self, *asked: Asked) -> list[Result]:
-        return [self.execute(statement, given) for statement, given in asked]
 
     def insert(
         self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]

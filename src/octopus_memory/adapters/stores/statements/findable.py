@@ -12,7 +12,7 @@ from ....domain.episode import Scope, Turn
 from ....ports.turns import Findable, NewTurn
 from ....ports.work import Unfindable, WorkKind
 from .. import plain, rows
-from ..later import Connection, sa, schema, sql
+from ..later import Connection, results_of, sa, schema, sql
 from . import ending, reads
 
 _MOST_TURNS = 256
@@ -189,12 +189,14 @@ def _make(
     conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
 ) -> int:
     ids = sorted({found.scope_id for found, _ in done})
-    locked, places = conn.results_of(
-        (_lock_scopes, {"ids": ids}), (_places, {"ids": [found.episode_id for found, _ in done]})
+    locked, places = results_of(
+        conn,
+        (_lock_scopes, {"ids": ids}),
+        (_places, {"ids": [found.episode_id for found, _ in done]}),
     )
     # Where something was removed, a turn of the same number may be another by now.
-    as_read: dict[Any, int] = {tuple(row[:-1]): row[-1] for row in locked.all()}
-    said = _said(places.all())
+    as_read = {row[:-1]: row.next_seq for row in locked}
+    said = _said(places)
     next_seq: dict[int, int] = {}
     gone_on: list[dict[str, Any]] = []
     new = _New([], [])
@@ -219,13 +221,13 @@ def _make(
     return len(gone_on)
 
 
-def _said(places: Iterable[Sequence[Any]]) -> dict[UUID, _Waiting]:
+def _said(places: Iterable[rows.Row]) -> dict[UUID, _Waiting]:
     found: dict[UUID, _Waiting] = {}
-    for episode_id, scope_id, first, ordinal, role, at in places:
-        waits = found.get(episode_id)
+    for row in places:
+        waits = found.get(row.id)
         if waits is None:
-            waits = found[episode_id] = _Waiting((scope_id, first), {})
-        waits.turns[ordinal] = role, at
+            waits = found[row.id] = _Waiting((row.scope_id, row.unfindable_from), {})
+        waits.turns[row.ordinal] = row.role, row.at
     return found
 
 

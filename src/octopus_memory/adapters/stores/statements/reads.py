@@ -13,7 +13,7 @@ from ....domain.episode import Episode, Scope, Turn
 from ....domain.replay import EpisodeReplay, SessionReplay
 from ....ports.store import SessionState
 from .. import rows
-from ..later import Asked, Connection, sa, schema, sql, sql_for
+from ..later import Asked, Connection, results_of, sa, schema, sql, sql_for
 
 T = TypeVar("T")
 
@@ -252,7 +252,7 @@ def _said(
 
 
 def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
-    found = conn.results_of(*_by_ids(scope, ids))
+    found = results_of(conn, *_by_ids(scope, ids))
     return {row.id: rows.episode(row, scope) for some in found for row in some}
 
 
@@ -277,7 +277,7 @@ def turns(
 
 
 def turns_at(conn: Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
-    found = conn.results_of(*_at(scope, places))
+    found = results_of(conn, *_at(scope, places))
     return [turn for some in found for turn in rows.turns(some.all())]
 
 
@@ -294,7 +294,7 @@ def episodes_and_turns(
     conn: Connection, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
 ) -> tuple[dict[UUID, Episode], list[Turn]]:
     by_ids = _by_ids(scope, ids)
-    found = conn.results_of(*by_ids, *_at(scope, places))
+    found = results_of(conn, *by_ids, *_at(scope, places))
     known = {row.id: rows.episode(row, scope) for some in found[: len(by_ids)] for row in some}
     return known, [turn for some in found[len(by_ids) :] for turn in rows.turns(some.all())]
 

@@ -14,7 +14,7 @@ from ....domain.episode import Scope
 from ....domain.errors import StoreCorrupt
 from ....domain.ids import id_of
 from ....ports.recall import RecallBlock, RecallState
-from ..later import Connection, sa, schema, sql, types
+from ..later import Connection, results_of, sa, schema, sql, types
 from ..plain import DAMAGED, LAST_SEQ, NO_MODEL
 from .reads import chunks, scope_id, who, whose
 
@@ -157,7 +157,8 @@ def block(
     alive: bool = False,  # noqa: FBT002 - as the port's caller names it
 ) -> tuple[RecallState, RecallBlock]:
     mine = who(scope)
-    known, found, *come = conn.results_of(
+    known, found, *come = results_of(
+        conn,
         (_state, mine),
         (_between, mine | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}),
         *((_late, mine | {"seqs": some, "model_": model}) for some in chunks(late)),

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from ....domain.episode import Scope
 from ....ports.store import RowPart
-from ..later import Connection, sa, schema, sql
+from ..later import Connection, results_of, sa, schema, sql
 from . import ending
 
 
@@ -76,7 +76,7 @@ def episode(
         "placeholders": _drop_placeholders,
         "episodes": _drop_episode,
     }
-    done = conn.results_of(*((statement, this) for statement in statements.values()))
+    done = results_of(conn, *((statement, this) for statement in statements.values()))
     counts = zip(statements, (result.rowcount for result in done), strict=True)
     return {"recall rows": searched, **dict(counts)}
 
