@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -13,10 +14,10 @@ import pytest
 import sqlalchemy as sa
 from postgres_server import connected
 
-from octopus_memory import StoreError, StoreReadOnly
+from octopus_memory import StoreBusy, StoreError, StoreReadOnly
 from octopus_memory.adapters.stores import schema
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
-from octopus_memory.testing import make_append, make_scope
+from octopus_memory.testing import make_append, make_next, make_scope
 from octopus_memory.testing.store_tests import at_once, raised
 from postgres_installation import Database, Installation
 
@@ -198,3 +199,39 @@ def test_statistics_keep_nothing_of_what_people_said(postgres_database: Database
             "OR histogram_bounds::text LIKE '%marker%')"
         )
         assert kept.fetchall() == []
+
+
+def test_what_a_hot_call_reaches_ends_with_it(postgres_database: Database):
+    """They share connections, without a `BEGIN` around each; whoever comes next reaches nothing."""
+    store = PostgresStore(postgres_database.url, pool_size=1, statement_timeout_seconds=0.3)
+    write = make_append(make_scope(tenant=MINE), "mine")
+    scope, places = write.scope, [(write.episode_id, 0)]
+    store.append(write)
+
+    def out_of_time() -> None:
+        with connected(postgres_database.admin_url) as other, other.transaction():
+            other.execute("LOCK TABLE octopus_turns")
+            with pytest.raises(StoreBusy):
+                store.turns_at(scope, places)
+
+    def episode_is_there() -> None:
+        with pytest.raises(StoreBusy):
+            store.append(replace(write, session_id="another"))
+
+    for call in (
+        lambda: store.turns_at(scope, places),
+        lambda: store.replay(scope, write.session_id),
+        lambda: store.append(make_next(write, "more")),
+        episode_is_there,
+        out_of_time,
+    ):
+        call()
+        pooled = store._engine.raw_connection()
+        raw: Any = pooled.driver_connection
+        said = "SELECT current_setting('octopus.reach', true), current_setting('statement_timeout')"
+        assert raw.execute(said).fetchone() in (("", "0"), (None, "0"))
+        assert raw.execute("SELECT count(*) FROM octopus_turns").fetchone() == (0,)
+        pooled.close()
+    assert [turn.text for turn in store.turns(scope, write.episode_id)] == ["mine", "more"]
+    assert store.turns_at(make_scope(tenant=OTHER), places) == []
+    store.close()
