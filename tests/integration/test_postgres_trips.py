@@ -18,7 +18,7 @@ from octopus_memory.adapters.stores.rows import KINDS
 from octopus_memory.adapters.stores.statements import reads
 from octopus_memory.engine import parts
 from octopus_memory.ports.work import RowPart, WorkKind
-from octopus_memory.testing import make_append, make_closing, make_next
+from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 from octopus_memory.testing.fakes import START
 from octopus_memory.testing.store_tests import ANA
 from postgres_installation import Database, Installation
@@ -91,7 +91,7 @@ def test_the_loop_of_an_agent(postgres_database: Database, monkeypatch: pytest.M
 
 
 class Filled:
-    """One user of 2,400 turns, as few episodes as they are."""
+    """One user of 2,400 turns in few episodes, and a hundred of one turn."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -103,6 +103,8 @@ class Filled:
         ]
         for write in self.writes:
             self.store.append(write)
+        for number in range(100):
+            self.store.append(make_append(make_scope(f"user {number}"), "hello"))
         self.store.delete(ANA, self.writes[-1].episode_id, at=START)
         with connected(database.owner_url) as owner:
             owner.execute("ANALYZE")
