@@ -105,6 +105,32 @@ def test_a_name_said_once_is_known_in_later_calls(memory: EpisodicMemory):
     assert "López" not in repr(scope.session("s"))
 
 
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("named_by", ["id", "text", "episode"])
+def test_a_name_said_once_is_known_to_whoever_names_the_episode(
+    memory: EpisodicMemory, named_by: str, *, numbered: bool
+):
+    scope = _scope(memory, "redact", numbered=numbered)
+    episode = scope.open_episode("s")
+    where = {"id": episode.id, "text": str(episode.id), "episode": episode}[named_by]
+    scope.add(where, ("user", "My name is Xandrella Quuxley."))
+    scope.add(where, ("user", "please ship it; quuxley paid already"))
+    assert "quuxley" not in repr(scope.session("s")).casefold()
+
+
+def test_a_name_said_once_is_known_to_what_is_stored_whole(memory: EpisodicMemory):
+    scope = _scope(memory, "redact")
+    scope.add("s", ("user", "My name is Xandrella Quuxley."))
+    scope.close_session("s")
+    scope.store(
+        [("user", "quuxley paid already, to Zorblatt"), ("user", "quuxley's son")], session_id="s"
+    )
+    scope.store([("user", "My name is Zorblatt Vexley.")], session_id="t")
+    scope.add("t", ("user", "vexley paid already"))
+    said = [turn.text for name in "st" for turn in scope.session(name).turns]
+    assert not [text for text in said if "uxley" in text or "vexley" in text]
+
+
 def test_numbers_go_on_in_an_episode_that_is_resumed(memory: EpisodicMemory):
     config = MemoryConfig(
         session=SessionConfig(allow_resume=True),

@@ -79,6 +79,13 @@ def test_an_episode_does_not_end_before_it_begins(scope: MemoryScope, clock: Fix
         scope.store([("user", QUESTION)], at=now, ended_at=now - timedelta(hours=1))
     stored = scope.store([("user", QUESTION)], ended_at=now - timedelta(hours=1))
     assert stored.started_at == stored.ended_at == now - timedelta(hours=1)
+    before = now - timedelta(days=5)
+    mixed = scope.store([("user", QUESTION), ("assistant", ANSWER)], at=[now, before])
+    assert (mixed.started_at, mixed.ended_at) == (before, now)
+    opened = scope.open_episode("s")
+    with pytest.raises(InvalidInput, match="at: is before the episode began"):
+        scope.close_episode(opened, at=before)
+    assert scope.get(opened).episode.is_open
 
 
 def test_history_is_imported_as_it_was(scope: MemoryScope, clock: FixedClock, memory):

@@ -59,6 +59,8 @@ def close(
             return episode
         if seen is not None and seen.message_count != episode.message_count:
             return episode
+        if ended_at is not None and ended_at < min(episode.started_at, episode.last_message_at):
+            raise InvalidInput("at", "is before the episode began: give a time that is not")
         config = parts.config(scope.tenant, scope.agent).session
         turns, made_of = read(parts, scope, episode_id, episode.message_count)
         closing = closing_for(

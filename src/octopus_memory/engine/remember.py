@@ -114,7 +114,11 @@ def add(
             retried=idempotency is not None,
             may_guess=attempt == 0,
         )
-        if guard.used() and plan.target is not Target.NEW:
+        # Who names an episode does not say in which session its names were heard.
+        unheard = plan.session_id != _session_named(where) and parts.heard.of(
+            scope, plan.session_id
+        )
+        if unheard or (guard.used() and plan.target is not Target.NEW):
             # The episode's text has numbers already, which these turns must go on with.
             known = parts.store.placeholders(scope, plan.episode_id)
             guard = parts.guard(scope, session_id=plan.session_id, known=known)
@@ -190,18 +194,19 @@ def store(
         ended_at = check_time("ended_at", ended_at)
     # What ended before now was not said now.
     times = intake.times(at, len(parsed), min(now, ended_at or now))
-    if ended_at is not None and ended_at < times[0]:
+    if ended_at is not None and ended_at < min(times):
         raise InvalidInput("ended_at", "is before the first message: give a time that is not")
-    guard = parts.guard(scope)
+    session_id = intake.session_id(session_id)
+    guard = parts.guard(scope, session_id=session_id)
     turns = intake.new_turns(parts, scope, parsed, times, config, None, guard)
     calls.check_results(parsed, lambda _: False)
     intake.check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
         if count is not None:
             intake.check_tokens(field, count)
-    episode_id, session_id = new_id(), intake.session_id(session_id)
+    episode_id = new_id()
     if ended_at is None:
-        ended_at = boundary.end_time(last_message_at=times[-1], now=now, config=config.session)
+        ended_at = boundary.end_time(last_message_at=max(times), now=now, config=config.session)
     closing = consolidate.closing_for(
         parts,
         scope,
@@ -220,7 +225,7 @@ def store(
         session_id=session_id,
         episode_id=episode_id,
         target=Target.NEW,
-        at=times[0],
+        at=min(times),
         now=now,
         turns=turns,
         metadata=guard.json(metadata),
@@ -233,8 +238,10 @@ def store(
             stored = parts.store.append(write)
         except EpisodeChanged:
             # Looked at only now: a call that is retried may find its session going on again.
-            _end_open_episode(parts, scope, session_id, config, times[0])
+            _end_open_episode(parts, scope, session_id, config, min(times))
             continue
+        if guard.names:
+            parts.heard.add(scope, session_id, guard.names)
         return _just_written(parts, scope, stored[0].episode_id)
     raise EpisodeChanged(session_id)
 

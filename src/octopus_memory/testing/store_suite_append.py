@@ -140,6 +140,18 @@ class AppendTests(StoreTests):
         assert (episode.message_count, episode.input_tokens, episode.output_tokens) == (3, 9, 4)
         assert (episode.started_at, episode.last_message_at) == (START, after(minutes=5))
 
+    def test_the_last_message_is_the_latest_one(self, store: EpisodeStore) -> None:
+        write = make_append(ANA, make_turn("late", at=after(minutes=9)), make_turn("early"))
+        store.append(write)
+        store.append(make_next(write, make_turn("between", at=after(minutes=5))))
+        assert find(store, write).last_message_at == after(minutes=9)
+
+    def test_the_first_message_may_be_older_than_its_episode(self, store: EpisodeStore) -> None:
+        write = make_append(ANA)
+        store.append(write)
+        store.append(make_next(write, make_turn("long ago", at=after(days=-300))))
+        assert find(store, write).last_message_at == after(days=-300)
+
     def test_metadata_is_set_where_given_and_left_alone_otherwise(
         self, store: EpisodeStore
     ) -> None:

@@ -20,6 +20,10 @@ def _last() -> sa.BindParameter[Any]:
     return sa.bindparam("last", type_=types.UtcTime())
 
 
+def _later(known: sa.Column[datetime]) -> sa.Case[datetime]:
+    return sa.case((known < _last(), _last()), else_=known)
+
+
 @cache
 def _in_this_episode() -> sa.ColumnElement[bool]:
     return sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), reads.in_scope())
@@ -34,11 +38,12 @@ def _grow_episode() -> Any:
             message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
             input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
             output_tokens=schema.episodes.c.output_tokens + sa.bindparam("output"),
-            last_message_at=_last(),
-            last_seen_at=sa.case(
-                (schema.episodes.c.last_seen_at < _last(), _last()),
-                else_=schema.episodes.c.last_seen_at,
+            # What was said before the rest may come after it. An empty episode has no last one.
+            last_message_at=sa.case(
+                (schema.episodes.c.message_count == 0, _last()),
+                else_=_later(schema.episodes.c.last_message_at),
             ),
+            last_seen_at=_later(schema.episodes.c.last_seen_at),
             touched_at=sa.bindparam("now", type_=types.UtcTime()),
             last_seq=sa.func.coalesce(ending.last(), schema.episodes.c.last_seq),
         )
@@ -207,7 +212,7 @@ def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> in
         }
         conn.execute(_insert_session, whose | new)
     spent, made = _tokens(write.turns)
-    last = write.turns[-1].at if write.turns else write.at
+    last = _last_said(write) if write.turns else write.at
     episode = {
         "id": write.episode_id,
         "started_at": _start_time(session.latest, write),
@@ -276,7 +281,7 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
             "messages": len(write.turns),
             "input": spent,
             "output": made,
-            "last": write.turns[-1].at,
+            "last": _last_said(write),
             "last_": None if is_for_later else first_seq + len(write.turns),
             "now": write.now,
         },
@@ -322,6 +327,10 @@ def _known(conn: Connection, write: Append) -> None:
     this = {**reads.who(write.scope), "episode_": write.episode_id}
     if conn.execute(_episode_id, this).first() is None:
         raise EpisodeNotFound(write.episode_id)
+
+
+def _last_said(write: Append) -> datetime:
+    return max(turn.at for turn in write.turns)
 
 
 def _tokens(turns: Any) -> tuple[int, int]:
