@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
+import platform
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +25,7 @@ from octopus_memory import (
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine import background
+from octopus_memory.engine.owners import new_owner
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
 from patience import eventually
@@ -85,18 +86,22 @@ def test_the_lease_of_a_dead_process_ends_at_once(database_url: str):
     clock = FixedClock()
     with open_memory(database_url, clock=clock) as memory:
         memory.scope(user="u").store(TALK)
-        claimed = claim(memory, owner=f"{socket.gethostname()}/{dead.pid}/x", now=clock)
+        claimed = claim(
+            memory, owner=new_owner().replace(str(os.getpid()), str(dead.pid)), now=clock
+        )
         assert claimed == 3
         assert memory.run_pending().embedded == 3
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("owner", ["another-machine/1/x", "{host}/{pid}/x"])
+@pytest.mark.parametrize("owner", ["another-machine/{gone}/x", "{host}:1/{gone}/x", "{me}"])
 def test_the_lease_of_a_living_one_is_respected_until_it_ends(database_url: str, owner: str):
-    clock = FixedClock()
+    """Also one in a container of the same name, whose processes have numbers of their own."""
+    clock, gone = FixedClock(), 2**22 + 1
+    owner = owner.format(host=platform.node(), me=new_owner(), gone=gone)
     with open_memory(database_url, clock=clock) as memory:
         memory.scope(user="u").store(TALK)
-        claim(memory, owner=owner.format(host=socket.gethostname(), pid=os.getpid()), now=clock)
+        claim(memory, owner=owner, now=clock)
         assert memory.run_pending().embedded == 0
         assert memory.flush(timeout=0.05) is False
         clock.advance(seconds=61)

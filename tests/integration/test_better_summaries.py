@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from octopus_memory import (
 )
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
 from octopus_memory.adapters.summarizers.openai import OpenAISummarizer
+from octopus_memory.domain.episode import Summary, Turn
 from octopus_memory.engine import background
 from octopus_memory.ports.store import SUMMARY_ORDINAL, WorkKind
 from octopus_memory.testing import FakeOpenAIServer, FakeSummarizer, FixedClock
@@ -22,6 +24,45 @@ from patience import eventually
 from pending_work import open_memory, waiting
 
 EXTRACTIVE = "extractive-v1"
+
+
+class Held(FakeSummarizer):
+    """Each answer waits until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Semaphore(0)
+
+    def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
+        made = super().summarize(turns, timeout=timeout)
+        assert self.go.acquire(timeout=30)
+        return made
+
+
+def test_a_slow_model_keeps_neither_new_messages_nor_the_end_waiting(database_url: str):
+    """Between two of its answers what was said meanwhile is embedded, and a memory can close."""
+    failing = FakeSummarizer()
+    failing.fail(times=5)
+    with open_memory(database_url, summarizer=failing) as memory:
+        for number in range(5):
+            memory.scope(user="u").store(TALK, session_id=str(number))
+    model = Held()
+    memory = open_memory(database_url, summarizer=model, background=True)
+    memory.wake()
+    assert eventually(lambda: len(model.asked) == 1)
+    memory.scope(user="u").add("new", ("user", "The ferry to Naxos leaves at eight."))
+    assert waiting(memory) > 0
+    model.go.release()
+    assert eventually(lambda: waiting(memory) == 0)
+    thread = memory._background
+    assert thread is not None
+    closing = threading.Thread(target=memory.close)
+    closing.start()
+    assert eventually(thread._stop.is_set)
+    model.go.release(5)
+    closing.join(30)
+    assert not closing.is_alive()
+    assert len(model.asked) == 2
 
 
 @pytest.fixture

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from leave_talk import ANSWER, QUESTION
 from octopus_memory import (
     EmbedderFailed,
     EndReason,
+    Episode,
     EpisodeClosed,
     EpisodeNotFound,
     EpisodicMemory,
@@ -110,6 +114,35 @@ def test_a_heartbeat_that_comes_too_late_says_so(scope: MemoryScope, clock: Fixe
         scope.heartbeat("s-2")
 
 
+@pytest.mark.parametrize("meanwhile", ["erased", "goes on"])
+def test_what_happens_to_an_idle_episode_keeps_no_other_open(
+    memory: EpisodicMemory,
+    scope: MemoryScope,
+    clock: FixedClock,
+    meanwhile: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    names = {"a", "b", "c"}
+    for name in sorted(names):
+        scope.add(name, ("user", QUESTION))
+    clock.advance(minutes=31)
+    store, left = memory.parts.store, list(names)
+    close_episode = store.close_episode
+
+    def first_another(*given: Any, **named: Any) -> Episode:
+        while len(left) == len(names):
+            left.remove("b")
+            if meanwhile == "erased":
+                scope.erase_episode(scope.session("b").episodes[0].episode)
+            else:
+                scope.add("b", ("user", "I am back."), at=clock.now() - timedelta(minutes=2))
+        return close_episode(*given, **named)
+
+    monkeypatch.setattr(store, "close_episode", first_another)
+    assert memory.run_pending().timed_out == 2
+    assert {e.session_id for e in scope.episodes() if not e.is_open} == {"a", "c"}
+
+
 def test_timeouts_are_each_agents_own(memory: EpisodicMemory, clock: FixedClock):
     patient = MemoryConfig(session=SessionConfig(idle_timeout_minutes=120))
     memory.configure("patient", patient)
@@ -134,7 +167,8 @@ def test_settings_that_cannot_be_read_stop_only_their_own_agent(
     assert memory.run_retention(dry_run=True).counts.timed_out == 1
     assert memory.run_pending().timed_out == 1
     assert memory.run_retention().complete
-    assert "agent 'damaged' cannot be used" in caplog.text
+    # Of each of the three runs.
+    assert caplog.text.count("agent 'damaged' cannot be used") == 3
     assert "session.max_session_hours: must be at most 8,760,000" in caplog.text
 
 

@@ -23,7 +23,7 @@ from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.engine import background, comparing
+from octopus_memory.engine import comparing, owners
 from octopus_memory.ports.index import Probe
 from octopus_memory.testing import FixedClock, make_append
 from octopus_memory.testing.index_tests import MODEL, put, unit
@@ -161,7 +161,7 @@ def test_drift_is_seen_and_mended(
     tell(scope)
     tell(memory.scope(user="ben"))
     memory.run_pending()
-    owner = background.new_owner()
+    owner = owners.new_owner()
     turned = "ARRAY(SELECT -value FROM unnest(embedding::real[]) AS value)::halfvec"
     for change, expected in (
         ("DELETE FROM octopus_vectors WHERE seq = 1", (2, 0, 0)),
@@ -188,7 +188,7 @@ def test_rows_of_a_database_that_was_there_before(
         assert rows(postgres, database) == [(0,)]
         assert memory.scope(user="ana").recall("greenhouse key", mode="semantic", min_score=0)
         seen: list[int] = []
-        report = comparing.rebuild(memory.parts, background.new_owner(), seen.append)
+        report = comparing.rebuild(memory.parts, owners.new_owner(), seen.append)
         assert report.is_true
         assert seen == [3]
         assert rows(postgres, database) == [(3,)]

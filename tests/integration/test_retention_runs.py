@@ -22,6 +22,7 @@ from octopus_memory import (
 )
 from octopus_memory.engine import background
 from octopus_memory.engine.keeping import due, retention
+from octopus_memory.engine.owners import new_owner
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FixedClock
 from patience import eventually
@@ -227,7 +228,6 @@ def test_a_slow_one_notices_between_two_episodes(
 @pytest.mark.sqlite_alone
 def test_the_lead_of_a_dead_process_ends_at_once(memory: EpisodicMemory, clock: FixedClock):
     import os
-    import socket
     import subprocess
     import sys
 
@@ -235,7 +235,7 @@ def test_the_lead_of_a_dead_process_ends_at_once(memory: EpisodicMemory, clock: 
     dead.wait()
     store = memory.parts.store
     for pid, elsewhere in ((dead.pid, False), (os.getpid(), True)):
-        lead = store.lead("retention", owner=f"{socket.gethostname()}/{pid}/x")
+        lead = store.lead("retention", owner=new_owner().replace(str(os.getpid()), str(pid)))
         assert lead.__enter__() is not None
         assert memory.run_retention().elsewhere is elsewhere
         lead.__exit__(None, None, None)
@@ -300,6 +300,14 @@ def test_run_pending_leaves_it_alone(memory: EpisodicMemory, scope: MemoryScope,
     assert report is not None
     assert report.counts.archived == 1
     assert retention.run_if_due(memory.parts, "owner") is None
+
+
+def test_a_run_for_a_day_to_come_does_not_put_off_the_nights_until_then(
+    worker: Any, clock: FixedClock
+):
+    memory = worker(background=False)
+    memory.run_retention(now=clock.now() + timedelta(days=400), compact=False)
+    assert memory.parts.store.last_run("retention") == clock.now()
 
 
 def test_closing_stops_a_run_between_batches(

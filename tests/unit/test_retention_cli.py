@@ -74,6 +74,13 @@ def test_several_agents_have_a_row_each_and_one_for_all(told):
     assert re.search(r"^all +0 +1 +1 +0 +0 +0$", shown, re.MULTILINE)
 
 
+def test_settings_that_cannot_be_used_are_said_to_be(told):
+    with EpisodicMemory.open(background=False) as memory:
+        memory.parts.store.put_config(None, "damaged", {"retention": {"nope": 1}})
+    assert "agent damaged: its settings cannot be used" in run("retention", "status").stdout
+    assert run_json("retention", "status")["policies"][1]["policy"] is None
+
+
 def test_what_failed_is_said_and_shows_in_the_exit_code(told, monkeypatch):
     from octopus_memory import StoreBusy
     from octopus_memory.adapters.stores.sqlite.store import SqliteStore

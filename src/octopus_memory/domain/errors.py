@@ -42,6 +42,14 @@ from uuid import UUID
 class OctopusError(Exception):
     """The root: catch this to catch everything Octopus raises."""
 
+    _is_loggable = False
+    """Whether its words can only be ours: a session's name may be a person's."""
+
+    def for_log(self) -> str:
+        """What it is, and its words where they name nobody."""
+        kind = type(self).__name__
+        return f"{kind}: {self}" if self._is_loggable else kind
+
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is unpickled by its message alone, which most of these are not made of.
         return _as_it_was, (type(self), self.args), self.__dict__
@@ -144,6 +152,8 @@ class LegalHold(Conflict):
 class StoreError(OctopusError):
     """The database answered with an error; what was acknowledged before is safe."""
 
+    _is_loggable = True
+
 
 class StoreBusy(StoreError):
     """Another process holds the database's write lock for too long; try again."""
@@ -172,9 +182,13 @@ class SchemaTooNew(StoreError):
 class IndexUnavailable(OctopusError):
     """The remote index cannot be reached; the store has everything, and recall goes on."""
 
+    _is_loggable = True
+
 
 class ModelError(OctopusError):
     """A model did not do its part; nothing stored is lost, and the work stays to be done."""
+
+    _is_loggable = True
 
 
 class EmbedderFailed(ModelError):

@@ -6,17 +6,15 @@ import atexit
 import contextlib
 import logging
 import os
-import platform
 import threading
 import time
 import traceback
-import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ..domain.errors import OctopusError
 from ..ports.store import WorkKind
-from . import indexing, pending
+from . import indexing, owners, pending
 from .parts import Parts
 
 if TYPE_CHECKING:
@@ -38,33 +36,8 @@ _STILL_ERASING = timedelta(minutes=2)
 """An erasure this young is left to the call that began it."""
 
 
-def new_owner() -> str:
-    """Names this worker in its leases, so that others can tell when it is gone."""
-    return f"{platform.node()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-
-
-def release_dead(parts: Parts) -> None:
-    """End the leases of workers on this machine whose process no longer runs."""
-    host = platform.node()
-    for owner in parts.store.owners():
-        where, _, rest = owner.partition("/")
-        pid = rest.partition("/")[0]
-        if where == host and pid.isdigit() and not _runs(int(pid)):
-            parts.store.release(owner)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
 class _Stopped(Exception):
-    """The memory closes: retention goes on at the next start."""
+    """The memory closes: what is left goes on at the next start."""
 
 
 def _where(error: Exception) -> str:
@@ -146,8 +119,8 @@ class Background:
         try:
             self._parts.look_for_removals(every=_BETWEEN_LOOKS)
             if whole:
-                release_dead(self._parts)
-                pending.close_idle(self._parts)
+                owners.release_dead(self._parts)
+                pending.close_idle(self._parts, between=self._end_if_stopped)
                 from . import forget
 
                 forget.finish(self._parts, younger_than=_STILL_ERASING)
@@ -156,7 +129,7 @@ class Background:
                 pass
             if not self._stopped:
                 self._feed(look=whole)
-                pending.summarize_pending(self._parts, self._owner)
+                pending.summarize_pending(self._parts, self._owner, between=self._embed_meanwhile)
             if whole and not self._stopped:
                 from .keeping import retention
 
@@ -164,7 +137,7 @@ class Background:
         except _Stopped:
             pass
         except OctopusError as error:
-            log.warning("background work is put off: %s: %s", type(error).__name__, error)
+            log.warning("background work is put off: %s", error.for_log())
         except Exception as error:  # noqa: BLE001 - the thread must live on
             if not self._stopped:
                 log.error("background work failed: %s", _where(error))  # noqa: TRY400 - not its words
@@ -178,8 +151,14 @@ class Background:
         tally.count(WorkKind.UNINDEX, done=fed.removed)
 
     def _between_batches(self, _: RetentionReport) -> None:
-        """What was said while retention runs is embedded as soon as ever."""
-        if self._stopped:
-            raise _Stopped
+        self._embed_meanwhile()
+
+    def _embed_meanwhile(self) -> None:
+        """What was said during long work is embedded as soon as ever."""
+        self._end_if_stopped()
         with contextlib.suppress(OctopusError):
             pending.embed_pending(self._parts, self._owner)
+
+    def _end_if_stopped(self) -> None:
+        if self._stopped:
+            raise _Stopped

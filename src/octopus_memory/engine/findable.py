@@ -75,7 +75,7 @@ def catch_up_if_possible(parts: Parts, scope: Scope) -> None:
     try:
         catch_up(parts, scope, patience=_PATIENCE)
     except StoreError as error:
-        log.warning("recall goes without the newest turns: %s: %s", type(error).__name__, error)
+        log.warning("recall goes without the newest turns: %s", error.for_log())
 
 
 def _made(parts: Parts, found: Sequence[Unfindable]) -> list[tuple[Unfindable, Sequence[Findable]]]:

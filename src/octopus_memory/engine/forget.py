@@ -7,8 +7,6 @@ be done again, by whoever comes next: a process may die anywhere in between.
 from __future__ import annotations
 
 import logging
-import os
-import platform
 from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
@@ -16,7 +14,7 @@ from uuid import UUID
 from ..domain.erasure import EraseReceipt, Erasure, Subject
 from ..domain.errors import InvalidInput, NotFound, OctopusError, StoreError
 from ..domain.ids import as_id, new_id
-from . import audit, indexing
+from . import audit, indexing, owners
 from .parts import Parts
 
 log = logging.getLogger(__name__)
@@ -90,6 +88,15 @@ def compact(parts: Parts, *, actor: str) -> bool:
     return done
 
 
+def compact_if_owed(parts: Parts, *, actor: str) -> bool | None:
+    """As `compact`, after rows were removed, by whomever; None where nothing asks for it."""
+    try:
+        return compact(parts, actor=actor) if parts.store.owes_compaction() else None
+    except StoreError as error:
+        log.warning("the files are not rewritten now: %s", error.for_log())
+        return False
+
+
 def receipt(parts: Parts, tenant: str, given: EraseReceipt | UUID | str) -> EraseReceipt:
     """:raises NotFound: when the tenant has no such receipt"""
     erasure_id = as_id("erasure_id", given, EraseReceipt)
@@ -125,8 +132,12 @@ def receipts(
 
 def _take_out(parts: Parts, erasure: Erasure) -> None:
     """Tell a remote index at once, where it can be reached; else it is told later."""
-    owner = f"{platform.node()}/{os.getpid()}/{erasure.id.hex[-8:]}"
-    indexing.feed(parts, owner, look=False, stop=lambda: not parts.store.waiting_removals(erasure))
+    indexing.feed(
+        parts,
+        owners.new_owner(),
+        look=False,
+        stop=lambda: not parts.store.waiting_removals(erasure),
+    )
 
 
 def _rewrite(parts: Parts, erasure: Erasure) -> bool:
@@ -136,7 +147,7 @@ def _rewrite(parts: Parts, erasure: Erasure) -> bool:
     try:
         return parts.store.compact()
     except StoreError as error:
-        log.warning("the files cannot be rewritten yet: %s: %s", type(error).__name__, error)
+        log.warning("the files cannot be rewritten yet: %s", error.for_log())
         return False
 
 

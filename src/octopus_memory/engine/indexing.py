@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -110,7 +109,7 @@ def feed(
     copy = _fed(parts)
     if copy is None or not (look or waiting(parts)):
         return FeedReport()
-    with parts.store.lead(_JOB, owner=f"{owner}/{uuid.uuid4().hex[:8]}") as lead:
+    with parts.store.lead(_JOB, owner=owner) as lead:
         if lead is None:
             return FeedReport()
         try:

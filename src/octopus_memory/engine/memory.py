@@ -13,7 +13,7 @@ from uuid import UUID
 from ..domain.episode import Scope, check_name
 from ..domain.errors import InvalidInput, MemoryClosed, StoreCorrupt, StoreError
 from ..domain.policy import MemoryConfig
-from . import background, indexing, pending
+from . import background, indexing, owners, pending
 from .parts import Parts
 from .pending import PendingReport
 from .scope import MemoryScope
@@ -34,7 +34,7 @@ class Memory:
 
     def __init__(self, parts: Parts, *, run_in_background: bool = True) -> None:
         self._parts = parts
-        self._owner = background.new_owner()
+        self._owner = owners.new_owner()
         self._closed = False
         self._process = os.getpid()
         self._has_model = False
@@ -109,7 +109,7 @@ class Memory:
 
     def run_pending(self) -> PendingReport:
         """Do the waiting work in this thread: time-outs, summaries, vectors."""
-        background.release_dead(self.parts)
+        owners.release_dead(self.parts)
         self._use_model()
         return pending.run_pending(self.parts, self._owner)
 
@@ -126,7 +126,7 @@ class Memory:
         from .keeping.retention import MemoryRetentionJob
 
         if not dry_run:
-            background.release_dead(self.parts)
+            owners.release_dead(self.parts)
         return MemoryRetentionJob(self.parts, self._owner).run(
             dry_run=dry_run, progress=progress, now=now, compact=compact, actor=actor
         )
@@ -145,7 +145,7 @@ class Memory:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         parts = self.parts
-        background.release_dead(parts)
+        owners.release_dead(parts)
         self._use_model()
         while True:
             damaged = 0

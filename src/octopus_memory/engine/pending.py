@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from ..domain.episode import Episode, Scope, Turn
 from ..domain.errors import (
     EmbedderFailed,
     EpisodeChanged,
+    EpisodeNotFound,
     InvalidSetting,
     StoreCorrupt,
     StoreError,
@@ -33,7 +35,6 @@ log = logging.getLogger(__name__)
 
 _LEASE = timedelta(seconds=60)
 _EMBED_BATCH = 64
-_SUMMARY_BATCH = 4
 _MOST_ATTEMPTS = 8
 _LONGEST_WAIT = timedelta(minutes=10)
 _KEYS_KEPT = timedelta(days=7)
@@ -200,24 +201,25 @@ def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
     return turn.text
 
 
-def summarize_pending(parts: Parts, owner: str) -> int:
-    """Ask the model for the summaries that closing could not wait for; returns how many came."""
+def summarize_pending(
+    parts: Parts, owner: str, *, between: Callable[[], None] = lambda: None
+) -> int:
+    """Ask the model for the summaries that closing could not wait for; returns how many came.
+
+    A model may take a minute for each: `between` is called after every one.
+    """
     model = parts.summarizer
     if model is None:
         return 0
     improved = 0
     while True:
         now = parts.clock.now()
-        claimed = parts.store.claim(
-            WorkKind.SUMMARIZE,
-            owner=owner,
-            limit=_SUMMARY_BATCH,
-            now=now,
-            until=now + _LEASE + _SUMMARY_BATCH * timedelta(seconds=parts.timeouts.in_background),
-        )
+        until = now + _LEASE + timedelta(seconds=parts.timeouts.in_background)
+        claimed = parts.store.claim(WorkKind.SUMMARIZE, owner=owner, limit=1, now=now, until=until)
         if not claimed:
             return improved
-        improved += sum(_improve(parts, model, work, owner) for work in claimed)
+        improved += _improve(parts, model, claimed[0], owner)
+        between()
 
 
 def _improve(parts: Parts, model: Summarizer, work: Work, owner: str) -> bool:
@@ -265,17 +267,24 @@ def _give_back(parts: Parts, claimed: Sequence[Work], owner: str) -> None:
         parts.store.postpone([work], until=now + wait, owner=owner)
 
 
-def close_idle(parts: Parts) -> int:
-    """Close the episodes of every tenant whose time is over; returns how many."""
+def close_idle(parts: Parts, *, between: Callable[[], None] = lambda: None) -> int:
+    """Close the episodes of every tenant whose time is over; returns how many.
+
+    No model is waited for: its summaries come as work that is claimed. `between` is called after
+    every one.
+    """
     closed = 0
+    warn_of_unusable(parts)
     for episode in expired(parts, now=parts.clock.now()):
         try:
-            consolidate.close_expired(parts, episode, wait=True)
+            closed += not consolidate.close_expired(parts, episode, wait=False).is_open
+        except (EpisodeChanged, EpisodeNotFound):
+            # It went on or was erased since it was read.
+            pass
         except (StoreCorrupt, InvalidSetting) as error:
             # One that cannot be read must not keep everybody else's open.
             log.warning("an idle episode cannot be closed: %s", type(error).__name__)
-            continue
-        closed += 1
+        between()
     return closed
 
 
@@ -311,9 +320,16 @@ def _has_expired(parts: Parts, found: OpenEpisode, now: datetime) -> bool:
 
 def usable_configs(parts: Parts) -> Iterator[MemoryConfig]:
     """The settings that are stored; an agent whose own cannot be used stops nobody else's work."""
+    for stored in parts.store.configs().values():
+        with suppress(InvalidSetting):
+            yield MemoryConfig.from_dict(stored)
+
+
+def warn_of_unusable(parts: Parts) -> None:
+    """Once for each round or run, since all of its steps go by the settings."""
     for (_, agent), stored in parts.store.configs().items():
         try:
-            yield MemoryConfig.from_dict(stored)
+            MemoryConfig.from_dict(stored)
         except InvalidSetting as error:
             log.warning(
                 "the settings of agent %r cannot be used: its episodes stay as they are until it "

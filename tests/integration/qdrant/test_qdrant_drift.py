@@ -11,7 +11,7 @@ import pytest
 from qdrant_client import models
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.engine import background, comparing
+from octopus_memory.engine import comparing, owners
 from octopus_memory.testing import FixedClock
 from qdrant_memory import tell
 from qdrant_server import QdrantServer
@@ -25,7 +25,7 @@ class TestDrift:
         memory.run_pending()
 
     def verify(self, memory: EpisodicMemory, **named: Any) -> comparing.IndexReport:
-        return comparing.verify(memory.parts, background.new_owner(), **named)
+        return comparing.verify(memory.parts, owners.new_owner(), **named)
 
     def assert_mended(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         assert self.verify(memory, repair=True).repaired
@@ -71,7 +71,7 @@ class TestDrift:
     def test_made_anew(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         [name] = server.collections()
         server.client.upsert(name, [_moved(server.points()[0], 4_321, 99)])
-        report = comparing.rebuild(memory.parts, background.new_owner())
+        report = comparing.rebuild(memory.parts, owners.new_owner())
         assert report.is_true
         assert report.rows == len(server.points()) == 6
 

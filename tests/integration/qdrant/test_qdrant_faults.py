@@ -11,7 +11,7 @@ import pytest
 
 from octopus_memory import EpisodicMemory, IndexUnavailable, MemoryScope
 from octopus_memory.adapters.indexes.qdrant_points import QdrantCopy
-from octopus_memory.engine import background, comparing, indexing
+from octopus_memory.engine import comparing, indexing, owners
 from octopus_memory.ports.index import CopiedRow
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
@@ -59,7 +59,7 @@ def test_a_server_that_is_not_there(
         away.run_pending()
         assert away.scope(user="ana").recall("greenhouse key")
         with pytest.raises(IndexUnavailable):
-            comparing.verify(away.parts, background.new_owner())
+            comparing.verify(away.parts, owners.new_owner())
         away.close()
     monkeypatch.setenv("OCTOPUS_QDRANT_URL", server.url)
     back = open_memory()

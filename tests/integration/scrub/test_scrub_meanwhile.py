@@ -82,7 +82,7 @@ def test_who_is_talking_meanwhile_is_read_again(
 
 
 def test_what_cannot_be_finished_stops_its_session_alone(
-    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """And the earlier episodes keep the names that the later one needs."""
     scope = memory.scope(user="u")
@@ -102,6 +102,10 @@ def test_what_cannot_be_finished_stops_its_session_alone(
         report = memory.tenant().scrub()
     assert (report.failed, report.changed_episodes, report.is_complete) == (1, 1, False)
     assert memory.tenant().audit()[-1].outcome == "partly"
+    # A session's name is the caller's, and may be somebody's number.
+    assert [record.getMessage() for record in caplog.records] == [
+        "scrub leaves a session: EpisodeChanged"
+    ]
     assert texts(scope, "busy") == ["My name is Zyx Quuxley.", "Zyx Quuxley once more."]
     assert memory.tenant().scrub().is_complete
     assert "Zyx" not in shown(scope)

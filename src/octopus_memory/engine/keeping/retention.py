@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from ...domain.episode import Episode, check_name, check_time
-from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold, OctopusError, StoreError
+from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold, OctopusError
 from ...domain.policy import ArchiveMode
 from ...domain.retention import Aged, RetentionReport, Stage, Step
 from ...ports.keeping import Lead
@@ -57,6 +57,7 @@ class MemoryRetentionJob:
         check_name("actor", actor)
         now = parts.clock.now() if now is None else check_time("now", now)
         parts.forget_configs()
+        pending.warn_of_unusable(parts)
         if dry_run:
             return foretell(parts, now)
         with parts.store.lead(JOB, owner=self._owner) as lead:
@@ -70,7 +71,7 @@ class MemoryRetentionJob:
             parts.look_for_removals()
             if compact is None:
                 compact = parts.compact_after_retention
-            compacted = _compact(parts, actor) if compact and complete else None
+            compacted = forget.compact_if_owed(parts, actor=actor) if compact and complete else None
             return run.tally.report(complete=complete, compacted=compacted)
 
 
@@ -126,7 +127,8 @@ class _Run:
         finally:
             self._record(actor)
         pending.forget_keys(self._parts)
-        self._parts.store.set_last_run(JOB, self._now)
+        # What ran ahead of the clock does not put off the nights until then.
+        self._parts.store.set_last_run(JOB, min(self._now, self._parts.clock.now()))
         return True
 
     def _all_stages(self) -> None:
@@ -150,13 +152,13 @@ class _Run:
         except LegalHold:
             self.tally.add(episode, "held")
         except OctopusError as error:
-            log.warning("retention leaves an episode: %s: %s", type(error).__name__, error)
+            log.warning("retention leaves an episode: %s", error.for_log())
             self.tally.add(episode, "failed")
         if time.monotonic() - self._renewed > _RENEW_SECONDS:
             self._renew()
 
     def _close(self, episode: Episode) -> bool:
-        return not consolidate.close_expired(self._parts, episode, wait=True).is_open
+        return not consolidate.close_expired(self._parts, episode, wait=False).is_open
 
     def _move(self, aged: Aged, step: Step) -> bool:
         store, episode = self._parts.store, aged.episode
@@ -189,13 +191,3 @@ class _Run:
                 audit.record(
                     self._parts, JOB, tenant=tenant, actor=actor, outcome=outcome, **asdict(counts)
                 )
-
-
-def _compact(parts: Parts, actor: str) -> bool | None:
-    """Whether the files were rewritten; None where nothing asked for it."""
-    store = parts.store
-    try:
-        return forget.compact(parts, actor=actor) if store.owes_compaction() else None
-    except StoreError as error:
-        log.warning("retention did not compact: %s: %s", type(error).__name__, error)
-        return False

@@ -21,7 +21,6 @@ from ...domain.errors import (
     InvalidSetting,
     LegalHold,
     OctopusError,
-    StoreError,
 )
 from ...domain.message import Json
 from ...domain.pii import PLACEHOLDER
@@ -102,7 +101,9 @@ def scrub(
     finally:
         parts.forget()
         _record(parts, run, tenant, actor=actor, user=user)
-    return replace(run.report, compacted=_compact(parts, actor) if compact else None)
+    return replace(
+        run.report, compacted=forget.compact_if_owed(parts, actor=actor) if compact else None
+    )
 
 
 def _record(parts: Parts, run: _Run, tenant: str, *, actor: str, user: str | None) -> None:
@@ -113,15 +114,6 @@ def _record(parts: Parts, run: _Run, tenant: str, *, actor: str, user: str | Non
 
 
 _NO_COUNTS = ("dry_run", "compacted")
-
-
-def _compact(parts: Parts, actor: str) -> bool | None:
-    """Also what a run that was killed has left to be done."""
-    try:
-        return forget.compact(parts, actor=actor) if parts.store.owes_compaction() else None
-    except StoreError as error:
-        log.warning("scrub did not compact: %s: %s", type(error).__name__, error)
-        return False
 
 
 class _Run:
@@ -154,7 +146,7 @@ class _Run:
                     # Placed since the session was begun.
                     self._count(held=1)
                 except OctopusError as error:
-                    log.warning("scrub leaves a session: %s: %s", type(error).__name__, error)
+                    log.warning("scrub leaves a session: %s", error.for_log())
                     self._count(failed=1)
                 if self._progress is not None:
                     self._progress(self.report)

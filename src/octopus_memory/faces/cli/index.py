@@ -36,10 +36,10 @@ def verify(
 
     octopus index verify --repair
     """
-    from ...engine import background, comparing
+    from ...engine import comparing, owners
 
     with open_existing(db) as memory, watch_backlog("feeding", memory.parts.store):
-        report = comparing.verify(memory.parts, background.new_owner(), repair=repair)
+        report = comparing.verify(memory.parts, owners.new_owner(), repair=repair)
     _show(report, as_json=as_json)
 
 
@@ -49,7 +49,7 @@ def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
 
     octopus index rebuild --db postgresql://owner@localhost/octopus
     """
-    from ...engine import background, comparing
+    from ...engine import comparing, owners
 
     with open_existing(db) as memory:
         store, model = memory.parts.store, memory.parts.embedder.model
@@ -57,7 +57,7 @@ def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
             bar("rebuilding", store.stats().vectors.get(model, 0)) as done,
             watch_backlog("rebuilding", store),
         ):
-            report = comparing.rebuild(memory.parts, background.new_owner(), done)
+            report = comparing.rebuild(memory.parts, owners.new_owner(), done)
     _show(report, as_json=as_json)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...domain.episode import Episode
+from ...domain.errors import InvalidSetting
+from ...domain.message import Json
 from ...domain.policy import EpisodicRetentionPolicy, MemoryConfig
 from ...domain.retention import RetentionReport
 from .actor import actor
@@ -94,14 +97,22 @@ def status(*, db: Db = None, as_json: AsJson = False) -> None:
 
 def _policies(
     memory: EpisodicMemory,
-) -> list[tuple[tuple[str | None, str | None], EpisodicRetentionPolicy]]:
+) -> list[tuple[tuple[str | None, str | None], EpisodicRetentionPolicy | None]]:
     """Those that are stored, by whom they are for, after the one for everybody else."""
     stored = memory.parts.store.configs()
     known = sorted(stored, key=lambda whose: (whose[0] or "", whose[1]))
     return [
         ((None, None), memory.parts.defaults.retention),
-        *((whose, MemoryConfig.from_dict(stored[whose]).retention) for whose in known),
+        *((whose, _policy(stored[whose])) for whose in known),
     ]
+
+
+def _policy(stored: Mapping[str, Json]) -> EpisodicRetentionPolicy | None:
+    """None where an agent's settings cannot be used: its episodes stay as they are."""
+    try:
+        return MemoryConfig.from_dict(stored).retention
+    except InvalidSetting:
+        return None
 
 
 def _whose(tenant: str | None, agent: str | None) -> str:
@@ -110,7 +121,9 @@ def _whose(tenant: str | None, agent: str | None) -> str:
     return f"agent {agent}" if tenant is None else f"agent {agent} of tenant {tenant}"
 
 
-def _in_words(policy: EpisodicRetentionPolicy) -> str:
+def _in_words(policy: EpisodicRetentionPolicy | None) -> str:
+    if policy is None:
+        return "its settings cannot be used: its episodes stay until it is configured again"
     active, archive = policy.active_retention_days, policy.archive_retention_days
     last = f"removed {policy.purge_grace_days:g} days after that"
     if not policy.archive_on_expiry:

@@ -1,0 +1,43 @@
+"""Who holds a lease, told so that others can see when it is gone."""
+
+from __future__ import annotations
+
+import os
+import platform
+import uuid
+
+from .parts import Parts
+
+
+def new_owner() -> str:
+    """Names whoever works in this process, once."""
+    return f"{_machine()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+
+
+def release_dead(parts: Parts) -> None:
+    """End the leases of workers on this machine whose process no longer runs."""
+    here = _machine()
+    for owner in parts.store.owners():
+        where, _, rest = owner.partition("/")
+        pid = rest.partition("/")[0]
+        if where == here and pid.isdigit() and not _runs(int(pid)):
+            parts.store.release(owner)
+
+
+def _machine() -> str:
+    """Where a process's number means one process: containers may share a name, not its numbers."""
+    try:
+        numbers = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - a path would cost an import
+    except OSError:
+        return platform.node()
+    return f"{platform.node()}:{numbers}"
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
