@@ -227,6 +227,10 @@ def test_a_given_summary_is_kept(scope: MemoryScope):
     assert (closed.summary, closed.key_facts) == ("Asked for leave.", ("formal",))
     with pytest.raises(InvalidInput, match="summary"):
         scope.store([("user", "x")], summary="y" * 2_001)
+    with pytest.raises(InvalidInput, match="key_facts: are 101; the most is 100"):
+        scope.store([("user", "x")], key_facts=["y"] * 101)
+    with pytest.raises(InvalidInput, match=r"key_facts\[1\]: has 2,001 characters"):
+        scope.store([("user", "x")], key_facts=["y", "y" * 2_001])
 
 
 def test_an_episode_without_messages_can_be_closed(scope: MemoryScope):
@@ -234,6 +238,9 @@ def test_an_episode_without_messages_can_be_closed(scope: MemoryScope):
         pass
     assert scope.get(ep.id).episode.summary is None
     assert scope.recall("anything") == []
+    opened = scope.open_episode("s-2")
+    assert scope.close_episode(opened, key_facts=["Likes tea."]).key_facts == ("Likes tea.",)
+    assert [snippet.session_id for snippet in scope.recall("tea")] == ["s-2"]
 
 
 def test_what_another_process_ended_or_erased_is_not_gone_on_with(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +20,7 @@ from rest_server import HELLO, WHO
 from octopus_memory import EpisodicMemory
 from octopus_memory.faces.rest import shown
 from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.settings import ServerSettings
 
 
 @pytest.fixture
@@ -233,8 +236,35 @@ def test_nothing_that_was_said_is_logged(
     assert "private" not in caplog.text
 
 
+def test_slow_uploads_keep_no_credential_waiting(memory: EpisodicMemory):
+    begun, ends = threading.Event(), threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        yield b'{"messages": [{"role": "user", "content": "hi there"}]}\n'
+        begun.set()
+        assert ends.wait(30)
+
+    def ask(service: str, method: str, path: str, **what: Any) -> httpx.Response:
+        key = {"Authorization": f"Bearer {rest_server.token(memory)}"}
+        return httpx.request(method, f"{service}{PREFIX}{path}", headers=key, timeout=30, **what)
+
+    with (
+        rest_server.serving(memory, ServerSettings(threads=1)) as service,
+        ThreadPoolExecutor(1) as other,
+    ):
+        upload = other.submit(ask, service, "POST", "/users/ben/import", content=slowly())
+        assert begun.wait(30)
+        assert ask(service, "GET", "/episodes", params=WHO).status_code == 200
+        ends.set()
+        assert upload.result(30).status_code == 200
+
+
 def test_an_episode_that_is_opened_again_with_its_key_is_the_same(client: httpx.Client):
     headers = {"Idempotency-Key": "once"}
     body = WHO | {"messages": [HELLO]}
     first, second = (client.post("/episodes", json=body, headers=headers).json() for _ in range(2))
     assert (second["id"], second["messageCount"]) == (first["id"], 1)
+    headers = {"Idempotency-Key": "and another"}
+    empty, again = (client.post("/episodes", json=WHO, headers=headers).json() for _ in range(2))
+    assert again["id"] == empty["id"] != first["id"]
+    assert client.get("/episodes", params=WHO).json()["totalCount"] == 2

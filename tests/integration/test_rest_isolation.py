@@ -52,6 +52,9 @@ def _strangers(memory: EpisodicMemory) -> dict[str, str]:
         "another tenant's user of the same name": key("user", tenant="other", user="ana"),
         "another agent": key("agent", tenant="acme", agents=["sales"]),
         "another user": key("user", tenant="acme", user="ben"),
+        "another agent's admin": key("admin", tenant="acme", agents=["sales"]),
+        "another user's admin": key("admin", tenant="acme", user="ben"),
+        "another agent's auditor": key("auditor", tenant="acme", agents=["sales"]),
         "a forged key": "oct_0123456789abcdef_" + "x" * 43,
         "nobody": "",
     }
@@ -83,7 +86,7 @@ def _call(
     return httpx.request(
         method,
         base.removesuffix(PREFIX) + filled,
-        params=who if method in {"GET", "DELETE"} else None,
+        params=who if method in {"GET", "DELETE"} or path.endswith("/import") else None,
         json=body,
         headers={"Authorization": f"Bearer {token}"} if token else {},
     )

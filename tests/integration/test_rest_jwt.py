@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.faces.rest.app import PREFIX
+from octopus_memory.faces.rest.tokens import JwtReader
 from octopus_memory.settings import JwtSettings, ServerSettings
 
 ISSUER, AUDIENCE = "https://login.example.com/", "octopus"
@@ -99,6 +100,17 @@ def test_claims_say_whose_data_it_is(url: str):
     assert _listed(url, _token(role="user", sub="ben")).json()["totalCount"] == 0
     assert _listed(url, _token(role="user", sub="ben"), userId="ana").status_code == 403
     assert _listed(url, _token(role="agent", agents=["sales"])).json()["totalCount"] == 0
+
+
+def test_nobodys_own_call_is_recorded_under_their_name():
+    """Whichever claim that is in."""
+    settings = JwtSettings(
+        jwks_url="https://x.example.com/jwks", issuer=ISSUER, audience=AUDIENCE, user_claim="email"
+    )
+    claims = {"sub": "ana.lopez", "email": "ana@example.com", "tenant": "acme"}
+    reader = JwtReader(settings)
+    assert reader._principal(claims | {"role": "user"}).actor == "jwt:ana@example.com"
+    assert reader._principal(claims | {"role": "admin"}).actor == "jwt:ana.lopez"
 
 
 REFUSED = {

@@ -13,7 +13,7 @@ import pytest
 import rest_server
 from rest_server import HELLO, WHO
 
-from octopus_memory import EpisodicMemory, StoreUnavailable
+from octopus_memory import EpisodicMemory, InvalidInput, StoreUnavailable
 from octopus_memory.engine import access
 from octopus_memory.faces.rest.routes import PREFIX
 from octopus_memory.settings import ServerSettings
@@ -283,3 +283,10 @@ def test_a_rotated_key_ends_when_the_old_one_would(memory: EpisodicMemory, clock
     )
     new = access.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="test")
     assert new.key.expires_at == ends
+
+
+def test_a_key_that_cannot_end_so_late_is_not_rotated(memory: EpisodicMemory):
+    made = access.make_key(memory.parts, tenant="t", role="admin", name="k", actor="test")
+    with pytest.raises(InvalidInput, match="grace: is longer than the calendar"):
+        access.rotate_key(memory.parts, made.key.id, grace=timedelta(hours=1e8), actor="test")
+    assert [key.id for key in memory.parts.store.listed_keys()] == [made.key.id]

@@ -34,6 +34,16 @@ def test_the_same_key_stores_nothing_twice(scope: MemoryScope):
     assert len(scope.session("s").turns) == 2
     with pytest.raises(IdempotencyConflict):
         scope.add("s", ("user", "something else"), idempotency_key="k")
+    with pytest.raises(IdempotencyConflict):
+        scope.add("another", [("user", QUESTION), ("assistant", ANSWER)], idempotency_key="k")
+
+
+def test_what_a_session_is_opened_with_again_is_kept(scope: MemoryScope):
+    for channel in ("web", "app"):
+        scope.open_episode("s", metadata={"channel": channel})
+        assert scope.session("s").session.metadata == {"channel": channel}
+    scope.open_episode("s")
+    assert scope.session("s").session.metadata == {"channel": "app"}
 
 
 def test_a_retry_after_the_close_still_finds_what_was_stored(scope: MemoryScope):

@@ -238,6 +238,22 @@ def test_key_facts_go_from_the_end_when_the_summary_is_short_already() -> None:
     assert "Key facts: Flies on Fridays. Likes window seats.\n" in block.text
 
 
+def test_many_facts_are_not_tried_one_by_one() -> None:
+    facts = tuple(f"Fact {number}" for number in range(2_000))
+    entry = BlockEntry(date=day(2025, 1, 1), summary="She booked a flight.", key_facts=facts)
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return quarter(text)
+
+    block = render_block([entry], Layout.DETAILED, 200, count)
+
+    assert block.tokens <= 200
+    assert "Fact 0. Fact 1. " in block.text
+    assert len(counted) < 200
+
+
 def test_long_words_are_cut_turn_by_turn() -> None:
     entry = BlockEntry(
         date=day(2025, 1, 1),

@@ -170,11 +170,11 @@ def _is_of_a_name(char: str) -> bool:
 
 
 def _shortened(full: _Shown, fits: Callable[[_Shown], bool]) -> _Shown | None:
-    for facts in range(len(full.facts), -1, -1):
-        shorter = _longest_cut(full, facts, fits)
-        if shorter is not None:
-            return shorter
-    return None
+    least = 0 if full.words else 1
+    facts = longest(
+        least, len(full.facts), lambda count: _longest_cut(full, count, fits) is not None
+    )
+    return None if facts is None else _longest_cut(full, facts, fits)
 
 
 def _longest_cut(full: _Shown, facts: int, fits: Callable[[_Shown], bool]) -> _Shown | None:

@@ -65,6 +65,10 @@ def rotate_key(parts: Parts, key_id: str, *, grace: timedelta, actor: str) -> Ne
     now = parts.clock.now()
     if not old.is_valid(now):
         raise InvalidInput("key", f"{key_id} has ended already: make a new one")
+    try:
+        ends_at = now + grace
+    except OverflowError as error:
+        raise InvalidInput("grace", "is longer than the calendar: give fewer hours") from error
     made = make_key(
         parts,
         tenant=old.tenant,
@@ -76,7 +80,7 @@ def rotate_key(parts: Parts, key_id: str, *, grace: timedelta, actor: str) -> Ne
         actor=actor,
     )
     entry = _entry(parts, old, "rotate_key", actor)
-    parts.store.end_key(key_id, revoked_at=None, expires_at=now + grace, entry=entry)
+    parts.store.end_key(key_id, revoked_at=None, expires_at=ends_at, entry=entry)
     return made
 
 
@@ -184,5 +188,7 @@ class KeyRing:
         with self._lock:
             if now - self._noted.get(key_id, -_NOTED_SECONDS) < _NOTED_SECONDS:
                 return
+            if len(self._noted) >= _MOST_KNOWN:
+                self._noted.clear()
             self._noted[key_id] = now
         self._parts.store.key_used(key_id, self._parts.clock.now())

@@ -28,6 +28,7 @@ from .privacy.guard import Guard
 log = logging.getLogger(__name__)
 
 BY_CALLER = "caller"
+_MOST_FACTS = 100
 _ATTEMPTS = 3
 """How often an episode is summed up anew because somebody added to it meanwhile."""
 
@@ -212,6 +213,8 @@ def _summary(
     if given is not None:
         made = Summary(text=given, key_facts=tuple(facts or ()))
         return new_summary(parts, scope, made, BY_CALLER)
+    if not turns and facts is not None:
+        return new_summary(parts, scope, Summary(text="", key_facts=tuple(facts)), BY_CALLER)
     if not turns:
         return None
     made, by, improve = _made_summary(parts, turns, wait=wait)
@@ -234,9 +237,13 @@ def _made_summary(parts: Parts, turns: Sequence[Turn], *, wait: bool) -> tuple[S
 
 
 def limited(summary: Summary) -> Summary:
-    if len(summary.text) <= SUMMARY_LIMIT:
-        return summary
-    return Summary(text=summary.text[: SUMMARY_LIMIT - 1] + "…", key_facts=summary.key_facts)
+    """As much of it as an episode keeps."""
+    facts = map(_cut, summary.key_facts[:_MOST_FACTS])
+    return Summary(text=_cut(summary.text), key_facts=tuple(facts))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
 def new_summary(
@@ -277,6 +284,12 @@ def _check_summary(summary: str | None, facts: Sequence[str] | None) -> None:
     listed = isinstance(facts, Sequence) and not isinstance(facts, str)
     if not listed or not all(isinstance(fact, str) for fact in facts):
         raise InvalidInput("key_facts", "must be a list of short texts")
+    if len(facts) > _MOST_FACTS:
+        raise InvalidInput("key_facts", f"are {len(facts):,}; the most is {_MOST_FACTS}")
+    for place, fact in enumerate(facts):
+        if len(fact) > SUMMARY_LIMIT:
+            problem = f"has {len(fact):,} characters; the most is {SUMMARY_LIMIT:,}"
+            raise InvalidInput(f"key_facts[{place}]", problem)
 
 
 def end_reason(given: EndReason | str) -> EndReason:

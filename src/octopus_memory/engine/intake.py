@@ -160,12 +160,14 @@ def check_metadata(metadata: Mapping[str, Json] | None) -> None:
         raise InvalidInput("metadata", f"must be a dict of plain JSON, at most {_DEEPEST} deep")
 
 
-def idempotency(parts: Parts, key: str | None, messages: Sequence[Message]) -> Idempotency | None:
+def idempotency(
+    parts: Parts, key: str | None, session_id: str, messages: Sequence[Message]
+) -> Idempotency | None:
     """The fingerprint is keyed: it is kept for a while, and the words must not be guessed by it."""
     if key is None:
         return None
     check_name("idempotency_key", key)
-    bodies = json.dumps([dict(message.body) for message in messages], sort_keys=True)
+    bodies = json.dumps([session_id, *(dict(message.body) for message in messages)], sort_keys=True)
     salt = parts.store.salt[:64]
     fingerprint = blake2b(bodies.encode(), key=salt, digest_size=16).digest()
     return Idempotency(key=key, fingerprint=fingerprint)

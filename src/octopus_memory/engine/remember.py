@@ -48,15 +48,13 @@ def open_episode(
     config = parts.config(scope.tenant, scope.agent)
     for _ in range(_RETRIES):
         state = parts.store.session(scope, session_id)
-        episode = planning.still_open(parts, config, state, at)
-        if episode is not None:
-            return episode
-        if (
-            state is not None
-            and state.episode is not None
-            and planning.may_resume(state.episode, config)
+        known = state.episode if state else None
+        if known is not None and (
+            planning.still_open(parts, config, state, at) or planning.may_resume(known, config)
         ):
-            return state.episode
+            if metadata is not None:
+                parts.store.touch(scope, session_id, seen_at=at, now=now, metadata=metadata)
+            return known
         write = Append(
             scope=scope,
             session_id=session_id,
@@ -102,7 +100,6 @@ def add(
     first_turns = intake.new_turns(
         parts, scope, parsed, times, config, tokens, first_guard, findable=False
     )
-    idempotency = intake.idempotency(parts, idempotency_key, parsed)
     for attempt in range(_RETRIES):
         guard, turns = first_guard, first_turns
         plan = planning.plan_for(
@@ -111,9 +108,10 @@ def add(
             where,
             config,
             turns,
-            retried=idempotency is not None,
+            retried=idempotency_key is not None,
             may_guess=attempt == 0,
         )
+        idempotency = intake.idempotency(parts, idempotency_key, plan.session_id, parsed)
         # Who names an episode does not say in which session its names were heard.
         unheard = plan.session_id != _session_named(where) and parts.heard.of(
             scope, plan.session_id
@@ -196,7 +194,7 @@ def store(
     times = intake.times(at, len(parsed), min(now, ended_at or now))
     if ended_at is not None and ended_at < min(times):
         raise InvalidInput("ended_at", "is before the first message: give a time that is not")
-    session_id = intake.session_id(session_id)
+    given_session, session_id = session_id, intake.session_id(session_id)
     guard = parts.guard(scope, session_id=session_id)
     turns = intake.new_turns(parts, scope, parsed, times, config, None, guard)
     calls.check_results(parsed, lambda _: False)
@@ -229,7 +227,7 @@ def store(
         now=now,
         turns=turns,
         metadata=guard.json(metadata),
-        idempotency=intake.idempotency(parts, idempotency_key, parsed),
+        idempotency=intake.idempotency(parts, idempotency_key, given_session or "", parsed),
         closing=closing,
         placeholders=guard.used(),
     )

@@ -220,8 +220,16 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         """
 
     @abstractmethod
-    def touch(self, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime) -> Session:
-        """Keep a session open.
+    def touch(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        seen_at: datetime,
+        now: datetime,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> Session:
+        """Keep a session open; `metadata` takes the place of what it has, unless it is None.
 
         :raises SessionNotFound: when it is not in the scope
         """

@@ -162,6 +162,8 @@ class AppendTests(StoreTests):
         write = make_append(ANA, "a")
         store.append(write)
         assert metadata() == {}
+        touched = store.touch(ANA, "session", seen_at=START, now=START, metadata={"channel": "app"})
+        assert touched.metadata == metadata() == {"channel": "app"}
         store.append(make_next(write, "b", metadata={"channel": "web", "tags": ["x", None]}))
         assert metadata() == {"channel": "web", "tags": ["x", None]}
         store.append(make_next(write, "c"))

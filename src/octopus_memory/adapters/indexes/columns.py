@@ -20,6 +20,8 @@ T = TypeVar("T")
 Flat: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32]]
 """Terms, how often each is in its row, and the row."""
 _LAST_PLACE = np.iinfo(np.int32).max
+_OF_A_SCOPE = 12_000
+"""Bytes that a scope takes however little is in it: objects, and arrays with a place or two."""
 _OF_A_ROW = 39
 """Bytes of a row in the columns, without its vector."""
 _OF_AN_EPISODE = 250
@@ -88,7 +90,8 @@ class Columns:
     def size(self) -> int:
         """About how many bytes they keep in memory."""
         return (
-            _OF_A_ROW * len(self)
+            _OF_A_SCOPE
+            + _OF_A_ROW * len(self)
             + self._vectors.size
             + sum(layer.size for layer in self.layers)
             + _OF_AN_EPISODE * len(self.episode_ids)

@@ -119,8 +119,24 @@ class SqlStore(
             now=self._now(),
         )
 
-    def touch(self, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime) -> Session:
-        self._write(scope.tenant, writes.touch, scope, session_id, seen_at=seen_at, now=now)
+    def touch(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        seen_at: datetime,
+        now: datetime,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> Session:
+        self._write(
+            scope.tenant,
+            writes.touch,
+            scope,
+            session_id,
+            seen_at=seen_at,
+            now=now,
+            metadata=metadata,
+        )
         state = self.session(scope, session_id)
         if state is None:
             raise SessionNotFound(session_id)

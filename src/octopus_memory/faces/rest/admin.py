@@ -30,12 +30,19 @@ routes = router("Administration")
 _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
 
 
+def _need_whole(caller: Principal, *roles: AccessRole) -> None:
+    """For what is the tenant's as a whole: a credential for some agents or a user has no part."""
+    need(caller, *roles)
+    if caller.agents is not None or caller.user is not None:
+        raise Refused(403, "forbidden", "this credential is for a part of the tenant alone")
+
+
 @routes.get("/agents/{agent_id:name}/memory-config", response_model=ConfigOut, responses=problems())
 def get_config(request: Request, caller: Principal, agent_id: NameText) -> Response:
     """The settings an agent runs with."""
     need(caller, AccessRole.AGENT, *_WATCHES)
-    if not caller.reaches(agent=agent_id):
-        raise Refused(403, "forbidden", "this credential is for another agent")
+    if caller.user is not None or not caller.reaches(agent=agent_id):
+        raise Refused(403, "forbidden", "this credential is not for all users of that agent")
     config = memory_of(request).config(agent_id, tenant=caller.tenant)
     return tagged(request, ConfigOut, ConfigOut.of(config))
 
@@ -52,8 +59,8 @@ def put_config(
 ) -> Response:
     """Store an agent's settings; parts and fields left out have their defaults."""
     need(caller, AccessRole.ADMIN)
-    if not caller.reaches(agent=agent_id):
-        raise Refused(403, "forbidden", "this credential is for another agent")
+    if caller.user is not None or not caller.reaches(agent=agent_id):
+        raise Refused(403, "forbidden", "this credential is not for all users of that agent")
     config = MemoryConfig.from_dict(body)
     memory_of(request).configure(agent_id, config, tenant=caller.tenant, actor=caller.actor)
     return answer(request, ConfigOut, ConfigOut.of(config))
@@ -62,7 +69,7 @@ def put_config(
 @routes.get("/holds", response_model=HoldList, responses=problems())
 def list_holds(request: Request, caller: Principal) -> Response:
     """The legal holds that stand."""
-    need(caller, *_WATCHES)
+    _need_whole(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).holds()
     return answer(request, HoldList, HoldList(items=[HoldOut.of(hold) for hold in found]))
 
@@ -70,7 +77,7 @@ def list_holds(request: Request, caller: Principal) -> Response:
 @routes.post("/holds", status_code=201, response_model=HoldOut, responses=problems(404))
 def place_hold(request: Request, caller: Principal, body: HoldBody) -> Response:
     """Stop retention and erasure of a user, or of one episode, until the hold is lifted."""
-    need(caller, AccessRole.ADMIN)
+    _need_whole(caller, AccessRole.ADMIN)
     placed = (
         memory_of(request)
         .tenant(caller.tenant)
@@ -82,7 +89,7 @@ def place_hold(request: Request, caller: Principal, body: HoldBody) -> Response:
 @routes.delete("/holds/{hold_id}", response_model=HoldOut, responses=problems(404))
 def lift_hold(request: Request, caller: Principal, hold_id: UUID) -> Response:
     """End a hold."""
-    need(caller, AccessRole.ADMIN)
+    _need_whole(caller, AccessRole.ADMIN)
     lifted = memory_of(request).tenant(caller.tenant).lift(hold_id, actor=caller.actor)
     return answer(request, HoldOut, HoldOut.of(lifted))
 
@@ -95,7 +102,7 @@ def list_receipts(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
     """The receipts of this tenant's erasures, newest first."""
-    need(caller, *_WATCHES)
+    _need_whole(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).receipts(before=before, limit=limit)
     receipts = ReceiptList(items=[ReceiptOut.of(receipt) for receipt in found])
     return answer(request, ReceiptList, receipts)
@@ -104,7 +111,7 @@ def list_receipts(
 @routes.get("/receipts/{receipt_id}", response_model=ReceiptOut, responses=problems(404))
 def get_receipt(request: Request, caller: Principal, receipt_id: UUID) -> Response:
     """The receipt of an erasure as it is by now."""
-    need(caller, *_WATCHES)
+    _need_whole(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).receipt(receipt_id)
     return answer(request, ReceiptOut, ReceiptOut.of(found))
 
@@ -117,6 +124,6 @@ def read_audit(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
     """The audit log's entries with a `seq` above `after`, in order."""
-    need(caller, *_WATCHES)
+    _need_whole(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).audit(after=after, limit=limit)
     return answer(request, AuditList, AuditList(items=[AuditOut.of(entry) for entry in found]))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _BETWEEN_LOOKS = 5.0
 """Seconds between looks for what other processes erased."""
+_IMPORTS_AT_ONCE = 4
 _OFF: Any = {
     "tracing": False,
     "metrics": False,
@@ -45,8 +46,10 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     threads = Threads(settings.threads)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
+        # An upload may take its time: it holds no thread that credentials are checked on.
+        app.state.imports = anyio.CapacityLimiter(_IMPORTS_AT_ONCE)
         ending = asyncio.Event()
         looking = asyncio.create_task(_forget_with_others(memory, threads, ending))
         try:

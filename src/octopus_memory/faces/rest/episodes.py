@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from fastapi import Header, Query, Request, Response
 
@@ -109,9 +109,15 @@ def _opened(scope: MemoryScope, body: OpenBody, key: str | None) -> Any:
     for field, value in (("inputTokens", body.input_tokens), ("outputTokens", body.output_tokens)):
         if value is not None:
             raise _missing(field, "goes with close: an open episode counts its own")
-    opened = scope.open_episode(body.session_id, at=body.at, metadata=body.metadata)
+    session_id = body.session_id
+    if session_id is None and key is not None:
+        # Tried again, the call must find the session that it made.
+        session_id = str(uuid5(NAMESPACE_OID, key))
+    opened = scope.open_episode(session_id, at=body.at, metadata=body.metadata)
     if body.messages:
-        stored = scope.add(opened.id, body.messages, at=body.times or body.at, idempotency_key=key)
+        stored = scope.add(
+            opened.session_id, body.messages, at=body.times or body.at, idempotency_key=key
+        )
         # Tried again with its key, the call gives the episode that it made first.
         return scope.get(stored[0].episode_id).episode
     return opened

@@ -48,10 +48,12 @@ class JwtReader:
         role = AccessRole(claims[settings.role_claim])
         user = claims.get(settings.user_claim)
         agents = claims.get(settings.agents_claim)
+        # By the name that the audit log knows not to keep of somebody's own calls.
+        name = user if role is AccessRole.USER else claims.get("sub", "unknown")
         return Principal(
             tenant=claims[settings.tenant_claim],
             role=role,
-            actor=f"jwt:{claims.get('sub', 'unknown')}"[:256],
+            actor=f"jwt:{name}"[:256],
             agents=None if agents is None else _listed(agents),
             user=user if role is AccessRole.USER else None,
         )

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import anyio.from_thread
+import anyio.to_thread
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, Principal
@@ -153,7 +153,7 @@ async def import_user(
         )
         return answer(request, ImportOut, ImportOut.of(report))
 
-    return await run_in_threadpool(bring_in)
+    return await anyio.to_thread.run_sync(bring_in, limiter=request.app.state.imports)
 
 
 def _own(caller: Principal, user: str, agent: str | None) -> str | None:

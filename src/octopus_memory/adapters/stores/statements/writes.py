@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from ....domain.episode import Scope, SessionStatus, Turn
 from ....domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
-from ....domain.message import Role
+from ....domain.message import Json, Role
 from ....ports.store import Append, Target
 from .. import plain, rows
 from ..later import Connection, sa, schema, sql, types
@@ -359,12 +360,21 @@ def _insert(
 
 
 def touch(
-    conn: Connection, scope: Scope, session_id: str, *, seen_at: datetime, now: datetime
+    conn: Connection,
+    scope: Scope,
+    session_id: str,
+    *,
+    seen_at: datetime,
+    now: datetime,
+    metadata: Mapping[str, Json] | None,
 ) -> None:
-    scopes.lock(conn, scope)
+    held = scopes.lock(conn, scope)
     state = reads.session(conn, scope, session_id)
-    if state is None:
+    if held is None or state is None:
         raise SessionNotFound(session_id)
+    if metadata is not None:
+        this = {"scope_": held[0], "session_": session_id, "status_": state.session.status.value}
+        conn.execute(_set_metadata, this | {"metadata_": rows.dump_json(metadata)})
     if state.episode is None or not state.episode.is_open:
         return
     episodes = schema.episodes
