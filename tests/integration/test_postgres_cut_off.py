@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from sqlalchemy.engine import make_url
 
-from octopus_memory import StoreUnavailable
+from octopus_memory import StoreAnswerLost
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.testing import make_append, make_next
 from octopus_memory.testing.store_tests import ANA, texts
@@ -74,7 +74,7 @@ def test_a_commit_that_was_answered_is_not_called_undone(store: PostgresStore, b
     write = make_append(ANA, "hello")
     store.append(write)
     between.ends_behind = b"COMMIT\0"
-    with pytest.raises(StoreUnavailable, match="idempotency key"):
+    with pytest.raises(StoreAnswerLost, match="idempotency key"):
         store.append(make_next(write, "perhaps"))
     assert texts(store, write) == ["hello", "perhaps"]
     store.append(make_next(write, "after"))

@@ -154,6 +154,24 @@ def test_what_is_going_on_is_no_memory_of_itself(scope: MemoryScope):
         assert scope.context("my parrot", session_id="another").text != ""
 
 
+@pytest.mark.parametrize("summaries", [True, False])
+def test_what_goes_on_elsewhere_is_among_the_last(
+    memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, *, summaries: bool
+):
+    memory.configure(
+        "hr", MemoryConfig(recall=EpisodicRecallConfig(use_session_summaries=summaries))
+    )
+    scope.store([("user", "Said long ago.")], session_id="old")
+    clock.advance(minutes=1)
+    scope.add("phone", [("user", "My parrot speaks Portuguese."), ("assistant", "Does it?")])
+    scope.open_episode("empty")
+    with scope.episode(session_id="laptop") as ep:
+        ep.add("user", "Good morning!")
+        told = ep.context("And how is the weather?")
+    assert {snippet.session_id for snippet in told.snippets} == {"phone", "old"}
+    assert "My parrot speaks Portuguese." in told.text
+
+
 def test_a_turn_is_found_by_its_words_before_it_is_embedded(scope: MemoryScope):
     scope.add("s", ("user", "My parrot speaks Portuguese."))
     [hit] = scope.recall_turns("Portuguese parrot")

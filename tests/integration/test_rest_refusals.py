@@ -13,7 +13,7 @@ import pytest
 import rest_server
 from rest_server import HELLO, WHO
 
-from octopus_memory import EpisodicMemory, InvalidInput, StoreUnavailable
+from octopus_memory import EpisodicMemory, InvalidInput, StoreAnswerLost, StoreUnavailable
 from octopus_memory.engine import access
 from octopus_memory.faces.rest.routes import PREFIX
 from octopus_memory.settings import ServerSettings
@@ -274,6 +274,23 @@ def test_development_mode_answers_no_other_sites_page(
     with rest_server.serving(memory, development=True) as url:
         assert httpx.get(f"{url}{PREFIX}/episodes").status_code == 200
         assert httpx.get(f"{url}{PREFIX}/episodes", headers=[header]).status_code == 403
+
+
+def test_what_may_be_stored_is_not_said_not_to_be(
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
+    def lost(*_: object) -> None:
+        raise StoreAnswerLost("the database at db.internal: the connection was lost")
+
+    monkeypatch.setattr(memory.parts.store, "append", lost)
+    with rest_server.asking(memory) as client:
+        answer = client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
+    assert answer.status_code == 503
+    problem = answer.json()
+    assert problem["type"] == "urn:octopus:problem:store-answer-lost"
+    assert "same Idempotency-Key" in problem["detail"]
+    assert "nothing was changed" not in problem["detail"]
+    assert "internal" not in answer.text
 
 
 def test_a_rotated_key_ends_when_the_old_one_would(memory: EpisodicMemory, clock: FixedClock):

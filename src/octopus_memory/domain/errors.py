@@ -21,6 +21,7 @@
     │   ├── StoreFull
     │   ├── StoreReadOnly
     │   ├── StoreUnavailable
+    │   │   └── StoreAnswerLost
     │   └── SchemaTooNew
     ├── IndexUnavailable
     ├── ModelError
@@ -173,6 +174,10 @@ class StoreReadOnly(StoreError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be opened or reached."""
+
+
+class StoreAnswerLost(StoreUnavailable):
+    """The connection was lost when the call was sent: it may have been stored, or not."""
 
 
 class SchemaTooNew(StoreError):

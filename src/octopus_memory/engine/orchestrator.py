@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from ..domain.context import BlockEntry, Said, render_block
@@ -20,6 +21,8 @@ from .recall import Ask
 
 _LONGEST_QUERY = 2_000
 """Characters of the current message that recall is asked with: the rest of a paste adds noise."""
+_WORDS_OF = 2
+"""How many turns say what an episode ended with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,8 @@ class MemoryContext:
     """
 
     text: str
-    messages: list[dict[str, Json]]
+    messages: list[Any]
+    """Dictionaries as providers take them, whose own types differ."""
     snippets: tuple[EpisodeSnippet, ...]
     tokens: int
     block_tokens: int
@@ -95,12 +99,8 @@ class MemoryOrchestrator:
         still_open, last = self._listed(config, session_id)
         relevant = self._relevant(query, config, session_id, still_open)
         known = {snippet.episode_id for snippet in relevant}
-        latest = [
-            recall.snippet_of(episode, relevance=0.0) for episode in last if episode.id not in known
-        ]
-        if not wanted.use_session_summaries:
-            latest = [self._with_last_words(snippet) for snippet in latest]
-        return relevant + latest
+        say = recall.recent_snippet if wanted.use_session_summaries else _last_words
+        return relevant + [say(self._parts, episode) for episode in last if episode.id not in known]
 
     def _relevant(
         self,
@@ -128,7 +128,8 @@ class MemoryOrchestrator:
     ) -> tuple[frozenset[UUID], list[Episode]]:
         """The open episodes, and the last one of each of the last sessions, newest first.
 
-        Where a session is named it is left out, and which others are open does not matter.
+        Where a session is named, it alone is left out. Else any that is open may be the one that
+        is going on, and none of those is among the last.
         """
         count = config.recall.recent_sessions_to_inject
         if session_id is not None and not count:
@@ -145,37 +146,42 @@ class MemoryOrchestrator:
                 offset=offset,
                 limit=page_size,
                 include_archived=config.recall.include_archived,
-                include_open=session_id is None,
                 leave_out_sessions=left_out,
                 count=False,
             )
             for episode in page:
-                if episode.is_open:
+                if episode.is_open and session_id is None:
                     still_open.add(episode.id)
-                elif episode.summary and len(latest) < count:
+                elif _says_something(episode) and len(latest) < count:
                     latest.setdefault(episode.session_id, episode)
+            if len(page) < page_size:
+                break
             # Open ones are listed before all others.
-            if len(page) < page_size or (len(latest) == count and not page[-1].is_open):
+            if len(latest) == count and (session_id is not None or not page[-1].is_open):
                 break
             found_more = len(named) + len(latest) > len(left_out)
             offset = 0 if found_more else offset + page_size
         return frozenset(still_open), list(latest.values())
-
-    def _with_last_words(self, snippet: EpisodeSnippet, count: int = 2) -> EpisodeSnippet:
-        episode = self._parts.store.episodes(self._scope, [snippet.episode_id]).get(
-            snippet.episode_id
-        )
-        if episode is None or episode.is_archived:
-            return snippet
-        start = max(0, episode.message_count - count)
-        turns = self._parts.store.turns(self._scope, episode.id, start=start)
-        return replace(snippet, turns=tuple(recall.plain_hit(turn) for turn in turns))
 
     def _summarize(self, pruned: list[dict[str, Json]]) -> str:
         now = self._parts.clock.now()
         turns = [_as_turn(Message(body), place, now) for place, body in enumerate(pruned)]
         seconds = self._parts.timeouts.at_close
         return self._parts.extractive.summarize(turns, timeout=seconds).text
+
+
+def _says_something(episode: Episode) -> bool:
+    return bool(episode.summary) or (episode.is_open and episode.message_count > 0)
+
+
+def _last_words(parts: Parts, episode: Episode) -> EpisodeSnippet:
+    """In place of a summary, what was said last; all that an archived one has is its summary."""
+    if episode.is_archived:
+        return recall.snippet_of(episode, relevance=0.0)
+    start = max(0, episode.message_count - _WORDS_OF)
+    turns = parts.store.turns(episode.scope, episode.id, start=start)
+    said = tuple(recall.plain_hit(turn) for turn in turns)
+    return recall.snippet_of(episode, relevance=0.0, turns=said)
 
 
 def _words(message: str | MessageLike) -> str:

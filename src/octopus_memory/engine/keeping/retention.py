@@ -122,7 +122,7 @@ class _Run:
         try:
             self._all_stages()
         except _LeadLost:
-            log.warning("retention stops: another process has taken it over")
+            log.warning("retention stops: its lead was lost, perhaps to another process")
             return False
         finally:
             self._record(actor)

@@ -213,7 +213,12 @@ def _detail(error: Exception) -> str:
             "POST /sessions/{session_id}/messages starts one"
         )
     if isinstance(error, errors.StoreError):
-        log.warning("the database failed: %s: %s", type(error).__name__, error)
+        log.warning("the database failed: %s", error.for_log())
+        if isinstance(error, errors.StoreAnswerLost):
+            return (
+                "the database was lost before it said whether this was stored: look, or send it "
+                "again with the same Idempotency-Key, which stores nothing twice"
+            )
         return "the database cannot do this now: nothing was changed; try again"
     return str(error)
 

@@ -113,6 +113,7 @@ class ContextBody(WhoBody):
             "example": {
                 "message": "And how many will be left next year?",
                 **_WHO,
+                "sessionId": "today",
                 "history": [_MESSAGE],
             }
         }

@@ -45,7 +45,7 @@ def rewrite(conn: sa.Connection) -> bool:
                 if getattr(error.orig, "sqlstate", None) != errors.LOCK_TIMEOUT:
                     raise
                 return False
-    if len(kept) != len(tables) or any(kept):
+    if not tables or len(kept) != len(tables) or any(kept):
         return False
     _leave_the_log(conn)
     return True

@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED"
+DURABLE = (
+    "set_config('synchronous_commit', "
+    "replace(current_setting('synchronous_commit'), 'off', 'on'), true)"
+)
+"""What is acknowledged is on the disk. Said for each transaction: a pooler may give it any
+connection."""
 _SET = "SELECT set_config('statement_timeout', %s, true), set_config('octopus.reach', %s, true)"
+_SET_TO_WRITE = f"{_SET}, {DURABLE}"
 _LONG = 16
 """Values of a list for which the server had better plan anew."""
 _LOSSES = "octopus_losses"
@@ -146,7 +153,9 @@ class DriverConnection:
         self._pipeline = self._leaving.enter_context(self._raw.pipeline())
         if self._begin is not None:
             self._raw.execute(self._begin, prepare=True)
-        self._raw.execute(_SET, self._settings, prepare=True)
+        self._raw.execute(
+            _SET_TO_WRITE if self._begin == WRITING else _SET, self._settings, prepare=True
+        )
 
     def _arrive(self) -> None:
         """Wait for all that was sent."""

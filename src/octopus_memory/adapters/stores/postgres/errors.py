@@ -7,6 +7,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from ....domain.errors import (
+    StoreAnswerLost,
     StoreBusy,
     StoreCorrupt,
     StoreError,
@@ -53,6 +54,10 @@ _CODES: dict[str, _Kind] = {
     "XX002": _BROKEN,
     "42P01": _CHANGED,
     "42703": _CHANGED,
+    "42P05": (
+        StoreError,
+        "a pooler mixes connections up: use one that knows prepared statements (PgBouncer 1.21)",
+    ),
     "42804": _CHANGED,
 }
 _CLASSES: dict[str, _Kind] = {"08": _GONE, "57": _GONE}
@@ -72,7 +77,7 @@ def translate(error: sa.exc.DBAPIError, where: str) -> StoreError:
 
 def _unreachable(error: sa.exc.DBAPIError, where: str) -> StoreError:
     if answer_lost(error):
-        return StoreUnavailable(f"{where}: {_LOST_ANSWER}")
+        return StoreAnswerLost(f"{where}: {_LOST_ANSWER}")
     if error.connection_invalidated:
         return StoreUnavailable(f"{where}: {_GONE[1]}")
     # What the driver says of a connection that it could not make names no more than the address.

@@ -40,12 +40,15 @@ _PRIVATE = (
     "user",
     "vector",
 )
+# The schema with the tables need not be the first one of the search path.
 _WITH_TENANT = """
     SELECT quote_ident(c.relname) AS name,
         c.relrowsecurity AND c.relforcerowsecurity
             AND EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid) AS protected
     FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-    WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace
+    WHERE c.relkind IN ('r', 'p') AND c.relnamespace = (
+            SELECT relnamespace FROM pg_class WHERE oid = to_regclass('octopus_schema')
+        )
         AND c.relname LIKE 'octopus\\_%' AND a.attname = 'tenant' AND NOT a.attisdropped
     ORDER BY c.relname
 """

@@ -18,7 +18,7 @@ from ..later import Connection
 from ..sql import SqlStore
 from ..transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
-from .driver import SNAPSHOT, WRITING, Driver
+from .driver import DURABLE, SNAPSHOT, WRITING, Driver
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,10 +89,11 @@ class PostgresStore(SqlStore):
         settings = {"statement_timeout": "0" if options.get(_UNHURRIED) else self._patience}
         if REACH in options:
             settings["octopus.reach"] = security.setting(options[REACH], conn.dialect)
-        local = ", ".join(
+        said = [
             f"set_config({_literal(name)}, {_literal(value)}, true)"
             for name, value in settings.items()
-        )
+        ]
+        local = ", ".join(said if options.get(READING) else [*said, DURABLE])
         conn.exec_driver_sql(
             f"BEGIN ISOLATION LEVEL {mode}; SELECT {local}",
             execution_options={"no_parameters": True},
@@ -183,6 +184,7 @@ class PostgresStore(SqlStore):
             _check_server(conn)
             # Of two processes that find an empty database, one makes the tables.
             conn.exec_driver_sql("BEGIN")
+            conn.exec_driver_sql(_TAKE_TIME)
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_key("schema"))))
             migrate.ensure_current(
                 self._engine.execution_options(**unhurried),
@@ -216,6 +218,9 @@ class PostgresStore(SqlStore):
             if not compaction.is_allowed(conn):
                 log.warning("%s: only the owner of the tables can rewrite them", self._where)
                 return False
+            # Of two at once neither would see all rows gone, and both would hold everybody up.
+            if not conn.execute(sa.select(sa.func.pg_try_advisory_lock(_key("rewrite")))).scalar():
+                return False
             return compaction.rewrite(conn)
 
 
@@ -235,8 +240,19 @@ class _LockedLead(Lead):
 
 _SIZE = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
-    WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace
+    WHERE relkind = 'r' AND relnamespace = (
+            SELECT relnamespace FROM pg_class WHERE oid = to_regclass('octopus_schema')
+        )
         AND starts_with(relname, 'octopus_')
+"""
+
+
+# Not every server has the last one.
+_TAKE_TIME = """
+    SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN (
+        'idle_in_transaction_session_timeout', 'lock_timeout', 'statement_timeout',
+        'transaction_timeout'
+    )
 """
 
 
@@ -252,15 +268,12 @@ def _parsed(url: str) -> sa.URL:
 
 
 def _prepare(conn: Any, _: Any) -> None:
-    """A new connection: times are UTC, and what is acknowledged is on the disk."""
+    """A new connection: times are UTC."""
     from psycopg.types.numeric import Int8Dumper
 
     # Of a size that goes by the value, one statement would be prepared several times.
     conn.adapters.register_dumper(int, Int8Dumper)
-    conn.execute(
-        "SET TIME ZONE 'UTC'; SELECT set_config('synchronous_commit', 'on', false) "
-        "WHERE current_setting('synchronous_commit') = 'off'"
-    )
+    conn.execute("SET TIME ZONE 'UTC'")
 
 
 def _literal(value: str) -> str:
@@ -291,12 +304,12 @@ def _take_lock(conn: sa.Connection, job: str, owner: str) -> bool:
     # Seen by whoever asks the server who leads; and a leader's machine may vanish without a word.
     settings = {
         "application_name": f"octopus {job} {owner}"[:60],
-        "idle_in_transaction_session_timeout": "0",
         "tcp_keepalives_idle": "30",
         "tcp_keepalives_interval": "10",
         "tcp_keepalives_count": "3",
     }
     said = [sa.func.set_config(name, value, sa.true()) for name, value in settings.items()]
     conn.execute(sa.select(*said))
+    conn.exec_driver_sql(_TAKE_TIME)
     taken = sa.func.pg_try_advisory_xact_lock(_key(f"job {job}"))
     return bool(conn.execute(sa.select(taken)).scalar_one())
