@@ -2,6 +2,8 @@
 
 Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own, and run it twice: the second time
 it knows you. Without either it talks to a small server that it starts itself.
+
+    pip install 'octopus-memory[openai]'
 """
 
 import os

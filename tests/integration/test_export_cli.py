@@ -66,7 +66,7 @@ def test_the_report_of_an_export(talked: None):
 def test_what_was_there_stays_when_an_export_fails(talked: None):
     Path("folder").mkdir()
     assert "cannot be written" in run("export", "--out", "none/a.jsonl", code=1).stderr
-    assert "cannot be written" in run("export", "--out", "folder", code=1).stderr
+    assert "is a folder" in run("export", "--out", "folder", code=1).stderr
     assert list(Path().glob("*.part")) == []
     assert "there is no database" in run("export", "--db", "none.db", code=1).stderr
 

@@ -282,3 +282,9 @@ def test_the_relevance_command(command, data: Path, tmp_path: Path):
 def test_what_is_wrong_is_said(command):
     with pytest.raises(InvalidInput, match="cannot be read"):
         command("recall", "--dataset", "jsonl", "--data", "gone.jsonl")
+
+
+@pytest.mark.parametrize("option", ["out", "cache"])
+def test_what_cannot_be_written_is_said_before_the_run(command, data: Path, option: str):
+    with pytest.raises(InvalidInput, match=f"{option}: .* is no folder"):
+        command("recall", "--dataset", "jsonl", "--data", str(data), f"--{option}", str(data))

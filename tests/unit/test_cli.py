@@ -212,6 +212,7 @@ def test_an_error_on_the_way_says_what_is_stored():
     orphan = {"role": "tool", "tool_call_id": "x", "content": "y"}
     done = run("add", "s", "-", stdin=lines(*many, orphan), code=1)
     assert "note: 200 messages before the error are stored" in done.stderr
+    assert "error: message 201.tool_call_id: names no open call" in done.stderr
     assert run_json("stats")["turns"] == 200
 
 
@@ -238,6 +239,14 @@ def work_of(store):
     return store.claim("embed", owner="test", limit=9, now=far, until=far)
 
 
+def test_what_is_embedded_anew_is_counted(tea, monkeypatch):
+    texts = sum(run_json("stats")["vectors"].values())
+    monkeypatch.setenv("OCTOPUS_EMBEDDER", "minilm")
+    model = "all-minilm-l6-v2-int8"
+    assert run_json("reembed") == {"model": model, "embedded": texts, "waiting": 0}
+    assert run_json("reembed")["embedded"] == 0
+
+
 def test_run_pending_without_work(tea):
     assert "Embedded 0 texts" in run("run-pending").stdout
 
@@ -261,7 +270,9 @@ def test_run_pending_without_work(tea):
         (["recent", "--db", "sqlite://memory.db"], "InvalidSetting", "three slashes"),
         (["recent", "--db", "sqlite:///a#1.db"], "InvalidSetting", "write %23"),
         (["recent", "--db", "nosuch://u:secret@h/x"], "InvalidSetting", "'nosuch' is not known"),
+        (["recent", "--db", ""], "InvalidSetting", "db: is empty"),
         (["recent", "--tenant", ""], "InvalidInput", "tenant: must have"),
+        (["export", "--out", "."], "InvalidInput", "out: '.' is a folder"),
         (["stats", "--db", "text.txt"], "StoreCorrupt", "not an SQLite file"),
     ],
 )

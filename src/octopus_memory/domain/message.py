@@ -20,6 +20,8 @@ MessageLike: TypeAlias = "Message | Mapping[str, Json] | tuple[str, Json]"
 
 MESSAGE_TOKENS = 4
 """What a message costs beside its text."""
+_IMAGE_TOKENS = 1_000
+"""About what a picture costs a model, however many bytes it is."""
 
 
 class Role(StrEnum):
@@ -132,11 +134,22 @@ def as_text(value: Json) -> str:
 def message_tokens(message: Message, count: Callable[[str], int]) -> int:
     """What a message costs a model: its words, its tool calls, and its own frame."""
     tokens = MESSAGE_TOKENS + count(message.text)
+    content = message.body.get("content")
+    if isinstance(content, list):
+        tokens += sum(_part_tokens(part, count) for part in content)
     if "tool_calls" not in message.body and "arguments" not in message.body:
         return tokens
     call = message.tool_call
     extra = message.requests or (call.arguments if call else None)
     return tokens + count(as_text(extra)) if extra else tokens
+
+
+def _part_tokens(part: Json, count: Callable[[str], int]) -> int:
+    """Of a part that is no text: of another provider's form, or a picture."""
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return 0
+    kind = part.get("type") if isinstance(part, dict) else None
+    return _IMAGE_TOKENS if "image" in str(kind) else count(as_text(part))
 
 
 def parse_message(given: MessageLike, *, field: str = "message", max_bytes: int) -> Message:
@@ -152,7 +165,8 @@ def parse_message(given: MessageLike, *, field: str = "message", max_bytes: int)
     role = body.get("role")
     if not isinstance(role, str) or role not in _CHECKS:
         known = ", ".join(Role)
-        raise InvalidMessage(f"{field}.role", f"{_shown(role)} is not one of {known}")
+        remedy = ": store it as system" if role == "developer" else ""
+        raise InvalidMessage(f"{field}.role", f"{_shown(role)} is not one of {known}{remedy}")
     if not is_text:
         _check_kinds(body, field)
     _CHECKS[role](body, field)
@@ -169,8 +183,8 @@ def _as_body(given: MessageLike, field: str) -> dict[str, Json]:
         return dict(given)
     raise InvalidMessage(
         field,
-        f"{type(given).__name__} is not a message: give a dict with 'role' and 'content', "
-        "or a (role, content) pair",
+        f"{type(given).__name__} is not a message: give a dict with 'role' and 'content' (of a "
+        "library's object, its model_dump()), or a (role, content) pair",
     )
 
 

@@ -41,7 +41,9 @@ def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -
     given = [messages] if one else messages
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidMessage(
-            "messages", "must be a message or a list of them: add(id, [('user', 'text')])"
+            "messages",
+            f"is a {type(messages).__name__}: give a message or a list of them, such as "
+            "[('user', 'text')]; of a library's object, its model_dump()",
         )
     if not given:
         raise InvalidMessage("messages", "is empty: give at least one message")

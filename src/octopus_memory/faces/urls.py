@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from ..domain.errors import InvalidSetting
+
 _SECRET = re.compile(r"(\b(?:ssl)?(?:password|pwd)=)[^&]*", re.IGNORECASE)
 
 
@@ -13,6 +15,8 @@ def as_url(db: str | None) -> str | None:
     """What `--db` gives, as a URL: a bare path is an SQLite file's."""
     if db is None or "://" in db:
         return db
+    if not db.strip():
+        raise InvalidSetting("db", "is empty: give a file's path or a database's URL")
     return f"sqlite:///{quote(str(Path(db).expanduser()))}"
 
 

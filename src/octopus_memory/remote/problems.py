@@ -89,4 +89,4 @@ def _all_kinds(root: type[OctopusError]) -> dict[str, type[OctopusError]]:
     return found
 
 
-_KINDS = _all_kinds(OctopusError)
+_KINDS = _all_kinds(OctopusError) | {"body-too-large": errors.MessageTooLarge}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...domain.errors import MissingExtra
+from ...domain.errors import InvalidInput, MissingExtra
 from .options import AsJson
 from .plain import print_json
 from .progress import bar
@@ -99,6 +99,7 @@ def recall(
         shared_embedder,
     )
 
+    _make_folders(cache=cache, out=out)
     asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
     names = _split(systems or (_OF_SUMMARIES if archived else _WHOLE))
     embedder = shared_embedder(cache)
@@ -140,6 +141,7 @@ def relevance(
         shared_embedder,
     )
 
+    _make_folders(cache=cache, out=out)
     asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
     embedder = shared_embedder(cache)
     made = make_systems(_split(systems), embedder)
@@ -189,6 +191,16 @@ def _watched(total: int) -> Iterator[Progress]:
             show(finished + done)
 
         yield progress
+
+
+def _make_folders(**wanted: Path | None) -> None:
+    """Before the run: what it finds must not be lost because it cannot be written."""
+    for option, folder in wanted.items():
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(option, f"{folder} is no folder: {error.strerror}") from error
 
 
 def _write(run: RecallRun | RelevanceRun, folder: Path | None) -> None:

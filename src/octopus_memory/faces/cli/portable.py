@@ -95,6 +95,8 @@ def _sink(out: Path | None) -> Iterator[Callable[[str], Any]]:
         with _standard_output() as write:
             yield write
         return
+    if not out.name or out.is_dir():
+        raise InvalidInput("out", f"{str(out)!r} is a folder: name a file")
     # Under its own name only when it is whole, and only for its owner to read.
     part = out.with_name(f"{out.name}.part")
     try:

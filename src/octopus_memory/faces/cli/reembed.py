@@ -52,11 +52,12 @@ def reembed(
         EpisodicMemory.open(settings.url, embedder=made, background=False) as memory,
     ):
         store = memory.parts.store
-        before = waiting(store)
+        before = memory.stats().vectors.get(made.model, 0)
         with watch_backlog("embedding", store):
             memory.flush()
+        embedded = memory.stats().vectors.get(made.model, 0) - before
         left = waiting(store)
     if as_json:
-        print_json({"model": made.model, "embedded": before - left, "waiting": left})
+        print_json({"model": made.model, "embedded": embedded, "waiting": left})
     else:
-        Screen().write(f"Embedded {counted(before - left, 'text')} with {made.model}.")
+        Screen().write(f"Embedded {counted(embedded, 'text')} with {made.model}.")

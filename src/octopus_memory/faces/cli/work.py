@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -156,14 +157,26 @@ def _store(
         for start in range(0, len(messages), _BATCH):
             try:
                 turns = scope.add(session_id, messages[start : start + _BATCH], at=at)
-            except OctopusError:
+            except OctopusError as error:
                 if stored:
                     words = f"{counted(stored, 'message')} before the error are stored"
                     typer.echo(f"note: {words}", err=True)
+                if isinstance(error, InvalidMessage):
+                    raise _of_all(error, start) from error
                 raise
             stored += len(turns)
             done(stored)
     return turns[-1]
+
+
+def _of_all(error: InvalidMessage, start: int) -> InvalidMessage:
+    """The error with the message's place among all that were given, not in its batch."""
+    field = re.sub(
+        r"^messages\[(\d+)\]",
+        lambda found: f"message {start + int(found[1]) + 1}",
+        error.field,
+    )
+    return type(error)(field, error.problem)
 
 
 def _embed(memory: EpisodicMemory) -> int:

@@ -137,7 +137,10 @@ def ours(request: Request, error: Exception) -> JSONResponse:
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
     fields = []
     if isinstance(error, errors.InvalidInput):
-        fields = [FieldProblem(field=_camel(error.field), problem=error.problem)]
+        # Messages and settings have the names that they have in Python.
+        is_same = isinstance(error, errors.InvalidMessage | errors.InvalidSetting)
+        field = error.field if is_same else _camel(error.field)
+        fields = [FieldProblem(field=field, problem=error.problem)]
     headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else None
     about = {
         _camel(name): str(getattr(error, name))

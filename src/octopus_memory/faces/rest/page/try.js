@@ -54,9 +54,12 @@ function show(spec, path, method, operation, button) {
       else answer.textContent = `${status}\n\n${now}`;
     });
   }
-  document.getElementById("route").replaceChildren(
+  const route = document.getElementById("route");
+  route.replaceChildren(
     element("h2", {}, element("span", { className: "method", textContent: method.toUpperCase() }), path),
     element("p", { textContent: operation.description || operation.summary || "" }), form, answer);
+  // On a narrow screen it stands under the list.
+  if (matchMedia("(max-width: 50rem)").matches) route.scrollIntoView();
 }
 
 async function send(path, method, form, body) {
