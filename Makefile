@@ -58,7 +58,7 @@ $(VENV)/installed-server: $(VENV)/bin/python pyproject.toml
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[dev,bench,client,openai,otel,postgres,qdrant,server,sqlserver,tiktoken]'
+	$(BIN)/pip install --quiet --editable '.[dev,bench,client,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken]'
 	@touch $@ $(VENV)/installed $(VENV)/installed-server
 
 clean:

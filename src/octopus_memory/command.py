@@ -1,4 +1,4 @@
-"""The program `octopus`: the command line, and the service that it can start.
+"""The program `octopus`: the command line, and the servers that it can start.
 
 No face imports another, so that they are put together here.
 """
@@ -6,8 +6,10 @@ No face imports another, so that they are put together here.
 from __future__ import annotations
 
 from .faces.cli.app import app, main
+from .faces.mcp.command import mcp
 from .faces.rest.command import serve
 
 __all__ = ["app", "main"]
 
 app.command(rich_help_panel="Run")(serve)
+app.command(rich_help_panel="Run")(mcp)

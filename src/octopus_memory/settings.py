@@ -64,6 +64,8 @@ class Settings:
 
     database_url: str | None = None
     """Where memories are kept; without it, a file in the user's data folder."""
+    api_key: Secret | None = setting(Secret)
+    """The key for a service that is asked in place of a database."""
     pool_size: int = setting(int, 10, least=1)
     """Connections to PostgreSQL or SQL Server that are kept open."""
     statement_timeout_seconds: float = setting(float, 30.0, above=0)

@@ -76,6 +76,20 @@ def test_another_embedding_model(memory: EpisodicMemory, scope: MemoryScope, tmp
     assert changed.detail == {"model": "hashing-64", "before": "hashing-256", "queued": 3}
 
 
+def test_a_scope_says_once_who_acts(memory: EpisodicMemory):
+    acting = memory.scope(tenant="acme", agent="hr", user="user-17", actor="ops:1")
+    one, other = acting.store(TALK), acting.store(TALK)
+    acting.delete(one.id)
+    acting.restore(one.id)
+    acting.erase_episode(one.id)
+    acting.erase_episode(other.id, actor="ops:2")
+    acting.erase()
+    acted = [(entry.action, entry.actor) for entry in memory.tenant("acme").audit()]
+    assert {action for action, _ in acted} >= {"delete", "restore", "erase"}
+    assert [actor for action, actor in acted if action == "erase"] == ["ops:1", "ops:2", "ops:1"]
+    assert {actor for action, actor in acted if action != "erase"} <= {"ops:1", "ops:2"}
+
+
 def test_deleting_restoring_and_holding(memory: EpisodicMemory, scope: MemoryScope):
     episode = scope.store(TALK)
     scope.delete(episode.id, actor="a")

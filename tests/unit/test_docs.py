@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,10 +12,13 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import typer.main
 
 import forked
 import octopus_memory
 from octopus_memory import MemoryConfig
+from octopus_memory.command import app
+from octopus_memory.faces.mcp.tools import TOOLS
 from octopus_memory.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +102,26 @@ def test_every_setting_is_documented():
     assert not missing
     inner = [name for part in MemoryConfig().to_dict().values() for name in part]
     assert not [name for name in inner if f"`{name}`" not in page]
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_every_mcp_tool_is_documented(name: str):
+    page = (ROOT / "docs/howto/mcp.md").read_text()
+    row = re.search(rf"^\| `{name}` \| (.*?) \|", page, re.MULTILINE)
+    assert row is not None
+    taken = set(re.findall(r"`(\w+)`", row[1])) - {"role", "content"}
+    assert taken == set(TOOLS[name].model_fields)
+
+
+def test_what_mcp_clients_are_told_to_start_can_be_started():
+    page = (ROOT / "docs/howto/mcp.md").read_text()
+    blocks = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        server = json.loads(block)["mcpServers"]["memory"]
+        name, *options = server["args"]
+        assert (server["command"], name) == ("octopus", "mcp")
+        typer.main.get_command(app).commands[name].make_context(name, options)
 
 
 def test_the_changelog_names_this_version():

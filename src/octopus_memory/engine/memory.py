@@ -59,7 +59,8 @@ class Memory:
     ) -> MemoryScope:
         """Everything of one user with one agent. Ids are text; a UUID is taken as its text.
 
-        `actor` is whose reads these are, for the audit log, where reads are recorded.
+        `actor` is who acts here, for the audit log: who erases, deletes, restores, and who reads,
+        where reads are recorded.
         """
         names = {"tenant": tenant, "agent": agent, "user": user}
         texts = {k: str(v) if isinstance(v, UUID) else v for k, v in names.items()}

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ..domain.context import BlockEntry, Said, render_block
-from ..domain.episode import Episode, EpisodeSnippet, Scope, Turn, TurnHit, check_name
+from ..domain.context import BlockEntry, Said, render_block, speaker
+from ..domain.episode import Episode, EpisodeSnippet, Scope, Turn, check_name
 from ..domain.errors import InvalidInput
 from ..domain.ids import new_id
-from ..domain.message import Json, Message, MessageLike, Role, parse_message
+from ..domain.message import Json, Message, MessageLike, parse_message
 from ..domain.policy import MemoryConfig
 from ..domain.window import fit_messages
 from . import intake, recall
@@ -191,7 +191,7 @@ def _words(message: str | MessageLike) -> str:
 
 
 def _entry(snippet: EpisodeSnippet, *, summaries: bool) -> BlockEntry:
-    words = () if summaries else tuple(Said(_speaker(t), t.text) for t in snippet.turns)
+    words = () if summaries else tuple(Said(speaker(t), t.text) for t in snippet.turns)
     return BlockEntry(
         date=snippet.date,
         summary=snippet.summary,
@@ -199,12 +199,6 @@ def _entry(snippet: EpisodeSnippet, *, summaries: bool) -> BlockEntry:
         words=words,
         is_archived=snippet.is_archived,
     )
-
-
-def _speaker(turn: TurnHit) -> str:
-    """A user who is called "system" must not look like one."""
-    name = turn.name
-    return turn.role if name is None or name.strip().casefold() in set(Role) else name
 
 
 def _as_turn(message: Message, ordinal: int, at: datetime) -> Turn:

@@ -306,7 +306,7 @@ class MemoryScope:
 
             return EpisodeReplay(episode=episode, turns=tuple(turns))
 
-    def delete(self, episode_id: Episode | UUID | str, *, actor: str = "library") -> None:
+    def delete(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> None:
         """Take an episode out of every read; `restore` undoes it until retention purges it.
 
         An open one is closed first. Deleting it again changes nothing.
@@ -316,14 +316,14 @@ class MemoryScope:
         """
         from .keeping import restoring
 
-        restoring.delete(self._parts, self.scope, episode_id, actor=actor)
+        restoring.delete(self._parts, self.scope, episode_id, actor=actor or self._actor)
 
     def deleted(self) -> list[Episode]:
         """The episodes that are deleted and not purged yet, newest first by end."""
         with self._reading("deleted") as parts:
             return parts.store.deleted(self.scope)
 
-    def restore(self, episode_id: Episode | UUID | str, *, actor: str = "library") -> Episode:
+    def restore(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> Episode:
         """Bring back an episode that was deleted, or archived with its turns kept.
 
         Its days count anew. An episode that is neither is returned as it is.
@@ -333,7 +333,9 @@ class MemoryScope:
         """
         from .keeping import restoring
 
-        restored = restoring.restore(self._parts, self.scope, episode_id, actor=actor)
+        restored = restoring.restore(
+            self._parts, self.scope, episode_id, actor=actor or self._actor
+        )
         self._memory.wake()
         return restored
 
@@ -362,35 +364,32 @@ class MemoryScope:
                 session_id=session_id,
             )
 
-    def erase(self, *, physical: bool = True, actor: str = "library") -> EraseReceipt:
+    def erase(self, *, physical: bool = True, actor: str | None = None) -> EraseReceipt:
         """Remove everything that this agent remembers of this user, from rows, caches and files.
 
         Without `physical` the files are left to a later `Memory.compact`, and the receipt says so.
 
         :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
         """
-        from ..domain.erasure import Subject
-        from . import forget
-
-        scope = self.scope
-        subject = Subject(tenant=scope.tenant, user=scope.user, agent=scope.agent)
-        return forget.erase(self._parts, subject, actor=actor, physical=physical)
+        return self._erase(None, physical, actor)
 
     def erase_episode(
-        self, episode_id: Episode | UUID | str, *, physical: bool = True, actor: str = "library"
+        self, episode_id: Episode | UUID | str, *, physical: bool = True, actor: str | None = None
     ) -> EraseReceipt:
         """Remove one episode, as `erase` does; open, archived and deleted ones too.
 
         :raises EpisodeNotFound: for an id that is not in this scope
         :raises LegalHold: when a hold stands on the user or the episode; nothing is gone
         """
+        return self._erase(intake.episode_id_of(episode_id), physical, actor)
+
+    def _erase(self, episode_id: UUID | None, physical: bool, actor: str | None) -> EraseReceipt:
         from ..domain.erasure import Subject
         from . import forget
 
-        scope = self.scope
-        key = intake.episode_id_of(episode_id)
-        subject = Subject(tenant=scope.tenant, user=scope.user, agent=scope.agent, episode_id=key)
-        return forget.erase(self._parts, subject, actor=actor, physical=physical)
+        names = {"tenant": self.scope.tenant, "agent": self.scope.agent, "user": self.scope.user}
+        subject = Subject(**names, episode_id=episode_id)
+        return forget.erase(self._parts, subject, actor=actor or self._actor, physical=physical)
 
     def _find(self, episode_id: Episode | UUID | str) -> Episode:
         found = planning.find_episode(self._parts, self.scope, episode_id)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+from ..actor import actor_of
 
 
 def actor() -> str:
-    try:
-        return f"cli:{getpass.getuser()}"
-    except (OSError, KeyError):
-        return "cli"
+    return actor_of("cli")

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time
+from datetime import datetime, time
 from typing import Annotated
 
 import typer
+
+from ..options import Agent, Db, Tenant, User
+from ..times import parse_moment
+
+__all__ = [
+    "JSON_WANTED",
+    "Agent",
+    "AsJson",
+    "Db",
+    "Since",
+    "Tenant",
+    "Until",
+    "User",
+    "parse_since",
+    "parse_until",
+]
 
 JSON_WANTED = "octopus.json"
 """The key in a context's `meta` that says whether errors are printed as JSON."""
@@ -28,32 +44,11 @@ def parse_until(text: str) -> datetime:
 
 def _moment(text: str, bare: time) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
-        if len(text) <= len("2025-03-14"):
-            moment = datetime.combine(moment.date(), bare)
-        # A time without a zone is meant as UTC, as all times here are.
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(
-            f"{text!r} is no date or time: write 2025-03-14, or 2025-03-14T09:30+01:00"
-        ) from error
+        return parse_moment(text, bare)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
-Db = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        metavar="URL",
-        help="The database: a URL such as sqlite:///memory.db, or a file's path. "
-        "Without it, the one that the settings name.",
-        show_default=False,
-    ),
-]
-Tenant = Annotated[str, typer.Option("--tenant", help="Whose data it is.", rich_help_panel="Scope")]
-Agent = Annotated[
-    str, typer.Option("--agent", help="Which agent remembers.", rich_help_panel="Scope")
-]
-User = Annotated[str, typer.Option("--user", help="Who is remembered.", rich_help_panel="Scope")]
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print JSON.", is_eager=True, callback=_note_json),

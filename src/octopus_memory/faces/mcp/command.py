@@ -1,0 +1,66 @@
+"""The command that starts the MCP server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...domain.errors import MissingExtra
+from ..actor import actor_of
+from ..options import Agent, Db, Tenant, User
+from ..urls import as_url
+
+if TYPE_CHECKING:
+    from ...engine.scope import MemoryScope
+    from ...remote import RemoteScope
+
+
+def mcp(
+    *,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="A running service to ask in place of a database; its key is the setting api_key "
+            "(OCTOPUS_API_KEY), and the tenant is the key's.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+) -> None:
+    """Give a model this memory as tools: an MCP server on standard input and output.
+
+    An MCP client starts it: octopus mcp --agent desktop --user ana
+    """
+    if server is not None and db is not None:
+        raise typer.BadParameter("give --db or --server, not both")
+    if find_spec("mcp") is None:
+        raise MissingExtra("mcp", "the MCP server")
+    from .server import serve
+
+    with _opened(server, db, tenant=tenant, agent=agent, user=user) as scope:
+        serve(scope)
+
+
+@contextmanager
+def _opened(
+    server: str | None, db: str | None, *, tenant: str, agent: str, user: str
+) -> Iterator[MemoryScope | RemoteScope]:
+    from ...settings import load
+    from ...wiring import EpisodicMemory
+
+    if server is None:
+        with EpisodicMemory.open(as_url(db)) as memory:
+            yield memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("mcp"))
+        return
+    key = load().api_key
+    secret = None if key is None else key.get_secret_value()
+    with EpisodicMemory.connect(server, api_key=secret) as remote:
+        yield remote.scope(tenant=tenant, agent=agent, user=user)
