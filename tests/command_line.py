@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from octopus_memory.command import app
+from octopus_memory.program import app
 
 
 def settle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,16 @@
-"""The program `octopus`: the command line, and the servers that it can start.
-
-No face imports another, so that they are put together here.
-"""
+"""What the system calls `octopus`."""
 
 from __future__ import annotations
 
-from .faces.cli.app import app, main
-from .faces.mcp.command import mcp
-from .faces.rest.command import serve
+import sys
 
-__all__ = ["app", "main"]
 
-app.command(rich_help_panel="Run")(serve)
-app.command(rich_help_panel="Run")(mcp)
+def main() -> None:
+    """Run the command line."""
+    try:
+        # Loading it takes long enough to be interrupted.
+        from .program import run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from command_line import run, run_json, settle
 from octopus_memory import EpisodicMemory, ToolCall
-from octopus_memory.command import app
 from octopus_memory.faces.cli.actor import actor
 from octopus_memory.faces.cli.options import parse_since, parse_until
+from octopus_memory.program import app
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
 READ_ONLY = "sqlite:///memory.db?mode=ro"

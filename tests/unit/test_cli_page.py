@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from command_line import run, settle
 from octopus_memory import __version__
-from octopus_memory.command import app
+from octopus_memory.program import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 COMMANDS = typer.main.get_command(app).commands
@@ -40,7 +40,7 @@ def test_help_lists_every_command():
 def test_help_loads_no_model_library():
     heavy = ["onnxruntime", "tokenizers", "openai", "tiktoken", "alembic"]
     script = (
-        "import sys; from octopus_memory.command import app; "
+        "import sys; from octopus_memory.program import app; "
         "app(['--help'], standalone_mode=False); "
         f"sys.exit(' '.join(m for m in {heavy} if m in sys.modules) or 0)"
     )

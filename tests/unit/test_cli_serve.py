@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
-from octopus_memory.command import app
 from octopus_memory.domain.errors import OctopusError
 from octopus_memory.faces.rest.command import _listening
 from octopus_memory.faces.rest.processes import Serving
+from octopus_memory.program import app
 from octopus_memory.settings import ServerSettings
 
 

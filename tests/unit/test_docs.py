@@ -17,8 +17,8 @@ import typer.main
 import forked
 import octopus_memory
 from octopus_memory import MemoryConfig
-from octopus_memory.command import app
 from octopus_memory.faces.mcp.tools import TOOLS
+from octopus_memory.program import app
 from octopus_memory.settings import Settings
 
 ROOT = Path(__file__).parents[2]

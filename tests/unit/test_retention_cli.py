@@ -16,8 +16,8 @@ from octopus_memory import (
     EpisodicRetentionPolicy,
     MemoryConfig,
 )
-from octopus_memory.command import app
 from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.program import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 COMMANDS = typer.main.get_command(app).commands

@@ -101,7 +101,7 @@ def test_the_current_message_may_be_a_dict_with_parts() -> None:
     ("part", "tokens"),
     [
         ({"type": "text", "text": "x" * 400}, 100),
-        ({"type": "tool_result", "content": "x" * 400}, 111),
+        ({"type": "tool_result", "content": "x" * 400}, 110),
         ({"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000}}, 1_000),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from qdrant_client import models
 from typer.testing import CliRunner
 
-from octopus_memory.command import app
+from octopus_memory.program import app
 from qdrant_server import QdrantServer
 
 

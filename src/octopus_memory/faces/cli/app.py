@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ...domain.errors import OctopusError, SessionNotFound
+from ...domain.errors import EpisodeNotFound, OctopusError, SessionNotFound
 from . import (
     audit,
     bench,
@@ -44,6 +44,12 @@ class _Commands(TyperGroup):
         except OctopusError as error:
             report(error, as_json=ctx.meta.get(JSON_WANTED, False))
             raise typer.Exit(1) from error
+        except BrokenPipeError:
+            # Whoever read the output has what they wanted.
+            raise
+        except OSError as error:
+            typer.echo(f"error: {clean(str(error))}", err=True)
+            raise typer.Exit(1) from error
 
 
 def report(error: OctopusError, *, as_json: bool) -> None:
@@ -60,6 +66,11 @@ def _words(error: OctopusError) -> str:
         return (
             f"no session {error.session_id!r} here: octopus recent lists the sessions of one "
             "--tenant, --agent and --user"
+        )
+    if isinstance(error, EpisodeNotFound):
+        return (
+            f"no episode {str(error.episode_id)!r} here: octopus recent lists the episodes of one "
+            "--tenant, --agent and --user, octopus restore those that can be restored"
         )
     return " ".join(str(error).split())
 
@@ -119,7 +130,7 @@ app.add_typer(index.index, name="index", rich_help_panel="Run")
 app.add_typer(bench.bench, name="bench", rich_help_panel="Measure")
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -19,7 +19,13 @@ from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, Te
 from pydantic import ValidationError
 
 from ... import __version__
-from ...domain.errors import EpisodeNotFound, OctopusError, SessionNotFound, StoreError
+from ...domain.errors import (
+    EpisodeNotFound,
+    OctopusError,
+    SessionNotFound,
+    StoreAnswerLost,
+    StoreError,
+)
 from ...engine.scope import MemoryScope
 from ...remote import RemoteScope
 from .tools import TOOLS, Desk, Tool
@@ -141,9 +147,15 @@ def _words(error: OctopusError) -> str:
                 f"session_id: nothing is stored in session {error.session_id!r}: recall and recent "
                 "name those that there are, remember starts one"
             )
+        case StoreAnswerLost():
+            log.warning("the database failed: %s", error.for_log())
+            return (
+                "the memory was lost before it said whether this was done: look with recent, or "
+                "call again with the same idempotency_key"
+            )
         case StoreError():
             # Where the database is, and who it is asked as, is not the model's.
-            log.warning("the database failed: %s: %s", type(error).__name__, error)
+            log.warning("the database failed: %s", error.for_log())
             return (
                 f"the memory cannot do this now ({type(error).__name__}), and nothing was changed: "
                 "try again; if it stays so, the server's log says why"
