@@ -44,14 +44,12 @@ class Flag(IntFlag):
     QUESTION = 1
     NUMBER = 2
     TIME = 4
-    FIRST_PERSON = 8
 
 
 _TIMES = """yesterday today tonight tomorrow ago last next week weeks weekend weekends month months
 year years monday tuesday wednesday thursday friday saturday sunday january february april june july
 august september october november december"""
 _TIME_WORDS = frozenset(_TIMES.split())
-_FIRST_PERSON = frozenset(("I", "i", "my", "me", "we", "our", "us", "My", "We", "Our"))
 _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"\w+")
 _NO_RUN = {code: " " for code in range(128) if not _RUN.match(chr(code))}
@@ -117,10 +115,8 @@ def word_flags(text: str) -> int:
     """What single words tell: those of a text are those of all its words."""
     # A pattern for each of these would take as long as everything else that is done with a turn.
     runs = set(text.translate(_NO_RUN).split() if text.isascii() else _RUN.findall(text))
-    return (
-        Flag.NUMBER * (_DIGIT.search(text) is not None)
-        | Flag.TIME * (not _TIME_WORDS.isdisjoint(map(str.casefold, runs)))
-        | Flag.FIRST_PERSON * (not _FIRST_PERSON.isdisjoint(runs))
+    return Flag.NUMBER * (_DIGIT.search(text) is not None) | Flag.TIME * (
+        not _TIME_WORDS.isdisjoint(map(str.casefold, runs))
     )
 
 

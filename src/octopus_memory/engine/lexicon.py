@@ -15,7 +15,7 @@ from ..ports.store import Lexical
 
 _MOST = 32_768
 
-_FLAGS = {f" {flag.name}": int(flag) for flag in (Flag.NUMBER, Flag.TIME, Flag.FIRST_PERSON)}
+_FLAGS = {f" {flag.name}": int(flag) for flag in (Flag.NUMBER, Flag.TIME)}
 """Among a word's terms, none of which has a space in it, each of its flags is one more."""
 
 

@@ -43,7 +43,7 @@ _new_snippet = maker(EpisodeSnippet, {"signals": "why"})
 Why: TypeAlias = Callable[[], tuple[SignalShare, ...]]
 _MATCHES_SHOWN = 3
 _WORDS_SHOWN = 300
-"""The most a page may hold, and the last page there can be."""
+"""Characters that stand for the summary of an episode that has none."""
 
 
 class RecallMode(StrEnum):

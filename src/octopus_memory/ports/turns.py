@@ -18,7 +18,7 @@ class Lexical(NamedTuple):
     speaker: bytes = b""
     """The hashed words of the speaker's name."""
     flags: int = 0
-    """What `domain.terms.turn_flags` saw in the text: a number, a time, a question."""
+    """What a glance at the text tells (`domain.terms.Flag`): a time, a question, how long it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,7 +49,9 @@ def test_nobody_is_named_there(
 ) -> None:
     tell(scope)
     memory.run_pending()
-    for point in server.points():
+    points = server.points()
+    assert len(points) == 3
+    for point in points:
         assert set(point.payload or {}) == {"tenant", "scope", "episode", "ordinal", "seq"}
         assert "user-17" not in str(point.payload)
         assert "'hr'" not in str(point.payload)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +51,7 @@ def list_(
     with open_existing(db) as memory:
         subject = None if user is None else memory.tenant(tenant).subject(user)
         log = _entries(memory, "" if installation else tenant)
-        found = [entry for entry in log if subject in (None, entry.subject)][-limit:]
+        found = deque((entry for entry in log if subject in (None, entry.subject)), limit)
     if as_json:
         print_json([_plain(entry) for entry in found])
         return
