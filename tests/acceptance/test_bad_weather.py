@@ -165,7 +165,7 @@ def test_a_full_disk(path: Path, hooks: watched.Hooks):
     pages = path.stat().st_size // 4096
     noise = random.Random(3)
     words = [("user", noise.randbytes(3_000).hex()) for _ in range(40)]
-    long_fact = noise.randbytes(200_000).hex()
+    long_facts = [noise.randbytes(1_000).hex() for _ in range(100)]
     with open_memory(path) as memory:
         scope = memory.scope(user="u")
         [going_on] = scope.session("open").episodes
@@ -176,7 +176,7 @@ def test_a_full_disk(path: Path, hooks: watched.Hooks):
             lambda: scope.add("new", words, idempotency_key="k"),
             lambda: scope.store(words, session_id="whole", idempotency_key="k"),
             lambda: scope.open_episode("new", metadata={"long": "x" * 400_000}),
-            lambda: scope.close_episode(going_on.episode, key_facts=[long_fact]),
+            lambda: scope.close_episode(going_on.episode, key_facts=long_facts),
         ):
             with pytest.raises(StoreFull, match="nothing was changed; free some space"):
                 call()

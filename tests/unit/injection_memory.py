@@ -29,7 +29,7 @@ def remember(scope: MemoryScope, at: datetime, attempt: dict[str, Any]) -> None:
         ],
         session_id=payload[:200].replace("\ud83d", "?") + attempt["id"],
         summary=payload[:2_000],
-        key_facts=[payload, payload[:half], payload[half:], "Likes tea"],
+        key_facts=[payload[:2_000], payload[:half], payload[half:], "Likes tea"],
         at=at,
     )
     call = {"role": "tool", "tool_call_id": "call_1", "function_name": "find", "result": payload}
