@@ -271,6 +271,7 @@ def test_run_pending_without_work(tea):
         (["recent", "--db", "sqlite:///a#1.db"], "InvalidSetting", "write %23"),
         (["recent", "--db", "nosuch://u:secret@h/x"], "InvalidSetting", "'nosuch' is not known"),
         (["recent", "--db", ""], "InvalidSetting", "db: is empty"),
+        (["reembed", "--dimension", "99"], "InvalidSetting", "dimension: hashing has its own"),
         (["recent", "--tenant", ""], "InvalidInput", "tenant: must have"),
         (["export", "--out", "."], "InvalidInput", "out: '.' is a folder"),
         (["stats", "--db", "text.txt"], "StoreCorrupt", "not an SQLite file"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiktoken
@@ -17,6 +18,7 @@ from octopus_memory.adapters.tokens.approximate import ApproximateCounter
 from octopus_memory.adapters.tokens.tiktoken import TiktokenCounter
 from octopus_memory.adapters.tokens.tokenizer import TokenizerCounter
 from octopus_memory.domain.errors import InvalidSetting, MissingExtra
+from octopus_memory.domain.message import Message, message_tokens
 
 HALF_PAIR = "half \ud83d pair"
 
@@ -117,3 +119,16 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
     with pytest.raises(MissingExtra, match=r"octopus-memory\[tiktoken\]"):
         TiktokenCounter("o200k_base")
+
+
+@pytest.mark.parametrize(
+    ("part", "tokens"),
+    [
+        ({"type": "text", "text": "x" * 400}, 100),
+        ({"type": "tool_result", "content": "x" * 400}, 110),
+        ({"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000}}, 1_000),
+    ],
+)
+def test_what_is_no_text_costs_tokens_too(part: dict[str, Any], tokens: int) -> None:
+    message = Message({"role": "user", "content": [part]})
+    assert message_tokens(message, lambda text: len(text) // 4) == 4 + tokens

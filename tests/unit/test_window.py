@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octopus_memory.domain.errors import InvalidMessage
-from octopus_memory.domain.message import Message, message_tokens
+from octopus_memory.domain.message import Message
 from octopus_memory.domain.policy import ContextConfig, PruneStrategy
 from octopus_memory.domain.window import FittedMessages, fit_messages
 
@@ -95,19 +95,6 @@ def test_the_current_message_may_be_a_dict_with_parts() -> None:
     parts = {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image_url"}]}
 
     assert fit([], config(), current=parts).messages[-1] == parts
-
-
-@pytest.mark.parametrize(
-    ("part", "tokens"),
-    [
-        ({"type": "text", "text": "x" * 400}, 100),
-        ({"type": "tool_result", "content": "x" * 400}, 110),
-        ({"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000}}, 1_000),
-    ],
-)
-def test_what_is_no_text_costs_tokens_too(part: Body, tokens: int) -> None:
-    message = Message({"role": "user", "content": [part]})
-    assert message_tokens(message, count) == 4 + tokens
 
 
 def test_system_messages_at_the_start_of_the_history_stay_before_the_block() -> None:

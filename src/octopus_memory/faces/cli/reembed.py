@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from ...domain.errors import InvalidSetting
 from ..urls import as_url
 from .opening import must_exist, released
 from .options import AsJson, Db
 from .plain import print_json
 from .progress import waiting, watch_backlog
 from .screen import Screen, counted
+
+_OF_ONE_MODEL = ("minilm", "hashing")
 
 
 def reembed(
@@ -45,6 +48,9 @@ def reembed(
         embedding_model=model,
         embedding_dimension=dimension,
     )
+    for option, given in {"model": model, "dimension": dimension}.items():
+        if given is not None and settings.embedder in _OF_ONE_MODEL:
+            raise InvalidSetting(option, f"{settings.embedder} has its own: leave it out")
     must_exist(settings.url)
     made = make_embedder(settings)
     with (
