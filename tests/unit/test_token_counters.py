@@ -125,7 +125,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     ("part", "tokens"),
     [
         ({"type": "text", "text": "x" * 400}, 100),
-        ({"type": "tool_result", "content": "x" * 400}, 110),
+        ({"type": "tool_result", "content": "x" * 400}, 109),
         ({"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000}}, 1_000),
     ],
 )
