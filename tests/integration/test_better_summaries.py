@@ -17,7 +17,7 @@ from octopus_memory import (
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
 from octopus_memory.adapters.summarizers.openai import OpenAISummarizer
 from octopus_memory.domain.episode import Summary, Turn
-from octopus_memory.engine import background
+from octopus_memory.engine import background, pending
 from octopus_memory.ports.store import SUMMARY_ORDINAL, WorkKind
 from octopus_memory.testing import FakeOpenAIServer, FakeSummarizer, FixedClock
 from patience import eventually
@@ -63,6 +63,35 @@ def test_a_slow_model_keeps_neither_new_messages_nor_the_end_waiting(database_ur
     closing.join(30)
     assert not closing.is_alive()
     assert len(model.asked) == 2
+
+
+def test_a_slow_model_does_not_put_off_whole_rounds(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(background, "_BETWEEN_ROUNDS", 0.01)
+    clock, model = FixedClock(), Held()
+    failing = FakeSummarizer()
+    failing.fail(times=3)
+    with open_memory(database_url, summarizer=failing, clock=clock) as memory:
+        for number in range(3):
+            memory.scope(user="u").store(TALK, session_id=str(number))
+        memory.scope(user="u").add("idle", TALK)
+    clock.advance(minutes=31)
+    whole = pending.close_idle
+    rounds: list[int] = []
+
+    def close_idle(*given: Any, **named: Any) -> int:
+        rounds.append(len(model.asked))
+        return whole(*given, **named)
+
+    monkeypatch.setattr(pending, "close_idle", close_idle)
+    with open_memory(database_url, summarizer=model, clock=clock, background=True) as memory:
+        memory.wake()
+        assert eventually(lambda: len(model.asked) == 1)
+        model.go.release()
+        assert eventually(lambda: len(model.asked) == 2)
+        assert rounds == [0, 1]
+        model.go.release(9)
 
 
 @pytest.fixture

@@ -125,6 +125,31 @@ def test_users_never_see_each_other(ana: Tools, bob: Tools, first_life: str):
     assert bob.data("forget_episode", episode_id=theirs["episode_id"])["removed"]["turns"] == 1
 
 
+def test_what_another_process_left_open_is_remembered(ana: Tools, folder: Path):
+    options = ("--db", f"{folder}/m.db", "--user", "ana")
+    with mcp_program.tools(folder / "left.log", *options) as another:
+        dog = [{"role": "user", "content": "My dog Biscuit is allergic to chicken."}]
+        left = another.data("remember", messages=dog)["session_id"]
+        assert "Biscuit" not in another.text("context", message="What of my dog Biscuit?")
+    assert "Biscuit" in ana.text("context", message="What of my dog Biscuit?")
+    assert "Biscuit" not in ana.text("context", message="My dog Biscuit?", session_id=left)
+
+
+def test_what_is_sent_at_once_is_stored_in_order(ana: Tools):
+    said = [f"Number {number}." for number in range(8)]
+    calls = [
+        ana.portal.start_task_soon(
+            ana.client.call_tool,
+            "remember",
+            {"messages": [{"role": "user", "content": text}], "session_id": "in order"},
+        )
+        for text in said
+    ]
+    assert not any(call.result(30).is_error for call in calls)
+    [episode] = ana.data("read_session", session_id="in order")["episodes"]
+    assert [turn["text"] for turn in episode["turns"]] == said
+
+
 def test_what_is_forgotten_is_gone(ana: Tools, folder: Path):
     stored = ana.data("remember", messages=TEA[:1], session_id="to forget")
     receipt = ana.data("forget_episode", episode_id=stored["episode_id"])

@@ -131,6 +131,15 @@ def test_a_name_said_once_is_known_to_what_is_stored_whole(memory: EpisodicMemor
     assert not [text for text in said if "uxley" in text or "vexley" in text]
 
 
+def test_metadata_of_a_session_that_goes_on_has_its_numbers(memory: EpisodicMemory):
+    scope = _scope(memory, "redact", numbered=True)
+    scope.add("s", ("user", "Mail me: a@example.com"))
+    scope.open_episode("s", metadata={"mail": "zoe@example.org", "other": "a@example.com"})
+    assert scope.session("s").session.metadata == {"mail": "[EMAIL_2]", "other": "[EMAIL_1]"}
+    scope.add("s", ("user", "Or zoe@example.org, or b@example.com"))
+    assert scope.session("s").turns[-1].text == "Or [EMAIL_2], or [EMAIL_3]"
+
+
 def test_numbers_go_on_in_an_episode_that_is_resumed(memory: EpisodicMemory):
     config = MemoryConfig(
         session=SessionConfig(allow_resume=True),

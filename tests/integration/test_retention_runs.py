@@ -24,7 +24,7 @@ from octopus_memory.engine import background
 from octopus_memory.engine.keeping import due, retention
 from octopus_memory.engine.owners import new_owner
 from octopus_memory.ports.store import EpisodeStore
-from octopus_memory.testing import FixedClock
+from octopus_memory.testing import FakeSummarizer, FixedClock
 from patience import eventually
 from retention_talk import TALK, policy, tell
 
@@ -300,6 +300,16 @@ def test_run_pending_leaves_it_alone(memory: EpisodicMemory, scope: MemoryScope,
     assert report is not None
     assert report.counts.archived == 1
     assert retention.run_if_due(memory.parts, "owner") is None
+
+
+def test_what_a_run_closes_and_archives_has_the_models_summary(worker: Any, clock: FixedClock):
+    memory = worker(background=False, summarizer=FakeSummarizer("Likes tea."))
+    memory.scope(user="u").add("s", TALK)
+    clock.advance(days=100)
+    counts = memory.run_retention(compact=False).counts
+    assert (counts.timed_out, counts.archived) == (1, 1)
+    [archived] = memory.scope(user="u").episodes()
+    assert archived.summary == "Likes tea."
 
 
 def test_a_run_for_a_day_to_come_does_not_put_off_the_nights_until_then(

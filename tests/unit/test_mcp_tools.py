@@ -181,7 +181,7 @@ def test_a_key_that_was_used_is_told(desk: Desk):
     data(desk, "remember", messages=[HELLO], idempotency_key="k")
     other = [HELLO | {"content": "Something else."}]
     words = text(desk, "remember", messages=other, idempotency_key="k")
-    assert words.startswith("idempotency_key 'k' was used for other messages: use a new key")
+    assert words.startswith("idempotency_key: 'k' was used before")
 
 
 def test_a_hold_stands_against_forgetting(desk: Desk, memory: EpisodicMemory):

@@ -28,6 +28,7 @@ from octopus_memory import (
     OctopusError,
     RemoteScope,
     SessionStatus,
+    StoreAnswerLost,
     StoreUnavailable,
 )
 from octopus_memory.remote import transport
@@ -106,7 +107,10 @@ def test_several_failures_in_a_row(way: BadWay, scope: RemoteScope):
 
 def test_a_call_has_only_so_many_tries(way: BadWay, token: str, kept: EpisodicMemory):
     way.faults = ["lost", "busy", "lost", "lost"]
-    with connected(way, token, retries=2) as scope, pytest.raises(StoreUnavailable, match="reach"):
+    with (
+        connected(way, token, retries=2) as scope,
+        pytest.raises(StoreAnswerLost, match="whether it did this is not known"),
+    ):
         scope.add("s", HELLO)
     assert len(way.seen) == 3
     assert len(kept.scope(agent="hr", user=way.user).session("s").turns) == 1

@@ -126,6 +126,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     [
         ({"type": "text", "text": "x" * 400}, 100),
         ({"type": "tool_result", "content": "x" * 400}, 109),
+        ({"type": "input_audio", "input_audio": {"data": "x" * 100_000}}, 1_000),
         ({"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000}}, 1_000),
     ],
 )

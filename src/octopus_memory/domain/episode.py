@@ -12,6 +12,7 @@ from uuid import UUID
 from .errors import InvalidInput
 from .message import Json, Message, Role, ToolCall
 
+MOST_FACTS = 100
 SUMMARY_LIMIT = 2_000
 """The most characters a summary may have."""
 

@@ -128,7 +128,8 @@ class EpisodeChanged(Conflict):
 class IdempotencyConflict(Conflict):
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"idempotency_key {key!r} was used for other messages: use a new key for each call"
+            f"idempotency_key {key!r} was used for other messages, or in another session: use a "
+            "new key for each call"
         )
         self.key = key
 

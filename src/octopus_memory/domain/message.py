@@ -20,8 +20,9 @@ MessageLike: TypeAlias = "Message | Mapping[str, Json] | tuple[str, Json]"
 
 MESSAGE_TOKENS = 4
 """What a message costs beside its text."""
-_IMAGE_TOKENS = 1_000
-"""About what a picture costs a model, however many bytes it is."""
+_MEDIA = ("image", "audio", "video", "file", "document")
+_MEDIA_TOKENS = 1_000
+"""About what a picture or the like costs a model, however many bytes it is."""
 
 
 class Role(StrEnum):
@@ -146,10 +147,12 @@ def message_tokens(message: Message, count: Callable[[str], int]) -> int:
 
 def _part_tokens(part: Json, count: Callable[[str], int]) -> int:
     """Of a part that is no text: of another provider's form, or a picture."""
-    if isinstance(part, dict) and isinstance(part.get("text"), str):
+    if not isinstance(part, dict):
+        return count(as_text(part))
+    if isinstance(part.get("text"), str):
         return 0
-    kind = part.get("type") if isinstance(part, dict) else None
-    return _IMAGE_TOKENS if "image" in str(kind) else count(as_text(part))
+    kind = str(part.get("type"))
+    return _MEDIA_TOKENS if any(name in kind for name in _MEDIA) else count(as_text(part))
 
 
 def parse_message(given: MessageLike, *, field: str = "message", max_bytes: int) -> Message:

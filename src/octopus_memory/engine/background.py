@@ -56,6 +56,8 @@ class Background:
         self._thread: threading.Thread | None = None
         self._process = os.getpid()
         self._lock = threading.Lock()
+        self._due = 0.0
+        """When the next whole round is due, by the monotonic clock."""
         self.is_working = False
 
     def wake(self) -> None:
@@ -96,7 +98,7 @@ class Background:
             self.stop(timeout=_AT_EXIT)
 
     def _run(self) -> None:
-        due = time.monotonic() + _BETWEEN_ROUNDS
+        self._due = time.monotonic() + _BETWEEN_ROUNDS
         self._wake.wait(timeout=_BEFORE_FIRST_ROUND)
         self._wake.clear()
         if not self._stopped:
@@ -107,9 +109,9 @@ class Background:
                 self._stop.wait(_GATHERING)
             self._wake.clear()
             # Writes that never pause must not put off the rest for ever.
-            whole = not woken or time.monotonic() >= due
+            whole = not woken or time.monotonic() >= self._due
             if whole:
-                due = time.monotonic() + _BETWEEN_ROUNDS
+                self._due = time.monotonic() + _BETWEEN_ROUNDS
             if not self._stopped:
                 self._round(whole=whole)
 
@@ -129,7 +131,7 @@ class Background:
                 pass
             if not self._stopped:
                 self._feed(look=whole)
-                pending.summarize_pending(self._parts, self._owner, between=self._embed_meanwhile)
+                pending.summarize_pending(self._parts, self._owner, go_on=self._has_time)
             if whole and not self._stopped:
                 from .keeping import retention
 
@@ -157,7 +159,17 @@ class Background:
         """What was said during long work is embedded as soon as ever."""
         self._end_if_stopped()
         with contextlib.suppress(OctopusError):
-            pending.embed_pending(self._parts, self._owner)
+            while pending.embed_batch(self._parts, self._owner).is_full:
+                self._end_if_stopped()
+            self._feed(look=False)
+
+    def _has_time(self) -> bool:
+        """Between two summaries: whether no whole round is due, which looks after all the rest."""
+        self._embed_meanwhile()
+        if time.monotonic() < self._due:
+            return True
+        self._wake.set()
+        return False
 
     def _end_if_stopped(self) -> None:
         if self._stopped:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ..domain import boundary
 from ..domain.episode import (
+    MOST_FACTS,
     SUMMARY_LIMIT,
     EndReason,
     Episode,
@@ -28,7 +29,6 @@ from .privacy.guard import Guard
 log = logging.getLogger(__name__)
 
 BY_CALLER = "caller"
-_MOST_FACTS = 100
 _ATTEMPTS = 3
 """How often an episode is summed up anew because somebody added to it meanwhile."""
 
@@ -238,7 +238,7 @@ def _made_summary(parts: Parts, turns: Sequence[Turn], *, wait: bool) -> tuple[S
 
 def limited(summary: Summary) -> Summary:
     """As much of it as an episode keeps."""
-    facts = map(_cut, summary.key_facts[:_MOST_FACTS])
+    facts = map(_cut, summary.key_facts[:MOST_FACTS])
     return Summary(text=_cut(summary.text), key_facts=tuple(facts))
 
 
@@ -284,8 +284,8 @@ def _check_summary(summary: str | None, facts: Sequence[str] | None) -> None:
     listed = isinstance(facts, Sequence) and not isinstance(facts, str)
     if not listed or not all(isinstance(fact, str) for fact in facts):
         raise InvalidInput("key_facts", "must be a list of short texts")
-    if len(facts) > _MOST_FACTS:
-        raise InvalidInput("key_facts", f"are {len(facts):,}; the most is {_MOST_FACTS}")
+    if len(facts) > MOST_FACTS:
+        raise InvalidInput("key_facts", f"are {len(facts):,}; the most is {MOST_FACTS}")
     for place, fact in enumerate(facts):
         if len(fact) > SUMMARY_LIMIT:
             problem = f"has {len(fact):,} characters; the most is {SUMMARY_LIMIT:,}"

@@ -201,12 +201,10 @@ def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
     return turn.text
 
 
-def summarize_pending(
-    parts: Parts, owner: str, *, between: Callable[[], None] = lambda: None
-) -> int:
+def summarize_pending(parts: Parts, owner: str, *, go_on: Callable[[], bool] = lambda: True) -> int:
     """Ask the model for the summaries that closing could not wait for; returns how many came.
 
-    A model may take a minute for each: `between` is called after every one.
+    A model may take a minute for each: after every one it is asked whether to `go_on`.
     """
     model = parts.summarizer
     if model is None:
@@ -219,7 +217,8 @@ def summarize_pending(
         if not claimed:
             return improved
         improved += _improve(parts, model, claimed[0], owner)
-        between()
+        if not go_on():
+            return improved
 
 
 def _improve(parts: Parts, model: Summarizer, work: Work, owner: str) -> bool:

@@ -44,7 +44,7 @@ def open_episode(
     session_id = intake.session_id(session_id)
     intake.check_metadata(metadata)
     guard = parts.guard(scope, session_id=session_id)
-    metadata = guard.json(metadata)
+    safe = guard.json(metadata)
     config = parts.config(scope.tenant, scope.agent)
     for _ in range(_RETRIES):
         state = parts.store.session(scope, session_id)
@@ -52,8 +52,11 @@ def open_episode(
         if known is not None and (
             planning.still_open(parts, config, state, at) or planning.may_resume(known, config)
         ):
-            if metadata is not None:
-                parts.store.touch(scope, session_id, seen_at=at, now=now, metadata=metadata)
+            try:
+                if metadata is not None:
+                    _set_metadata(parts, known, metadata, seen_at=at, now=now)
+            except EpisodeChanged:
+                continue
             return known
         write = Append(
             scope=scope,
@@ -62,7 +65,7 @@ def open_episode(
             target=Target.NEW,
             at=at,
             now=now,
-            metadata=metadata,
+            metadata=safe,
             placeholders=guard.used(),
         )
         try:
@@ -71,6 +74,27 @@ def open_episode(
             continue
         return _just_written(parts, scope, write.episode_id)
     raise EpisodeChanged(session_id)
+
+
+def _set_metadata(
+    parts: Parts,
+    episode: Episode,
+    metadata: Mapping[str, Json],
+    *,
+    seen_at: datetime,
+    now: datetime,
+) -> None:
+    """Of a session that goes on: its text may have numbers already."""
+    known = parts.store.placeholders(episode.scope, episode.id)
+    guard = parts.guard(episode.scope, session_id=episode.session_id, known=known)
+    parts.store.touch(
+        episode.scope,
+        episode.session_id,
+        seen_at=seen_at,
+        now=now,
+        metadata=guard.json(metadata),
+        placeholders=guard.new(),
+    )
 
 
 def _just_written(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:

@@ -228,8 +228,11 @@ class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantRea
         seen_at: datetime,
         now: datetime,
         metadata: Mapping[str, Json] | None = None,
+        placeholders: Sequence[Placeholder] = (),
     ) -> Session:
         """Keep a session open; `metadata` takes the place of what it has, unless it is None.
+
+        `placeholders` are the numbers that its last episode gets with that.
 
         :raises SessionNotFound: when it is not in the scope
         """

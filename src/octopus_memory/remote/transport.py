@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from ..domain.errors import InvalidInput, MemoryClosed, MissingExtra, OctopusError, StoreUnavailable
+from ..domain.errors import (
+    InvalidInput,
+    MemoryClosed,
+    MissingExtra,
+    OctopusError,
+    StoreAnswerLost,
+    StoreUnavailable,
+)
 from . import problems
 
 if TYPE_CHECKING:
@@ -117,7 +124,8 @@ class Transport:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise _Failed(_unreachable(error), untouched=True) from error
         except httpx.RequestError as error:
-            raise _Failed(_unreachable(error)) from error
+            stores = method == "DELETE" or "Idempotency-Key" in (asked.get("headers") or {})
+            raise _Failed(_lost(error) if stores else _unreachable(error)) from error
         if response.is_success:
             try:
                 return response.json() if response.content else None
@@ -175,6 +183,14 @@ def _unreachable(error: Exception) -> StoreUnavailable:
     return StoreUnavailable(
         f"the service cannot be reached ({type(error).__name__}): check its address, and that "
         "octopus serve runs there"
+    )
+
+
+def _lost(error: Exception) -> StoreAnswerLost:
+    return StoreAnswerLost(
+        f"the service cannot be reached any more ({type(error).__name__}), and whether it did this "
+        "is not known: look, or repeat the call with the same idempotency key, which stores "
+        "nothing twice"
     )
 
 

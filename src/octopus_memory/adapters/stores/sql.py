@@ -127,6 +127,7 @@ class SqlStore(
         seen_at: datetime,
         now: datetime,
         metadata: Mapping[str, Json] | None = None,
+        placeholders: Sequence[Placeholder] = (),
     ) -> Session:
         self._write(
             scope.tenant,
@@ -136,6 +137,7 @@ class SqlStore(
             seen_at=seen_at,
             now=now,
             metadata=metadata,
+            numbers=placeholders,
         )
         state = self.session(scope, session_id)
         if state is None:

@@ -158,7 +158,8 @@ class _Run:
             self._renew()
 
     def _close(self, episode: Episode) -> bool:
-        return not consolidate.close_expired(self._parts, episode, wait=False).is_open
+        # The same run may archive it: no better summary could be made of it later.
+        return not consolidate.close_expired(self._parts, episode, wait=True).is_open
 
     def _move(self, aged: Aged, step: Step) -> bool:
         store, episode = self._parts.store, aged.episode

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from ... import __version__
 from ...domain.errors import (
     EpisodeNotFound,
+    IdempotencyConflict,
     OctopusError,
     SessionNotFound,
     StoreAnswerLost,
@@ -48,18 +49,23 @@ def serve(scope: MemoryScope | RemoteScope) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     # Leaving the block waits for the calls at hand: what they store is stored.
-    with ThreadPoolExecutor(_CALLS_AT_ONCE, "octopus-mcp") as pool:
+    with (
+        ThreadPoolExecutor(_CALLS_AT_ONCE, "octopus-mcp") as reads,
+        ThreadPoolExecutor(1, "octopus-mcp-writes") as writes,
+    ):
         # Nothing can end its wait for the next line: a daemon, and so are the threads it starts,
         # it is left behind.
-        threading.Thread(target=_talk, args=(Desk(scope), pool, ended), daemon=True).start()
+        threading.Thread(
+            target=_talk, args=(Desk(scope), reads, writes, ended), daemon=True
+        ).start()
         # A signal that reaches another thread does not end this one's wait.
         while not ended.wait(_LOOK_SECONDS):
             pass
 
 
-def _talk(desk: Desk, pool: Executor, ended: threading.Event) -> None:
+def _talk(desk: Desk, reads: Executor, writes: Executor, ended: threading.Event) -> None:
     try:
-        asyncio.run(_speak(make_server(desk, pool)))
+        asyncio.run(_speak(make_server(desk, reads, writes)))
     except* OSError:
         # The client has gone without a word.
         log.info("nobody reads the answers any more")
@@ -72,14 +78,15 @@ async def _speak(server: Server) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-def make_server(desk: Desk, pool: Executor) -> Server:
-    """The tools as the protocol knows them; calls run on the pool's threads."""
+def make_server(desk: Desk, reads: Executor, writes: Executor) -> Server:
+    """The tools as the protocol knows them; what changes something is done in the order it came."""
 
     async def list_tools(*_: object) -> ListToolsResult:
         return ListToolsResult(tools=[_listed(tool) for tool in TOOLS.values()])
 
     async def call_tool(_: object, asked: CallToolRequestParams) -> CallToolResult:
-        loop = asyncio.get_running_loop()
+        loop, tool = asyncio.get_running_loop(), TOOLS.get(asked.name)
+        pool = reads if tool is None or tool.hints.read_only_hint else writes
         return await loop.run_in_executor(pool, call, desk, asked.name, asked.arguments or {})
 
     return Server(
@@ -146,6 +153,11 @@ def _words(error: OctopusError) -> str:
             return (
                 f"session_id: nothing is stored in session {error.session_id!r}: recall and recent "
                 "name those that there are, remember starts one"
+            )
+        case IdempotencyConflict():
+            return (
+                f"idempotency_key: {error.key!r} was used before: if it was for these messages, "
+                "they are stored; else give another"
             )
         case StoreAnswerLost():
             log.warning("the database failed: %s", error.for_log())

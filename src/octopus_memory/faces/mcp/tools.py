@@ -14,7 +14,7 @@ from uuid import UUID
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from ...domain.episode import SUMMARY_LIMIT, EndReason
+from ...domain.episode import MOST_FACTS, SUMMARY_LIMIT, EndReason
 from ...domain.errors import SessionNotFound
 from ...domain.ids import new_id
 from ...engine.scope import MemoryScope
@@ -100,9 +100,13 @@ class Context(Tool):
     message: str = Field(
         min_length=1, max_length=100_000, description="The user's message, word for word"
     )
+    session_id: _Name | None = Field(
+        default=None, description="The conversation that is going on, where remember is given one"
+    )
 
     def run(self, desk: Desk) -> Answer:
-        return shown.block(desk.scope.context(self.message).text)
+        going_on = self.session_id or desk.session_id
+        return shown.block(desk.scope.context(self.message, session_id=going_on).text)
 
 
 class Recall(Tool):
@@ -218,7 +222,9 @@ class CloseSession(Tool):
         ]
         | None
     ) = Field(
-        default=None, max_length=50, description="Short statements that are worth remembering"
+        default=None,
+        max_length=MOST_FACTS,
+        description="Short statements that are worth remembering",
     )
 
     def run(self, desk: Desk) -> Answer:

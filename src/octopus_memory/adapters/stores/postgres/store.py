@@ -219,9 +219,8 @@ class PostgresStore(SqlStore):
                 log.warning("%s: only the owner of the tables can rewrite them", self._where)
                 return False
             # Of two at once neither would see all rows gone, and both would hold everybody up.
-            if not conn.execute(sa.select(sa.func.pg_try_advisory_lock(_key("rewrite")))).scalar():
-                return False
-            return compaction.rewrite(conn)
+            with self.lead("rewrite", owner="") as lead:
+                return lead is not None and compaction.rewrite(conn)
 
 
 class _LockedLead(Lead):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from ....domain.episode import Scope, SessionStatus, Turn
 from ....domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
 from ....domain.message import Json, Role
-from ....ports.store import Append, Target
+from ....ports.store import Append, Placeholder, Target
 from .. import plain, rows
 from ..later import Connection, sa, schema, sql, types
 from . import ending, findable, placeholders, reads, repeats, scopes
@@ -367,6 +367,7 @@ def touch(
     seen_at: datetime,
     now: datetime,
     metadata: Mapping[str, Json] | None,
+    numbers: Sequence[Placeholder],
 ) -> None:
     held = scopes.lock(conn, scope)
     state = reads.session(conn, scope, session_id)
@@ -375,6 +376,9 @@ def touch(
     if metadata is not None:
         this = {"scope_": held[0], "session_": session_id, "status_": state.session.status.value}
         conn.execute(_set_metadata, this | {"metadata_": rows.dump_json(metadata)})
+    if numbers and state.episode is not None:
+        place = {"tenant": scope.tenant, "scope_id": held[0], "episode_id": state.episode.id}
+        placeholders.put(conn, place, session_id, numbers)
     if state.episode is None or not state.episode.is_open:
         return
     episodes = schema.episodes
