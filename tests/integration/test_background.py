@@ -24,7 +24,7 @@ from octopus_memory import (
     StoreCorrupt,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.engine import background
+from octopus_memory.engine import background, owners
 from octopus_memory.engine.owners import new_owner
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
@@ -94,11 +94,20 @@ def test_the_lease_of_a_dead_process_ends_at_once(database_url: str):
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("owner", ["another-machine/{gone}/x", "{host}:1/{gone}/x", "{me}"])
-def test_the_lease_of_a_living_one_is_respected_until_it_ends(database_url: str, owner: str):
-    """Also one in a container of the same name, whose processes have numbers of their own."""
-    clock, gone = FixedClock(), 2**22 + 1
-    owner = owner.format(host=platform.node(), me=new_owner(), gone=gone)
+@pytest.mark.parametrize("where", ["here", "another machine", "another container"])
+def test_the_lease_of_a_living_one_is_respected_until_it_ends(
+    database_url: str, where: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Containers may have one name, and each numbers its own processes."""
+    clock, gone = FixedClock(), str(2**22 + 1)
+    with monkeypatch.context() as there:
+        if where == "another machine":
+            there.setattr(platform, "node", lambda: "another-machine")
+        if where == "another container":
+            there.setattr(owners, "_PROCESS_NUMBERS", "/proc/self/ns/net")
+        owner = new_owner()
+    if where != "here":
+        owner = owner.replace(f"/{os.getpid()}/", f"/{gone}/")
     with open_memory(database_url, clock=clock) as memory:
         memory.scope(user="u").store(TALK)
         claim(memory, owner=owner, now=clock)

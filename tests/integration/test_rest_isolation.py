@@ -139,6 +139,28 @@ def test_an_id_that_is_others_answers_as_one_that_is_not(
         assert str(told[0]).replace(episode, "") == str(told[1]).replace(forged, "")
 
 
+@pytest.mark.parametrize("role", ["admin", "auditor"])
+@pytest.mark.parametrize("part", [{"agents": ["hr"]}, {"user": "ana"}], ids=["agent", "user"])
+def test_who_has_a_part_of_a_tenant_has_none_in_the_whole(
+    memory: EpisodicMemory, base: str, role: str, part: dict[str, object]
+):
+    hold = memory.tenant("acme").hold(user="ben", reason="a case")
+    before = memory.tenant("acme").holds()
+    key = {"Authorization": f"Bearer {rest_server.token(memory, role, tenant='acme', **part)}"}
+    for method, path in (
+        ("GET", "/holds"),
+        ("POST", "/holds"),
+        ("DELETE", f"/holds/{hold.id}"),
+        ("GET", "/receipts"),
+        ("GET", f"/receipts/{uuid4()}"),
+        ("GET", "/audit"),
+    ):
+        body = {"userId": "ben", "reason": "another"} if method == "POST" else None
+        answer = httpx.request(method, base + path, headers=key, json=body)
+        assert answer.status_code == 403, path
+    assert memory.tenant("acme").holds() == before
+
+
 def test_its_own_credentials_do_reach_it(memory: EpisodicMemory, base: str, episode: str):
     for token in (
         rest_server.token(memory, "admin", tenant="acme"),

@@ -8,6 +8,9 @@ import uuid
 
 from .parts import Parts
 
+_PROCESS_NUMBERS = "/proc/self/ns/pid"
+"""Where Linux names the space that a process's number is of."""
+
 
 def new_owner() -> str:
     """Names whoever works in this process, once."""
@@ -27,10 +30,10 @@ def release_dead(parts: Parts) -> None:
 def _machine() -> str:
     """Where a process's number means one process: containers may share a name, not its numbers."""
     try:
-        numbers = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - a path would cost an import
+        space = os.stat(_PROCESS_NUMBERS).st_ino  # noqa: PTH116 - a path would cost an import
     except OSError:
         return platform.node()
-    return f"{platform.node()}:{numbers}"
+    return f"{platform.node()}:{space}"
 
 
 def _runs(pid: int) -> bool:
