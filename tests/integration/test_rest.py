@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.rest import shown
+from octopus_memory.faces.rest import shown, users
 from octopus_memory.faces.rest.routes import PREFIX
 from octopus_memory.settings import ServerSettings
 
@@ -236,13 +236,21 @@ def test_nothing_that_was_said_is_logged(
     assert "private" not in caplog.text
 
 
-def test_slow_uploads_keep_no_credential_waiting(memory: EpisodicMemory):
+def test_slow_uploads_keep_no_credential_waiting(
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
     begun, ends = threading.Event(), threading.Event()
+    read = users._lines
+
+    def lines(chunks: Any) -> Iterator[str]:
+        begun.set()
+        yield from read(chunks)
 
     def slowly() -> Iterator[bytes]:
         yield b'{"messages": [{"role": "user", "content": "hi there"}]}\n'
-        begun.set()
         assert ends.wait(30)
+
+    monkeypatch.setattr(users, "_lines", lines)
 
     def ask(service: str, method: str, path: str, **what: Any) -> httpx.Response:
         key = {"Authorization": f"Bearer {rest_server.token(memory)}"}
