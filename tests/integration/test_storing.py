@@ -46,6 +46,23 @@ def test_what_a_session_is_opened_with_again_is_kept(scope: MemoryScope):
     assert scope.session("s").session.metadata == {"channel": "app"}
 
 
+def test_what_is_erased_while_it_is_opened_again_begins_anew(
+    memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
+):
+    first = scope.open_episode("s")
+    store = memory.parts.store
+    touch = store.touch
+
+    def too_late(*given: object, **named: object) -> object:
+        scope.erase(physical=False)
+        return touch(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "touch", too_late)
+    again = scope.open_episode("s", metadata={"channel": "app"})
+    assert again.id != first.id
+    assert scope.session("s").session.metadata == {"channel": "app"}
+
+
 def test_a_retry_after_the_close_still_finds_what_was_stored(scope: MemoryScope):
     [turn] = scope.add("s", ("user", QUESTION), idempotency_key="k")
     scope.close_episode(turn.episode_id)

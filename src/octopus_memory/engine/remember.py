@@ -55,7 +55,8 @@ def open_episode(
             try:
                 if metadata is not None:
                     _set_metadata(parts, known, metadata, seen_at=at, now=now)
-            except EpisodeChanged:
+            except (EpisodeChanged, SessionNotFound):
+                # Another caller was faster, or an erasure was.
                 continue
             return known
         write = Append(
