@@ -12,6 +12,9 @@ from uuid import UUID
 from .errors import InvalidInput
 from .message import Json, Message, Role, ToolCall
 
+if TYPE_CHECKING:
+    from .facts import FoundFact
+
 MOST_FACTS = 100
 SUMMARY_LIMIT = 2_000
 """The most characters a summary may have."""
@@ -141,6 +144,8 @@ class Summary:
 
     text: str
     key_facts: tuple[str, ...] = ()
+    facts: tuple[FoundFact, ...] = ()
+    """Standing facts about the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,153 @@
+"""Standing facts: what is true of a user whatever they ask, with where each was said.
+
+A summarizer finds facts in one episode (`FoundFact`). The store keeps them with their source
+(`Fact`). `consolidate` decides which are current: of the facts that share a slot, the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from .episode import check_time
+from .errors import InvalidInput
+
+FACT_LIMIT = 300
+"""The most characters a fact may have."""
+MOST_FACTS_OF_EPISODE = 50
+"""The most standing facts that are kept of one episode."""
+_SLOT_LIMIT = 64
+
+
+class FactKind(StrEnum):
+    """What a fact is about. Listed in the order in which the context block shows them."""
+
+    NAME = "name"
+    """What the user is called, and how to address them."""
+    LANGUAGE = "language"
+    INSTRUCTION = "instruction"
+    """How the agent should behave: "be formal", "answer briefly"."""
+    CONSTRAINT = "constraint"
+    """What must be respected unasked: allergies, medication, diets, what the user has given up."""
+    PREFERENCE = "preference"
+    PERSON = "person"
+    """Family, friends, colleagues, pets."""
+    HOME = "home"
+    WORK = "work"
+    PLAN = "plan"
+    """What is going on or coming: a trip, a deadline, a treatment."""
+    OTHER = "other"
+
+
+class FactOrigin(StrEnum):
+    """Who found a fact."""
+
+    RULES = "rules"
+    MODEL = "model"
+    CALLER = "caller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFact:
+    """A standing fact as a summarizer finds it in one episode."""
+
+    kind: FactKind
+    text: str
+    """A short statement about the user that reads on its own, in the conversation's language."""
+    ordinal: int
+    """The turn that says it."""
+    slot: str = ""
+    """Facts of one kind and slot replace each other: `home` has one value, so its slot is empty or
+    `address`; a pet's slot is its name. A fact that replaces nothing has a slot of its own, made
+    from its words."""
+    ends: bool = False
+    """Whether it says that what stood in the slot is over: "the cat died", "I left Acme"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A standing fact with its source and its time."""
+
+    id: UUID
+    kind: FactKind
+    text: str
+    slot: str
+    since: datetime
+    """When it was said, or when the caller gave it."""
+    until: datetime | None = None
+    """When a newer fact replaced it; None while it is current."""
+    replaces: UUID | None = None
+    """The fact that it replaced."""
+    episode_id: UUID | None = None
+    """The source episode; None for a fact that the caller gave."""
+    turn_id: UUID | None = None
+    origin: FactOrigin = FactOrigin.RULES
+    is_pinned: bool = False
+    """A pinned fact is shown first and no fact found later replaces it."""
+    ends: bool = False
+    is_deleted: bool = False
+    """Whether the caller deleted it: its text is gone, and its slot stays empty until a newer fact
+    fills it."""
+
+    @property
+    def is_current(self) -> bool:
+        return self.until is None and not self.is_deleted
+
+
+def consolidate(facts: Iterable[Fact], *, as_of: datetime | None = None) -> list[Fact]:
+    """Set `until` and `replaces` on a scope's facts; return them oldest first.
+
+    Of the facts of one kind and slot the newest is current, unless an older one is pinned: a pinned
+    fact gives way only to what the caller says. With `as_of`, facts said later do not count.
+    """
+    moment = None if as_of is None else check_time("as_of", as_of)
+    slots: dict[tuple[FactKind, str], list[Fact]] = {}
+    for fact in sorted(facts, key=lambda fact: (fact.since, fact.id.int)):
+        if moment is None or fact.since <= moment:
+            slots.setdefault((fact.kind, fact.slot), []).append(fact)
+    settled = [fact for slot in slots.values() for fact in _settle(slot)]
+    return sorted(settled, key=lambda fact: (fact.since, fact.id.int))
+
+
+def current(facts: Iterable[Fact], *, as_of: datetime | None = None) -> list[Fact]:
+    """The facts that are true now, or were known at `as_of`: pinned first, then by kind and time.
+
+    A fact that only says that something is over is kept: "the cat died" is worth knowing.
+    """
+    order = {kind: place for place, kind in enumerate(FactKind)}
+    found = [fact for fact in consolidate(facts, as_of=as_of) if fact.is_current]
+    return sorted(found, key=lambda fact: (not fact.is_pinned, order[fact.kind], fact.since))
+
+
+def check_fact_text(field: str, value: str) -> str:
+    """Text of 1 to `FACT_LIMIT` characters on one line, or `InvalidInput`."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be text, not {type(value).__name__}")
+    text = " ".join(value.split())
+    if not 1 <= len(text) <= FACT_LIMIT:
+        raise InvalidInput(field, f"must have 1 to {FACT_LIMIT} characters, and has {len(text):,}")
+    return text
+
+
+def check_slot(value: str) -> str:
+    """A slot as it is stored: lower case, cut to what a row holds."""
+    return " ".join(value.casefold().split())[:_SLOT_LIMIT]
+
+
+def _settle(slot: list[Fact]) -> list[Fact]:
+    """The facts of one slot, oldest first, each with what replaced it."""
+    settled: list[Fact] = []
+    holder: int | None = None
+    for fact in slot:
+        before = None if holder is None else settled[holder]
+        if before is not None and before.is_pinned and fact.origin is not FactOrigin.CALLER:
+            settled.append(replace(fact, until=fact.since))
+            continue
+        if before is not None and holder is not None:
+            settled[holder] = replace(before, until=fact.since)
+        settled.append(replace(fact, replaces=None if before is None else before.id))
+        holder = len(settled) - 1
+    return settled
