@@ -1,7 +1,10 @@
-"""Measuring recall: any system behind three methods, on LoCoMo, LongMemEval or one's own data."""
+"""Measuring recall and what a model reads, on LoCoMo, LongMemEval or one's own data."""
 
 from __future__ import annotations
 
+from .blocks import CONTEXT_SYSTEMS, ContextSystem, make_context_systems
+from .context import BUDGETS, ContextRun, SystemContext, count_asked, run_context
+from .context_report import context_json, context_markdown
 from .datasets import BenchTurn, Conversation, Dataset, Format, Question, load_dataset
 from .embedding import SharedEmbedder
 from .octopus import OctopusSystem
@@ -12,8 +15,12 @@ from .suite import SYSTEMS, make_systems, shared_embedder
 from .systems import Hit, RecallSystem
 
 __all__ = [
+    "BUDGETS",
+    "CONTEXT_SYSTEMS",
     "SYSTEMS",
     "BenchTurn",
+    "ContextRun",
+    "ContextSystem",
     "Conversation",
     "Dataset",
     "Format",
@@ -24,13 +31,19 @@ __all__ = [
     "RecallSystem",
     "RelevanceRun",
     "SharedEmbedder",
+    "SystemContext",
     "SystemRun",
+    "context_json",
+    "context_markdown",
+    "count_asked",
     "load_dataset",
+    "make_context_systems",
     "make_systems",
     "recall_json",
     "recall_markdown",
     "relevance_json",
     "relevance_markdown",
+    "run_context",
     "run_recall",
     "run_relevance",
     "shared_embedder",

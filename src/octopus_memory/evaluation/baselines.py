@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
@@ -178,7 +179,7 @@ class NaiveDesign:
             scope = memory.scope(user="bench")
             stored = [
                 scope.store(
-                    [{"role": turn.role, "content": turn.text} for turn in said],
+                    [replace(turn, name=None).message for turn in said],
                     at=[turn.at for turn in said],
                 )
                 for said in sessions.values()

@@ -6,6 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from ..domain.message import Json, Message, ToolCall
+
+UNANSWERABLE = "questions without an answer"
+"""The key under which `Dataset.left_out` counts `Conversation.unanswerable`."""
+
 _AFTER_THE_LAST_WORD = timedelta(days=1)
 
 
@@ -17,6 +22,28 @@ class BenchTurn:
     text: str
     at: datetime
     name: str | None = None
+    function: str | None = None
+    """The function that was called, on a tool turn that says so."""
+    arguments: Json = None
+
+    @property
+    def message(self) -> Message:
+        """The turn as a message of the product; a tool turn carries its call."""
+        if self.function is not None:
+            return Message.tool(
+                ToolCall(
+                    tool_call_id=self.id,
+                    function_name=self.function,
+                    arguments=self.arguments,
+                    result=self.text,
+                )
+            )
+        body: dict[str, Json] = {"role": self.role, "content": self.text}
+        if self.role == "tool":
+            body["tool_call_id"] = self.id
+        if self.name is not None:
+            body["name"] = self.name
+        return Message(body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +55,10 @@ class Question:
     evidence_turns: frozenset[str]
     evidence_sessions: frozenset[str]
     asked_at: datetime | None = None
+    answer: str | None = None
+    answer_words: tuple[str, ...] = ()
+    """Short strings of the evidence that carry the answer."""
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +68,8 @@ class Conversation:
     id: str
     turns: tuple[BenchTurn, ...]
     questions: tuple[Question, ...]
+    unanswerable: tuple[Question, ...] = ()
+    """Questions that the data mark as having no evidence: small talk, or never answered."""
 
     def asked_at(self, question: Question) -> datetime:
         """When the data do not say: a day after the last turn."""
@@ -44,8 +77,11 @@ class Conversation:
 
     def about(self, categories: Collection[str]) -> Conversation:
         """Only the questions of these categories."""
-        kept = tuple(asked for asked in self.questions if asked.category in categories)
-        return replace(self, questions=kept)
+        return replace(
+            self,
+            questions=tuple(a for a in self.questions if a.category in categories),
+            unanswerable=tuple(a for a in self.unanswerable if a.category in categories),
+        )
 
     def of_user(self) -> Conversation:
         """Only the user's turns, and what evidence is left in them."""

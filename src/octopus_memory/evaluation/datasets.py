@@ -26,12 +26,12 @@ class Format(StrEnum):
 class Dataset:
     name: str
     sha256: str
-    """Of the file: two runs with the same hash saw the same data."""
+    """Of the file, or of a folder's files one after the other."""
     conversations: tuple[Conversation, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     """What a category is called, where its key does not say it."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """What the file has and the loader could not use, counted."""
+    """Counts of what the data have and `bench recall` does not use."""
 
     @property
     def turns(self) -> int:
@@ -42,19 +42,35 @@ class Dataset:
         return sum(len(conversation.questions) for conversation in self.conversations)
 
     @property
+    def unanswerable(self) -> int:
+        """The number of questions that the data mark as having no evidence."""
+        return sum(len(conversation.unanswerable) for conversation in self.conversations)
+
+    @property
     def categories(self) -> list[str]:
         return sorted({a.category for found in self.conversations for a in found.questions})
+
+    @property
+    def unanswerable_categories(self) -> list[str]:
+        return sorted({a.category for found in self.conversations for a in found.unanswerable})
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages that questions are marked with; empty where none is."""
+        asked = (a for found in self.conversations for a in found.questions)
+        return sorted({a.language for a in asked if a.language is not None})
 
     def about(self, categories: Collection[str]) -> Dataset:
         """Only the questions of these categories.
 
         :raises InvalidInput: for a category that no question has
         """
-        unknown = set(categories) - set(self.categories)
+        known = sorted({*self.categories, *self.unanswerable_categories})
+        unknown = set(categories) - set(known)
         if unknown:
             raise InvalidInput(
                 "categories",
-                f"{', '.join(sorted(unknown))} not found: there are {', '.join(self.categories)}",
+                f"{', '.join(sorted(unknown))} not found: there are {', '.join(known)}",
             )
         kept = tuple(conversation.about(categories) for conversation in self.conversations)
         return replace(self, conversations=kept)
@@ -73,22 +89,19 @@ def load_dataset(
     user_turns_only: bool = False,
     captions: bool = False,
 ) -> Dataset:
-    """Read a file. Without `categories` all are taken, of LoCoMo all that have an answer.
+    """Read a file, or of JSON Lines a folder: its *.jsonl files in order of name.
 
-    :raises InvalidInput: when the file cannot be read as this format
+    Without `categories` all are taken, of LoCoMo all that have an answer.
+
+    :raises InvalidInput: when the data cannot be read as this format
     """
     form = _format(form)
     if user_turns_only and form is Format.LOCOMO:
         raise InvalidInput("user_turns_only", "LoCoMo has two people and no assistant")
-    try:
-        raw = path.read_bytes()
-        text = raw.decode()
-    except OSError as error:
-        raise InvalidInput("data", f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput("data", f"{path} is no UTF-8 text") from error
+    files = _jsonl_files(path) if form is Format.JSONL and path.is_dir() else [path]
+    raw = {file: _bytes(file) for file in files}
     left_out: Counter[str] = Counter()
-    conversations = _read(form, text, left_out, captions=captions)
+    conversations = _read(form, raw, left_out, captions=captions)
     if user_turns_only:
         before = sum(len(found.questions) for found in conversations)
         conversations = [found.of_user() for found in conversations]
@@ -96,7 +109,7 @@ def load_dataset(
         left_out["questions about the assistant's turns"] += before - after
     found = Dataset(
         name=form.value,
-        sha256=hashlib.sha256(raw).hexdigest(),
+        sha256=hashlib.sha256(b"".join(raw.values())).hexdigest(),
         conversations=tuple(conversations),
         labels=locomo.LABELS if form is Format.LOCOMO else {},
         left_out={what: count for what, count in sorted(left_out.items()) if count},
@@ -106,14 +119,39 @@ def load_dataset(
     return found.about(categories) if categories else found
 
 
-def _read(form: Format, text: str, left_out: Counter[str], *, captions: bool) -> list[Conversation]:
+def _jsonl_files(folder: Path) -> list[Path]:
+    found = sorted(folder.glob("*.jsonl"), key=lambda file: file.name)
+    if not found:
+        raise InvalidInput("data", f"{folder} has no file whose name ends with .jsonl")
+    return found
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput("data", f"{path} cannot be read: {error.strerror}") from error
+
+
+def _text(path: Path, raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput("data", f"{path} is no UTF-8 text") from error
+
+
+def _read(
+    form: Format, raw: Mapping[Path, bytes], left_out: Counter[str], *, captions: bool
+) -> list[Conversation]:
+    texts = {path.name: _text(path, content) for path, content in raw.items()}
+    first = next(iter(texts.values()))
     match form:
         case Format.LOCOMO:
-            return locomo.read(text, left_out, captions=captions)
+            return locomo.read(first, left_out, captions=captions)
         case Format.LONGMEMEVAL:
-            return longmemeval.read(text, left_out)
+            return longmemeval.read(first, left_out)
         case Format.JSONL:
-            return plain.read(text, left_out)
+            return plain.read(texts, left_out)
 
 
 def _format(given: str) -> Format:

@@ -53,6 +53,28 @@ def names(record: Mapping[str, Any], key: str, where: str) -> frozenset[str]:
     return frozenset(map(str, given))
 
 
+def texts(record: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    """Return a list of texts in its order; empty where the key is missing.
+
+    :raises InvalidInput: when it is no list of texts, or one of them is blank
+    """
+    given = record.get(key, [])
+    if not isinstance(given, list) or not all(isinstance(t, str) and t.strip() for t in given):
+        raise InvalidInput("data", f"{where} has {key!r} that is no list of texts")
+    return tuple(given)
+
+
+def optional_text(record: Mapping[str, Any], key: str, where: str) -> str | None:
+    """Return a text, or a number as text; None where the key is missing or null.
+
+    :raises InvalidInput: when it is anything else
+    """
+    given = record.get(key)
+    if not isinstance(given, str | int | float | None):
+        raise InvalidInput("data", f"{where} has {key!r} that is no text")
+    return None if given is None else str(given)
+
+
 def moment(text: Any, form: str, where: str) -> datetime:
     """A time written as `form` says; these files name no zone, so it is taken as UTC."""
     try:

@@ -100,6 +100,7 @@ def _question(
         category=str(asked.get("category", "")),
         evidence_turns=turns,
         evidence_sessions=frozenset(session_of[turn] for turn in turns),
+        answer=fields.optional_text(asked, "answer", where),
     )
 
 

@@ -95,4 +95,5 @@ def _question(
         evidence_turns=evidence,
         evidence_sessions=frozenset(str(name) for name in answers if name in there),
         asked_at=fields.moment(date, _DATE, where),
+        answer=fields.optional_text(sample, "answer", where),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
-from ..domain.message import Json
+from ..adapters.tokens.approximate import ApproximateCounter
 from ..engine.scope import MemoryScope
 from ..wiring import EpisodicMemory
 from .conversation import BenchTurn
@@ -61,7 +61,7 @@ class OctopusSystem:
         for session_id, said in by_session(turns).items():
             self._clock.time = max(turn.at for turn in said)
             episode = scope.store(
-                [_message(turn) for turn in said],
+                [turn.message for turn in said],
                 session_id=session_id,
                 at=[turn.at for turn in said],
                 ended_at=self._clock.time,
@@ -78,19 +78,29 @@ class OctopusSystem:
     def search(self, query: str, asked_at: datetime, limit: int) -> list[Hit]:
         self._clock.time = asked_at
         scope = self._scope()
-        turns = [
-            Hit(
-                session_id=found.session_id,
-                turn_id=self._turn_ids[found.session_id, found.ordinal],
-                score=found.score,
-            )
-            for found in scope.recall_turns(query, limit=limit, min_score=0)
-        ]
+        turns = self.search_turns(query, asked_at, limit)
         sessions = [
             Hit(session_id=found.session_id, score=found.relevance)
             for found in scope.recall(query, limit=min(limit, _SESSIONS), min_score=0)
         ]
         return turns + sessions
+
+    def search_turns(self, query: str, asked_at: datetime, limit: int) -> list[Hit]:
+        """Return the turns that `recall_turns` finds, best first."""
+        self._clock.time = asked_at
+        return [
+            Hit(
+                session_id=found.session_id,
+                turn_id=self._turn_ids[found.session_id, found.ordinal],
+                score=found.score,
+            )
+            for found in self._scope().recall_turns(query, limit=limit, min_score=0)
+        ]
+
+    def context(self, query: str, asked_at: datetime, budget_tokens: int) -> str:
+        """Return the memory block that `context` gives a model for this query."""
+        self._clock.time = asked_at
+        return self._scope().context(query, budget_tokens=budget_tokens).text
 
     def _scope(self) -> MemoryScope:
         return self._open().scope(user="bench")
@@ -101,14 +111,8 @@ class OctopusSystem:
             self._memory = EpisodicMemory.open(
                 Path(self._folder.name, "bench.db"),
                 embedder=self._embedder,
+                counter=ApproximateCounter(),
                 clock=self._clock,
                 background=False,
             )
         return self._memory
-
-
-def _message(turn: BenchTurn) -> dict[str, Json]:
-    message: dict[str, Json] = {"role": turn.role, "content": turn.text}
-    if turn.name is not None:
-        message["name"] = turn.name
-    return message

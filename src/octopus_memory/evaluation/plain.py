@@ -6,31 +6,31 @@
      "asked_at": "2024-06-01T09:00:00Z", "conversation": "c1"}
 
 `name`, `conversation`, `category` and `asked_at` may be left out, and a question may have
-`evidence_sessions` where only the sessions are known. Turns stand in the order they were said.
+`evidence_sessions` where only the sessions are known. Turns stand in the order they were said. A
+turn of role tool may have `function` and `arguments`, a question `answer`, `answer_words` and
+`language`. A question with `"evidence": []` has no answer in the conversation.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from ..domain.episode import check_time
 from ..domain.errors import InvalidInput
 from . import fields
-from .conversation import BenchTurn, Conversation, Question
+from .conversation import UNANSWERABLE, BenchTurn, Conversation, Question
 
 _ROLES = ("user", "assistant", "system", "tool")
 
 
-def read(text: str, left_out: Counter[str]) -> list[Conversation]:
+def read(files: Mapping[str, str], left_out: Counter[str]) -> list[Conversation]:
+    """Read the texts of files by name, as if they were one."""
     turns: dict[str, list[BenchTurn]] = {}
     asked: dict[str, list[tuple[str, Any]]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        where = f"line {number}"
+    for where, line in _lines(files):
         record = fields.parse(line, where)
         kind = fields.field(record, "type", str, where)
         conversation = str(record.get("conversation", "1"))
@@ -43,13 +43,17 @@ def read(text: str, left_out: Counter[str]) -> list[Conversation]:
     for name in asked.keys() - turns.keys():
         raise InvalidInput("data", f"conversation {name!r} has questions and no turn")
     return [
-        Conversation(
-            id=name,
-            turns=tuple(said),
-            questions=tuple(_questions(asked.get(name, []), said, left_out)),
-        )
-        for name, said in turns.items()
+        _conversation(name, said, asked.get(name, []), left_out) for name, said in turns.items()
     ]
+
+
+def _lines(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each line that is not blank with its place; a file is named where there are several."""
+    for name, text in files.items():
+        # Not splitlines(): JSON allows U+2028 and other separators inside a text.
+        for number, line in enumerate(text.split("\n"), start=1):
+            if line.strip():
+                yield f"{name}, line {number}" if len(files) > 1 else f"line {number}", line
 
 
 def _turn(record: Mapping[str, Any], where: str) -> BenchTurn:
@@ -64,38 +68,71 @@ def _turn(record: Mapping[str, Any], where: str) -> BenchTurn:
         text=fields.field(record, "text", str, where),
         at=_time(fields.field(record, "at", str, where), where),
         name=None if name is None else str(name),
+        function=_function(record, role, where),
+        arguments=record.get("arguments"),
     )
 
 
-def _questions(
-    asked: list[tuple[str, Any]], turns: list[BenchTurn], left_out: Counter[str]
-) -> list[Question]:
+def _function(record: Mapping[str, Any], role: str, where: str) -> str | None:
+    if record.get("function") is None:
+        return None
+    if role != "tool":
+        raise InvalidInput("data", f"{where} has a 'function' and a role other than 'tool'")
+    name = fields.field(record, "function", str, where)
+    if not name:
+        raise InvalidInput("data", f"{where} has a 'function' that is empty")
+    return name
+
+
+def _conversation(
+    name: str,
+    turns: list[BenchTurn],
+    asked: list[tuple[str, Any]],
+    left_out: Counter[str],
+) -> Conversation:
     session_of = {turn.id: turn.session_id for turn in turns}
     if len(session_of) < len(turns):
         twice = next(name for name, n in Counter(turn.id for turn in turns).items() if n > 1)
         raise InvalidInput("data", f"two turns of one conversation have the id {twice!r}")
     there = frozenset(session_of.values())
-    found = []
+    found: list[Question] = []
+    unanswerable: list[Question] = []
     for where, record in asked:
         named = fields.names(record, "evidence", where)
         turns_of_it = frozenset(named & session_of.keys())
         left_out["evidence ids that name no turn"] += len(named - turns_of_it)
         sessions = fields.names(record, "evidence_sessions", where) & there
         sessions |= {session_of[turn] for turn in turns_of_it}
-        if not sessions:
+        question = _question(record, where, turns_of_it, sessions)
+        if sessions:
+            found.append(question)
+        elif record.get("evidence") == [] and not record.get("evidence_sessions"):
+            left_out[UNANSWERABLE] += 1
+            unanswerable.append(question)
+        else:
             left_out["questions without evidence"] += 1
-            continue
-        when = record.get("asked_at")
-        found.append(
-            Question(
-                text=fields.field(record, "text", str, where),
-                category=str(record.get("category", "all")),
-                evidence_turns=turns_of_it,
-                evidence_sessions=sessions,
-                asked_at=None if when is None else _time(str(when), where),
-            )
-        )
-    return found
+    return Conversation(
+        id=name,
+        turns=tuple(turns),
+        questions=tuple(found),
+        unanswerable=tuple(unanswerable),
+    )
+
+
+def _question(
+    record: Mapping[str, Any], where: str, turns: frozenset[str], sessions: frozenset[str]
+) -> Question:
+    when = record.get("asked_at")
+    return Question(
+        text=fields.field(record, "text", str, where),
+        category=str(record.get("category", "all")),
+        evidence_turns=turns,
+        evidence_sessions=sessions,
+        asked_at=None if when is None else _time(str(when), where),
+        answer=fields.optional_text(record, "answer", where),
+        answer_words=fields.texts(record, "answer_words", where),
+        language=fields.optional_text(record, "language", where),
+    )
 
 
 def _time(text: str, where: str) -> datetime:

@@ -1,4 +1,4 @@
-"""A recall run as a picture."""
+"""Runs as pictures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..domain.errors import MissingExtra
+from .context import ContextRun, SystemContext
 from .metrics import Estimate
 from .run import RecallRun, SystemRun
 
@@ -49,6 +50,65 @@ def plot_recall(run: RecallRun, path: Path) -> None:
     below.set_title(f"{_SHOWN[main]} by category")
     figure.legend(*above.get_legend_handles_labels(), loc="outside lower center", ncols=6)
     figure.savefig(path, dpi=120)
+
+
+_IN_BLOCK = {
+    "evidence": "Evidence turns in the block",
+    "answer_words": "Answer words in the block",
+}
+
+
+def plot_context(run: ContextRun, path: Path) -> None:
+    """Draw evidence, and answer words where there are any, against the tokens spent.
+
+    A line is a system, its points are the budgets. The tokens are on a logarithmic axis, because
+    the whole history costs many times what a block does.
+
+    :raises MissingExtra: when Matplotlib is not installed
+    """
+    figure_type, canvas_type = _matplotlib()
+    shown = [figure for figure in _IN_BLOCK if _has(run, figure)] or ["evidence"]
+    figure = figure_type(figsize=(6.5 * len(shown), 5.5), layout="constrained")
+    canvas_type(figure)
+    all_axes = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, name in zip(all_axes, shown, strict=True):
+        for place, system in enumerate(run.systems):
+            _line(axes, system, name, run.budgets, _COLOURS[place % len(_COLOURS)])
+        axes.set_xscale("log")
+        axes.set_xlabel("tokens spent, mean")
+        axes.set_ylabel("per cent")
+        axes.set_ylim(0, 105)
+        axes.set_title(_IN_BLOCK[name])
+        axes.grid(alpha=0.3, which="both")
+        axes.spines[["top", "right"]].set_visible(False)
+    budgets = ", ".join(f"{budget:,}" for budget in run.budgets)
+    figure.suptitle(
+        f"{run.dataset.name}: {run.dataset.questions:,} questions, budgets of {budgets} tokens "
+        "(95 % intervals)"
+    )
+    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    figure.savefig(path, dpi=120)
+
+
+def _has(run: ContextRun, figure: str) -> bool:
+    return any(system.estimate(figure, run.budgets[0]) is not None for system in run.systems)
+
+
+def _line(
+    axes: Axes, system: SystemContext, figure: str, budgets: tuple[int, ...], colour: str
+) -> None:
+    tokens: list[float] = []
+    found: list[Estimate] = []
+    for budget in budgets:
+        cost, value = system.estimate("tokens", budget), system.estimate(figure, budget)
+        if cost is not None and value is not None:
+            # A logarithmic axis has no 0.
+            tokens.append(max(cost.mean, 1.0))
+            found.append(value)
+    means = [value.mean * 100 for value in found]
+    axes.plot(tokens, means, marker="o", color=colour, label=system.name)
+    for place, value in zip(tokens, found, strict=True):
+        axes.plot([place] * 2, [value.low * 100, value.high * 100], color=colour, lw=0.9)
 
 
 def _bars(axes: Axes, systems: tuple[SystemRun, ...], values: list[list[Estimate | None]]) -> None:

@@ -102,7 +102,7 @@ def _run(
         with asking(embedder):
             at_home += _best(system, here, here)
             elsewhere += _best(system, here, before)
-            if _names(here) and _names(before):
+            if speakers(here) and speakers(before):
                 renamed += _best(system, here, before, rename=True)
         if progress is not None:
             progress(system.name, len(at_home), total)
@@ -122,7 +122,9 @@ def _best(
     scores = []
     for question in source.questions:
         text = (
-            rename_people(question.text, _names(source), _names(here)) if rename else question.text
+            rename_people(question.text, speakers(source), speakers(here))
+            if rename
+            else question.text
         )
         hits = system.search(text, here.asked_at(question), LIMIT)
         scores.append(max((hit.score for hit in hits), default=0.0))
@@ -136,6 +138,6 @@ def rename_people(text: str, names: Sequence[str], others: Sequence[str]) -> str
     return re.sub(rf"\b(?:{known})\b", lambda found: new[found[0]], text)
 
 
-def _names(conversation: Conversation) -> list[str]:
-    """Who speaks, in the order of their first words."""
+def speakers(conversation: Conversation) -> list[str]:
+    """Return the speakers' names, in the order of their first words."""
     return list(dict.fromkeys(turn.name for turn in conversation.turns if turn.name))

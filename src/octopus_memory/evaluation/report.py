@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .datasets import Dataset
+from .context import ContextRun
+from .context_report import context_json, context_markdown
+from .layout import cell, dataset_json, dataset_lines, percent, table, title
 from .metrics import METRICS, Estimate
-from .plot import plot_recall
+from .plot import plot_context, plot_recall
 from .relevance import RelevanceRun, Separation
 from .run import RecallRun, SystemRun
 
@@ -40,17 +42,17 @@ _RELEVANCE_NOTE = (
 
 def recall_markdown(run: RecallRun) -> str:
     """Overall and by category, a line a system."""
-    lines = ["# Recall", "", *_facts(run.dataset, run.versions), "", _NOTE, ""]
+    lines = ["# Recall", "", *dataset_lines(run.dataset, run.versions), "", _NOTE, ""]
     lines += ["## Overall", "", *_overall(run), ""]
     lines += ["## Time", "", *_times(run), ""]
     for category in run.dataset.categories:
-        lines += [f"## {_title(run.dataset, category)}", "", *_overall(run, category), ""]
+        lines += [f"## {title(run.dataset, category)}", "", *_overall(run, category), ""]
     return "\n".join(lines)
 
 
 def recall_json(run: RecallRun) -> dict[str, Any]:
     return {
-        "dataset": _data(run.dataset),
+        "dataset": dataset_json(run.dataset),
         "versions": dict(run.versions),
         "systems": {
             system.name: {
@@ -71,16 +73,23 @@ def recall_json(run: RecallRun) -> dict[str, Any]:
 
 
 def relevance_markdown(run: RelevanceRun) -> str:
-    lines = ["# Nothing relevant", "", *_facts(run.dataset, run.versions), "", _RELEVANCE_NOTE, ""]
+    lines = [
+        "# Nothing relevant",
+        "",
+        *dataset_lines(run.dataset, run.versions),
+        "",
+        _RELEVANCE_NOTE,
+        "",
+    ]
     at = f"{run.threshold:g}"
     header = ["", "AUC", f"balanced accuracy at {at}", "kept at home", "dropped elsewhere"]
     rows = [
         [
             name,
             f"{found.auc:.3f}",
-            _percent(found.balanced_accuracy(run.threshold)),
-            _percent(found.kept(run.threshold)),
-            _percent(found.dropped(run.threshold)),
+            percent(found.balanced_accuracy(run.threshold)),
+            percent(found.kept(run.threshold)),
+            percent(found.dropped(run.threshold)),
         ]
         for system in run.systems
         for name, found in (
@@ -89,12 +98,12 @@ def relevance_markdown(run: RelevanceRun) -> str:
         )
         if found is not None
     ]
-    return "\n".join([*lines, *_table(header, rows), ""])
+    return "\n".join([*lines, *table(header, rows), ""])
 
 
 def relevance_json(run: RelevanceRun) -> dict[str, Any]:
     return {
-        "dataset": _data(run.dataset),
+        "dataset": dataset_json(run.dataset),
         "versions": dict(run.versions),
         "threshold": run.threshold,
         "systems": {
@@ -117,97 +126,49 @@ def _separation(found: Separation, threshold: float) -> dict[str, float]:
     }
 
 
-def write_report(run: RecallRun | RelevanceRun, folder: Path) -> list[Path]:
-    """Write Markdown and JSON, and for recall a plot; returns what was written.
+def write_report(run: RecallRun | RelevanceRun | ContextRun, folder: Path) -> list[Path]:
+    """Write Markdown and JSON, and for recall and context a plot; returns what was written.
 
     :raises MissingExtra: when the plot's library is not installed; the rest is written then
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(run, RecallRun):
-        name, text, data = "recall", recall_markdown(run), recall_json(run)
-    else:
-        name, text, data = "relevance", relevance_markdown(run), relevance_json(run)
+    match run:
+        case RecallRun():
+            name, text, data = "recall", recall_markdown(run), recall_json(run)
+        case RelevanceRun():
+            name, text, data = "relevance", relevance_markdown(run), relevance_json(run)
+        case ContextRun():
+            name, text, data = "context", context_markdown(run), context_json(run)
     markdown, values = folder / f"{name}.md", folder / f"{name}.json"
     markdown.write_text(text, encoding="utf-8")
     values.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
     if isinstance(run, RelevanceRun):
         return [markdown, values]
     picture = folder / f"{name}.png"
-    plot_recall(run, picture)
+    if isinstance(run, RecallRun):
+        plot_recall(run, picture)
+    else:
+        plot_context(run, picture)
     return [markdown, values, picture]
-
-
-def _facts(dataset: Dataset, versions: Mapping[str, str]) -> list[str]:
-    counts = {
-        "conversation": len(dataset.conversations),
-        "turn": dataset.turns,
-        "question": dataset.questions,
-    }
-    lines = [
-        f"- data: {', '.join([dataset.name, *map(_counted, counts.values(), counts)])}",
-        f"- SHA-256 of the file: `{dataset.sha256}`",
-        "- " + ", ".join(f"{what} {version}" for what, version in versions.items()),
-    ]
-    if dataset.left_out:
-        left_out = (f"{count} {what}" for what, count in dataset.left_out.items())
-        lines.append(f"- left out of the file: {', '.join(left_out)}")
-    return lines
 
 
 def _overall(run: RecallRun, category: str | None = None) -> list[str]:
     found = {system.name: system.estimates(category) for system in run.systems}
     shown = [metric for metric in METRICS if any(metric in values for values in found.values())]
     rows = [
-        [name, *(_cell(values.get(metric)) for metric in shown)] for name, values in found.items()
+        [name, *(cell(values.get(metric)) for metric in shown)] for name, values in found.items()
     ]
-    return _table(["", *(_SHORT[metric] for metric in shown)], rows)
+    return table(["", *(_SHORT[metric] for metric in shown)], rows)
 
 
 def _times(run: RecallRun) -> list[str]:
     header = ["", "search p50", "search p95", "encoding p50", "encoding p95", "taking in, all"]
-    return _table(header, [_time_row(system) for system in run.systems])
+    return table(header, [_time_row(system) for system in run.systems])
 
 
 def _time_row(system: SystemRun) -> list[str]:
     milliseconds = (*system.milliseconds, *system.encoding_milliseconds)
     return [system.name, *(f"{ms:.1f} ms" for ms in milliseconds), f"{system.add_seconds:.1f} s"]
-
-
-def _title(dataset: Dataset, category: str) -> str:
-    asked = sum(len(found.about({category}).questions) for found in dataset.conversations)
-    label = dataset.labels.get(category)
-    name = f"Category {category}, {label}" if label else f"Category {category}"
-    return f"{name}: {_counted(asked, 'question')}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _cell(found: Estimate | None) -> str:
-    if found is None:
-        return "–"
-    return f"{_percent(found.mean)} ({_percent(found.low)}–{_percent(found.high)})"
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.1f}"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    rule = ["---", *("---:" for _ in header[1:])]
-    return [f"| {' | '.join(cells)} |" for cells in (header, rule, *rows)]
-
-
-def _data(dataset: Dataset) -> dict[str, Any]:
-    return {
-        "name": dataset.name,
-        "sha256": dataset.sha256,
-        "conversations": len(dataset.conversations),
-        "turns": dataset.turns,
-        "questions": dataset.questions,
-        "left_out": dict(dataset.left_out),
-    }
 
 
 def _estimates(found: Mapping[str, Estimate]) -> dict[str, Any]:

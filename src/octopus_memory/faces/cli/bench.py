@@ -1,4 +1,4 @@
-"""The commands that measure recall: bench recall, bench relevance."""
+"""The commands that measure a memory: bench recall, bench relevance, bench context."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .plain import print_json
 from .progress import bar
 
 if TYPE_CHECKING:
-    from ...evaluation import Dataset, RecallRun, RelevanceRun
+    from ...evaluation import ContextRun, Dataset, RecallRun, RelevanceRun
     from ...evaluation.run import Progress
 
 bench = typer.Typer(
@@ -25,6 +25,7 @@ bench = typer.Typer(
 _WHOLE = "octopus,recency,bm25,dense,rrf,naive"
 _OF_SUMMARIES = "octopus,naive"
 _WITH_SCORES = "octopus,dense"
+_OF_BLOCKS = "octopus,packed,dense,recent,whole"
 
 Form = Annotated[
     str,
@@ -32,7 +33,14 @@ Form = Annotated[
         "--dataset", metavar="FORMAT", help="The file's format: locomo, longmemeval or jsonl."
     ),
 ]
-Data = Annotated[Path, typer.Option("--data", metavar="FILE", help="The file with the data.")]
+Data = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        help="The file with the data, or for jsonl a folder with *.jsonl files.",
+    ),
+]
 Categories = Annotated[
     str,
     typer.Option(
@@ -154,6 +162,49 @@ def relevance(
         typer.echo(relevance_markdown(run))
 
 
+@bench.command()
+def context(
+    *,
+    dataset: Form,
+    data: Data,
+    systems: Annotated[
+        str, typer.Option(metavar="A,B", help=f"Some of {_OF_BLOCKS.replace(',', ', ')}.")
+    ] = _OF_BLOCKS,
+    budgets: Annotated[
+        str, typer.Option(metavar="A,B", help="How many tokens a block may cost.")
+    ] = "400,800,1600,3200",
+    categories: Categories = "",
+    limit_conversations: Conversations = None,
+    user_turns_only: UserTurns = False,
+    captions: Captions = False,
+    cache: Cache = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Whether the text that a model reads holds the evidence, and what it costs."""
+    from ...evaluation import (
+        context_json,
+        context_markdown,
+        count_asked,
+        make_context_systems,
+        run_context,
+        shared_embedder,
+    )
+
+    wanted = _numbers("budgets", budgets)
+    _make_folders(cache=cache, out=out)
+    asked = _load(dataset, data, categories, limit_conversations, user_turns_only, captions)
+    embedder = shared_embedder(cache)
+    made = make_context_systems(_split(systems), embedder)
+    with _watched(count_asked(asked) * len(made)) as progress:
+        run = run_context(asked, made, budgets=wanted, embedder=embedder, progress=progress)
+    _write(run, out)
+    if as_json:
+        print_json(context_json(run))
+    else:
+        typer.echo(context_markdown(run))
+
+
 def _load(
     form: str,
     data: Path,
@@ -176,6 +227,13 @@ def _load(
 
 def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in _split(text)]
+    except ValueError as error:
+        raise InvalidInput(option, "must be whole numbers, such as 400,800") from error
 
 
 @contextmanager
@@ -203,7 +261,7 @@ def _make_folders(**wanted: Path | None) -> None:
             raise InvalidInput(option, f"{folder} is no folder: {error.strerror}") from error
 
 
-def _write(run: RecallRun | RelevanceRun, folder: Path | None) -> None:
+def _write(run: RecallRun | RelevanceRun | ContextRun, folder: Path | None) -> None:
     from ...evaluation import write_report
 
     if folder is None:
