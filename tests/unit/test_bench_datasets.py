@@ -35,8 +35,13 @@ def _locomo() -> list[dict[str, object]]:
         "session_3": [],
     }
     qa = [
-        {"question": "What came?", "category": 4, "evidence": ["D1:1; D2:1", "D:1:2"]},
-        {"question": "When?", "category": 2, "evidence": ["D1:1", "D9:9", "D"]},
+        {
+            "question": "What came?",
+            "category": 4,
+            "evidence": ["D1:1; D2:1", "D:1:2"],
+            "answer": "a kiln",
+        },
+        {"question": "When?", "category": 2, "evidence": ["D1:1", "D9:9", "D"], "answer": 2023},
         {"question": "Why?", "category": 3, "evidence": []},
         {"question": "What did Bo order?", "category": 5, "evidence": ["D1:1"]},
     ]
@@ -50,6 +55,7 @@ def _longmemeval() -> list[dict[str, object]]:
             "question_type": "single-session-user",
             "question": "Which dog did I get?",
             "question_date": "2023/05/30 (Tue) 23:40",
+            "answer": "a whippet",
             "haystack_session_ids": ["late", "answer_1", "answer_1"],
             "haystack_dates": [
                 "2023/05/22 (Mon) 08:00",
@@ -91,6 +97,7 @@ def test_locomo_evidence_is_mended_or_counted(locomo: Dataset):
     assert what.evidence_turns == {"D1:1", "D2:1", "D1:2"}
     assert what.evidence_sessions == {"session_1", "session_2"}
     assert when.evidence_turns == {"D1:1"}
+    assert (what.answer, when.answer) == ("a kiln", "2023")
     assert locomo.left_out == {
         "evidence ids that name no turn": 2,
         "questions without evidence": 1,
@@ -129,6 +136,7 @@ def test_longmemeval_is_read_as_its_repository_defines_it(tmp_path: Path):
     (question,) = conversation.questions
     assert question.evidence_turns == {"answer_1_1"}
     assert question.evidence_sessions == {"answer_1"}
+    assert question.answer == "a whippet"
     assert conversation.asked_at(question) == datetime(2023, 5, 30, 23, 40, tzinfo=UTC)
     assert found.left_out["abstention questions"] == 1
     assert found.left_out["questions without evidence"] == 1
@@ -157,6 +165,10 @@ LINES = """
 {"type": "question", "text": "Which session?", "evidence_sessions": ["s2", "s9"]}
 {"type": "question", "text": "Nothing"}
 """.replace("\n ", " ")
+TOOL = (
+    '{{"type": "turn", "id": "t1", "session": "s1", "role": "tool", "text": "12", "function": {}, '
+    '"at": "2024-05-01T10:00:00Z"}}'
+)
 
 
 def _jsonl(folder: Path, text: str) -> Path:
@@ -178,6 +190,81 @@ def test_jsonl_needs_little(tmp_path: Path):
         "evidence ids that name no turn": 1,
         "questions without evidence": 1,
     }
+
+
+def _line(**values: object) -> str:
+    return json.dumps(values, ensure_ascii=False) + "\n"
+
+
+def test_jsonl_questions_may_have_answers_and_a_language(tmp_path: Path):
+    asked = {"type": "question", "text": "Wo?", "evidence": ["t1"]}
+    whole = _line(**asked, answer="in Oslo", answer_words=["Oslo", "moved"], language="de")
+    bare = _line(**asked, answer=7)
+    found = load_dataset("jsonl", _jsonl(tmp_path, LINES + whole + bare))
+    *_, whole_one, bare_one = found.conversations[0].questions
+    assert whole_one.answer == "in Oslo"
+    assert whole_one.answer_words == ("Oslo", "moved")
+    assert (whole_one.language, bare_one.language) == ("de", None)
+    assert (bare_one.answer, bare_one.answer_words) == ("7", ())
+    assert found.languages == ["de"]
+
+
+def test_questions_with_no_evidence_by_intent_are_kept_apart(tmp_path: Path):
+    none = _line(type="question", text="thanks!", evidence=[], category="small-talk")
+    gone = _line(type="question", text="Which?", evidence=[], evidence_sessions=["s9"])
+    found = load_dataset("jsonl", _jsonl(tmp_path, LINES + none + gone))
+    (conversation,) = found.conversations
+    assert [asked.text for asked in conversation.unanswerable] == ["thanks!"]
+    assert (found.questions, found.unanswerable) == (2, 1)
+    assert (found.categories, found.unanswerable_categories) == (["all", "place"], ["small-talk"])
+    assert found.left_out["questions without evidence"] == 2
+    assert found.left_out["questions without an answer"] == 1
+    assert found.about(["place"]).unanswerable == 0
+    assert found.about(["small-talk"]).questions == 0
+    user = load_dataset("jsonl", tmp_path / "data.jsonl", user_turns_only=True)
+    assert user.unanswerable == 1
+
+
+def test_a_tool_turn_is_a_message_with_its_call(tmp_path: Path):
+    tool = {"type": "turn", "session": "s1", "role": "tool", "at": "2024-05-01T10:00:00Z"}
+    called = _line(**tool, id="t3", text='{"days": 12}', function="leave", arguments={"of": "Ana"})
+    bare = _line(**tool, id="t4", text="12 days")
+    (conversation,) = load_dataset("jsonl", _jsonl(tmp_path, LINES + called + bare)).conversations
+    spoken, _, with_call, without = (turn.message for turn in conversation.turns)
+    assert spoken.body == {"role": "user", "content": "I moved to Oslo", "name": "Ana"}
+    call = with_call.tool_call
+    assert call is not None
+    assert (call.tool_call_id, call.function_name, call.arguments) == ("t3", "leave", {"of": "Ana"})
+    assert with_call.text == call.result == '{"days": 12}'
+    assert without.body == {"role": "tool", "tool_call_id": "t4", "content": "12 days"}
+
+
+def test_a_line_separator_in_a_text_does_not_end_the_line(tmp_path: Path):
+    line = LINES.replace("I moved to Oslo", "I moved\u2028to Oslo")
+    found = load_dataset("jsonl", _jsonl(tmp_path, line))
+    assert found.conversations[0].turns[0].text == "I moved\u2028to Oslo"
+
+
+def test_a_folder_is_read_in_order_of_names(tmp_path: Path):
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    second = LINES.replace('{"type"', '{"conversation": "second", "type"')
+    (folder / "b.jsonl").write_text(second)
+    (folder / "a.jsonl").write_text(LINES)
+    (folder / "a.txt").write_text("{")
+    found = load_dataset("jsonl", folder)
+    assert [conversation.id for conversation in found.conversations] == ["1", "second"]
+    assert found.sha256 == hashlib.sha256((LINES + second).encode()).hexdigest()
+    (folder / "b.jsonl").write_text("\n{")
+    with pytest.raises(InvalidInput, match=r"b\.jsonl, line 2 is no JSON"):
+        load_dataset("jsonl", folder)
+
+
+def test_a_folder_without_data_or_of_another_format_is_refused(tmp_path: Path):
+    with pytest.raises(InvalidInput, match="has no file whose name ends with .jsonl"):
+        load_dataset("jsonl", tmp_path)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        load_dataset("locomo", tmp_path)
 
 
 def test_conversations_can_be_limited_and_categories_chosen(tmp_path: Path):
@@ -204,6 +291,12 @@ def test_conversations_can_be_limited_and_categories_chosen(tmp_path: Path):
         (LINES.replace('"t2"', '"t1"'), "have the id 't1'"),
         (LINES.replace('["t1", "t9"]', '"t1"'), "'evidence' that is no list"),
         ('{"type": "question", "text": "?"}', "has questions and no turn"),
+        (LINES.replace('"name": "Ana"', '"function": "f"'), "a role other than 'tool'"),
+        (LINES.replace('"category": "place"', '"answer_words": "Oslo"'), "no list of texts"),
+        (LINES.replace('"category": "place"', '"answer_words": [" "]'), "no list of texts"),
+        (LINES.replace('"category": "place"', '"answer": ["Oslo"]'), "'answer' that is no text"),
+        (TOOL.format('""'), "'function' that is empty"),
+        (TOOL.format("7"), "no 'function' that is a str"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, text: str, words: str):

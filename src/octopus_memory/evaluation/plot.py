@@ -75,19 +75,25 @@ def plot_context(run: ContextRun, path: Path) -> None:
         for place, system in enumerate(run.systems):
             _line(axes, system, name, run.budgets, _COLOURS[place % len(_COLOURS)])
         axes.set_xscale("log")
+        ticks = [*run.budgets, *_powers_of_ten(run.budgets[-1], axes.get_xlim()[1])]
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.minorticks_off()
         axes.set_xlabel("tokens spent, mean")
         axes.set_ylabel("per cent")
         axes.set_ylim(0, 105)
         axes.set_title(_IN_BLOCK[name])
-        axes.grid(alpha=0.3, which="both")
+        axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    budgets = ", ".join(f"{budget:,}" for budget in run.budgets)
     figure.suptitle(
-        f"{run.dataset.name}: {run.dataset.questions:,} questions, budgets of {budgets} tokens "
-        "(95 % intervals)"
+        f"{run.dataset.name}: {run.dataset.questions:,} questions (95 % intervals)", fontsize=11
     )
     figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
     figure.savefig(path, dpi=120)
+
+
+def _powers_of_ten(above: float, most: float) -> list[int]:
+    powers = (10**exponent for exponent in range(1, 10))
+    return [power for power in powers if 1.5 * above < power <= most]
 
 
 def _has(run: ContextRun, figure: str) -> bool:
