@@ -17,6 +17,8 @@ USER, ASSISTANT, SYSTEM, TOOL, SUMMARY = range(5)
 """The roles as numbers."""
 
 _USUAL_LENGTH_CLASS = 3
+_LONGEST_CLASS = 5
+"""Longer turns count as of this class: what a turn tells does not grow with every page."""
 # Two people seldom write equally much; an assistant writes two doublings more than a user.
 _CHANCE = 0.5
 _SIDES = np.array([1, -1, 0, 0, 0], np.float32)
@@ -24,12 +26,18 @@ _SIDES = np.array([1, -1, 0, 0, 0], np.float32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Round values from a wide plateau, chosen on five LoCoMo conversations."""
+    """Round values from a wide plateau.
+
+    Chosen on five LoCoMo conversations; those of lopsided chats, where an assistant writes much
+    more than the user, on ten chats of BEAM.
+    """
 
     meaning: float = 0.7
     words: float = 0.3
     previous: float = 0.1
     next: float = 0.2
+    next_if_lopsided: float = 0.3
+    """The assistant's answer tells what the user's turn was about."""
     speaker: float = 3.0
     first_of_speakers: float = 1.0
     date: float = 4.0
@@ -38,7 +46,9 @@ class Weights:
     length: float = 0.2
     time: float = 0.5
     archived: float = 0.5
-    user: float = 1.0
+    user: float = 0.5
+    brief: float = 0.1
+    """For each halving of a turn's length: a long answer touches on everything."""
     order: float = 0.5
 
 
@@ -90,7 +100,7 @@ class Rows:
         # A summary that is its episode's first row is the only one.
         archived = first & ~turn
         together = ~first[1:] & turn[1:] & turn[:-1]
-        length = (flags >> LENGTH_SHIFT).astype(np.float32) - _USUAL_LENGTH_CLASS
+        length = _lengths(flags)
         length[~turn] = 0
         return cls(
             episode=episode,
@@ -106,7 +116,7 @@ class Rows:
             side=_SIDES[role],
             anyone=((speaker < 0) & (turn | archived)).astype(np.float32),
             archived=archived.astype(np.float32),
-            lopsided=_lopsided(role, length),
+            lopsided=_lopsided(role, flags),
         )
 
     def extended(
@@ -130,7 +140,6 @@ class Rows:
             time=time[known - 1 :],
             flags=flags[known - 1 :],
         )
-        length = _joined(self.length, new.length[1:])
         return Rows(
             episode=episode,
             role=role,
@@ -141,11 +150,11 @@ class Rows:
             together=_joined(self.together, new.together),
             question=_joined(self.question, new.question[1:]),
             tells_time=_joined(self.tells_time, new.tells_time[1:]),
-            length=length,
+            length=_joined(self.length, new.length[1:]),
             side=_joined(self.side, new.side[1:]),
             anyone=_joined(self.anyone, new.anyone[1:]),
             archived=_joined(self.archived, new.archived[1:]),
-            lopsided=_lopsided(role, length),
+            lopsided=_lopsided(role, flags),
         )
 
     def __len__(self) -> int:
@@ -159,7 +168,7 @@ class Rows:
     def form(self) -> NDArray[np.float32]:
         """What its form adds to a row's score, whatever is asked."""
         form: NDArray[np.float32] = self.archived * WEIGHTS.archived
-        # Not so with an assistant: there users tell while asking, and long answers are the rule.
+        # Where an assistant answers at length, users tell what matters while they ask.
         alike = 1 - self.lopsided
         if alike:
             form += self.question * (WEIGHTS.question * alike)
@@ -170,26 +179,36 @@ class Rows:
     def towards_user(self) -> NDArray[np.float32]:
         """What a row's side adds where the question is about the user's."""
         # An assistant writes more about everything; what counts is mostly what the user said.
-        return self.side * np.float32(WEIGHTS.user * self.lopsided / 2)
+        towards = self.side * WEIGHTS.user - self.length * WEIGHTS.brief
+        return towards * np.float32(self.lopsided)
 
     @cached_property
     def by_previous(self) -> NDArray[np.float32]:
         """How much of a row's match counts for the next one."""
-        return self.together * np.float32(WEIGHTS.previous)
+        return self.together * np.float32(WEIGHTS.previous * (1 - self.lopsided))
 
     @cached_property
     def by_next(self) -> NDArray[np.float32]:
         """And of the next one's for it."""
-        return self.together * np.float32(WEIGHTS.next)
+        weight = WEIGHTS.next * (1 - self.lopsided) + WEIGHTS.next_if_lopsided * self.lopsided
+        return self.together * np.float32(weight)
 
 
 def _joined(known: NDArray[D], new: NDArray[D]) -> NDArray[D]:
     return np.concatenate([known, new])
 
 
-def _lopsided(role: NDArray[np.int8], length: NDArray[np.float32]) -> float:
+def _lengths(flags: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Doublings over a turn's usual length."""
+    classes = (flags >> LENGTH_SHIFT).clip(max=_LONGEST_CLASS)
+    lengths: NDArray[np.float32] = classes.astype(np.float32) - _USUAL_LENGTH_CLASS
+    return lengths
+
+
+def _lopsided(role: NDArray[np.int8], flags: NDArray[np.uint8]) -> float:
     turns = np.bincount(role, minlength=SUMMARY + 1)
     if not turns[USER] or not turns[ASSISTANT]:
         return 0.0
+    length = flags >> LENGTH_SHIFT
     user, assistant, *_ = np.bincount(role, weights=length, minlength=SUMMARY + 1) / turns.clip(1)
     return float(min(max(assistant - user - _CHANCE, 0.0), 1.0))

@@ -17,10 +17,10 @@ SUMMARY_CAP = 6_000
 
 LENGTH_SHIFT = 5
 """Where the length class stands in a turn's flags: 0 for under 16 characters, then one more for
-each doubling, 5 for 256 and over."""
+each doubling, 7 for 1,024 and over."""
 
 _PASSAGE = 250
-_LONGEST_CLASS = 5
+_LONGEST_CLASS = 7
 
 # Vowel signs and points are no word characters to `re`, yet they are parts of words.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0fff"
