@@ -186,13 +186,14 @@ class TestCaches:
         assert (len(index), len(queries)) == (1, 1)
         assert parts._hasher.cache_info().currsize
         assert parts.lexicon._known
-        assert parts.analyzer._of_word
+        assert any(parts.analyzer._of_word.values())
         parts.topics._heard[scope.scope, "s"] = {}
         scope.erase()
         assert (len(index), len(queries), len(parts.topics._heard)) == (0, 0, 0)
         assert parts._hasher.cache_info().currsize == 0
         assert not parts.lexicon._known
-        assert not parts.analyzer._of_word
+        assert not any(parts.analyzer._of_word.values())
+        assert not parts.analyzer._told
 
     def test_others_stay_warm(self, memory: EpisodicMemory, scope: MemoryScope):
         other = memory.scope(tenant="acme", agent="hr", user="user-18")

@@ -36,9 +36,9 @@ def test_words_are_cut_to_stems_without_stopwords(said: str, terms: list[str]) -
     assert ANALYZER.terms(said) == terms
 
 
-def test_chinese_and_japanese_are_cut_in_pairs() -> None:
-    assert ANALYZER.terms("我喜欢猫") == ["我喜", "喜欢", "欢猫"]
-    assert ANALYZER.terms("猫 a iPhone手机") == ["猫", "iphon", "手机"]
+def test_chinese_and_japanese_are_cut_in_pairs_and_characters() -> None:
+    assert ANALYZER.terms("我喜欢猫") == ["我喜", "喜欢", "欢猫", "喜", "欢", "猫"]
+    assert ANALYZER.terms("猫 a iPhone手机") == ["猫", "iphon", "手机", "手", "机"]
     assert set(ANALYZER.terms("東京タワー")) & set(ANALYZER.terms("タワーは東京"))
 
 

@@ -67,25 +67,55 @@ class LexicalScores(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """A question's words: its own terms, each once, then others that may stand for one of them."""
+    """A question's words: a term for each, then other forms of them, then related terms.
+
+    A word has a form for each language that a text may have been indexed in. Its forms are one
+    word: how rare it is goes by all the rows that have any of them.
+    """
 
     terms: NDArray[np.uint32]
     own: int
+    """How many words there are."""
+    forms: int
+    """How many of the terms are forms of the words; those after them are related terms."""
     line: Numbers
-    """The place of the own term that each counts for."""
+    """The place of the word that each counts for."""
     near: Floats
-    """How near it comes to that, 0 to 1; an own term comes all the way."""
+    """How near it comes to that, 0 to 1; a form comes all the way."""
 
     @classmethod
     def only(cls, terms: NDArray[np.uint32]) -> Self:
         """Terms that nothing else may stand for."""
-        return cls(terms, len(terms), np.arange(len(terms)), np.ones(len(terms), np.float32))
+        own = len(terms)
+        return cls(terms, own, own, np.arange(own), np.ones(own, np.float32))
 
     def part(self, first: int, end: int) -> Sought:
-        """The own terms from `first` to before `end`, with what may stand for those."""
+        """The words from `first` to before `end`, with all that may stand for those."""
         mine = (self.line >= first) & (self.line < end)
         own = min(end, self.own) - first
-        return Sought(self.terms[mine], own, self.line[mine] - first, self.near[mine])
+        forms = int(np.count_nonzero(mine[: self.forms]))
+        return Sought(self.terms[mine], own, forms, self.line[mine] - first, self.near[mine])
+
+    def chosen(self, words: Numbers) -> Sought:
+        """Some of the words, with their forms and without related terms."""
+        place = np.full(self.own, -1)
+        place[words] = np.arange(len(words))
+        line = place[self.line[: self.forms]]
+        mine = (line >= 0).nonzero()[0]
+        # Each word's own term comes first, in the order of the words.
+        mine = mine[np.lexsort((line[mine], mine >= self.own))]
+        return Sought(
+            self.terms[mine], len(words), len(mine), line[mine], np.ones(len(mine), np.float32)
+        )
+
+    def by_word(self, of_terms: Numbers) -> Numbers:
+        """Values of the terms, added up over the forms of each word."""
+        if self.forms == self.own:
+            return of_terms[: self.own]
+        line = self.line[: self.forms]
+        added = np.bincount(line, of_terms[: self.forms], self.own)
+        whole: Numbers = added.astype(np.intp)
+        return whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,13 +132,15 @@ class Beyond:
     """Of how many episodes, taken at random, it is known which terms they have."""
     sampled_having: NDArray[np.intp]
 
-    def rarity_of_rows(self, terms: NDArray[np.uint32]) -> Floats:
-        return _idf(self.rows, self._known(self.having, terms))
+    def rows_having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """How many rows of the whole scope have each term."""
+        return self._known(self.having, terms)
 
-    def rarity_of_episodes(self, terms: NDArray[np.uint32], here: NDArray[np.intp]) -> Floats:
-        """`here` is how many of the part have each: of a rare term, most of all."""
+    def rarity_of_episodes(self, sought: Sought, here: NDArray[np.intp]) -> Floats:
+        """`here` is how many of the part have each word: of a rare one, most of all."""
         share = self.episodes / max(self.sampled, 1)
-        in_all = (self._known(self.sampled_having, terms) * share).astype(np.intp)
+        sampled = sought.by_word(self._known(self.sampled_having, sought.terms))
+        in_all = np.minimum((sampled * share).astype(np.intp), self.episodes)
         return _idf(self.episodes, np.maximum(here, in_all))
 
     def _known(self, values: NDArray[np.intp], terms: NDArray[np.uint32]) -> NDArray[np.intp]:
@@ -191,10 +223,9 @@ class Postings:
             return self._nothing()
         if sought.own > _MOST_TERMS:
             # So long a question has words enough of its own.
-            terms = sought.terms[: sought.own]
-            often = having(places(self.layers, terms), len(terms))
+            often = sought.by_word(having(places(self.layers, sought.terms), len(sought.terms)))
             rarest = np.argsort(np.where(often, often, self.rows))[:_MOST_TERMS]
-            sought = Sought.only(terms[rarest])
+            sought = sought.chosen(rarest)
         step = max(1, _AT_ONCE // self.rows)
         if sought.own <= step:
             return self._score(sought)
@@ -216,25 +247,32 @@ class Postings:
         )
 
     def _score(self, sought: Sought) -> LexicalScores:
-        terms, own, line, near = sought
+        terms, own, forms, line, near = sought
         at = places(self.layers, terms)
         which, row, often = self._found(at)
-        rarity = self._rarity(terms, at)
+        rarity, of_words = self._rarity(sought, at)
         # A rare word that is near to a common one is no better than the common one.
-        weight = np.minimum(rarity, rarity[line])
+        weight = np.minimum(rarity, of_words[line])
+        weight[:forms] = of_words[line[:forms]]
         weight *= near
         impact = often / (often + self.row_norm[row])
         impact *= weight[which]
         return LexicalScores(
             row=self._of_rows(row, line[which], impact, own),
-            episode=self._of_episodes(which, row, often, terms[:own]),
-            whole=sum(rarity[:own].tolist()),
+            episode=self._of_episodes(which, row, often, sought),
+            whole=sum(of_words.tolist()),
         )
 
-    def _rarity(self, terms: NDArray[np.uint32], at: Sequence[Places]) -> Floats:
+    def _rarity(self, sought: Sought, at: Sequence[Places]) -> tuple[Floats, Floats]:
+        """How rare each term is, and how rare each word by all its forms."""
         if self.beyond is None:
-            return _idf(self.rows, having(at, len(terms)))
-        return self.beyond.rarity_of_rows(terms)
+            rows, often = self.rows, having(at, len(sought.terms))
+        else:
+            rows, often = self.beyond.rows, self.beyond.rows_having(sought.terms)
+        rarity = _idf(rows, often)
+        if sought.forms == sought.own:
+            return rarity, rarity[: sought.own]
+        return rarity, _idf(rows, np.minimum(sought.by_word(often), rows))
 
     def _found(self, at: Sequence[Places]) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
         """Which of the terms is where, by the numbers of `rows`, and how often."""
@@ -262,19 +300,16 @@ class Postings:
         return score[_FAR:-_FAR]
 
     def _of_episodes(
-        self,
-        which: Numbers,
-        row: Numbers,
-        often: NDArray[np.uint8],
-        terms: NDArray[np.uint32],
+        self, which: Numbers, row: Numbers, often: NDArray[np.uint8], sought: Sought
     ) -> Floats:
-        """By the query's own terms: of a related one the whole tells nothing."""
-        times = self._times(which, row, often, len(terms))
+        """By the question's own words: of a related term the whole tells nothing."""
+        word = np.append(sought.line[: sought.forms], sought.own)
+        times = self._times(word[np.minimum(which, sought.forms)], row, often, sought.own)
         here = np.add.reduce(times > 0, axis=1)
         if self.beyond is None:
             rarity = _idf(len(self.episode_norm), here)
         else:
-            rarity = self.beyond.rarity_of_episodes(terms, here)
+            rarity = self.beyond.rarity_of_episodes(sought, here)
         return rarity @ _saturated(times, self.episode_norm, _K1_EPISODE)
 
     def episodes_having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:

@@ -39,6 +39,8 @@ _ASKS_ASSISTANT = re.compile(
 class _Analyzer(Protocol):
     def terms(self, text: str, cap: int | None = None) -> list[str]: ...
 
+    def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]: ...
+
 
 class _Hasher(Protocol):
     def number(self, term: str) -> int: ...
@@ -76,12 +78,12 @@ def plan_query(
     """
     text = text[:QUERY_CAP]
     spoken = _names_out(text, analyzer, hasher, speakers)
-    terms = list(dict.fromkeys(analyzer.terms(spoken.without, cap=QUERY_CAP)))
+    words = analyzer.forms(spoken.without, cap=QUERY_CAP)
     said = set(_RUN.findall(text.casefold()))
     timed = may_name_time(said, text)
     return QueryPlan(
         embed_text=spoken.as_you,
-        sought=_sought(terms, hasher, related),
+        sought=_sought(words, hasher, related),
         speaker=spoken.named[0] if spoken.named else None,
         only_speaker=len(spoken.named) < 2,
         window=date_window(text, asked_at) if timed else None,
@@ -132,18 +134,35 @@ def _may_be_name(said: str, analyzer: _Analyzer) -> bool:
 
 
 def _sought(
-    terms: Sequence[str],
+    words: Sequence[tuple[str, ...]],
     hasher: _Hasher,
     related: Callable[[str], Sequence[tuple[str, float]]] | None,
 ) -> Sought:
-    words, line, near = list(terms), list(range(len(terms))), [1.0] * len(terms)
-    if related is not None and len(terms) <= _MOST_TERMS_WITH_RELATED:
-        for place, pairs in enumerate(map(related, terms)):
+    """`words` are the forms of each, the likeliest first."""
+    terms = [forms[0] for forms in words]
+    line = list(range(len(words)))
+    for place, (_, *others) in enumerate(words):
+        terms += others
+        line += [place] * len(others)
+    forms, near = len(terms), [1.0] * len(terms)
+    if related is not None and len(words) <= _MOST_TERMS_WITH_RELATED:
+        for place, pairs in enumerate(_related(each, related) for each in words):
             if pairs:
-                others, nearness = zip(*pairs, strict=True)
-                words += others
-                line += [place] * len(others)
+                others_near, nearness = zip(*pairs, strict=True)
+                terms += others_near
+                line += [place] * len(pairs)
                 near += nearness
     return Sought(
-        hasher.numbers(words), len(terms), np.array(line, np.intp), np.array(near, np.float32)
+        hasher.numbers(terms),
+        len(words),
+        forms,
+        np.array(line, np.intp),
+        np.array(near, np.float32),
     )
+
+
+def _related(
+    forms: Sequence[str], related: Callable[[str], Sequence[tuple[str, float]]]
+) -> Sequence[tuple[str, float]]:
+    """The related terms of a word's likeliest form that has any: its language may be another's."""
+    return next(filter(None, map(related, forms)), ())

@@ -84,15 +84,26 @@ def bare(word: str) -> str:
 
 def pieces(word: str) -> list[str]:
     """A word as one term; where the script has no spaces, each pair of neighbouring characters."""
-    if word.isascii() or not re.search(_IS_UNSPACED, word):
+    if not has_unspaced(word):
         return [word]
     found: list[str] = []
-    for run in re.findall(_RUNS, word):
-        if not re.match(_IS_UNSPACED, run) or len(run) == 1:
+    for run in runs(word):
+        if len(run) == 1 or not has_unspaced(run):
             found.append(run)
         else:
             found.extend(run[place : place + 2] for place in range(len(run) - 1))
     return found
+
+
+def runs(word: str) -> list[str]:
+    """A word cut where a script without spaces begins or ends."""
+    found: list[str] = re.findall(_RUNS, word)
+    return found
+
+
+def has_unspaced(word: str) -> bool:
+    """Whether a word has characters of a script without spaces."""
+    return not word.isascii() and re.search(_IS_UNSPACED, word) is not None
 
 
 def fold(word: str) -> str:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 
 from ..domain.episode import Scope
 from ..domain.hashing import TermHasher
-from ..domain.known import KnownWords
+from ..domain.known import Known, KnownWords
 from ..domain.terms import SUMMARY_CAP, TEXT_CAP, Flag, shape_flags, word_flags
 from ..ports.seams import Analyzer
 from ..ports.store import Lexical
 
 _MOST = 32_768
+_MOST_LANGUAGES = 64
 
 _FLAGS = {f" {flag.name}": int(flag) for flag in (Flag.NUMBER, Flag.TIME)}
 """Among a word's terms, none of which has a space in it, each of its flags is one more."""
 
 
 class Lexicon:
-    """Words to their terms and to what they tell at a glance. Thread-safe.
+    """Words to their terms and to what they tell at a glance, by language. Thread-safe.
 
     Those are the same in every scope. What is not, each term's digest, takes less than looking
     after it for a thousand users would.
@@ -29,7 +31,7 @@ class Lexicon:
     def __init__(self, analyzer: Analyzer, hasher: Callable[[Scope], TermHasher]) -> None:
         self._analyzer = analyzer
         self._hasher = hasher
-        self._known = KnownWords(self._learn, most=_MOST)
+        self._known = Known(self._known_in, most=_MOST_LANGUAGES)
 
     def turn(self, scope: Scope, text: str, name: str | None) -> Lexical:
         text, hasher = text.strip(), self._hasher(scope)
@@ -47,14 +49,18 @@ class Lexicon:
 
     def _counts(self, text: str) -> tuple[Counter[str], int]:
         """How often each term occurs, and the flags that the words give."""
-        counts = Counter(chain.from_iterable(map(self._known.__getitem__, text.split())))
+        known = self._known[self._analyzer.language_of(text)]
+        counts = Counter(chain.from_iterable(map(known.__getitem__, text.split())))
         told = 0
         for mark, flag in _FLAGS.items():
             if counts.pop(mark, 0):
                 told |= flag
         return counts, told
 
-    def _learn(self, word: str) -> tuple[str, ...]:
+    def _known_in(self, language: str) -> KnownWords[tuple[str, ...]]:
+        return KnownWords(partial(self._learn, language), most=_MOST)
+
+    def _learn(self, language: str, word: str) -> tuple[str, ...]:
         told = word_flags(word)
         flags = [mark for mark, flag in _FLAGS.items() if flag & told]
-        return (*self._analyzer.terms(word, len(word)), *flags)
+        return (*self._analyzer.terms(word, len(word), language), *flags)

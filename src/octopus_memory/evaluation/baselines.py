@@ -109,8 +109,8 @@ class BM25:
 
     def score(self, query: str) -> Floats:
         scores = np.zeros(len(self._norms))
-        for term in dict.fromkeys(self._analyzer.terms(query, _NO_CAP)):
-            postings = self._postings.get(term, [])
+        for forms in self._analyzer.forms(query, _NO_CAP):
+            postings = [found for form in forms for found in self._postings.get(form, [])]
             having = len(postings)
             rarity = math.log(1 + (len(scores) - having + 0.5) / (having + 0.5))
             for place, count in postings:

@@ -54,11 +54,21 @@ class TokenCounter(Protocol):
 class Analyzer(Protocol):
     """Text to the terms that lexical search compares. Thread-safe."""
 
-    def terms(self, text: str, cap: int | None = None) -> list[str]:
+    def language_of(self, text: str) -> str:
+        """The language that a text is indexed in; cheap, because every turn is asked for it."""
+
+    def terms(self, text: str, cap: int | None = None, language: str | None = None) -> list[str]:
         """Stemmed words in order, stopwords left out; the same text always gives the same.
 
-        A space ends a word: a text's terms are those of the pieces between its spaces. Only the
-        first `cap` characters are read: without it, as many as suit a turn.
+        In `language` a space ends a word: a text's terms are those of the pieces between its
+        spaces. Without it the language is the text's own. Only the first `cap` characters are
+        read: without it, as many as suit a turn.
+        """
+
+    def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]:
+        """Each of a question's words once, as the terms it may be indexed under, likeliest first.
+
+        Words that say nothing in the question's own language are left out.
         """
 
     def related(self, term: str) -> Sequence[tuple[str, float]]:

@@ -1,19 +1,34 @@
 """Stemming by the Snowball algorithms, with PyStemmer.
 
-The stemmer is chosen by the word's script, and by the analyzer's language for Latin script: a
-question and what it asks about are then always cut alike, whatever language each seems to be in.
+The stemmer is chosen by the word's script. For Latin script it is chosen by the language that the
+text seems to be in, because German stems find no French words. A question's words are looked up in
+the form that each of these languages gives them, so that a wrong guess on either side costs
+nothing, nor do turns that were indexed before languages were told apart.
 """
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Sequence
+from functools import partial
 
 import Stemmer
 
+from ...domain import languages
+from ...domain.chinese import characters, pieces_sought
 from ...domain.errors import InvalidSetting
 from ...domain.known import KnownWords
 from ...domain.stopwords import STOPWORDS
-from ...domain.terms import TEXT_CAP, bare, fold, fold_case, pieces, words_in
+from ...domain.terms import (
+    TEXT_CAP,
+    bare,
+    fold,
+    fold_case,
+    has_unspaced,
+    pieces,
+    words_in,
+)
 from . import related as related_words
 
 _CACHED_WORDS = 50_000
@@ -28,25 +43,60 @@ _BY_SCRIPT = (
     ("\u0900", "\u097f", "hindi"),
     ("\u0b80", "\u0bff", "tamil"),
 )
+_MARK = {"english": "", "german": "de:", "french": "fr:", "spanish": "es:"}
+"""Stands before the stems of a language, so that no other language's stems are taken for them.
+
+English stems have none: all Latin words were indexed like that by older versions.
+"""
+_ELISION = re.compile(r"(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)'(?=[^\W\d_]{2})")
+"""What a French or Italian word may begin with and is looked up without."""
 
 
 class SnowballAnalyzer:
-    """Words to stems, stopwords left out. `language` is for what is written in Latin letters."""
+    """Words to stems, stopwords left out.
+
+    `language` is what text in Latin letters is taken for where its own words do not tell; one that
+    is not English is taken for all of it.
+    """
 
     def __init__(self, language: str = "english") -> None:
         self._known = frozenset(Stemmer.algorithms())
         if language not in self._known:
             raise InvalidSetting("language", f"must be one of {', '.join(sorted(self._known))}")
         self._language = language
-        self._stopwords = STOPWORDS.get(language, frozenset())
+        self._marks = _MARK if language == "english" else {language: ""}
         self._local = threading.local()
-        self._of_word = KnownWords(self._terms_of, most=_CACHED_WORDS)
+        self._told = KnownWords(languages.evidence, most=_CACHED_WORDS)
+        self._of_word = {
+            each: KnownWords(partial(self._terms_of, each), most=_CACHED_WORDS)
+            for each in self._marks
+        }
 
-    def terms(self, text: str, cap: int | None = None) -> list[str]:
+    def language_of(self, text: str) -> str:
+        """The language that the words of a text tell, else the one that was set."""
+        if len(self._marks) == 1:
+            return self._language
+        return languages.guess(sum(map(self._told.__getitem__, text.split())), self._language)
+
+    def terms(self, text: str, cap: int | None = None, language: str | None = None) -> list[str]:
+        cap = TEXT_CAP if cap is None else cap
+        of_word = self._of_word[language or self.language_of(text[:cap])]
         # Looking up what stands between two spaces is far cheaper than finding words in all of it.
-        spaced = fold_case(text, TEXT_CAP if cap is None else cap).split()
-        of_word = self._of_word
+        spaced = fold_case(text, cap).split()
         return [term for piece in spaced for term in of_word[piece.strip(_AROUND_WORDS)]]
+
+    def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]:
+        """Each of a question's words as the terms that it may be indexed under, the likeliest first.
+
+        A word that comes again has its place where it came first.
+        """
+        cap = TEXT_CAP if cap is None else cap
+        language = self.language_of(text[:cap])
+        found: dict[str, dict[str, None]] = {}
+        for word in words_in(fold_case(text, cap)):
+            for first, *others in self._forms(bare(word)[:_LONGEST_WORD], language):
+                found.setdefault(first, {}).update(dict.fromkeys(others))
+        return [tuple(dict.fromkeys((first, *others))) for first, others in found.items()]
 
     def related(self, term: str) -> tuple[tuple[str, float], ...]:
         """Terms that may stand for one, with how near each comes, 0 to 1."""
@@ -54,25 +104,55 @@ class SnowballAnalyzer:
 
     def forget(self) -> None:
         """Drop the words that were met."""
-        self._of_word.clear()
+        self._told.clear()
+        for known in self._of_word.values():
+            known.clear()
         if related_words.english.cache_info().currsize:
             related_words.english().of.cache_clear()
 
-    def _terms_of(self, piece: str) -> tuple[str, ...]:
-        return tuple(term for word in words_in(piece) for term in self._stems(word))
+    def _terms_of(self, language: str, piece: str) -> tuple[str, ...]:
+        return tuple(term for word in words_in(piece) for term in self._stems(word, language))
 
-    def _stems(self, word: str) -> tuple[str, ...]:
+    def _stems(self, word: str, language: str) -> Sequence[str]:
         word = bare(word)
-        if not word or word in self._stopwords:
+        if not word or self._says_nothing(word, language):
             return ()
-        return tuple(self._stem(piece) for piece in pieces(word[:_LONGEST_WORD]))
+        word = word[:_LONGEST_WORD]
+        if has_unspaced(word):
+            return [
+                *(self._stem(piece, language) for piece in pieces(word)),
+                *characters(word),
+            ]
+        return (self._stem(_without_elision(word, language), language),)
 
-    def _stem(self, word: str) -> str:
-        language = _language_of(word, self._language)
+    def _forms(self, word: str, language: str) -> list[tuple[str, ...]]:
+        if not word or self._says_nothing(word, language):
+            return []
+        if has_unspaced(word):
+            return [
+                tuple(self._stem(form, language) for form in forms) for forms in pieces_sought(word)
+            ]
+        others = [each for each in self._marks if each != language]
+        # Without the elision in every language, as a text may have the word in either way.
+        bared = word if len(self._marks) == 1 else _ELISION.sub("", word, count=1)
+        alike = [
+            self._stem(form, each)
+            for form in dict.fromkeys((_without_elision(word, language), bared, word))
+            for each in (language, *others)
+            if form not in STOPWORDS.get(each, ())
+        ]
+        return [tuple(alike)]
+
+    def _says_nothing(self, word: str, language: str) -> bool:
+        stopwords = STOPWORDS.get(language, frozenset())
+        return word in stopwords or _without_elision(word, language) in stopwords
+
+    def _stem(self, word: str, latin: str) -> str:
+        language = _language_of(word, latin)
         if language not in self._known or not word[0].isalpha():
             return fold(word)
-        stem: str = self._stemmer(language).stemWord(word)
-        return fold(stem)
+        stem = fold(self._stemmer(language).stemWord(word))
+        return self._marks[language] + stem if language == latin else stem
 
     def _stemmer(self, language: str) -> Stemmer.Stemmer:
         """One for each thread: a stemmer keeps state while it works."""
@@ -81,6 +161,11 @@ class SnowballAnalyzer:
             stemmer = Stemmer.Stemmer(language, 0)
             setattr(self._local, language, stemmer)
         return stemmer
+
+
+def _without_elision(word: str, language: str) -> str:
+    """A French word without its article or pronoun: "adresse" for "l'adresse"."""
+    return _ELISION.sub("", word, count=1) if language == "french" and "'" in word else word
 
 
 def _language_of(word: str, latin: str) -> str:

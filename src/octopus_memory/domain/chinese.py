@@ -1,0 +1,73 @@
+"""Chinese text, which has no spaces: what a turn is found by beside pairs of characters."""
+
+from __future__ import annotations
+
+import re
+
+from .terms import has_unspaced, pieces, runs
+
+_HAN = "[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
+_NOT_CHINESE = "[\u0e00-\u30ff\uac00-\ud7af]"
+"""Scripts without spaces from Thai to kana, and Hangul: a word with these is not Chinese."""
+
+_PARTICLES = frozenset("的了是我你您他她它们吗呢吧啊呀么什哪谁怎这那也又很把被些个嘛啦在")
+"""Chinese characters that stand for grammar and hardly ever begin or end a word of a subject."""
+
+_WORDS = """
+什么 怎么 怎样 哪里 哪个 哪些 哪位 多少 为什 时候 一下 请问 告诉 知道 可以 应该 因为 所以 但是 如果
+没有 不是 还是 或者 以及 已经 现在 之前 之后 我们 你们 他们 她们 自己 这个 那个 这些 那些 这样 那样
+这里 那里 有没 是不 是否 一个 一些 谢谢 你好 您好 还有 关于
+"""
+_GRAMMAR = frozenset(_WORDS.split())
+"""Chinese words of two characters that say nothing about a subject: question words, pronouns."""
+
+
+def characters(word: str) -> list[str]:
+    """The Han characters of a word that are more than grammar and that `pieces` has only in pairs.
+
+    Many Chinese words have one character; a question's pairs seldom have it beside the same one.
+    """
+    return [
+        each
+        for run in re.findall(_HAN, word)
+        if len(run) > 1 or len(word) > 1
+        for each in run
+        if each not in _PARTICLES
+    ]
+
+
+def pieces_sought(word: str) -> list[tuple[str, ...]]:
+    """The pieces of a question's word, each with what else it may be found by.
+
+    Of Chinese, only what stands between grammatical words is sought. A lone character is found by
+    itself and, in turns that have only pairs, by the pairs it is in here.
+    """
+    if re.search(_NOT_CHINESE, word):
+        return [(piece,) for piece in pieces(word)]
+    found: list[tuple[str, ...]] = []
+    for run in runs(word):
+        if len(run) == 1 or not has_unspaced(run):
+            found.append((run,))
+            continue
+        for start, end in _subjects(run):
+            if end - start > 1:
+                found += [(run[place : place + 2],) for place in range(start, end - 1)]
+            else:
+                around = (run[start - 1 : end] if start else "", run[start : end + 1])
+                found.append((run[start], *(pair for pair in around if len(pair) == 2)))
+    return found
+
+
+def _subjects(run: str) -> list[tuple[int, int]]:
+    """From where to where a run of Han characters is about something."""
+    grammar = [character in _PARTICLES for character in run]
+    for place in range(len(run) - 1):
+        if run[place : place + 2] in _GRAMMAR:
+            grammar[place] = grammar[place + 1] = True
+    found, start = [], 0
+    for place, is_grammar in enumerate([*grammar, True]):
+        if is_grammar:
+            if place > start:
+                found.append((start, place))
+            start = place + 1
+    return found
