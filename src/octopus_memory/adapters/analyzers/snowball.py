@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 
 import Stemmer
 
@@ -30,6 +30,7 @@ from ...domain.terms import (
     words_in,
 )
 from . import related as related_words
+from .concepts import Concepts
 
 _CACHED_WORDS = 50_000
 _LONGEST_WORD = 40
@@ -86,7 +87,7 @@ class SnowballAnalyzer:
         return [term for piece in spaced for term in of_word[piece.strip(_AROUND_WORDS)]]
 
     def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]:
-        """Each of a question's words as the terms that it may be indexed under, the likeliest first.
+        """Each of a question's words as the terms it may be indexed under, the likeliest first.
 
         A word that comes again has its place where it came first.
         """
@@ -100,7 +101,14 @@ class SnowballAnalyzer:
 
     def related(self, term: str) -> tuple[tuple[str, float], ...]:
         """Terms that may stand for one, with how near each comes, 0 to 1."""
-        return related_words.english().of(term) if self._language == "english" else ()
+        if len(self._marks) == 1:
+            return ()
+        return (*related_words.english().of(term), *self._concepts_of(term))
+
+    def _concepts_of(self, term: str) -> tuple[tuple[str, float], ...]:
+        found = _concepts().of(term)
+        # English has a table of its own, so that only other languages' words are added to it.
+        return tuple(pair for pair in found if _is_marked(pair[0])) if _is_english(term) else found
 
     def forget(self) -> None:
         """Drop the words that were met."""
@@ -109,6 +117,8 @@ class SnowballAnalyzer:
             known.clear()
         if related_words.english.cache_info().currsize:
             related_words.english().of.cache_clear()
+        if _concepts.cache_info().currsize:
+            _concepts().of.cache_clear()
 
     def _terms_of(self, language: str, piece: str) -> tuple[str, ...]:
         return tuple(term for word in words_in(piece) for term in self._stems(word, language))
@@ -123,7 +133,8 @@ class SnowballAnalyzer:
                 *(self._stem(piece, language) for piece in pieces(word)),
                 *characters(word),
             ]
-        return (self._stem(_without_elision(word, language), language),)
+        stem = self._stem(_without_elision(word, language), language)
+        return (stem, *_concepts().parts(stem)) if stem.startswith(_MARK["german"]) else (stem,)
 
     def _forms(self, word: str, language: str) -> list[tuple[str, ...]]:
         if not word or self._says_nothing(word, language):
@@ -151,6 +162,8 @@ class SnowballAnalyzer:
         language = _language_of(word, latin)
         if language not in self._known or not word[0].isalpha():
             return fold(word)
+        if language == "french":
+            word = word.replace("œ", "oe")
         stem = fold(self._stemmer(language).stemWord(word))
         return self._marks[language] + stem if language == latin else stem
 
@@ -161,6 +174,21 @@ class SnowballAnalyzer:
             stemmer = Stemmer.Stemmer(language, 0)
             setattr(self._local, language, stemmer)
         return stemmer
+
+
+@cache
+def _concepts() -> Concepts:
+    """The listed concepts, read at the first use."""
+    return Concepts.read(SnowballAnalyzer()._stem)  # noqa: SLF001
+
+
+def _is_english(term: str) -> bool:
+    return term.isascii() and not _is_marked(term)
+
+
+def _is_marked(term: str) -> bool:
+    """Whether a term is another language's than English."""
+    return not term.isascii() or term[2:3] == ":"
 
 
 def _without_elision(word: str, language: str) -> str:

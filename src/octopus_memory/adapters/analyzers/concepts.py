@@ -1,0 +1,140 @@
+"""Words of everyday life that may stand for each other, in five languages and across them.
+
+They are listed in `concepts.txt`, which is our own. German compounds are taken apart here too,
+because the same list tells which parts are words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+from ...domain.chinese import characters
+from ...domain.terms import fold_case, pieces
+
+_FILE = Path(__file__).parent / "concepts.txt"
+_LANGUAGES = {"en": "english", "de": "german", "fr": "french", "es": "spanish"}
+_CHINESE = "zh"
+_GERMAN = "de:"
+_CACHED = 4_096
+
+# How near a term comes: a word of the same concept in its own language and in another, the parts
+# of a compound, and a character that a Chinese pair has.
+_SAME_LANGUAGE = 0.6
+_OTHER_LANGUAGE = 0.5
+_HEAD, _MODIFIER = 0.8, 0.5
+_CHARACTER = 0.4
+_OF_A_PART = 0.7
+"""What is left of the nearness of terms that are related to a part."""
+
+_SHORTEST_PART = 4
+_SHORTEST_HEAD = 5
+"""Of a head whose modifier is not listed."""
+_SHORTEST_MODIFIER = 3
+_LINKS = ("", "s", "es", "n", "en", "er", "e", "ung", "ungs")
+"""What may stand between the parts of a compound, with what stemming takes from the first."""
+_PREFIX_LIST = """
+auf aus bei durch ein ent fort her hin hinter los miss mit nach uber unter ver vor wider wieder zer
+"""
+_PREFIXES = frozenset(_PREFIX_LIST.split())
+"""What a German word may begin with without being a compound of two nouns."""
+
+Related = tuple[tuple[str, float], ...]
+
+
+class Concepts:
+    """Terms to the other terms of their concepts. Thread-safe."""
+
+    def __init__(self, concepts: list[dict[str, list[str]]]) -> None:
+        """`concepts` are the terms of each by language."""
+        self._concepts = concepts
+        self._having: dict[str, list[tuple[int, str]]] = {}
+        for number, concept in enumerate(concepts):
+            for language, terms in concept.items():
+                for term in terms:
+                    self._having.setdefault(term, []).append((number, language))
+        self._parts = {
+            term.removeprefix(_GERMAN)
+            for concept in concepts
+            for term in concept.get("de", ())
+            if len(term) >= len(_GERMAN) + _SHORTEST_PART
+        }
+        self.of = lru_cache(maxsize=_CACHED)(self._of)
+
+    @classmethod
+    def read(cls, stem: Callable[[str, str], str]) -> Self:
+        """The listed words by the terms that `stem` makes of a word and its language."""
+        text = _FILE.read_text("utf-8")
+        lines = fold_case(text, len(text)).splitlines()
+        return cls([_concept(line, stem) for line in lines if line and not line.startswith("#")])
+
+    def parts(self, term: str) -> tuple[str, ...]:
+        """The parts of a German compound, its head first: those that are listed words.
+
+        None for a word that is listed itself.
+        """
+        word = term.removeprefix(_GERMAN)
+        if len(word) < _SHORTEST_MODIFIER + _SHORTEST_PART or word in self._parts:
+            return ()
+        for start in range(_SHORTEST_MODIFIER, len(word) - _SHORTEST_PART + 1):
+            if word[start:] in self._parts and word[:start] not in _PREFIXES:
+                modifier = self._modifier(word[:start])
+                if modifier or len(word) - start >= _SHORTEST_HEAD:
+                    return tuple(_GERMAN + part for part in (word[start:], *modifier))
+        return ()
+
+    def _modifier(self, given: str) -> list[str]:
+        """The listed word that the first part of a compound is, without what links it."""
+        for link in _LINKS:
+            if given.endswith(link) and given.removesuffix(link) in self._parts:
+                return [given.removesuffix(link)]
+        return []
+
+    def _of(self, term: str) -> Related:
+        """Each term once, with how near it comes, 0 to 1, nearest first."""
+        found = dict(self._of_concepts(term))
+        if term.startswith(_GERMAN):
+            for part, nearness in zip(self.parts(term), (_HEAD, _MODIFIER), strict=False):
+                _add(found, ((part, nearness),))
+                _add(found, self._of_part(part))
+        elif not term.isascii() and len(term) > 1:
+            for character in characters(term):
+                _add(found, ((character, _CHARACTER),))
+                _add(found, self._of_part(character))
+        found.pop(term, None)
+        return tuple(sorted(found.items(), key=lambda pair: -pair[1]))
+
+    def _of_concepts(self, term: str) -> Iterator[tuple[str, float]]:
+        for number, own in self._having.get(term, ()):
+            for language, terms in self._concepts[number].items():
+                nearness = _SAME_LANGUAGE if language == own else _OTHER_LANGUAGE
+                for other in terms:
+                    yield other, nearness
+
+    def _of_part(self, part: str) -> Iterator[tuple[str, float]]:
+        for term, nearness in self._of_concepts(part):
+            if term != part:
+                yield term, nearness * _OF_A_PART
+
+
+def _concept(line: str, stem: Callable[[str, str], str]) -> dict[str, list[str]]:
+    concept: dict[str, list[str]] = {}
+    for part in line.split("|"):
+        language, _, listed = part.partition(":")
+        language = language.strip()
+        words = [word.strip() for word in listed.split(",")]
+        if language == _CHINESE:
+            terms = [piece for word in words for piece in pieces(word)]
+        else:
+            # A hyphen parts words in a text, too.
+            singles = [word for word in words if "-" not in word]
+            terms = [stem(word, _LANGUAGES[language]) for word in singles]
+        concept[language] = list(dict.fromkeys(terms))
+    return concept
+
+
+def _add(found: dict[str, float], more: Iterator[tuple[str, float]] | Related) -> None:
+    for term, nearness in more:
+        found[term] = max(found.get(term, 0.0), nearness)
