@@ -87,6 +87,16 @@ def guess(told: int, default: str = "english") -> str:
     return language if best >= _ENOUGH and best > max(english, second) else default
 
 
+def is_latin(text: str) -> bool:
+    """Whether most letters of a text are Latin; a text without letters counts as Latin."""
+    if text.isascii():
+        return True
+    letters = [letter for letter in text if letter.isalpha()]
+    # Latin letters with all their accents stand below the Greek ones, and in one block above.
+    latin = [each for each in letters if each < "\u0370" or "\u1e00" <= each <= "\u1eff"]
+    return 2 * len(latin) >= len(letters)
+
+
 def _of_parts(word: str) -> int:
     """A word with an apostrophe by what stands before it: "don't" by "don", "j'adore" by "j'"."""
     before, apostrophe, _ = word.partition("'")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bm25 import Sought
+from .languages import is_latin
 from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
 from .terms import bare
 
@@ -37,6 +38,8 @@ _ASKS_ASSISTANT = re.compile(
 
 
 class _Analyzer(Protocol):
+    def language_of(self, text: str) -> str: ...
+
     def terms(self, text: str, cap: int | None = None) -> list[str]: ...
 
     def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]: ...
@@ -59,6 +62,8 @@ class QueryPlan(NamedTuple):
     window: DateWindow | None = None
     order: Order = Order.NONE
     asks_time: bool = False
+    foreign: bool = False
+    """Whether it is in a language that the embedder does not know."""
     asks_assistant: bool = False
     """Whether it asks for something the assistant said."""
 
@@ -71,10 +76,12 @@ def plan_query(
     hasher: _Hasher,
     speakers: Sequence[Sequence[int]] = (),
     related: Callable[[str], Sequence[tuple[str, float]]] | None = None,
+    embedder_language: str | None = None,
 ) -> QueryPlan:
     """`speakers` are the hashed words of the participants' names, by their numbers in the rows.
 
     `related` gives the terms that may stand for one, and how near each comes.
+    `embedder_language` is the only one that the embedder knows; None where it knows many.
     """
     text = text[:QUERY_CAP]
     spoken = _names_out(text, analyzer, hasher, speakers)
@@ -89,8 +96,15 @@ def plan_query(
         window=date_window(text, asked_at) if timed else None,
         order=order_cue(text) if timed else Order.NONE,
         asks_time=_ASKS_TIME.match(text) is not None,
+        foreign=_is_foreign(text, analyzer, embedder_language),
         asks_assistant=not _YOU.isdisjoint(said) and _ASKS_ASSISTANT.search(text) is not None,
     )
+
+
+def _is_foreign(text: str, analyzer: _Analyzer, known: str | None) -> bool:
+    if known is None:
+        return False
+    return not is_latin(text) or analyzer.language_of(text) != known
 
 
 class _Spoken(NamedTuple):

@@ -83,7 +83,7 @@ class ScoreParts(NamedTuple):
 def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
     """Every part of the score of every row."""
     rows = signals.rows
-    meaning, words = _match(signals)
+    meaning, words = _match(signals, foreign=plan.foreign)
     match = meaning + words
     around = _around(match, rows)
     usual = signals.sample and signals.sample.lexical.episode
@@ -98,10 +98,13 @@ def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
     return ScoreParts(signals, meaning, words, around, episode, asked, score)
 
 
-def _match(signals: Signals) -> tuple[Floats, Floats]:
-    meaning = _standard(signals.dense, _LEAST_COSINE_SPREAD, WEIGHTS.meaning)
+def _match(signals: Signals, *, foreign: bool) -> tuple[Floats, Floats]:
+    of_meaning, of_words = WEIGHTS.meaning, WEIGHTS.words
+    if foreign:
+        of_meaning, of_words = WEIGHTS.foreign_meaning, WEIGHTS.foreign_words
+    meaning = _standard(signals.dense, _LEAST_COSINE_SPREAD, of_meaning)
     if signals.sample is None and (not len(meaning) or not math.isnan(meaning[0])):
-        words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, WEIGHTS.words)
+        words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, of_words)
         return meaning, words
     # A row that has no vector yet stands by its words alone.
     missing = np.isnan(signals.dense)
@@ -111,11 +114,9 @@ def _match(signals: Signals) -> tuple[Floats, Floats]:
     if signals.sample is not None:
         usual_cosine = signals.sample.dense[~np.isnan(signals.sample.dense)]
         usual_words = signals.sample.lexical.row
-    meaning[there] = _standard(
-        signals.dense[there], _LEAST_COSINE_SPREAD, WEIGHTS.meaning, usual_cosine
-    )
+    meaning[there] = _standard(signals.dense[there], _LEAST_COSINE_SPREAD, of_meaning, usual_cosine)
     words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, 1.0, usual_words)
-    share = np.where(missing, WEIGHTS.meaning + WEIGHTS.words, WEIGHTS.words)
+    share = np.where(missing, of_meaning + of_words, of_words)
     return meaning, words * share.astype(np.float32)
 
 

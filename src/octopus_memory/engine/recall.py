@@ -168,6 +168,7 @@ def _plan(
         hasher=parts.hasher(scope),
         speakers=speakers,
         related=parts.analyzer.related if ask.mode is RecallMode.HYBRID else None,
+        embedder_language=getattr(parts.embedder, "language", None),
     )
 
 

@@ -53,6 +53,11 @@ class SharedEmbedder:
         """The inner embedder's own, where one was fitted for it."""
         return getattr(self._inner, "calibration", None)
 
+    @property
+    def language(self) -> str | None:
+        """The only language that the inner embedder knows; None where it knows many."""
+        return getattr(self._inner, "language", None)
+
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Inside, nothing is looked up: every question pays for its own encoding."""

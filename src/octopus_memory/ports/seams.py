@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """Texts to unit vectors. Thread-safe; the same text always gives the same vector."""
+    """Texts to unit vectors. Thread-safe; the same text always gives the same vector.
+
+    It may have two attributes more: `calibration`, a scale of relevance that was fitted for it, and
+    `language`, the only language it knows, by Snowball's name. For a question in another language
+    recall then goes more by words.
+    """
 
     @property
     def model(self) -> str:

@@ -43,6 +43,9 @@ class MiniLMEmbedder:
     :raises InvalidSetting: for `threads` below one
     """
 
+    language = "english"
+    """The only one it knows: for a question in another, recall goes more by words."""
+
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise InvalidSetting("threads", "must be at least 1, or left out")
