@@ -34,9 +34,9 @@ class Weights:
 
     meaning: float = 0.7
     words: float = 0.3
-    foreign_meaning: float = 0.3
+    foreign_meaning: float = 0.4
     """Where the embedder does not know the question's language: its vectors tell little there."""
-    foreign_words: float = 0.7
+    foreign_words: float = 0.6
     previous: float = 0.1
     next: float = 0.2
     next_if_lopsided: float = 0.3
