@@ -23,7 +23,7 @@ from octopus_memory.testing import FakeOpenAIServer, FakeSummarizer, FixedClock
 from patience import eventually
 from pending_work import open_memory, waiting
 
-EXTRACTIVE = "extractive-v1"
+EXTRACTIVE = "extractive-v2"
 
 
 class Held(FakeSummarizer):

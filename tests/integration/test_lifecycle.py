@@ -36,7 +36,7 @@ def test_a_block_closes_its_episode_and_makes_a_summary(scope: MemoryScope):
     assert closed.end_reason is EndReason.USER_CLOSED
     assert closed.message_count == 2
     assert closed.summary
-    assert closed.summarized_by == "extractive-v1"
+    assert closed.summarized_by == "extractive-v2"
     assert any("12 days" in fact for fact in closed.key_facts)
     assert scope.session("s-1").session.status is SessionStatus.ENDED
 

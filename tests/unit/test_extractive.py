@@ -62,7 +62,7 @@ def test_leave_days_example():
 
 
 def test_is_named_so_that_a_better_summary_can_replace_it():
-    assert ExtractiveSummarizer().name == "extractive-v1"
+    assert ExtractiveSummarizer().name == "extractive-v2"
 
 
 SUPPORT = (
@@ -140,6 +140,142 @@ def test_tasks_questions_and_small_talk_are_no_key_facts(said):
 def test_general_advice_is_no_key_fact():
     advice = "You can try a cool bedroom. Consider keeping a diary. It often helps to walk. Relax."
     assert summary_of(user("How do I sleep better?"), assistant(advice)).key_facts == ()
+
+
+def interview(*exchanges) -> Summary:
+    """A talk in which the assistant asks and the user answers."""
+    return summary_of(*(m for asks, says in exchanges for m in (assistant(asks), user(says))))
+
+
+INTAKE = {
+    "english": (
+        ("Welcome! Do you have any allergies?", "No."),
+        ("Do you take any medication?", "Warfarin."),
+        ("Thanks. Do you smoke?", "Not any more."),
+        ("And how old are you?", "52."),
+    ),
+    "german": (
+        ("Guten Tag! Haben Sie Allergien?", "Nein."),
+        ("Nehmen Sie Medikamente?", "Marcumar."),
+        ("Danke. Rauchen Sie?", "Nicht mehr."),
+        ("Wie alt sind Sie?", "52."),
+    ),
+    "french": (
+        ("Bonjour ! Avez-vous des allergies ?", "Non."),
+        ("Prenez-vous des médicaments ?", "Warfarine."),
+        ("Vous fumez ?", "Plus maintenant."),
+        ("Quel âge avez-vous ?", "52."),
+    ),
+    "spanish": (
+        ("¡Hola! ¿Tiene alguna alergia?", "No."),
+        ("¿Toma algún medicamento?", "Warfarina."),
+        ("¿Fuma?", "Ya no."),
+        ("¿Cuántos años tiene?", "52."),
+    ),
+    "chinese": (
+        ("您好！您对什么过敏吗？", "没有。"),
+        ("您在吃什么药？", "华法林。"),
+        ("您抽烟吗？", "已经戒了。"),
+        ("您今年多大？", "52。"),
+    ),
+}
+
+
+@pytest.mark.parametrize("language", INTAKE)
+def test_short_answers_stand_after_their_questions(language):
+    made = interview(*INTAKE[language])
+    place = 0
+    for asks, says in INTAKE[language]:
+        question = asks.split("!", 1)[-1].split("！", 1)[-1].split(". ", 1)[-1].strip()
+        question = question.removeprefix("And ")
+        question = question[0].upper() + question[1:]
+        place = made.text.index(f"Assistant — {question} User — {says}", place)
+        assert f"{question} User — {says}" in made.key_facts
+
+
+@pytest.mark.parametrize(
+    ("asks", "says"),
+    [
+        (
+            "Should I take ibuprofen with ramipril?",
+            "No, please don't. Ask your pharmacist first.",
+        ),
+        ("Darf ich Ibuprofen mit Ramipril nehmen?", "Nein, lieber nicht. Fragen Sie nach."),
+        ("Puis-je prendre de l'ibuprofène ?", "Non, surtout pas. Demandez au pharmacien."),
+        ("¿Puedo tomar ibuprofeno con ramipril?", "No, mejor no. Pregunte en la farmacia."),
+        ("我可以吃布洛芬吗？", "不可以。请先问药剂师。"),
+    ],
+)
+def test_a_warning_keeps_its_negation_and_its_question(asks, says):
+    made = summary_of(user(asks), assistant(says))
+    said = says.replace("。请", "。 请")
+    assert made.text == f"User — {asks} Assistant — {said}"
+    assert made.key_facts == (f"{asks} Assistant — {said}",)
+
+
+def test_a_bare_reply_stands_after_what_it_follows():
+    made = interview(
+        ("Please send me your customer number.", "4711-22"),
+        ("I can offer Tuesday at 10 or Thursday at 14.", "the second one"),
+    )
+    assert made.text == (
+        "Assistant — Please send me your customer number. User — 4711-22. "
+        "Assistant — I can offer Tuesday at 10 or Thursday at 14. User — The second one."
+    )
+
+
+def test_a_question_without_its_mark_is_one():
+    made = summary_of(user("what's the code of the key safe"), assistant("4092"))
+    assert made.key_facts == ("What's the code of the key safe. Assistant — 4092.",)
+
+
+def test_an_answer_that_stands_by_itself_needs_no_question():
+    made = interview(("Where do you live?", "I live in Lyon with my two sons."))
+    assert made.key_facts == ("User — I live in Lyon with my two sons.",)
+
+
+@pytest.mark.parametrize(
+    ("asks", "says"),
+    [
+        ("Is there anything else I can help you with?", "No."),
+        ("Kann ich sonst noch etwas für Sie tun?", "Nein."),
+        ("Autre chose ?", "Non."),
+        ("¿Algo más?", "No."),
+        ("还有什么可以帮您的吗？", "没有。"),
+    ],
+)
+def test_the_answer_to_a_courtesy_is_no_key_fact(asks, says):
+    assert interview((asks, says)).key_facts == ()
+
+
+def test_two_questions_of_one_turn_stay_together():
+    made = interview(("How old are you? And do you smoke?", "52. No."))
+    assert "Assistant — How old are you? Do you smoke? User — 52. No." in made.text
+
+
+def test_reads_the_middle_of_a_long_answer():
+    filler = "It is a pleasant place in every season and many people say so. " * 40
+    text = summary_of(
+        user("Tell me about the hut."),
+        assistant(f"{filler}The door code is 7731 and the warden is Frau Aumüller. {filler}"),
+    ).text
+    assert "7731" in text
+    assert "Aumüller" in text
+
+
+def test_a_tool_result_that_nobody_repeats_is_a_key_fact():
+    made = summary_of(
+        user("How much overtime was I paid in July?"),
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "function_name": "get_payslip",
+            "result": '{"month": "2025-07", "overtime": {"hours": 9.5, "pay": 261.20}, "ok": true}',
+        },
+        assistant("Here is your payslip of July."),
+    )
+    assert "Tool get_payslip — month 2025-07, hours 9.5, pay 261.20, ok yes." in made.key_facts
+    assert "261" not in made.text
 
 
 def test_speakers_keep_their_names():
@@ -350,7 +486,7 @@ def test_any_episode_has_a_summary_inside_the_limits(messages, max_chars, max_fa
     made = summarizer.summarize(turns, timeout=5)
     assert 1 <= len(made.text) <= max_chars
     assert len(made.key_facts) <= max_facts
-    assert all(0 < len(fact) <= 210 for fact in made.key_facts)
+    assert all(0 < len(fact) <= 330 for fact in made.key_facts)
     assert len(set(made.key_facts)) == len(made.key_facts)
     assert "\n" not in made.text + "".join(made.key_facts)
     made.text.encode()

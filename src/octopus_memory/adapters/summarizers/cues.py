@@ -18,21 +18,78 @@ still stuff super sure take talk tell thank thing think time totally try use wan
 FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 LINK = re.compile(r"!?\[([^][\n]{0,200})\]\([^()\s]{0,500}\)")
 URL = re.compile(r"https?://([^\s/]+)\S*")
-MARKUP = re.compile(
-    r"(?m)^[\s>#*+\-–•|]*(?:\d{1,2}[.)]\s+)?|\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff|]"
+MARKUP = re.compile(r"(?m)^[\s>#*+\-–•|]*|\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff|]")
+NUMBERING = re.compile(r"(?m)^[ \t]*\d{1,2}[.)]\s+(?=\S)")
+_GREETING = (
+    r"hey|hi|hello|bye|wow|oh|ah|aw+|okay|ok|thanks|thank you|well|haha|lol|cool|great|nice"
+    r"|by the way|btw|anyway|also|actually|honestly|plus"
 )
-# No break before a German month: its day is written "3. Mai".
-BREAK = re.compile(
-    r"(?<=[.!?…])([\"'”’)\]]*)\s+(?!Januar|Februar|März|April|Mai|Jun|Jul|Aug|Sept|Okt|Nov|Dez)"
-    r"|(?<=[。！？])([”」』）]*)"
+_YES = r"yeah|y[eu]p|yes|definitely|absolutely|totally"
+_ASSENT = r"sure|right|of course|certainly"
+_FOREIGN = (
+    r"^(?:你好|您好|谢谢|謝謝|hallo|guten tag|danke|hola|gracias|merci|bonjour)[!！.。,，]\s*"
 )
-ABBREVIATION = re.compile(r"(?:^|[\s(.])(?:[^\W\d_]|Dr|Mrs?|Ms|Prof|St|N[or]|vs|ca|bzw)\.$")
-OPENER = re.compile(
-    r"(?i)^(?:(?:hey|hi|hello|bye|wow|oh|ah|aw+|yeah|y[eu]p|yes|sure|okay|ok|thanks|thank you|well"
-    r"|haha|lol|cool|great|nice|right|definitely|absolutely|totally|of course|by the way|btw|anyway"
-    r"|also|actually|honestly|certainly|plus)(?:,? (?-i:[A-ZÀ-Þ])\w+\.?){0,2}(?:[,!.…:]+| [-–])"
-    r"(?:\s+|$)|(?:and|but|so|ok|okay|yeah|also),?\s+)+"
-    r"|^(?:你好|您好|谢谢|謝謝|hallo|danke|hola|gracias|merci|bonjour)[!！.。,，]\s*"
+
+
+def _opener(words: str) -> re.Pattern[str]:
+    return re.compile(
+        rf"(?i)^(?:(?:{words})(?:,? (?-i:[A-ZÀ-Þ])\w+\.?){{0,2}}(?:[,!.…:]+| [-–])(?:\s+|$)"
+        rf"|(?:and|but|so|ok|okay|yeah|also),?\s+)+|{_FOREIGN}"
+    )
+
+
+OPENER = _opener(f"{_GREETING}|{_YES}|{_ASSENT}")
+# What opens the answer to a question: a person's "yes" and "sure" are the answer, and an
+# assistant's "yes"; an assistant says "sure" before anything.
+PERSON_OPENER = _opener(_GREETING)
+ASSISTANT_OPENER = _opener(f"{_GREETING}|{_ASSENT}")
+
+# The first word of an answer that says yes or no, and means nothing without its question.
+YES_NO = re.compile(
+    r"(?i)^[¡\s]*(?:(?:yes|yeah|yep|yup|sure|correct|exactly|no|nope|nah|not|never|none|neither"
+    r"|both|ja|nein|doch|nicht|nie|kein\w*|genau|richtig|beide\w*|oui|non|si|jamais|aucun\w*|pas"
+    r"|exact\w*|sí|nunca|ningun\w*|ningún|tampoco|correcto|claro)(?![\w'’])|不|没|沒|无|無|是的?(?!不)"
+    r"|对|對|有|否|嗯|都)"
+)
+NEGATION = re.compile(
+    r"(?i)\b(?:no|not|never|none|nothing|without|cannot|\w+n['’]t|nicht|nichts|kein\w*|nie|niemals"
+    r"|ohne|pas|jamais|aucun\w*|rien|sans|nunca|sin|jamás|nada|ningun\w*|ningún|tampoco)\b"
+    r"|[不没沒无無别別]"
+)
+# An assistant's question whose answer is worth nothing later.
+IDLE_QUESTION = re.compile(
+    r"(?i)\b(?:(?:any|some)thing (?:else|more)|how (?:can|may|could) i|can i (?:help|assist)"
+    r"|how are you|how['’]s it going|what['’]s up|help you|does (?:that|this) (?:help|make sense)"
+    r"|sounds? (?:good|great|okay)|sonst noch|noch etwas|(?:kann|darf) ich .*helfen|wie geht"
+    r"|hilft (?:ihnen|dir) das|autre chose|puis-je (?:vous|t['’])\s?aider|comment (?:ça )?va"
+    r"|comment allez|algo más|(?:puedo|en qué) ayud\w+|cómo est[áa]s?|qué tal)\b"
+    r"|还有(?:什么|其他|别的)|有什么可以|需要帮|怎么样[？?]?$"
+)
+# An offer: what it was answered is a decision at most.
+OFFER = re.compile(
+    r"(?i)\b(?:(?:would you like|do you want|want) me to|(?:shall|should|may) i|can i"
+    r"|(?:möchten sie|möchtest du|willst du|wollen sie),? dass ich|soll ich"
+    r"|(?:voulez-vous|souhaitez-vous|veux-tu) que je"
+    r"|(?:quieres?|desea|te gustaría) que)\b"
+    r"|需要我|要我|要不要我"
+)
+# A question that was typed without its mark.
+ASKING = re.compile(
+    r"(?i)^(?:(?:what|who|whose|when|where|which|why|how)(?:['’]?s|['’]re)?|do you|did you|are you"
+    r"|have you|is (?:it|that|there)|was|wer|wen|wem|wann|wo|woher|wohin|welche\w*|warum|wie"
+    r"|(?:hast|bist|kannst|willst) du|(?:haben|sind|können|möchten) sie|qui|quand|où|combien"
+    r"|comment|pourquoi|quel(?:le)?s?|est-ce|(?:as|es|veux)-tu|(?:avez|êtes|voulez)-vous|quién"
+    r"|cuándo|dónde|cuánt[oa]s?|cómo|por qué|cuál(?:es)?|qué)\b|[吗呢]$|什么|多少|几|哪|谁"
+)
+# Dates, times and amounts that have no digit.
+WHEN = re.compile(
+    r"(?i)\b(?:(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|januar|februar|märz|mai|juni"
+    r"|juli|oktober|dezember|morgen|gestern|heute|lundi|mardi|mercredi|jeudi|vendredi|samedi"
+    r"|dimanche|janvier|février|mars|avril|juin|juillet|août|septembre|octobre|novembre|décembre"
+    r"|demain|hier|lunes|martes|miércoles|jueves|viernes|sábado|domingo|enero|febrero|marzo|abril"
+    r"|mayo|junio|julio|agosto|septiembre|octubre|noviembre|diciembre|mañana|ayer)\b"
+    r"|(?:周|星期|礼拜)[一二三四五六日天]|[一二三四五六七八九十两百千]+(?:[个個点點号月年岁歲天次元块]|公斤)"
+    r"|明天|昨天|后天|下周|上周"
 )
 NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’]+")
 FIRST_PERSON = re.compile(

@@ -11,11 +11,12 @@ from ...domain.errors import InvalidSetting
 class ExtractiveSummarizer:
     """Picks sentences that cover an episode's subjects and state its facts, offline.
 
-    The same turns always give the same summary. The work is bounded, so no `timeout` is needed: of
-    very long turns, and of each turn of a very long episode, only both ends are read.
+    A short answer is kept with its question. The same turns always give the same summary. The work
+    is bounded, so no `timeout` is needed: of very long turns, and of each long turn of a very long
+    episode, the start, the middle and the end are read.
     """
 
-    def __init__(self, *, max_chars: int = 1_200, max_facts: int = 8) -> None:
+    def __init__(self, *, max_chars: int = 1_200, max_facts: int = 12) -> None:
         if not 80 <= max_chars <= SUMMARY_LIMIT:
             raise InvalidSetting("max_chars", f"must be between 80 and {SUMMARY_LIMIT:,}")
         if max_facts < 0:
@@ -25,7 +26,7 @@ class ExtractiveSummarizer:
 
     @property
     def name(self) -> str:
-        return "extractive-v1"
+        return "extractive-v2"
 
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:  # noqa: ARG002
         # What it knows of language is loaded when a first episode ends.

@@ -4,163 +4,72 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from heapq import heapify, heappop, heapreplace, nlargest
-from itertools import chain
 from typing import NamedTuple
-
-import Stemmer
 
 from ...domain.episode import SAYS, Summary, Turn
 from ...domain.message import Role
-from ...domain.stopwords import STOPWORDS
-from ...domain.terms import Flag, bare, pieces, shape_flags, word_flags, words
+from ...domain.terms import Flag, word_flags
 from . import cues
+from .reading import Sentence, Words, closed, language_of, one_line_of, read, shorten, speaker_of
+from .tools import tool_facts
 
-_TURN_CHARS = 4_000
-_EPISODE_CHARS = 1_000_000
-_SENTENCE_CHARS = 240
 _FACT_CHARS = 160
+_ASKED_CHARS = 120
 _CANDIDATES = 2_000
+# The share of the key facts that tool results may take.
+_TOOLS = 0.25
 # A term counts less each time it is said again; one that a key fact says is already partly said.
 _REPEAT = 0.15
 _SAID_IN_FACT = 0.3
+_STRONG = 2.0
 # As numbers: `IntFlag` takes longer to compare than the rest of a sentence's judgement.
-_QUESTION, _NUMBER, _TIME = int(Flag.QUESTION), int(Flag.NUMBER), int(Flag.TIME)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sentence:
-    order: int
-    speaker: str
-    text: str
-    terms: tuple[str, ...]
-    is_person: bool
-    """Not an assistant: a user, or anyone where people chat with each other."""
-    to_assistant: bool
-    in_short_turn: bool
+_NUMBER, _TIME = int(Flag.NUMBER), int(Flag.TIME)
 
 
 class _Candidate(NamedTuple):
-    sentence: _Sentence
+    """A sentence, or a short answer with its questions, as it may stand in the summary."""
+
+    sentence: Sentence
+    terms: tuple[str, ...]
+    length: int
     info: float
     asks: bool
     fact: float
     worth: float
 
+    @property
+    def parts(self) -> tuple[Sentence, ...]:
+        return (*self.sentence.asked, self.sentence)
+
 
 def pick(turns: Sequence[Turn], *, max_chars: int, max_facts: int) -> Summary:
     """The summary and the key facts, of the turns' own sentences."""
     spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
-    analyzed = _Words(_language_of(" ".join(turn.text[:100] for turn in spoken[:50])))
-    sentences = _sentences(spoken, analyzed)
+    analyzed = Words(language_of(spoken))
+    sentences = read(spoken, analyzed)
     weights = _term_weights(sentences, analyzed)
     candidates = _candidates(sentences, weights)
-    facts = _pick_facts(candidates, weights, max_facts)
+    # Of an episode of tool calls alone the summary shows the results.
+    results = tool_facts(turns, round(max_facts * _TOOLS)) if candidates else {}
+    facts = _pick_facts(candidates, weights, max_facts - len(results))
     chosen = _pick_summary(candidates, facts, weights, max_chars)
+    key_facts = [(fact.sentence.ordinal, _render_fact(fact)) for fact in facts]
+    key_facts += results.items()
     return Summary(
         text=_render(chosen) or _without_subject(turns, max_chars),
-        key_facts=tuple(_render([fact]) for fact in facts),
+        key_facts=tuple(fact for _, fact in sorted(key_facts, key=lambda each: each[0])),
     )
-
-
-def _sentences(turns: Sequence[Turn], analyzed: _Words) -> list[_Sentence]:
-    # Where both sides have names, two people are chatting, as far as can be told.
-    people = len({turn.role for turn in turns if turn.message.name}) == 2
-    limit = min(_TURN_CHARS, max(100, _EPISODE_CHARS // max(1, len(turns))))
-    found: list[_Sentence] = []
-    for turn in turns:
-        speaker, by_user = _speaker(turn), turn.role is Role.USER
-        texts = list(_split(_plain(turn.text, limit)))
-        for text in texts:
-            if terms := analyzed.terms(text):
-                sentence = _Sentence(
-                    order=len(found),
-                    speaker=speaker,
-                    text=text,
-                    terms=terms,
-                    is_person=people or by_user,
-                    to_assistant=by_user and not people,
-                    in_short_turn=len(texts) <= 3,
-                )
-                found.append(sentence)
-    return found
-
-
-def _speaker(turn: Turn) -> str:
-    call = turn.tool_call
-    name = f"Tool {call.function_name}" if call else turn.message.name or ""
-    return _shorten(_one_line(name), 40) or turn.role.title()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(cues.MARKUP.sub("", text).split())
-
-
-def _plain(text: str, limit: int) -> str:
-    """The words of both ends, without markup; code blocks only where there is nothing else."""
-    if len(text) > limit:
-        text = f"{text[: limit * 3 // 4]}\n{text[-(limit // 4) :]}"
-    prose = cues.FENCE.sub("\n", text).strip() or text
-    return cues.MARKUP.sub("", cues.URL.sub(r"\1", cues.LINK.sub(r"\1", prose)))
-
-
-def _split(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        held = ""
-        for piece in cues.BREAK.sub(r"\1\2\n", " ".join(line.split())).split("\n"):
-            held = f"{held} {piece}" if held else piece
-            if not cues.ABBREVIATION.search(held[-12:]):
-                yield from _trimmed(held)
-                held = ""
-        yield from _trimmed(held)
-
-
-def _trimmed(sentence: str) -> Iterator[str]:
-    if text := cues.OPENER.sub("", sentence):
-        yield _shorten(text[0].upper() + text[1:], _SENTENCE_CHARS)
-
-
-def _shorten(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    head = text[: limit - 1]
-    space = head.rfind(" ")
-    return head[: space if space > limit // 2 else None].rstrip(" ,;:-–") + "…"
-
-
-class _Words:
-    """Text to distinct stems, for one episode: a stemmer is not to be shared by threads."""
-
-    def __init__(self, language: str) -> None:
-        self.language = language
-        self._stem = Stemmer.Stemmer(language).stemWord
-        self._stopwords = STOPWORDS[language] | STOPWORDS["english"]
-        self._known: dict[str, tuple[str, ...]] = {}
-
-    def terms(self, text: str) -> tuple[str, ...]:
-        known = self._known
-        found = words(text, len(text))
-        for word in set(found).difference(known):
-            plain = bare(word)[:40]
-            stems = () if plain in self._stopwords else map(self._stem, pieces(plain))
-            known[word] = tuple(stems)
-        return tuple(dict.fromkeys(chain.from_iterable(map(known.__getitem__, found))))
-
-
-def _language_of(sample: str) -> str:
-    seen = words(sample, len(sample))
-    return max(STOPWORDS, key=lambda name: sum(map(STOPWORDS[name].__contains__, seen)))
 
 
 @cache
 def _frequent(language: str) -> frozenset[str]:
-    return frozenset(_Words(language).terms(cues.FREQUENT))
+    return frozenset(Words(language).terms(cues.FREQUENT))
 
 
-def _term_weights(sentences: Sequence[_Sentence], analyzed: _Words) -> dict[str, float]:
+def _term_weights(sentences: Sequence[Sentence], analyzed: Words) -> dict[str, float]:
     frequent = _frequent(analyzed.language)
     speakers = set(analyzed.terms(" ".join({sentence.speaker for sentence in sentences})))
     counts = Counter(term for sentence in sentences for term in sentence.terms)
@@ -171,40 +80,58 @@ def _term_weights(sentences: Sequence[_Sentence], analyzed: _Words) -> dict[str,
     return weights
 
 
-def _candidates(sentences: Sequence[_Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
+def _candidates(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
     """The sentences that say something, the densest of them where they are many; in order."""
-    informed = [(sum(weights[term] for term in s.terms), s) for s in sentences]
-    densest = nlargest(_CANDIDATES, informed, key=lambda pair: pair[0] / (len(pair[1].text) + 40))
-    judged = [_judged(sentence, info) for info, sentence in densest]
+    # A question whose answer is short is shown with it or not at all.
+    answered = {asked.order for sentence in sentences for asked in sentence.asked}
+    informed = []
+    for sentence in sentences:
+        if sentence.order in answered and sentence.is_question:
+            continue
+        parts = (*sentence.asked, sentence)
+        terms = tuple(dict.fromkeys(term for part in parts for term in part.terms))
+        if terms:
+            length = sum(len(part.text) for part in parts)
+            informed.append((sum(weights[term] for term in terms), length, terms, sentence))
+    densest = nlargest(_CANDIDATES, informed, key=lambda each: each[0] / (each[1] + 40))
+    judged = [_judged(*each) for each in densest]
     telling = [c for c in judged if c.info * min(c.worth, 1.0) >= _share(c.sentence)]
     return sorted(telling or judged, key=lambda candidate: candidate.sentence.order)
 
 
-def _share(sentence: _Sentence) -> float:
+def _share(sentence: Sentence) -> float:
     # Assistants say the most, but what will be asked for is mostly what the user said.
-    return 1.0 if sentence.is_person else 0.6
+    return 1.0 if sentence.is_person or sentence.asked else 0.4
 
 
-def _judged(sentence: _Sentence, info: float) -> _Candidate:
+def _judged(info: float, length: int, terms: tuple[str, ...], sentence: Sentence) -> _Candidate:
     text = sentence.text
-    asks = bool(shape_flags(text) & _QUESTION)
+    asks = sentence.is_question
     idle = bool(cues.FILLER.search(text)) or (text.endswith("!") and info < 2)
-    fact = 0.0 if asks or idle else _fact_strength(sentence)
+    if sentence.asked:
+        asks = asks or sentence.asked[0].to_assistant
+        idle = idle or (not asks and bool(cues.IDLE_QUESTION.search(sentence.asked[-1].text)))
+    fact = 0.0 if sentence.is_question or idle else _fact_strength(sentence)
     worth = _share(sentence) * (1 + 0.5 * min(fact, 3.0))
     if text.endswith(":") and not sentence.is_person:
         worth = 0.0  # it only announces a list or a block of code
-    elif idle or (asks and not sentence.to_assistant):
+    elif idle or (sentence.is_question and not sentence.to_assistant):
         worth *= 0.3
-    elif cues.DANGLING.search(text) or (fact < 1 and cues.SECOND_PERSON.search(text)):
+    elif not sentence.asked and (
+        cues.DANGLING.search(text) or (fact < 1 and cues.SECOND_PERSON.search(text))
+    ):
         worth *= 0.7
-    return _Candidate(sentence=sentence, info=info, asks=asks, fact=fact, worth=worth)
+    return _Candidate(sentence, terms, length, info, asks, fact, worth)
 
 
-def _fact_strength(sentence: _Sentence) -> float:
+def _fact_strength(sentence: Sentence) -> float:
     text = sentence.text
     flags = word_flags(text)
-    details = bool(flags & _NUMBER) + bool(flags & _TIME) + bool(cues.NAME.search(text))
+    when = flags & _TIME or cues.WHEN.search(text)
+    details = bool(flags & _NUMBER) + bool(when) + bool(cues.NAME.search(text))
     strength = 0.5 * details
+    if sentence.asked:
+        return strength + _answer_strength(sentence)
     if sentence.is_person:
         strength += bool(cues.FIRST_PERSON.search(text)) + bool(cues.STATED.search(text))
         strength += 2 * bool(cues.REQUEST.search(text)) - 1.5 * bool(cues.TASK.search(text))
@@ -217,60 +144,80 @@ def _fact_strength(sentence: _Sentence) -> float:
     return max(strength, 0.0)
 
 
+def _answer_strength(sentence: Sentence) -> float:
+    """What is added because it was asked for: an answer needs no words that sound like a fact."""
+    question = sentence.asked[-1]
+    if not question.is_question and not cues.ASKING.search(question.text):
+        return 1.0
+    if not question.is_person and cues.OFFER.search(question.text):
+        return 0.5
+    return 2.0
+
+
 def _pick_facts(
     candidates: Sequence[_Candidate], weights: Mapping[str, float], limit: int
-) -> list[_Sentence]:
+) -> list[_Candidate]:
     covered: set[str] = set()
 
     def value(candidate: _Candidate) -> float:
-        news = sum(weights[term] for term in candidate.sentence.terms if term not in covered)
+        news = sum(weights[term] for term in candidate.terms if term not in covered)
         return 2 * candidate.fact + min(news, 4.0)
 
-    strong = (c for c in candidates if c.fact >= 2 and len(c.sentence.text) <= _FACT_CHARS)
+    stated = [c for c in candidates if len(c.sentence.text) <= _FACT_CHARS]
+    strong = [c for c in stated if c.fact >= _STRONG] or _next_best(stated)
     pool = nlargest(20 * limit, strong, key=value)
-    picked: list[_Sentence] = []
+    picked: list[_Candidate] = []
     while pool and len(picked) < limit:
         pool.sort(key=value)
-        best = pool.pop().sentence
+        best = pool.pop()
         if sum(term not in covered for term in best.terms) >= 0.4 * len(best.terms):
             picked.append(best)
             covered.update(best.terms)
-    return sorted(picked, key=lambda sentence: sentence.order)
+    return sorted(picked, key=lambda candidate: candidate.sentence.order)
+
+
+def _next_best(stated: Sequence[_Candidate]) -> list[_Candidate]:
+    """What to remember of an episode in which nothing is plainly a fact: the best statement."""
+    told = [c for c in stated if c.fact > 0 and not cues.TASK.search(c.sentence.text)]
+    return nlargest(2, told, key=lambda c: (c.fact, c.info))
 
 
 def _pick_summary(
     candidates: Sequence[_Candidate],
-    facts: Iterable[_Sentence],
+    facts: Iterable[_Candidate],
     weights: Mapping[str, float],
     budget: int,
-) -> list[_Sentence]:
+) -> list[Sentence]:
     """What the user came for, then whatever brings most new terms for its length."""
     said = {term: _SAID_IN_FACT for fact in facts for term in fact.terms}
-    chosen: list[_Sentence] = []
+    chosen: dict[int, Sentence] = {}
     # As far as can be told without rendering: speakers' names and spaces come on top.
     room = budget
-    shortest = min((len(_own_words(c.sentence.text)) for c in candidates), default=0)
+    shortest = min((c.length for c in candidates), default=0)
 
     def value(candidate: _Candidate) -> float:
-        terms, length = candidate.sentence.terms, len(candidate.sentence.text)
+        terms = candidate.terms
         news = sum([weights[t] * _REPEAT ** said[t] if t in said else weights[t] for t in terms])
-        return news * candidate.worth / math.pow(length + 20, 0.7)
+        return news * candidate.worth / math.pow(candidate.length + 20, 0.7)
 
-    def take(sentence: _Sentence) -> None:
+    def take(candidate: _Candidate) -> None:
         nonlocal room
-        size = len(_own_words(sentence.text))
+        new = {part.order: part for part in candidate.parts if part.order not in chosen}
+        size = sum(len(_own_words(part.text)) for part in new.values())
         if size > room:
             return
-        longer = sorted([*chosen, sentence], key=lambda chosen: chosen.order)
-        new = sum(said.get(term, 0.0) < 1 for term in sentence.terms)
-        if new >= 0.3 * len(sentence.terms) and len(_render(longer)) <= budget:
-            chosen[:] = longer
+        fresh = sum(said.get(term, 0.0) < 1 for term in candidate.terms)
+        if fresh < 0.3 * len(candidate.terms):
+            return
+        longer = chosen | new
+        if len(_render(_in_order(longer))) <= budget:
+            chosen.update(new)
             room -= size
-            said.update({term: said.get(term, 0.0) + 1 for term in sentence.terms})
+            said.update({term: said.get(term, 0.0) + 1 for term in candidate.terms})
 
     topic = _topic(candidates)
     if topic:
-        take(topic.sentence)
+        take(topic)
     heap = [(-value(c), c.sentence.order, c) for c in candidates if c is not topic]
     heapify(heap)
     while heap and shortest <= room:
@@ -280,31 +227,40 @@ def _pick_summary(
         if fresh > min((rival[0] for rival in heap[1:3]), default=0.0):
             heapreplace(heap, (fresh, order, candidate))
         else:
-            take(heappop(heap)[2].sentence)
-    return chosen
+            take(heappop(heap)[2])
+    return _in_order(chosen)
+
+
+def _in_order(chosen: Mapping[int, Sentence]) -> list[Sentence]:
+    return [chosen[order] for order in sorted(chosen)]
 
 
 def _topic(candidates: Sequence[_Candidate]) -> _Candidate | None:
     """What a user came to an assistant for: the first turn's question, or what says most in it."""
     first: list[_Candidate] = []
-    for candidate in candidates:
-        if candidate.sentence.to_assistant:
+    for candidate in sorted(candidates, key=lambda candidate: candidate.parts[0].order):
+        if candidate.parts[0].to_assistant:
             first.append(candidate)
         elif first:
             break
     return max(first, key=lambda c: c.info * (1 + c.asks), default=None)
 
 
-def _render(sentences: Iterable[_Sentence]) -> str:
+def _render(sentences: Iterable[Sentence]) -> str:
     parts: list[str] = []
     speaker = ""
     for sentence in sentences:
-        text = _own_words(sentence.text)
-        if text[-1].isalnum():
-            text += "." if text[-1] < "\u3000" else "。"
+        text = closed(_own_words(sentence.text))
         parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}{SAYS}{text}")
         speaker = sentence.speaker
     return " ".join(parts)
+
+
+def _render_fact(candidate: _Candidate) -> str:
+    """A statement with its speaker; a short answer after its question."""
+    asked = " ".join(closed(_own_words(question.text)) for question in candidate.sentence.asked)
+    told = _render([candidate.sentence])
+    return f"{shorten(asked, _ASKED_CHARS)} {told}" if asked else told
 
 
 def _own_words(text: str) -> str:
@@ -315,12 +271,12 @@ def _own_words(text: str) -> str:
 def _without_subject(turns: Sequence[Turn], budget: int) -> str:
     """A short line for an episode without a telling sentence: greetings, tools, pictures."""
     for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
-        spoken = ((turn, _one_line(turn.text[:500])) for turn in turns if turn.role in roles)
+        spoken = ((turn, one_line_of(turn.text[:500])) for turn in turns if turn.role in roles)
         lines = [
-            f"{_speaker(turn)}{SAYS}{_shorten(_own_words(text), 120)}"
+            f"{speaker_of(turn)}{SAYS}{shorten(_own_words(text), 120)}"
             for turn, text in spoken
             if text
         ]
         if lines:
-            return _shorten(" ".join(lines[:5]), min(budget, 400))
+            return shorten(" ".join(lines[:5]), min(budget, 400))
     return "No text was exchanged."

@@ -1,0 +1,74 @@
+"""Tool results as key facts: the values that nobody repeated in the conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from ...domain.episode import SAYS, Turn
+from ...domain.message import Json, Role
+from .reading import one_line_of, shorten, speaker_of
+
+_RESULT_CHARS = 4_000
+_FACT_CHARS = 240
+_VALUE_CHARS = 80
+
+
+def tool_facts(turns: Sequence[Turn], limit: int) -> dict[int, str]:
+    """At most `limit` facts by the turn's ordinal: the newest results that tell something new."""
+    said = "\n".join(turn.text for turn in turns if turn.role is not Role.TOOL).casefold()
+    facts: dict[int, str] = {}
+    for turn in reversed(turns):
+        if len(facts) >= limit:
+            break
+        if turn.role is Role.TOOL and (told := _told(turn.text, said)):
+            fact = f"{speaker_of(turn)}{SAYS}{told.replace(SAYS, ', ')}"
+            if fact not in facts.values():
+                facts[turn.ordinal] = fact
+    return facts
+
+
+def _told(text: str, said: str) -> str:
+    """The result in one line, or nothing if the conversation says all of it."""
+    pairs = list(_pairs(_parsed(text)))
+    if not pairs:
+        line = one_line_of(text[:_RESULT_CHARS])
+        return "" if line.casefold() in said else shorten(line, _FACT_CHARS)
+    is_new = [value.casefold() not in said for _, value in pairs]
+    if not any(is_new):
+        return ""
+    room = _FACT_CHARS
+    kept: set[int] = set()
+    # What was not said comes first where not everything fits.
+    for place in sorted(range(len(pairs)), key=lambda place: not is_new[place]):
+        room -= len(pairs[place][0]) + len(pairs[place][1]) + 3
+        if room < 0:
+            break
+        kept.add(place)
+    shown = [f"{name} {value}".strip() for name, value in map(pairs.__getitem__, sorted(kept))]
+    return ", ".join(shown) + "." if shown else ""
+
+
+def _parsed(text: str) -> Json:
+    if not text.lstrip().startswith(("{", "[")) or len(text) > _RESULT_CHARS:
+        return None
+    try:
+        # Numbers as they are written: 64.90 is not 64.9 to who looks for it.
+        parsed: Json = json.loads(text, parse_float=str, parse_int=str)
+    except (ValueError, RecursionError):
+        return None
+    return parsed
+
+
+def _pairs(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
+    """The single values of a result, each with its name."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _pairs(inner, one_line_of(str(key)))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _pairs(inner, name)
+    elif isinstance(value, str) and (line := one_line_of(value)):
+        yield name, shorten(line, _VALUE_CHARS)
+    elif isinstance(value, bool):
+        yield name, "yes" if value else "no"
