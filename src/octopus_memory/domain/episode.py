@@ -214,7 +214,11 @@ class EpisodeSnippet(Explained):
 
 
 def explain(score: float, signals: tuple[SignalShare, ...]) -> str:
+    """A line for the relevance and one for each part of its log odds, which add up to it."""
     lines = [f"relevance {score:.2f}"]
+    if signals:
+        total = sum(share.contribution for share in signals)
+        lines[0] += f" = 1 / (1 + e^-({total:+.2f})), the sum of"
     lines += [f"  {s.contribution:+.2f}  {s.signal}: {s.words}" for s in signals]
     return "\n".join(lines)
 

@@ -48,10 +48,17 @@ class Ranking:
 
     def turns(self, k: int) -> list[Ranked]:
         """The `k` best turns, best first: summaries count for the order and are left out."""
-        role, reach = self._rows.role, 2 * k
+        return self._best(k, self._rows.role != SUMMARY)
+
+    def quotable(self, k: int) -> list[Ranked]:
+        """The `k` best turns and summaries, best first."""
+        return self._ranked(self.turn_score, self._odds, _first(self.turn_score, k))
+
+    def _best(self, k: int, wanted: NDArray[np.bool_]) -> list[Ranked]:
+        reach = 2 * k
         while True:
             rows = _first(self.turn_score, reach)
-            places = (role[rows] != SUMMARY).nonzero()[0][:k]
+            places = wanted[rows].nonzero()[0][:k]
             if len(places) == k or len(rows) < reach:
                 break
             reach *= 4
@@ -98,9 +105,12 @@ class Ranking:
         known = dict(zip(order[places].tolist(), relevance, strict=True))
         return {row: known[row] for row in rows}
 
-    def why(self, row: int) -> Callable[[], tuple[SignalShare, ...]]:
-        """Gives what made up the row's score, the strongest signal first."""
-        return self._parts.why(row)
+    def why(self, row: int, relevance: float) -> Callable[[], tuple[SignalShare, ...]]:
+        """Return a call that gives the parts of the row's relevance, the strongest first.
+
+        They are log odds, and add up to those of `relevance`.
+        """
+        return self._parts.why(row, relevance, self._calibration.behind)
 
     def _ranked(self, score: Floats, odds: Floats, first: NDArray[np.intp]) -> list[Ranked]:
         """The first ones of an order, with their relevance."""

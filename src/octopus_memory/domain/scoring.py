@@ -22,6 +22,7 @@ Floats = NDArray[np.float32]
 _LEAST_COSINE_SPREAD = 0.05
 _LEAST_WORDS_SPREAD = 0.5
 _UNSEEN = 0.005
+_LEAST_CHANCE = 1e-6
 
 _LONG = "a statement, a long turn, or all that is left of it"
 _SHORT = "a question, or a short turn"
@@ -60,12 +61,19 @@ class ScoreParts(NamedTuple):
     asked: tuple[Asked, ...]
     score: Floats
 
-    def why(self, row: int) -> Callable[[], tuple[SignalShare, ...]]:
-        """What made up one row's score, in words when it is called for; it holds no other row."""
+    def why(
+        self, row: int, relevance: float, scale: float
+    ) -> Callable[[], tuple[SignalShare, ...]]:
+        """Return a call that explains one row's relevance in words; it holds no other row.
+
+        A point of score is worth `scale` in log odds.
+        """
         rows, dense, lexical, _ = self.signals
         episode = rows.episode.item(row)
         return partial(
             _shares,
+            relevance=relevance,
+            scale=scale,
             cosine=dense.item(row),
             meaning=self.meaning.item(row),
             covered=lexical.row.item(row) / lexical.whole if lexical.whole else 0.0,
@@ -168,6 +176,8 @@ def _order(rows: Rows, plan: QueryPlan) -> Floats:
 
 def _shares(
     *,
+    relevance: float,
+    scale: float,
     cosine: float,
     meaning: float,
     covered: float,
@@ -180,7 +190,11 @@ def _shares(
     archived: bool,
     asked: Sequence[tuple[str, float, str]],
 ) -> tuple[SignalShare, ...]:
-    """The strongest signal first."""
+    """Parts of the log odds that the row is relevant, the strongest first: they add up to it.
+
+    Signals compare the row with the rest of the scope. What is missing is how well the best row
+    that was found answers the question at all, and how far this one is behind it.
+    """
     covered = min(1.0, covered)
     by_words = f"{covered:.0%} of the question's words, by rarity"
     if summary and not archived:
@@ -199,8 +213,27 @@ def _shares(
         *((signal, adds, adds, why) for signal, adds, why in asked),
     ]
     shares = [
-        SignalShare(signal=signal, value=round(value, 4), contribution=round(adds, 4), words=why)
+        SignalShare(
+            signal=signal,
+            value=round(value, 4),
+            contribution=round(scale * adds, 4),
+            words=why,
+        )
         for signal, value, adds, why in all_of_it
     ]
     seen = [share for share in shares if not abs(share.contribution) <= _UNSEEN]
-    return tuple(sorted(seen, key=lambda share: -abs(share.contribution)))
+    odds = log_odds(relevance)
+    rest = odds - sum(share.contribution for share in seen if not math.isnan(share.contribution))
+    question = SignalShare(
+        signal="question",
+        value=round(relevance, 4),
+        contribution=round(rest, 4),
+        words="how well the best match answers the question, and how far this is behind it",
+    )
+    return tuple(sorted([*seen, question], key=lambda share: -abs(share.contribution)))
+
+
+def log_odds(chance: float) -> float:
+    """The logarithm of the odds, within what a relevance can show."""
+    chance = min(max(chance, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
+    return math.log(chance / (1 - chance))

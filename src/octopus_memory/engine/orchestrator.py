@@ -8,12 +8,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ..domain.context import BlockEntry, Said, render_block, speaker
+from ..domain.context import Block, Material, TokenCount, make_block
 from ..domain.episode import Episode, EpisodeSnippet, Scope, Turn, check_name
 from ..domain.errors import InvalidInput
+from ..domain.facts import Fact
 from ..domain.ids import new_id
 from ..domain.message import Json, Message, MessageLike, parse_message
-from ..domain.policy import MemoryConfig
+from ..domain.passages import LeftOut, Passage, Weigh
+from ..domain.policy import EpisodicRecallConfig, MemoryConfig
+from ..domain.small_talk import is_small_talk
 from ..domain.window import fit_messages
 from . import intake, recall
 from .parts import Parts
@@ -21,26 +24,38 @@ from .recall import Ask
 
 _LONGEST_QUERY = 2_000
 """Characters of the current message that recall is asked with: the rest of a paste adds noise."""
+_TOKENS_A_CANDIDATE = 10
+"""A turn is looked at for every so many tokens of the budget: most cost more than that."""
+_LEAST_CANDIDATES, _MOST_CANDIDATES = 30, 200
+_RELATED = 0.5
+"""What a related word counts in place of the question's own."""
 _WORDS_OF = 2
 """How many turns say what an episode ended with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryContext:
-    """What the model should see.
+    """What the model should see, and what it is made of.
 
-    `text` is the block alone, `messages` the whole list with the block in its place, `snippets`
-    what the block was made of, most important first, and `tokens` what the list costs.
+    `text` is the block alone, `messages` the whole list with the block in its place, and `tokens`
+    what the list costs. `facts`, `passages` and `snippets` are what the block shows; `left_out` is
+    what was found and is not in it.
     """
 
     text: str
     messages: list[Any]
     """Dictionaries as providers take them, whose own types differ."""
     snippets: tuple[EpisodeSnippet, ...]
+    """The relevant episodes and the last sessions that the block quotes or sums up."""
     tokens: int
     block_tokens: int
     dropped: int
     """How many of the history's messages did not fit."""
+    passages: tuple[Passage, ...] = ()
+    """What is quoted, oldest first."""
+    facts: tuple[Fact, ...] = ()
+    """The standing facts that are shown."""
+    left_out: tuple[LeftOut, ...] = ()
 
 
 class MemoryOrchestrator:
@@ -58,8 +73,12 @@ class MemoryOrchestrator:
         system: str | None = None,
         budget_tokens: int | None = None,
         session_id: str | None = None,
+        count_tokens: TokenCount | None = None,
     ) -> MemoryContext:
-        """The block and the message list for the current user message."""
+        """Make the block and the message list for the current user message.
+
+        `count_tokens` counts as the model at hand does, in place of the configured counter.
+        """
         config = self._parts.config(self._scope.tenant, self._scope.agent)
         shape = config.context
         if session_id is not None:
@@ -69,59 +88,92 @@ class MemoryOrchestrator:
         if budget_tokens is not None:
             intake.check_tokens("budget_tokens", budget_tokens)
             shape = replace(shape, budget_tokens=budget_tokens)
-        snippets = self.snippets(_words(message), config, session_id=session_id)
-        count = self._parts.counter.count
-        entries = {
-            snippet.episode_id: _entry(snippet, summaries=config.recall.use_session_summaries)
-            for snippet in snippets
-        }
-        block = render_block(list(entries.values()), shape.layout, shape.budget_tokens, count)
+        if count_tokens is not None and not callable(count_tokens):
+            raise InvalidInput("count_tokens", "must be a function from a text to a number")
+        count = count_tokens or self._parts.counter.count
+        query = _words(message)
+        material = self.material(query, config, shape.budget_tokens, session_id=session_id)
+        block = make_block(
+            material,
+            shape.layout,
+            shape.budget_tokens,
+            count,
+            min_score=config.recall.min_recall_score,
+            weigh=self._weigher(query),
+        )
         fitted = fit_messages(
             system, block.text, history, message, shape, count, summarize=self._summarize
         )
-        used = {id(entry) for entry in block.entries_used}
         return MemoryContext(
             text=block.text,
             messages=fitted.messages,
-            snippets=tuple(s for s in snippets if id(entries[s.episode_id]) in used),
+            snippets=_shown(material, block),
             tokens=fitted.tokens,
             block_tokens=block.tokens,
             dropped=fitted.dropped,
+            passages=block.passages,
+            facts=block.facts,
+            left_out=block.left_out,
         )
 
-    def snippets(
-        self, query: str, config: MemoryConfig, *, session_id: str | None
-    ) -> list[EpisodeSnippet]:
-        """The relevant episodes, then the latest, each once: most important first."""
+    def material(
+        self, query: str, config: MemoryConfig, budget: int, *, session_id: str | None
+    ) -> Material:
+        """Gather what the block may be made of: one search, and the last sessions."""
         wanted = config.recall
-        if not wanted.enabled:
-            return []
+        if not wanted.enabled or not budget:
+            return Material()
+        facts = self._facts()
+        if is_small_talk(query):
+            return Material(facts=facts, is_small_talk=True)
         still_open, last = self._listed(config, session_id)
-        relevant = self._relevant(query, config, session_id, still_open)
-        known = {snippet.episode_id for snippet in relevant}
-        say = recall.recent_snippet if wanted.use_session_summaries else _last_words
-        return relevant + [say(self._parts, episode) for episode in last if episode.id not in known]
-
-    def _relevant(
-        self,
-        query: str,
-        config: MemoryConfig,
-        session_id: str | None,
-        still_open: frozenset[UUID],
-    ) -> list[EpisodeSnippet]:
-        wanted = config.recall
-        if not wanted.semantic_top_k:
-            return []
         ask = Ask(
             query=query[:_LONGEST_QUERY],
-            limit=wanted.semantic_top_k,
+            limit=max(wanted.semantic_top_k, 1),
             min_score=wanted.min_recall_score,
             include_archived=wanted.include_archived,
             leave_out_session=session_id,
             # Who does not say which session this is cannot mean the one that is going on.
             leave_out=still_open,
         )
-        return recall.recall(self._parts, self._scope, ask)
+        quotable = min(max(budget // _TOKENS_A_CANDIDATE, _LEAST_CANDIDATES), _MOST_CANDIDATES)
+        found = recall.recall_for_context(self._parts, self._scope, ask, quotable=quotable)
+        return Material(
+            candidates=found.candidates,
+            relevant=self._relevant(found, wanted),
+            recent=tuple(self._recent(episode, wanted) for episode in last),
+            facts=facts,
+            relevance=found.relevance,
+        )
+
+    def _relevant(
+        self, found: recall.Recalled, wanted: EpisodicRecallConfig
+    ) -> tuple[EpisodeSnippet, ...]:
+        return found.episodes[: wanted.semantic_top_k] if wanted.use_session_summaries else ()
+
+    def _recent(self, episode: Episode, wanted: EpisodicRecallConfig) -> EpisodeSnippet:
+        say = recall.recent_snippet if wanted.use_session_summaries else _last_words
+        return say(self._parts, episode)
+
+    def _facts(self) -> tuple[Fact, ...]:
+        return ()
+
+    def _weigher(self, query: str) -> Weigh:
+        """Weigh a sentence by how many of the question's words stand in it, in any form."""
+        analyzer = self._parts.analyzer
+        forms = analyzer.forms(query[:_LONGEST_QUERY], cap=_LONGEST_QUERY)
+        related = {
+            near: weight * _RELATED for word in forms for near, weight in analyzer.related(word[0])
+        }
+        own = {form: place for place, word in enumerate(forms) for form in word}
+
+        def weigh(sentence: str) -> float:
+            terms = set(analyzer.terms(sentence, len(sentence)))
+            words = {own[term] for term in terms if term in own}
+            others = (related[term] for term in terms if term in related and term not in own)
+            return len(words) + max(others, default=0.0)
+
+        return weigh
 
     def _listed(
         self, config: MemoryConfig, session_id: str | None
@@ -190,15 +242,13 @@ def _words(message: str | MessageLike) -> str:
     return parse_message(message, max_bytes=2**62).text
 
 
-def _entry(snippet: EpisodeSnippet, *, summaries: bool) -> BlockEntry:
-    words = () if summaries else tuple(Said(speaker(t), t.text) for t in snippet.turns)
-    return BlockEntry(
-        date=snippet.date,
-        summary=snippet.summary,
-        key_facts=snippet.key_facts,
-        words=words,
-        is_archived=snippet.is_archived,
-    )
+def _shown(material: Material, block: Block) -> tuple[EpisodeSnippet, ...]:
+    """The relevant episodes and last sessions that stand in the block, most important first."""
+    inside = {passage.episode_id for passage in block.passages}
+    inside.update(snippet.episode_id for snippet in block.summaries)
+    known = {each.episode_id: each for each in (*material.recent, *material.relevant)}
+    order = dict.fromkeys(each.episode_id for each in (*material.relevant, *material.recent))
+    return tuple(known[episode_id] for episode_id in order if episode_id in inside)
 
 
 def _as_turn(message: Message, ordinal: int, at: datetime) -> Turn:

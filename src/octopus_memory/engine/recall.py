@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -26,10 +26,11 @@ from ..domain.episode import (
     check_time,
 )
 from ..domain.errors import EmbedderFailed, InvalidInput
+from ..domain.passages import Candidate
 from ..domain.policy import MOST_RECALLED
 from ..domain.query import QueryPlan, plan_query
 from ..domain.quick import maker
-from ..domain.ranking import Ranking, Signals, rank
+from ..domain.ranking import Ranked, Ranking, Signals, rank
 from ..domain.rows import SUMMARY
 from ..ports.index import AskProbe, Probe, ScopeView
 from ..ports.store import SUMMARY_ORDINAL
@@ -90,6 +91,10 @@ class _Found(NamedTuple):
     def is_turn(self, row: int) -> bool:
         return bool(self.view.ordinals[row] != SUMMARY_ORDINAL)
 
+    def is_short(self, row: int) -> bool:
+        """Whether the turn may be an answer that means nothing without its question."""
+        return int(self.view.ordinals[row]) > 0 and self.view.rows.length.item(row) <= 0
+
     def places(self, rows: Sequence[int]) -> list[tuple[UUID, int]]:
         return [(self.episode_id(row), int(self.view.ordinals[row])) for row in rows]
 
@@ -121,10 +126,93 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
     places = found.places(rows)
     turns = _by_row(rows, places, parts.store.turns_at(scope, places))
     return [
-        plain_hit(turns[row], score=relevance, why=found.ranking.why(row))
+        plain_hit(turns[row], score=relevance, why=found.ranking.why(row, relevance))
         for row, relevance in best
         if row in turns
     ]
+
+
+class Recalled(NamedTuple):
+    """What one search found for a context block."""
+
+    candidates: tuple[Candidate, ...] = ()
+    episodes: tuple[EpisodeSnippet, ...] = ()
+    relevance: float = 0.0
+    """Of the best row."""
+
+
+def recall_for_context(parts: Parts, scope: Scope, ask: Ask, *, quotable: int) -> Recalled:
+    """Find up to `quotable` turns to quote, and the episodes that `ask` wants, by one search.
+
+    A short turn comes with the turn before it. Of an archived episode, and where a caller or a
+    model wrote the summary, the summary stands among the candidates.
+    """
+    found = _search(parts, scope, ask)
+    if found is None:
+        return Recalled()
+    least = _least(parts, scope, ask)
+    ranked = found.ranking.quotable(quotable)
+    top = found.ranking.episodes(max(ask.limit, 1))
+    best = {number: score for number, score in top[: ask.limit] if score >= least}
+    rows = [row for row, _ in ranked if found.is_turn(row)]
+    summaries = {row: score for row, score in ranked if not found.is_turn(row)}
+    wanted = {
+        **{int(found.view.rows.episode[row]): score for row, score in summaries.items()},
+        **best,
+    }
+    before = [
+        (found.episode_id(row), int(found.view.ordinals[row]) - 1)
+        for row in rows
+        if found.is_short(row)
+    ]
+    places = found.places(rows)
+    ids = [found.view.episode_ids[number] for number in wanted]
+    read_at = list(dict.fromkeys([*places, *before]))
+    episodes, read = parts.store.episodes_and_turns(scope, ids, read_at)
+    turns = {(turn.episode_id, turn.ordinal): turn for turn in read}
+    snippets = {
+        number: snippet_of(
+            episodes[found.view.episode_ids[number]],
+            relevance=score,
+            why=found.ranking.why(found.ranking.matches(number, k=1)[0], score),
+        )
+        for number, score in wanted.items()
+        # An erasure may have been faster than this read.
+        if found.view.episode_ids[number] in episodes
+    }
+    return Recalled(
+        candidates=tuple(_candidates(found, ranked, turns, snippets, episodes)),
+        episodes=tuple(snippets[number] for number in best if number in snippets),
+        relevance=top[0][1] if top else 0.0,
+    )
+
+
+def _candidates(
+    found: _Found,
+    ranked: Sequence[Ranked],
+    turns: Mapping[tuple[UUID, int], Turn],
+    snippets: Mapping[int, EpisodeSnippet],
+    episodes: Mapping[UUID, Episode],
+) -> Iterator[Candidate]:
+    for place, (row, score) in enumerate(ranked):
+        episode_id, ordinal = found.episode_id(row), int(found.view.ordinals[row])
+        if found.is_turn(row):
+            turn, before = turns.get((episode_id, ordinal)), turns.get((episode_id, ordinal - 1))
+            if turn is not None:
+                hit = plain_hit(turn, score=score, why=found.ranking.why(row, score))
+                asked = None if before is None or not found.is_short(row) else plain_hit(before)
+                yield Candidate(rank=place, score=score, source=hit, before=asked)
+            continue
+        snippet = snippets.get(int(found.view.rows.episode[row]))
+        # An extractive summary repeats the turns, which can be quoted themselves.
+        if snippet is not None and (
+            snippet.is_archived or not _is_extractive(episodes[episode_id].summarized_by)
+        ):
+            yield Candidate(rank=place, score=score, source=snippet)
+
+
+def _is_extractive(summarized_by: str | None) -> bool:
+    return summarized_by is None or summarized_by.startswith("extractive")
 
 
 def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
@@ -264,9 +352,11 @@ def _snippets(
             episodes[ids[number]],
             relevance=relevance,
             turns=tuple(
-                plain_hit(turns[row], score=scores[row]) for row in matches[number] if row in turns
+                plain_hit(turns[row], score=scores[row], why=found.ranking.why(row, scores[row]))
+                for row in matches[number]
+                if row in turns
             ),
-            why=found.ranking.why(matches[number][0]),
+            why=found.ranking.why(matches[number][0], relevance),
         )
         for number, relevance in best.items()
         # An erasure may have been faster than this read.

@@ -1,0 +1,196 @@
+"""Passages: what the context block quotes, chosen by what they are worth for their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from .episode import EpisodeSnippet, SignalShare, TurnHit
+from .one_line import split_sentences
+
+SHORT_ANSWER = 120
+"""A turn of fewer characters may mean nothing without the question before it."""
+LONG_TURN = 400
+"""A turn of more characters may be quoted in part."""
+
+Weigh = Callable[[str], float]
+"""How much of what the question asks for stands in a sentence; 0 for nothing."""
+
+_GAP = " … "
+_MOST_SENTENCES = 3
+_SHORTEST_PART = 40
+_QUESTION_LENGTH = 240
+"""The most characters of the question that a short answer is quoted with."""
+# The chance that a turn of a rank is what was asked for falls like 1 / (rank + 2); the cost of a
+# quotation is its tokens and what stands around it.
+_HEAD_START = 2
+_FRAME_TOKENS = 15
+
+
+class LeftOutReason(StrEnum):
+    """Why something that was found is not in the block."""
+
+    BUDGET = "budget"
+    """There was no room for it."""
+    RELEVANCE = "relevance"
+    """The question has little to do with what is stored, so little is spent on it."""
+    SHARE = "share"
+    """Facts, summaries and last sessions have a bounded share of the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """Words of one turn, or of an archived episode's summary, as the block quotes them."""
+
+    text: str
+    """With an ellipsis where sentences are left out."""
+    speaker: str
+    """A name or a role; "summary" for what stands in an episode's summary or key facts."""
+    turn_ids: tuple[UUID, ...]
+    """The turn, after the turn whose question it answers; none for a summary."""
+    episode_id: UUID
+    session_id: str
+    at: datetime
+    score: float
+    """The relevance of the turn, 0 to 1."""
+    tokens: int
+    asked: str = ""
+    """The question that a short answer belongs to."""
+    asked_by: str = ""
+    ordinal: int = -1
+    """The turn's place in its episode; -1 for a summary."""
+    is_archived: bool = False
+    explain_by: Callable[[], tuple[SignalShare, ...]] = field(
+        default=tuple, compare=False, repr=False
+    )
+
+    @property
+    def signals(self) -> tuple[SignalShare, ...]:
+        """What made up the score, the strongest signal first; worked out when it is asked for."""
+        return self.explain_by()
+
+    @property
+    def why(self) -> str:
+        """The strongest signals, in words."""
+        return "; ".join(f"{share.signal}: {share.words}" for share in self.signals[:3])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Something that was found for the question and is not in the block."""
+
+    what: str
+    """"passage", "summary" or "fact"."""
+    reason: LeftOutReason
+    episode_id: UUID | None = None
+    turn_id: UUID | None = None
+    fact_id: UUID | None = None
+    score: float | None = None
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A turn that may be quoted, or a summary that stands for turns which cannot."""
+
+    rank: int
+    score: float
+    source: TurnHit | EpisodeSnippet
+    before: TurnHit | None = None
+    """The turn before a short one."""
+
+    @property
+    def hit(self) -> TurnHit | None:
+        return self.source if isinstance(self.source, TurnHit) else None
+
+    @property
+    def length(self) -> int:
+        """How many characters there are to quote."""
+        if isinstance(self.source, TurnHit):
+            return len(self.source.text)
+        return len(self.source.summary) + sum(map(len, self.source.key_facts))
+
+
+def in_order_of_value(candidates: Iterable[Candidate], longest: int) -> list[Candidate]:
+    """Sort by the chance of being what was asked for, divided by the cost of quoting it."""
+
+    def value(candidate: Candidate) -> float:
+        tokens = min(candidate.length, longest) / 4 + _FRAME_TOKENS
+        return 1 / (candidate.rank + _HEAD_START) / tokens
+
+    return sorted(candidates, key=lambda candidate: (-value(candidate), candidate.rank))
+
+
+def longest_quotation(budget_tokens: int) -> int:
+    """Characters of one turn that may be quoted: an eighth of the budget, or a turn's usual length.
+
+    A turn that is not longer is quoted whole.
+    """
+    return max(LONG_TURN, budget_tokens // 2)
+
+
+def excerpt(text: str, weigh: Weigh, longest: int) -> str:
+    """The text, or of one longer than `longest` the sentences that say most of what is asked for.
+
+    Sentences stay in their order, with an ellipsis where some are left out. Where none says
+    anything of it, the first ones are taken.
+    """
+    if len(text) <= longest:
+        return text
+    sentences = [part for line in text.splitlines() for part in split_sentences(line)]
+    worth = [weigh(sentence) for sentence in sentences]
+    by_worth = sorted(range(len(sentences)), key=lambda place: (-worth[place], place))
+    chosen: list[int] = []
+    room = longest
+    for place in by_worth[:_MOST_SENTENCES]:
+        if chosen and not worth[place]:
+            break
+        size = len(sentences[place])
+        if size <= room:
+            chosen.append(place)
+            room -= size + len(_GAP)
+        elif room > _SHORTEST_PART and not chosen:
+            return _cut_around(sentences[place], room)
+    return _joined(sentences, sorted(chosen))
+
+
+def _joined(sentences: Sequence[str], chosen: Sequence[int]) -> str:
+    parts = []
+    last = -1
+    for place in chosen:
+        parts.append(
+            sentences[place] if place == last + 1 else f"{_GAP.lstrip()}{sentences[place]}"
+        )
+        last = place
+    ends = "" if last == len(sentences) - 1 else _GAP.rstrip()
+    return " ".join(parts) + ends
+
+
+def _cut_around(sentence: str, room: int) -> str:
+    head = sentence[: room - 1]
+    space = head.rfind(" ")
+    return (head[:space] if space > room // 2 else head).rstrip(" ,;:-–") + "…"
+
+
+def question_before(candidate: Candidate) -> str:
+    """The question that the candidate answers; empty where it stands on its own.
+
+    Of a long turn only the end is taken, because that is where it asks.
+    """
+    hit, before = candidate.hit, candidate.before
+    if hit is None or before is None or len(hit.text) >= SHORT_ANSWER or _asks(hit.text):
+        return ""
+    if before.role == hit.role and before.name == hit.name:
+        return ""
+    text = " ".join(before.text.split())
+    if len(text) <= SHORT_ANSWER:
+        return text
+    last = [sentence for sentence in split_sentences(text) if _asks(sentence)][-1:]
+    return last[0][-_QUESTION_LENGTH:] if last else ""
+
+
+def _asks(text: str) -> bool:
+    return text.rstrip().endswith(("?", "？", "؟"))

@@ -1,0 +1,48 @@
+"""Messages that need no memory: greetings, thanks, consent."""
+
+from __future__ import annotations
+
+import re
+
+_LONGEST = 120
+_TEXT = """
+thanks thank thx ty you u so much very a lot many again really for the your help that this it and
+hi hello hey hiya yo morning good afternoon evening night bye goodbye cheers later ok okay k oh ah
+cool nice great awesome perfect wonderful amazing lovely fantastic brilliant excellent super sweet
+fine sure yes yeah yep yup no nope alright right haha hahaha hehe lol wow well done all best
+welcome appreciate appreciated please sounds got gotcha noted understood makes sense sleep day one
+is was i m then now danke dankeschön vielen dank schön bitte gern gerne hallo guten tag morgen
+abend gute nacht tschüss tschüs ciao servus moin grüße gruß alles klar toll prima perfekt klasse
+ja nein gut sehr lieb hilfe für die deine ihre ihnen dir mir hilft das merci beaucoup bien mille
+bonjour salut bonsoir coucou revoir au d accord oui non parfait génial très gentil pour votre ton
+aide de rien c est noté gracias muchas mil muchísimas hola adiós chao chau buenos buenas días
+tardes noches vale genial perfecto estupendo sí nada por tu su ayuda todo muy amable jaja jajaja
+gran abrazo un saludo saludos
+"""
+_WORDS = frozenset(_TEXT.split())
+_RUN = re.compile(r"\w+")
+# Phrases whose words alone may ask for something, and those of scripts without spaces.
+_PHRASES = re.compile(
+    r"how are you(?: doing)?(?: today)?|what['’]s up|see you(?: (?:soon|later|tomorrow))?"
+    r"|talk (?:to you )?(?:soon|later)|take care|you too|same to you"
+    r"|have a (?:\w+ )?(?:day|evening|night|weekend|one|time)"
+    r"|that(?:['’]s| is) (?:all|it|great|perfect|good|fine|awesome|helpful)"
+    r"|wie geht(?:['’]s|s| es)(?: (?:dir|ihnen))?|bis (?:dann|bald|später|morgen|nächstes mal)"
+    r"|(?:einen )?schönen (?:tag|abend|feierabend)(?: noch)?|das (?:ist|wär|wäre)(?:['’]s| alles)"
+    r"|comment (?:ça va|vas-tu|allez-vous)|ça va|[àa] (?:bientôt|demain|plus(?: tard)?)"
+    r"|bonne (?:journée|soirée|nuit)|c['’]est (?:tout|parfait|super|bon|gentil)"
+    r"|qué tal|cómo estás?|hasta (?:luego|pronto|mañana|la próxima)|nos vemos"
+    r"|que (?:tengas|tenga|pases) (?:un )?(?:buen|lindo|bonito) día"
+    r"|(?:非常|太|十分)?(?:感谢|谢谢|多谢|謝謝)(?:你|您|啦|了|哦|你的帮助)?|你好|您好|早上好|早安"
+    r"|晚上好|晚安|下午好|中午好|再见|拜拜|回头见|明天见|下次见|好的|好滴|好吧|好呀|好嘞|行|嗯+"
+    r"|哦+|噢|哈+|呵+|嘿+|没问题|不客气|辛苦(?:你|您)?(?:啦|了)?|知道了|明白了|收到|就这样|先这样"
+    r"|祝(?:你|您)|(?:今天|周末)?愉快|太好了|真棒|可以|啦|呀|回见|加油"
+)
+
+
+def is_small_talk(text: str) -> bool:
+    """Whether a message only greets, thanks or agrees, so that no memory is needed for it."""
+    if len(text) > _LONGEST:
+        return False
+    rest = _PHRASES.sub(" ", text.casefold())
+    return all(word in _WORDS for word in _RUN.findall(rest))
