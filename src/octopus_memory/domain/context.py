@@ -22,8 +22,8 @@ from .passages import (
     Weigh,
     excerpt,
     in_order_of_value,
-    longest_quotation,
     question_before,
+    quoted_length,
 )
 from .policy import Layout
 
@@ -210,13 +210,12 @@ def _add_passages(
     draft: _Draft, material: Material, allowed: int, budget: int, weigh: Weigh
 ) -> list[Candidate]:
     """Quote what fits, the most valuable first; returns the candidates that did not fit."""
-    longest = longest_quotation(budget)
-    waiting = in_order_of_value(material.candidates, longest)
+    waiting = in_order_of_value(material.candidates, budget)
     used = draft.count("\n".join(draft.lines()))
     # Line by line every piece is rounded up: what that leaves over is filled in further rounds.
     for _ in range(_ROUNDS):
         known = len(draft.passages)
-        waiting = _fill(draft, waiting, allowed - used, longest, weigh)
+        waiting = _fill(draft, waiting, allowed - used, budget, weigh)
         if not waiting or len(draft.passages) == known:
             break
         used = draft.tokens
@@ -224,7 +223,7 @@ def _add_passages(
 
 
 def _fill(
-    draft: _Draft, waiting: Sequence[Candidate], room: int, longest: int, weigh: Weigh
+    draft: _Draft, waiting: Sequence[Candidate], room: int, budget: int, weigh: Weigh
 ) -> list[Candidate]:
     dated = {passage.episode_id for passage in draft.passages}
     quoted_turns = {turn for passage in draft.passages for turn in passage.turn_ids}
@@ -235,6 +234,7 @@ def _fill(
         if min(candidate.length, _LEAST_QUOTE) // 4 > room:
             left.append(candidate)
             continue
+        longest = quoted_length(candidate, budget)
         passage = _passage(candidate, draft, longest, weigh, quoted_turns)
         if passage is None:
             continue

@@ -13,14 +13,17 @@ from .one_line import split_sentences
 
 SHORT_ANSWER = 120
 """A turn of fewer characters may mean nothing without the question before it."""
-LONG_TURN = 400
-"""A turn of more characters may be quoted in part."""
+WHOLE_TURN = 600
+"""A turn of at most so many characters is quoted whole."""
+EXCERPT = 360
+"""Characters that are quoted of a longer one, where it is not the very turn that was asked for."""
+_BEST_SHARE = 0.35
+"""The part of the budget that the best turn may take; the second half as much, and so on."""
 
 Weigh = Callable[[str], float]
 """How much of what the question asks for stands in a sentence; 0 for nothing."""
 
 _GAP = " … "
-_MOST_SENTENCES = 3
 _SHORTEST_PART = 40
 _QUESTION_LENGTH = 240
 """The most characters of the question that a short answer is quoted with."""
@@ -114,22 +117,22 @@ class Candidate:
         return len(self.source.summary) + sum(map(len, self.source.key_facts))
 
 
-def in_order_of_value(candidates: Iterable[Candidate], longest: int) -> list[Candidate]:
+def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> list[Candidate]:
     """Sort by the chance of being what was asked for, divided by the cost of quoting it."""
 
     def value(candidate: Candidate) -> float:
-        tokens = min(candidate.length, longest) / 4 + _FRAME_TOKENS
+        tokens = quoted_length(candidate, budget_tokens) / 4 + _FRAME_TOKENS
         return 1 / (candidate.rank + _HEAD_START) / tokens
 
     return sorted(candidates, key=lambda candidate: (-value(candidate), candidate.rank))
 
 
-def longest_quotation(budget_tokens: int) -> int:
-    """Characters of one turn that may be quoted: an eighth of the budget, or a turn's usual length.
-
-    A turn that is not longer is quoted whole.
-    """
-    return max(LONG_TURN, budget_tokens // 2)
+def quoted_length(candidate: Candidate, budget_tokens: int) -> int:
+    """How many characters of a candidate may be quoted: the better its rank, the more."""
+    if candidate.length <= WHOLE_TURN:
+        return candidate.length
+    share = int(4 * budget_tokens * _BEST_SHARE / (candidate.rank + 1))
+    return min(candidate.length, max(EXCERPT, share))
 
 
 def excerpt(text: str, weigh: Weigh, longest: int) -> str:
@@ -145,7 +148,7 @@ def excerpt(text: str, weigh: Weigh, longest: int) -> str:
     by_worth = sorted(range(len(sentences)), key=lambda place: (-worth[place], place))
     chosen: list[int] = []
     room = longest
-    for place in by_worth[:_MOST_SENTENCES]:
+    for place in by_worth:
         if chosen and not worth[place]:
             break
         size = len(sentences[place])
