@@ -22,6 +22,11 @@ _GRAMMAR = frozenset(_WORDS.split())
 """Chinese words of two characters that say nothing about a subject: question words, pronouns."""
 
 
+def is_chinese(text: str) -> bool:
+    """Whether a text has Han characters and no other script without spaces, as Japanese has."""
+    return re.search(_HAN, text) is not None and re.search(_NOT_CHINESE, text) is None
+
+
 def characters(word: str) -> list[str]:
     """The Han characters of a word that are more than grammar and that `pieces` has only in pairs.
 

@@ -12,6 +12,9 @@ from functools import cache
 from .stopwords import LISTED
 from .terms import fold_case, words_in
 
+CHINESE, OTHER = "chinese", "other"
+"""Languages that are told by their script."""
+
 _STRONG, _WEAK = 3, 1
 _ENOUGH = 3
 _BITS = 16

@@ -11,30 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bm25 import Sought
-from .languages import is_latin
+from .chinese import is_chinese
+from .languages import CHINESE, OTHER, is_latin
+from .question_words import asks_assistant, asks_time
 from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
 from .terms import bare
+from .time_phrases import in_english
 
 QUERY_CAP = 2_000
 """How much of a question is read."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W\d_]+)*")
 _RUN = re.compile(r"\w+")
-_YOU = frozenset(("you", "your"))
 _POSSESSIVE = re.compile(r"['’]s?$")
 _MOST_TERMS_WITH_RELATED = 12
-_ASKS_TIME = re.compile(
-    r"\s*(?:(?:since |until |by )?when|how long|(?:in |on )?(?:what|which) "
-    r"(?:year|month|week|date|day|time))\b",
-    re.IGNORECASE,
-)
-_ASKS_ASSISTANT = re.compile(
-    r"\byour?\s+(?:just\s+|previously\s+|had\s+|have\s+|last\s+)?"
-    r"(?:said|told|mention\w*|recommend\w*|suggest\w*|gave|given|provid\w*|list\w*|wrote|written"
-    r"|explain\w*|advis\w*|advice|answer\w*|propos\w*|describ\w*|shared?|created?|made)\b"
-    r"|\bdid you\b|\byou(?:'ve| have) (?:said|told|given)\b",
-    re.IGNORECASE,
-)
 
 
 class _Analyzer(Protocol):
@@ -86,25 +76,33 @@ def plan_query(
     text = text[:QUERY_CAP]
     spoken = _names_out(text, analyzer, hasher, speakers)
     words = analyzer.forms(spoken.without, cap=QUERY_CAP)
-    said = set(_RUN.findall(text.casefold()))
-    timed = may_name_time(said, text)
+    language = _language_of(text, analyzer)
+    times = _times(text, language)
     return QueryPlan(
         embed_text=spoken.as_you,
         sought=_sought(words, hasher, related),
         speaker=spoken.named[0] if spoken.named else None,
         only_speaker=len(spoken.named) < 2,
-        window=date_window(text, asked_at) if timed else None,
-        order=order_cue(text) if timed else Order.NONE,
-        asks_time=_ASKS_TIME.match(text) is not None,
-        foreign=_is_foreign(text, analyzer, embedder_language),
-        asks_assistant=not _YOU.isdisjoint(said) and _ASKS_ASSISTANT.search(text) is not None,
+        window=date_window(times, asked_at) if times else None,
+        order=order_cue(times) if times else Order.NONE,
+        asks_time=asks_time(text, language),
+        foreign=embedder_language not in (None, language),
+        asks_assistant=asks_assistant(text, language),
     )
 
 
-def _is_foreign(text: str, analyzer: _Analyzer, known: str | None) -> bool:
-    if known is None:
-        return False
-    return not is_latin(text) or analyzer.language_of(text) != known
+def _language_of(text: str, analyzer: _Analyzer) -> str:
+    """The question's language: one that is not written in Latin letters by its script."""
+    if is_latin(text):
+        return analyzer.language_of(text)
+    return CHINESE if is_chinese(text) else OTHER
+
+
+def _times(text: str, language: str) -> str:
+    """Where the question names a time or an order, in English; empty where it has no sign of it."""
+    if language != "english":
+        return in_english(text, language) or _times(text, "english")
+    return text if may_name_time(set(_RUN.findall(text.casefold())), text) else ""
 
 
 class _Spoken(NamedTuple):

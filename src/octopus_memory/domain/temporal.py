@@ -1,7 +1,8 @@
 """Times as people say them: the stretch of time a question is about, and first or last.
 
 "On 7 May 2023", "in March", "yesterday", "two weeks ago", "the last time": regular expressions, in
-English. A month without a year means that month of any year, for what is remembered may be old.
+English; `time_phrases` puts those of other languages into it. A month without a year means that
+month of any year, for what is remembered may be old.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def order_cue(query: str) -> Order:
 _LATEST = r"(?i)\b(?:last time|most recent(?:ly)?|latest|newest)\b"
 _EARLIEST = r"(?i)\b(?:first time|earliest|very first|originally)\b"
 
-_MONTHS = (
+MONTHS = (
     "january",
     "february",
     "march",
@@ -98,8 +99,8 @@ _MONTHS = (
     "november",
     "december",
 )
-_SHORT = [*(name[:3] for name in _MONTHS), "sept"]
-_MONTH = rf"(?P<month>{'|'.join((*_MONTHS, *_SHORT))})\b\.?"
+_SHORT = [*(name[:3] for name in MONTHS), "sept"]
+_MONTH = rf"(?P<month>{'|'.join((*MONTHS, *_SHORT))})\b\.?"
 _DAY_NUMBER = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DATES = [
@@ -149,7 +150,7 @@ def _years(found: re.Match[str], named: list[re.Match[str]], asked_at: datetime)
 def _month_number(name: str) -> int:
     if name.isdigit():
         return int(name)
-    return [month[:3] for month in _MONTHS].index(name[:3]) + 1
+    return [month[:3] for month in MONTHS].index(name[:3]) + 1
 
 
 def _date(year: int, month: int, day: int, asked_at: datetime) -> datetime | None:
@@ -178,8 +179,8 @@ _NEAR = (
     r"\b(?P<before>day before yesterday)\b|\b(?P<yesterday>yesterday|last night)\b"
     r"|\b(?P<today>today|tonight|this (?:morning|afternoon|evening))\b"
 )
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_WEEKDAY = rf"\b(?:last|on|this|past)\s+(?P<weekday>{'|'.join(_WEEKDAYS)})\b"
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WEEKDAY = rf"\b(?:last|on|this|past)\s+(?P<weekday>{'|'.join(WEEKDAYS)})\b"
 _WEEKEND = r"\b(?:last|this|past|over the|on the|at the)\s+weekend\b"
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
@@ -219,7 +220,7 @@ def _this(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
 
 
 def _weekday(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
-    back = (today.weekday() - _WEEKDAYS.index(found["weekday"]) - 1) % 7 + 1
+    back = (today.weekday() - WEEKDAYS.index(found["weekday"]) - 1) % 7 + 1
     return today - back * _DAY, today - (back - 1) * _DAY
 
 
@@ -232,7 +233,7 @@ def _weekend(_: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
 _DIGITS = re.compile(rf"\d(?:[-/]|(?:st|nd|rd|th)?(?:{'|'.join(_SHORT)}))", re.IGNORECASE)
 _OTHER_SIGNS = """ago last past previous this current weekend yesterday today tonight recent
 recently latest newest first earliest originally"""
-_SIGNS = frozenset((*_MONTHS, *_SHORT, *_WEEKDAYS, *_OTHER_SIGNS.split()))
+_SIGNS = frozenset((*MONTHS, *_SHORT, *WEEKDAYS, *_OTHER_SIGNS.split()))
 
 _RELATIVE = (
     (_AGO, _ago),

@@ -48,12 +48,26 @@ class Flag(IntFlag):
 
 _TIMES = """yesterday today tonight tomorrow ago last next week weeks weekend weekends month months
 year years monday tuesday wednesday thursday friday saturday sunday january february april june july
-august september october november december"""
+august september october november december
+gestern vorgestern heute morgen übermorgen letzte letzten letzter letztes letzte nächste nächsten
+nächster nächstes woche wochen wochenende monat monate monaten jahr jahre jahren montag dienstag
+mittwoch donnerstag freitag samstag sonnabend sonntag januar februar märz juni juli oktober dezember
+hier aujourd demain semaine semaines mois année années dernier dernière prochain prochaine lundi
+mardi mercredi jeudi vendredi samedi dimanche janvier février avril juin juillet août septembre
+octobre novembre décembre
+ayer anteayer anoche hoy mañana semana semanas meses año años pasado pasada próximo próxima lunes
+martes miércoles jueves viernes sábado domingo enero febrero marzo abril junio julio agosto
+septiembre octubre noviembre diciembre"""
 _TIME_WORDS = frozenset(_TIMES.split())
+_CHINESE_TIMES = (
+    r"[昨今明前后]天|[昨今明]晚|[上下本这]个?(?:周|星期|礼拜|月)|周末|[去今明前]年"
+    r"|[天周月年]前|星期|礼拜|\d[月日号]"
+)
 _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"\w+")
 _NO_RUN = {code: " " for code in range(128) if not _RUN.match(chr(code))}
-_QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "吗")
+"""With the Chinese particle that ends a question, which often stands for the mark."""
 
 
 def words(text: str, cap: int = TEXT_CAP) -> list[str]:
@@ -126,9 +140,10 @@ def word_flags(text: str) -> int:
     """What single words tell: those of a text are those of all its words."""
     # A pattern for each of these would take as long as everything else that is done with a turn.
     runs = set(text.translate(_NO_RUN).split() if text.isascii() else _RUN.findall(text))
-    return Flag.NUMBER * (_DIGIT.search(text) is not None) | Flag.TIME * (
-        not _TIME_WORDS.isdisjoint(map(str.casefold, runs))
+    timed = not _TIME_WORDS.isdisjoint(map(str.casefold, runs)) or (
+        not text.isascii() and re.search(_CHINESE_TIMES, text) is not None
     )
+    return Flag.NUMBER * (_DIGIT.search(text) is not None) | Flag.TIME * timed
 
 
 def shape_flags(text: str) -> int:
