@@ -71,7 +71,7 @@ class Settings:
     statement_timeout_seconds: float = setting(float, 30.0, above=0)
     connect_timeout_seconds: float = setting(float, 10.0, above=0)
     embedder: str = "minilm"
-    """`minilm`, `openai`, `hashing`, or the name of an installed adapter."""
+    """`minilm`, `openai`, `fastembed`, `hashing`, or the name of an installed adapter."""
     summarizer: str = "extractive"
     """`extractive`, `openai`, or the name of an installed adapter."""
     tokenizer: str = "approximate"
@@ -88,7 +88,10 @@ class Settings:
     """Where phone numbers without a country code are from."""
     openai_base_url: str | None = setting(str, also="openai_base_url")
     openai_api_key: Secret | None = setting(Secret, also="openai_api_key")
-    embedding_model: str = "text-embedding-3-small"
+    embedding_model: str | None = None
+    """For `openai` and `fastembed`; without it, the embedder's own default."""
+    embedding_folder: str | None = None
+    """Where `fastembed` finds its model's files, or keeps what it downloads."""
     embedding_dimension: int | None = setting(int, least=1)
     summary_model: str = "gpt-4o-mini"
     chat_model: str = "gpt-4o-mini"

@@ -294,13 +294,26 @@ def make_embedder(settings: Settings) -> Embedder:
                 model="embedding_model", dimension="embedding_dimension", **_OPENAI_NAMES
             ):
                 return OpenAIEmbedder(
-                    settings.embedding_model,
+                    settings.embedding_model or "text-embedding-3-small",
                     dimension=settings.embedding_dimension,
                     base_url=settings.openai_base_url,
                     api_key=_secret(settings),
                 )
+        case "fastembed":
+            from .adapters.embedders.fastembed import MODEL, FastEmbedEmbedder
+
+            if settings.embedding_dimension is not None:
+                raise InvalidSetting(
+                    "embedding_dimension", "must be left out: fastembed's models have their own"
+                )
+            with _named_as_set(model="embedding_model", threads="embedder_threads"):
+                return FastEmbedEmbedder(
+                    settings.embedding_model or MODEL,
+                    folder=settings.embedding_folder,
+                    threads=settings.embedder_threads,
+                )
         case name:
-            known = ("minilm", "hashing", "openai")
+            known = ("minilm", "hashing", "openai", "fastembed")
             made: Embedder = _installed("embedders", name, "embedder", known)(settings)
             return made
 
