@@ -298,3 +298,44 @@ def test_nothing_breaks_the_order(texts: list[str], query: str, data: st.DataObj
         assert talk.rows.episode[best] == episode
         assert found.turn_score[best] == found.episode_score[episode]
         assert all(np.isfinite(part.contribution) for part in found.why(best)())
+
+
+def test_a_word_in_two_languages_is_one_word() -> None:
+    said = [
+        Said(0, "Bruno is here"),
+        Said(1, "Mein Hund heißt Bruno"),
+        Said(2, "Die Suppe ist warm"),
+        Said(3, "Nothing to tell"),
+    ]
+    scores = Talk(said).postings.score(Talk(said).plan("Where is Bruno?").sought)
+    plain = Talk([Said(turn.episode, "Bruno" if "Bruno" in turn.text else "x") for turn in said])
+    alike = plain.postings.score(plain.plan("Where is Bruno?").sought)
+    # As rare as in a scope of one language, and both episodes have it.
+    assert scores.whole == pytest.approx(alike.whole)
+    assert scores.episode.astype(bool).tolist() == [True, True, False, False]
+    assert scores.row.astype(bool).tolist() == [True, True, False, False]
+
+
+def test_a_long_question_keeps_the_forms_of_its_rarest_words() -> None:
+    said = [Said(0, "Mein Hund heißt Bruno"), *[Said(1, "Es gibt viel zu sagen")] * 3]
+    asked = "Bruno " + " ".join(f"word{number}x" for number in range(60))
+    scores = Talk(said).postings.score(Talk(said).plan(asked).sought)
+    assert scores.row[0] > 0
+    assert scores.episode[0] > 0
+    assert not scores.row[1:].any()
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_words_with_forms_are_scored_alike_in_parts(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [Said(0, "Mein Hund heißt Bruno"), Said(1, "The dog is Bruno"), Said(2, "Suppe, Haus")]
+    talk = Talk(said)
+    sought = talk.plan("Wie heißt der Hund Bruno im Haus?").sought
+    assert len(sought.terms) > sought.forms > sought.own > 1
+    whole = talk.postings.score(sought)
+    monkeypatch.setattr(bm25, "_AT_ONCE", step * len(said))
+    parts = talk.postings.score(sought)
+    assert parts.row.tolist() == pytest.approx(whole.row.tolist())
+    assert parts.episode.tolist() == pytest.approx(whole.episode.tolist())
+    assert parts.whole == pytest.approx(whole.whole)

@@ -91,13 +91,14 @@ def guess(told: int, default: str = "english") -> str:
 
 
 def is_latin(text: str) -> bool:
-    """Whether most letters of a text are Latin; a text without letters counts as Latin."""
+    """Whether a text is mostly in Latin letters; one without letters is."""
     if text.isascii():
         return True
     letters = [letter for letter in text if letter.isalpha()]
     # Latin letters with all their accents stand below the Greek ones, and in one block above.
-    latin = [each for each in letters if each < "\u0370" or "\u1e00" <= each <= "\u1eff"]
-    return 2 * len(latin) >= len(letters)
+    latin = sum(each < "\u0370" or "\u1e00" <= each <= "\u1eff" for each in letters)
+    # Scripts without spaces say as much with fewer letters.
+    return latin >= 2 * (len(letters) - latin)
 
 
 def _of_parts(word: str) -> int:

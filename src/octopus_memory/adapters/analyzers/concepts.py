@@ -17,6 +17,7 @@ from ...domain.terms import fold_case, pieces
 _FILE = Path(__file__).parent / "concepts.txt"
 _LANGUAGES = {"en": "english", "de": "german", "fr": "french", "es": "spanish"}
 _CHINESE = "zh"
+_MARKED = ("de", "fr", "es")
 _GERMAN = "de:"
 _CACHED = 4_096
 
@@ -47,17 +48,22 @@ Related = tuple[tuple[str, float], ...]
 class Concepts:
     """Terms to the other terms of their concepts. Thread-safe."""
 
-    def __init__(self, concepts: list[dict[str, list[str]]]) -> None:
-        """`concepts` are the terms of each by language."""
-        self._concepts = concepts
+    def __init__(self, listed: list[dict[str, list[str]]], stem: Callable[[str, str], str]) -> None:
+        """`listed` are the words of each concept by language; `stem` makes terms of them."""
+        self._listed = listed
+        self._stem = stem
+        self._concepts = [
+            {language: _terms(words, language, stem) for language, words in each.items()}
+            for each in listed
+        ]
         self._having: dict[str, list[tuple[int, str]]] = {}
-        for number, concept in enumerate(concepts):
+        for number, concept in enumerate(self._concepts):
             for language, terms in concept.items():
                 for term in terms:
                     self._having.setdefault(term, []).append((number, language))
         self._parts = {
             term.removeprefix(_GERMAN)
-            for concept in concepts
+            for concept in self._concepts
             for term in concept.get("de", ())
             if len(term) >= len(_GERMAN) + _SHORTEST_PART
         }
@@ -68,7 +74,8 @@ class Concepts:
         """The listed words by the terms that `stem` makes of a word and its language."""
         text = _FILE.read_text("utf-8")
         lines = fold_case(text, len(text)).splitlines()
-        return cls([_concept(line, stem) for line in lines if line and not line.startswith("#")])
+        listed = [_words(line) for line in lines if line and not line.startswith("#")]
+        return cls(listed, stem)
 
     def parts(self, term: str) -> tuple[str, ...]:
         """The parts of a German compound, its head first: those that are listed words.
@@ -94,7 +101,8 @@ class Concepts:
 
     def _of(self, term: str) -> Related:
         """Each term once, with how near it comes, 0 to 1, nearest first."""
-        found = dict(self._of_concepts(term))
+        found: dict[str, float] = {}
+        _add(found, self._of_concepts(term))
         if term.startswith(_GERMAN):
             for part, nearness in zip(self.parts(term), (_HEAD, _MODIFIER), strict=False):
                 _add(found, ((part, nearness),))
@@ -112,6 +120,11 @@ class Concepts:
                 nearness = _SAME_LANGUAGE if language == own else _OTHER_LANGUAGE
                 for other in terms:
                     yield other, nearness
+            if own in _MARKED:
+                # A turn too short to tell its language is indexed as English, and so were all in
+                # older versions.
+                for word in self._listed[number][own]:
+                    yield self._stem(word, _LANGUAGES["en"]), _SAME_LANGUAGE
 
     def _of_part(self, part: str) -> Iterator[tuple[str, float]]:
         for term, nearness in self._of_concepts(part):
@@ -119,20 +132,20 @@ class Concepts:
                 yield term, nearness * _OF_A_PART
 
 
-def _concept(line: str, stem: Callable[[str, str], str]) -> dict[str, list[str]]:
-    concept: dict[str, list[str]] = {}
+def _words(line: str) -> dict[str, list[str]]:
+    """The words of a line by language."""
+    found: dict[str, list[str]] = {}
     for part in line.split("|"):
         language, _, listed = part.partition(":")
-        language = language.strip()
-        words = [word.strip() for word in listed.split(",")]
-        if language == _CHINESE:
-            terms = [piece for word in words for piece in pieces(word)]
-        else:
-            # A hyphen parts words in a text, too.
-            singles = [word for word in words if "-" not in word]
-            terms = [stem(word, _LANGUAGES[language]) for word in singles]
-        concept[language] = list(dict.fromkeys(terms))
-    return concept
+        # A hyphen parts words in a text, too: one that has it is found by its parts.
+        found[language.strip()] = [word.strip() for word in listed.split(",") if "-" not in word]
+    return found
+
+
+def _terms(words: list[str], language: str, stem: Callable[[str, str], str]) -> list[str]:
+    if language == _CHINESE:
+        return list(dict.fromkeys(piece for word in words for piece in pieces(word)))
+    return list(dict.fromkeys(stem(word, _LANGUAGES[language]) for word in words))
 
 
 def _add(found: dict[str, float], more: Iterator[tuple[str, float]] | Related) -> None:
