@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from statistics import median
 
 import pytest
-from everyday_talk import dialogues
 
+from everyday_talk import dialogues
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 
