@@ -158,7 +158,7 @@ def _sought(
         line += [place] * len(others)
     forms, near = len(terms), [1.0] * len(terms)
     if related is not None and len(words) <= _MOST_TERMS_WITH_RELATED:
-        for place, pairs in enumerate(_related(each, related) for each in words):
+        for place, pairs in enumerate(related(first) for first, *_ in words):
             if pairs:
                 others_near, nearness = zip(*pairs, strict=True)
                 terms += others_near
@@ -171,10 +171,3 @@ def _sought(
         np.array(line, np.intp),
         np.array(near, np.float32),
     )
-
-
-def _related(
-    forms: Sequence[str], related: Callable[[str], Sequence[tuple[str, float]]]
-) -> Sequence[tuple[str, float]]:
-    """The related terms of a word's likeliest form that has any: its language may be another's."""
-    return next(filter(None, map(related, forms)), ())

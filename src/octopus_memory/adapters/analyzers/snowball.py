@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import Stemmer
 
@@ -33,7 +33,9 @@ from . import related as related_words
 from .concepts import Concepts
 
 _CACHED_WORDS = 50_000
+_CACHED_FORMS = 4_096
 _LONGEST_WORD = 40
+_TELLING_CHARS = 240
 _AROUND_WORDS = ".,:;?!()[]\"'*-"
 """What stands at a word's ends and is no part of it, so that fewer are met for the first time."""
 _BY_SCRIPT = (
@@ -72,12 +74,20 @@ class SnowballAnalyzer:
             each: KnownWords(partial(self._terms_of, each), most=_CACHED_WORDS)
             for each in self._marks
         }
+        self._forms_of = {
+            each: KnownWords(partial(self._forms, each), most=_CACHED_FORMS) for each in self._marks
+        }
+        self.related = lru_cache(maxsize=_CACHED_FORMS)(self._related)
 
     def language_of(self, text: str) -> str:
         """The language that the words of a text tell, else the one that was set."""
+        return languages.guess(self._evidence(text), self._language)
+
+    def _evidence(self, text: str) -> int:
         if len(self._marks) == 1:
-            return self._language
-        return languages.guess(sum(map(self._told.__getitem__, text.split())), self._language)
+            return 0
+        # The start of a text tells enough.
+        return sum(map(self._told.__getitem__, text[:_TELLING_CHARS].split()))
 
     def terms(self, text: str, cap: int | None = None, language: str | None = None) -> list[str]:
         cap = TEXT_CAP if cap is None else cap
@@ -92,23 +102,23 @@ class SnowballAnalyzer:
         A word that comes again has its place where it came first.
         """
         cap = TEXT_CAP if cap is None else cap
-        language = self.language_of(text[:cap])
+        told = self._evidence(text[:cap])
+        of_word = self._forms_of[languages.guess(told, self._language)]
+        # Where nothing tells the language of a few keywords, each is taken for one that knows it.
+        is_told = bool(told) or len(self._marks) == 1
         found: dict[str, dict[str, None]] = {}
         for word in words_in(fold_case(text, cap)):
-            for first, *others in self._forms(bare(word)[:_LONGEST_WORD], language):
+            for forms in of_word[word]:
+                first, *others = forms if is_told else sorted(forms, key=self._is_unrelated)
                 found.setdefault(first, {}).update(dict.fromkeys(others))
         return [tuple(dict.fromkeys((first, *others))) for first, others in found.items()]
 
-    def related(self, term: str) -> tuple[tuple[str, float], ...]:
-        """Terms that may stand for one, with how near each comes, 0 to 1."""
-        if len(self._marks) == 1:
-            return ()
-        return (*related_words.english().of(term), *self._concepts_of(term))
-
-    def _concepts_of(self, term: str) -> tuple[tuple[str, float], ...]:
-        found = _concepts().of(term)
-        # English has a table of its own, so that only other languages' words are added to it.
-        return tuple(pair for pair in found if _is_marked(pair[0])) if _is_english(term) else found
+    def stems(self, words: Sequence[str], latin: str) -> list[str]:
+        """The terms of listed words of one language that is written in Latin letters."""
+        if latin == "french":
+            words = [word.replace("œ", "oe") for word in words]
+        mark = self._marks[latin]
+        return [mark + fold(stem) for stem in self._stemmer(latin).stemWords(words)]
 
     def forget(self) -> None:
         """Drop the words that were met."""
@@ -119,6 +129,19 @@ class SnowballAnalyzer:
             related_words.english().of.cache_clear()
         if _concepts.cache_info().currsize:
             _concepts().of.cache_clear()
+        self.related.cache_clear()
+        for forms in self._forms_of.values():
+            forms.clear()
+
+    def _related(self, term: str) -> tuple[tuple[str, float], ...]:
+        """Terms that may stand for one, with how near each comes, 0 to 1."""
+        if len(self._marks) == 1:
+            return ()
+        listed = _concepts().of(term)
+        if _is_english(term):
+            # English has a table of its own, so that only other languages' words are added to it.
+            listed = tuple(pair for pair in listed if _is_marked(pair[0]))
+        return (*related_words.english().of(term), *listed)
 
     def _terms_of(self, language: str, piece: str) -> tuple[str, ...]:
         return tuple(term for word in words_in(piece) for term in self._stems(word, language))
@@ -136,7 +159,11 @@ class SnowballAnalyzer:
         stem = self._stem(_without_elision(word, language), language)
         return (stem, *_concepts().parts(stem)) if stem.startswith(_MARK["german"]) else (stem,)
 
-    def _forms(self, word: str, language: str) -> list[tuple[str, ...]]:
+    def _is_unrelated(self, term: str) -> bool:
+        return not self.related(term)
+
+    def _forms(self, language: str, word: str) -> list[tuple[str, ...]]:
+        word = bare(word)[:_LONGEST_WORD]
         if not word or self._says_nothing(word, language):
             return []
         if has_unspaced(word):
@@ -179,7 +206,7 @@ class SnowballAnalyzer:
 @cache
 def _concepts() -> Concepts:
     """The listed concepts, read at the first use."""
-    return Concepts.read(SnowballAnalyzer()._stem)  # noqa: SLF001
+    return Concepts.read(SnowballAnalyzer().stems)
 
 
 def _is_english(term: str) -> bool:
