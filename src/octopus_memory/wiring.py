@@ -300,18 +300,12 @@ def make_embedder(settings: Settings) -> Embedder:
                     api_key=_secret(settings),
                 )
         case "fastembed":
-            from .adapters.embedders.fastembed import MODEL, FastEmbedEmbedder
+            from .adapters.embedders.fastembed import FastEmbedEmbedder
 
-            if settings.embedding_dimension is not None:
-                raise InvalidSetting(
-                    "embedding_dimension", "must be left out: fastembed's models have their own"
-                )
-            with _named_as_set(model="embedding_model", threads="embedder_threads"):
-                return FastEmbedEmbedder(
-                    settings.embedding_model or MODEL,
-                    folder=settings.embedding_folder,
-                    threads=settings.embedder_threads,
-                )
+            model, size = settings.embedding_model, settings.embedding_dimension
+            folder, threads = settings.embedding_folder, settings.embedder_threads
+            with _named_as_set(model="embedding_model", dimension="embedding_dimension"):
+                return FastEmbedEmbedder(model, dimension=size, folder=folder, threads=threads)
         case name:
             known = ("minilm", "hashing", "openai", "fastembed")
             made: Embedder = _installed("embedders", name, "embedder", known)(settings)

@@ -32,13 +32,20 @@ class FastEmbedEmbedder:
     its own cache. A `folder` that holds the model's files (`tokenizer.json` beside the graph) is
     read and nothing is downloaded; any other is the cache. `threads` is for each text.
 
-    :raises InvalidSetting: for a model that FastEmbed does not know, or `threads` below one
+    :raises InvalidSetting: for a model that FastEmbed does not know, a dimension that is not the
+        model's, or `threads` below one
     :raises MissingExtra: without the extra `fastembed`
     """
 
     def __init__(
-        self, model: str = MODEL, *, folder: str | Path | None = None, threads: int | None = None
+        self,
+        model: str | None = None,
+        *,
+        dimension: int | None = None,
+        folder: str | Path | None = None,
+        threads: int | None = None,
     ) -> None:
+        model = model or MODEL
         if threads is not None and threads < 1:
             raise InvalidSetting("threads", "must be at least 1, or left out")
         library = _library()
@@ -48,6 +55,8 @@ class FastEmbedEmbedder:
             raise InvalidSetting(
                 "model", f"must be one that FastEmbed knows, which {model!r} is not"
             ) from error
+        if dimension not in (None, self._dimension):
+            raise InvalidSetting("dimension", f"must be {self._dimension:,}, or left out")
         self._name = model
         self._prefix = _PREFIX if _NEEDS_PREFIX in model.lower().split("/")[-1].split("-") else ""
         self._options = _options(folder, threads)
