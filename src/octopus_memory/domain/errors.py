@@ -8,6 +8,7 @@
     │   └── InvalidSetting
     ├── NotFound                     (also a LookupError)
     │   ├── EpisodeNotFound
+    │   ├── FactNotFound
     │   └── SessionNotFound
     ├── Conflict
     │   ├── EpisodeClosed
@@ -96,6 +97,15 @@ class EpisodeNotFound(NotFound):
             "episodes() or recall(), and the tenant, agent and user it belongs to"
         )
         self.episode_id = episode_id
+
+
+class FactNotFound(NotFound):
+    def __init__(self, fact_id: UUID | str) -> None:
+        super().__init__(
+            f"no fact {str(fact_id)!r} in this scope: take the id from facts(), and the tenant, "
+            "agent and user it belongs to"
+        )
+        self.fact_id = fact_id
 
 
 class SessionNotFound(NotFound):

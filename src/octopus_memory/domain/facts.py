@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 from uuid import UUID
 
 from .episode import check_time
@@ -19,7 +20,10 @@ FACT_LIMIT = 300
 """The most characters a fact may have."""
 MOST_FACTS_OF_EPISODE = 50
 """The most standing facts that are kept of one episode."""
+MOST_FACTS_READ = 2_000
+"""The most facts of a scope that are read, pinned ones aside: the newest."""
 _SLOT_LIMIT = 64
+_HASH_DIGITS = 16
 
 
 class FactKind(StrEnum):
@@ -40,6 +44,9 @@ class FactKind(StrEnum):
     PLAN = "plan"
     """What is going on or coming: a trip, a deadline, a treatment."""
     OTHER = "other"
+
+
+_SINGLE_VALUED = frozenset({FactKind.NAME, FactKind.LANGUAGE, FactKind.HOME})
 
 
 class FactOrigin(StrEnum):
@@ -84,6 +91,8 @@ class Fact:
     episode_id: UUID | None = None
     """The source episode; None for a fact that the caller gave."""
     turn_id: UUID | None = None
+    ordinal: int | None = None
+    """The place of the source turn in its episode."""
     origin: FactOrigin = FactOrigin.RULES
     is_pinned: bool = False
     """A pinned fact is shown first and no fact found later replaces it."""
@@ -135,6 +144,30 @@ def check_fact_text(field: str, value: str) -> str:
 def check_slot(value: str) -> str:
     """A slot as it is stored: lower case, cut to what a row holds."""
     return " ".join(value.casefold().split())[:_SLOT_LIMIT]
+
+
+def slot_for(kind: FactKind, text: str) -> str:
+    """The slot of a fact that names none.
+
+    A kind that has one value at a time has one slot, so that the newest fact replaces the others.
+    Any other fact gets a slot of its own, made from its words, and replaces only itself.
+    """
+    if kind in _SINGLE_VALUED:
+        return ""
+    words = " ".join(text.casefold().split())
+    if len(words) <= _SLOT_LIMIT:
+        return words
+    # Two long texts that begin alike must not share a slot.
+    digits = sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_DIGITS]
+    return f"{words[: _SLOT_LIMIT - _HASH_DIGITS - 1]} {digits}"
+
+
+def check_kind(value: FactKind | str, field: str = "kind") -> FactKind:
+    """:raises InvalidInput: when it is no kind of fact"""
+    try:
+        return FactKind(value)
+    except ValueError as error:
+        raise InvalidInput(field, f"must be one of {', '.join(FactKind)}") from error
 
 
 def _settle(slot: list[Fact]) -> list[Fact]:

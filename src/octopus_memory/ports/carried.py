@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ..domain.episode import Episode, Session, Turn
+from ..domain.facts import Fact
 from ..domain.message import Json, Message
 from ..domain.portable import KeptEpisode
 from .store import NewSummary
@@ -23,6 +24,8 @@ class Brought:
     turns: Iterable[NewTurn]
     """In order, from ordinal 0. Read once in each attempt to write them, so it must start again."""
     summary: NewSummary | None
+    facts: Sequence[Fact] = ()
+    """The episode's standing facts as they are: with their ids, pins and deletions."""
     placeholders: Sequence[Placeholder] = ()
     now: datetime
     """By the clock: what an episode that is still open is judged by from here on."""
@@ -37,6 +40,8 @@ class StoredEpisode:
     """Those of a cold archive or of a deleted episode too."""
     metadata: Mapping[str, Json] = field(default_factory=dict)
     """Its session's."""
+    facts: tuple[Fact, ...] = ()
+    """Those that are not deleted, oldest first."""
     placeholders: tuple[Placeholder, ...] = ()
     is_deleted: bool = False
 

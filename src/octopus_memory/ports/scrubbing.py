@@ -13,6 +13,7 @@ from ..domain.message import Json
 from .turns import Placeholder
 
 if TYPE_CHECKING:
+    from ..domain.facts import Fact
     from .carried import Rewritten, StoredEpisode
     from .store import NewSummary
 
@@ -42,11 +43,14 @@ class Scrubbing(ABC):
         *,
         turns: Sequence[Rewritten] = (),
         summary: NewSummary | None = None,
+        facts: Sequence[Fact] = (),
         metadata: Mapping[str, Json] | None = None,
         placeholders: Sequence[Placeholder] = (),
         now: datetime,
     ) -> None:
-        """Replace these turns, the summary and the session's metadata, in one transaction.
+        """Replace these turns, the summary, facts and the session's metadata, in one transaction.
+
+        Of `facts`, slot and text are replaced.
 
         What is not given stays, and so do ids, ordinals, times, counts and stage. Of an active
         episode, recall finds the new turns by their own words at once, and they wait for a new

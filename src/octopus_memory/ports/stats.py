@@ -21,6 +21,7 @@ class StoreStats:
     episodes: int
     open_episodes: int
     turns: int
+    facts: int = 0
     vectors: Mapping[str, int] = field(default_factory=dict)
     """How many vectors of each model."""
     backlog: Mapping[WorkKind, Backlog] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
+from .facts import Facts
 from .forgetting import Forgetting
 from .keeping import Keeping, Lead
 from .keys import Keys
@@ -27,6 +28,7 @@ from .work import Backlog, Removal, RowPart, Unfindable, Work, WorkKind, WorkLis
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditDraft
+    from ..domain.facts import Fact
     from ..domain.replay import SessionReplay
     from .stats import StoreStats
 
@@ -89,6 +91,12 @@ class NewSummary:
     """Whether the worker should ask the model for a better one."""
     made_of: SummedUp | None = None
     """None for one that is made of nothing that is stored."""
+    facts: Sequence[Fact] | None = None
+    """The standing facts found with it, which replace those that the episode has.
+
+    Pinned and deleted ones stay, and what a deleted one said is not stored again. None leaves the
+    episode's facts as they are.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +155,9 @@ class OpenEpisode(NamedTuple):
     touched_at: datetime
 
 
-class EpisodeStore(WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantReads, Keys, ABC):
+class EpisodeStore(
+    WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantReads, Keys, Facts, ABC
+):
     """Thread-safe. A write is durable when it returns, and happens whole or not at all.
 
     Reads and writes name their scope and see nothing outside it: an id of another scope is

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ..domain.episode import EndReason, Scope, Summary, Turn
 from ..domain.errors import EmbedderFailed, SummarizerFailed
+from ..domain.facts import Fact, FactKind, FoundFact, check_slot
 from ..domain.hashing import TermHasher
 from ..domain.ids import new_id
 from ..domain.message import Json, Message
@@ -58,9 +59,15 @@ class FixedClock:
 class FakeSummarizer:
     """Answers as it is told to, and keeps what it was asked in `asked`."""
 
-    def __init__(self, text: str = "A fake summary.", *key_facts: str, name: str = "fake") -> None:
+    def __init__(
+        self,
+        text: str = "A fake summary.",
+        *key_facts: str,
+        name: str = "fake",
+        facts: Sequence[FoundFact] = (),
+    ) -> None:
         self._name = name
-        self._summary = Summary(text=text, key_facts=key_facts)
+        self._summary = Summary(text=text, key_facts=key_facts, facts=tuple(facts))
         self._failures = 0
         self._error: Exception = SummarizerFailed("the fake summarizer was told to fail")
         self._seconds = 0.0
@@ -71,10 +78,11 @@ class FakeSummarizer:
     def name(self) -> str:
         return self._name
 
-    def answer(self, text: str, *key_facts: str) -> None:
+    def answer(self, text: str, *key_facts: str, facts: Sequence[FoundFact] = ()) -> None:
         """From now on, without failing any more."""
         with self._lock:
-            self._summary, self._failures = Summary(text=text, key_facts=key_facts), 0
+            self._summary = Summary(text=text, key_facts=key_facts, facts=tuple(facts))
+            self._failures = 0
 
     def fail(self, times: int = 1, error: Exception | None = None) -> None:
         """Raise at the next `times` calls: `error`, or a `SummarizerFailed`."""
@@ -172,13 +180,29 @@ def make_summary(
     *key_facts: str,
     by: str = "fake",
     improve: bool = False,
+    facts: Sequence[Fact] | None = None,
 ) -> NewSummary:
     return NewSummary(
         summary=Summary(text=text, key_facts=key_facts),
         by=by,
         lexical=make_lexical(" ".join((text, *key_facts))),
         improve=improve,
+        facts=facts,
     )
+
+
+def make_fact(
+    text: str = "Is allergic to peanuts.",
+    *,
+    kind: FactKind = FactKind.CONSTRAINT,
+    slot: str | None = None,
+    since: datetime = START,
+    ordinal: int | None = 0,
+    **more: Any,
+) -> Fact:
+    """A standing fact to store; without a `slot`, one of its own. `more` are fields."""
+    own = check_slot(text) if slot is None else slot
+    return Fact(id=new_id(), kind=kind, text=text, slot=own, since=since, ordinal=ordinal, **more)
 
 
 def make_closing(

@@ -20,6 +20,13 @@ from .store_suite_audit import AuditTests
 from .store_suite_close import ArchiveTests, CloseTests, PutSummaryTests, TouchTests
 from .store_suite_content import MessageTests, TimeTests
 from .store_suite_erasing import EraseTests
+from .store_suite_facts import (
+    BetterFactsTests,
+    FactAtomicityTests,
+    FactIsolationTests,
+    FactLifeTests,
+    FactTests,
+)
 from .store_suite_findable import MakeFindableTests, UnfindableStageTests, UnfindableTests
 from .store_suite_holding import HoldTests, LeadTests
 from .store_suite_isolation import IsolationTests, LookAlikeTests
@@ -109,5 +116,10 @@ class StoreSuite(
     RewrittenMeanwhileTests,
     KeptTests,
     BringTests,
+    FactTests,
+    BetterFactsTests,
+    FactLifeTests,
+    FactAtomicityTests,
+    FactIsolationTests,
 ):
     """The contract of `EpisodeStore`, sentence by sentence."""

@@ -8,6 +8,7 @@ from .sql import config, configs
 from .statements import (
     ending,
     erasing,
+    facts,
     findable,
     listing,
     meta,
@@ -33,6 +34,7 @@ READS = frozenset(
         recalling.block_at,
         recalling.state,
         erasing.unfinished,
+        facts.newest,
         findable.turns,
         findable.waiting,
         meta.get,

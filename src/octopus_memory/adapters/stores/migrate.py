@@ -9,8 +9,8 @@ from __future__ import annotations
 from ...domain.errors import SchemaTooNew, StoreUnavailable
 from .later import sa, schema
 
-HEAD = "0005"
-_KNOWN = frozenset({"0001", "0002", "0003", "0004", HEAD})
+HEAD = "0006"
+_KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005", HEAD})
 VERSION_TABLE = "octopus_schema"
 
 

@@ -78,7 +78,7 @@ class SqlMoving(Transactions, Portable):
     def row_count(self) -> int:
         return self._read(Every.TENANT, _count)
 
-    def facts(self) -> dict[str, bytes]:
+    def meta_values(self) -> dict[str, bytes]:
         return self._read(Every.TENANT, _facts)
 
     def numbers_given(self) -> dict[str, int]:
@@ -106,7 +106,7 @@ def move(
     """
     if source.is_being_filled():
         raise InvalidInput("from", "is the target of a move that is not finished: finish it first")
-    facts, total = source.facts(), source.row_count()
+    facts, total = source.meta_values(), source.row_count()
     start = Place(source=sha256(facts.get(meta.SALT, b"")).hexdigest())
     place = target.begin_filling(start, facts)
     walk = _Walk(total * 3, progress)
@@ -148,7 +148,7 @@ def _copy(source: SqlMoving, target: SqlMoving, place: Place, walk: _Walk) -> in
 def _compare(source: SqlMoving, target: SqlMoving, walk: _Walk) -> Iterator[MovedTable]:
     from ...domain.moving import MovedTable
 
-    if source.facts() != target.facts():
+    if source.meta_values() != target.meta_values():
         raise _differ("octopus_meta")
     for table in _tables():
         ours, theirs = (_checksum(end, table, walk) for end in (source, target))

@@ -15,7 +15,7 @@ from ...ports.portable import Portable
 from ...ports.turns import NewTurn
 from . import plain, rows
 from .later import Connection, sa, schema
-from .statements import ending, findable, placeholders, reads, scopes
+from .statements import ending, facts, findable, placeholders, reads, scopes
 from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ def _bring(conn: Connection, brought: Brought) -> bool:
     placeholders.put(conn, place, episode.session_id, brought.placeholders)
     if brought.summary is not None:
         ending.put_summary(conn, scope, episode.id, brought.summary, now=brought.now)
+    facts.insert(conn, place, brought.facts)
     return True
 
 

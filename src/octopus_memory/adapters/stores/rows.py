@@ -101,7 +101,7 @@ def episode(row: Row, scope: Scope) -> Episode:
         row.started_at,
         row.last_message_at,
         row.ended_at,
-        _one_of(_END_REASONS, row.end_reason) if row.end_reason else None,
+        one_of(_END_REASONS, row.end_reason) if row.end_reason else None,
         row.message_count,
         row.input_tokens,
         row.output_tokens,
@@ -118,14 +118,14 @@ def session(row: Row, scope: Scope) -> Session:
     return _make_session(
         row.session_id,
         scope,
-        _one_of(_STATUSES, row.status),
+        one_of(_STATUSES, row.status),
         load_json(row.metadata),
         row.created_at,
         row.last_seen_at or row.created_at,
     )
 
 
-def _one_of(known: Mapping[str, E], word: str) -> E:
+def one_of(known: Mapping[str, E], word: str) -> E:
     try:
         return known[word]
     except KeyError as error:

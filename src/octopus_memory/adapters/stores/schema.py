@@ -241,6 +241,32 @@ placeholders = _table(
     clustered=True,
 )
 
+# Clustered by scope: the facts of one scope are one range scan.
+facts = _table(
+    "facts",
+    sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    # The source; None for a fact that the caller gave.
+    sa.Column("episode_id", Uuid),
+    sa.Column("turn_id", Uuid),
+    sa.Column("ordinal", sa.Integer),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("origin", sa.String(16), nullable=False),
+    sa.Column("since", UtcTime, nullable=False),
+    sa.Column("ends", sa.Boolean, nullable=False),
+    sa.Column("is_pinned", sa.Boolean, nullable=False),
+    # Slot and text; None once the caller has deleted the fact.
+    sa.Column("codec", sa.SmallInteger),
+    sa.Column("content", sa.LargeBinary),
+    # Of a deleted fact, keyed by the database and the scope: what it said, and its slot.
+    sa.Column("deleted_at", UtcTime),
+    sa.Column("digest", sa.LargeBinary),
+    sa.Column("slot_digest", sa.LargeBinary),
+    sa.Index("octopus_facts_episode", "scope_id", "episode_id"),
+    clustered=True,
+)
+
 holds = _table(
     "holds",
     sa.Column("id", Uuid, primary_key=True),

@@ -10,12 +10,13 @@ from uuid import UUID
 
 from ...domain.episode import Scope
 from ...domain.errors import EpisodeChanged, EpisodeNotFound
+from ...domain.facts import Fact
 from ...domain.message import Json
 from ...ports.scrubbing import Scrubbing
 from ...ports.store import NewSummary, Placeholder
 from . import rows
 from .later import Connection, sa, schema, sql
-from .statements import ending, holding, meta, reads, rewriting, scopes
+from .statements import ending, facts, holding, meta, reads, rewriting, scopes
 from .statements import placeholders as numbers
 from .transactions import Transactions
 
@@ -49,6 +50,7 @@ def _this() -> sa.Select[Any]:
     return (
         sa.select(
             *rows.episode_columns(),
+            schema.episodes.c.scope_id,
             schema.episodes.c.deleted_at,
             schema.episodes.c.unfindable_from,
             schema.conversations.c.metadata,
@@ -80,17 +82,19 @@ class SqlScrubbing(Transactions, Scrubbing):
         *,
         turns: Sequence[Rewritten] = (),
         summary: NewSummary | None = None,
+        facts: Sequence[Fact] = (),
         metadata: Mapping[str, Json] | None = None,
         placeholders: Sequence[Placeholder] = (),
         now: datetime,
     ) -> None:
-        if turns or summary is not None or metadata is not None or placeholders:
+        if turns or summary is not None or facts or metadata is not None or placeholders:
             self._write(
                 was.episode.scope.tenant,
                 _rewrite,
                 was,
                 turns=turns,
                 summary=summary,
+                new_facts=facts,
                 metadata=metadata,
                 placeholders=placeholders,
                 now=now,
@@ -125,6 +129,7 @@ def _stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredE
         episode=rows.episode(row, scope),
         turns=tuple(rows.turns(turns, row.session_id)),
         metadata=rows.load_json(row.metadata),
+        facts=tuple(facts.of_episode(conn, row.scope_id, episode_id)),
         placeholders=tuple(numbers.of_episode(conn, scope, episode_id, deleted=True)),
         is_deleted=row.deleted_at is not None,
     )
@@ -140,6 +145,7 @@ def _rewrite(
     *,
     turns: Sequence[Rewritten],
     summary: NewSummary | None,
+    new_facts: Sequence[Fact],
     metadata: Mapping[str, Json] | None,
     placeholders: Sequence[Placeholder],
     now: datetime,
@@ -151,6 +157,7 @@ def _rewrite(
         raise EpisodeNotFound(episode_id)
     scope_id = held[0]
     _check_unchanged(row, was, metadata)
+    _check_facts(conn, row, was)
     _check_holds(conn, was, metadata)
     if turns:
         _check_findable(row)
@@ -158,6 +165,8 @@ def _rewrite(
         rewriting.recall_rows(conn, scope, scope_id, episode_id, turns, now=now)
     if summary is not None:
         _rewrite_summary(conn, was, scope_id, summary, now=now)
+    if new_facts:
+        facts.rewrite(conn, scope_id, episode_id, new_facts)
     if metadata is not None:
         _rewrite_metadata(conn, scope_id, row.session_id, metadata)
     place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
@@ -174,6 +183,13 @@ def _check_unchanged(
     if not same or (row.deleted_at is not None) != was.is_deleted:
         raise EpisodeChanged(row.session_id)
     if metadata is not None and rows.load_json(row.metadata) != was.metadata:
+        raise EpisodeChanged(row.session_id)
+
+
+def _check_facts(conn: Connection, row: rows.Row, was: StoredEpisode) -> None:
+    """Refuse where other facts were found meanwhile: they were found in the old text."""
+    now = {fact.id for fact in facts.of_episode(conn, row.scope_id, row.id)}
+    if not now <= {fact.id for fact in was.facts}:
         raise EpisodeChanged(row.session_id)
 
 

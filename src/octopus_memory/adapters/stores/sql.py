@@ -24,6 +24,7 @@ from ...ports.store import (
     SessionState,
 )
 from . import migrate, rows
+from .facts import SqlFacts
 from .forgetting import SqlForgetting
 from .keeping import SqlKeeping
 from .keys import SqlKeys
@@ -54,6 +55,7 @@ class SqlStore(
     SqlMoving,
     SqlTenantReads,
     SqlKeys,
+    SqlFacts,
     EpisodeStore,
 ):
     """What the dialects share: every statement, and transactions around them."""
@@ -282,6 +284,7 @@ class SqlStore(
             episodes=count(episodes.c.id),
             open_episodes=count(episodes.c.id, episodes.c.ended_at.is_(None)),
             turns=count(schema.turns.c.row),
+            facts=count(schema.facts.c.id, schema.facts.c.deleted_at.is_(None)),
             vectors={row[0]: row[1] for row in vectors},
             backlog=queue.backlog(conn),
         )

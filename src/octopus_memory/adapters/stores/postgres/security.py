@@ -25,6 +25,7 @@ _SHARE_SETTINGS = """
 """
 # The planner's statistics are samples of values, and would outlive what they were taken from.
 _PRIVATE = (
+    "content",
     "detail",
     "digest",
     "fingerprint",
@@ -33,6 +34,7 @@ _PRIVATE = (
     "metadata",
     "reason",
     "session_id",
+    "slot_digest",
     "speaker",
     "summary",
     "terms",

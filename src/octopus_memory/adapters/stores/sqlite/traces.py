@@ -24,6 +24,7 @@ _HELD_IN = [
     (schema.turns, ("message", "tool_calls", "agent")),
     (schema.turns_archive, ("message", "tool_calls", "agent")),
     (schema.episodes, ("summary", "session_id", "id")),
+    (schema.facts, ("content", "digest", "slot_digest")),
     (schema.recall, ("vector", "terms", "episode_id")),
     (schema.conversations, ("metadata", "session_id")),
     (schema.scopes, ("user",)),

@@ -12,7 +12,7 @@ from ....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from ....ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
 from .. import plain, rows
 from ..later import Connection, sa, schema, sql, sql_for, types
-from . import mirror, reads, scopes
+from . import facts, mirror, reads, scopes
 
 
 @cache
@@ -191,8 +191,12 @@ def end(
     closing: Closing,
     *,
     now: datetime,
+    is_new: bool = False,
 ) -> None:
-    """End the episode at `place`; its summary gets the recall row of that `seq`."""
+    """End the episode at `place`; its summary gets the recall row of that `seq`.
+
+    An episode that `is_new` began in the same transaction, and has no facts yet.
+    """
     new = closing.summary
     this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}
     _check_text(conn, this, session_id, new)
@@ -221,6 +225,8 @@ def end(
     )
     if new is not None:
         _insert_summary(conn, place, seq, new, at=closing.ended_at, now=now)
+        if new.facts is not None:
+            facts.replace_found(conn, place, new.facts, is_new=is_new)
 
 
 def put_summary(
@@ -251,6 +257,8 @@ def put_summary(
     )
     place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
     _insert_summary(conn, place, seq, summary, at=before.ended_at, now=now)
+    if summary.facts is not None:
+        facts.replace_found(conn, place, summary.facts)
 
 
 def _check_text(

@@ -33,6 +33,7 @@ def _places() -> dict[str, sa.Table]:
         "waiting work": schema.work,
         "idempotency keys": schema.idempotency,
         "placeholders": schema.placeholders,
+        "facts": schema.facts,
         "episodes": schema.episodes,
         "sessions": schema.conversations,
     }
@@ -161,11 +162,11 @@ def _own_work(scope_id: int, episode_id: UUID) -> list[sa.ColumnElement[bool]]:
 
 
 def _remove_empty_scope(conn: Connection, scope_id: int) -> int:
-    """A scope without a session is only a person's name."""
-    sessions = schema.conversations
-    left = sa.select(sessions.c.session_id).where(sessions.c.scope_id == scope_id).limit(1)
-    if conn.execute(left).first() is not None:
-        return 0
+    """A scope that has neither a session nor a fact is only a person's name."""
+    for table in (schema.conversations, schema.facts):
+        left = sa.select(table.c.scope_id).where(table.c.scope_id == scope_id).limit(1)
+        if conn.execute(left).first() is not None:
+            return 0
     return conn.execute(sa.delete(schema.scopes).where(schema.scopes.c.id == scope_id)).rowcount
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from ....domain.episode import Scope
 from ....ports.store import RowPart
 from ..later import Connection, results_of, sa, schema, sql
-from . import ending
+from . import ending, facts
 
 
 @sql
@@ -56,10 +56,13 @@ def _drop_empty_session() -> sa.Delete:
 def _drop_empty_scope() -> sa.Delete:
     return sa.delete(schema.scopes).where(
         schema.scopes.c.id == sa.bindparam("scope_"),
-        ~sa.select(sa.literal(1))
-        .where(schema.episodes.c.scope_id == sa.bindparam("scope_"))
-        .correlate(None)
-        .exists(),
+        *(
+            ~sa.select(sa.literal(1))
+            .where(table.c.scope_id == sa.bindparam("scope_"))
+            .correlate(None)
+            .exists()
+            for table in (schema.episodes, schema.facts)
+        ),
     )
 
 
@@ -74,6 +77,7 @@ def episode(
         "turns": drop_turns,
         "archived turns": drop_cold_turns,
         "placeholders": _drop_placeholders,
+        "facts": facts.drop_of_episode,
         "episodes": _drop_episode,
     }
     done = results_of(conn, *((statement, this) for statement in statements.values()))
@@ -88,5 +92,5 @@ def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
 
 
 def empty_scope(conn: Connection, scope_id: int) -> int:
-    """A scope without an episode likewise."""
+    """Remove a scope that has neither an episode nor a fact; returns how many went."""
     return conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount

@@ -168,7 +168,8 @@ def append(conn: Connection, write: Append) -> list[Turn]:
         repeats.remember(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
         seq = first_seq + (0 if _is_for_later(write) else len(turns))
-        ending.end(conn, place, write.session_id, seq, write.closing, now=write.now)
+        is_new = write.target is Target.NEW
+        ending.end(conn, place, write.session_id, seq, write.closing, now=write.now, is_new=is_new)
     return turns
 
 

@@ -1,0 +1,421 @@
+"""Standing facts: the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ....domain.episode import Scope
+from ....domain.errors import FactNotFound, StoreCorrupt
+from ....domain.facts import MOST_FACTS_READ, Fact, FactKind, FactOrigin
+from .. import codec, plain, rows
+from ..later import Connection, sa, schema, sql
+from . import chain, holding, meta, reads, scopes
+
+if TYPE_CHECKING:
+    from ....domain.audit import AuditDraft
+
+_NEW = (
+    "tenant",
+    "scope_id",
+    "id",
+    "episode_id",
+    "turn_id",
+    "ordinal",
+    "kind",
+    "origin",
+    "since",
+    "ends",
+    "is_pinned",
+    "codec",
+    "content",
+    "deleted_at",
+    "digest",
+    "slot_digest",
+)
+
+
+@cache
+def _in_scope() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.facts.c.scope_id == reads.scope_id(),
+        schema.facts.c.tenant == sa.bindparam("tenant_"),
+    )
+
+
+@cache
+def _visible() -> sa.Select[Any]:
+    """The facts of a scope whose episode is not deleted."""
+    facts, episodes = schema.facts, schema.episodes
+    return (
+        sa.select(facts)
+        .select_from(facts.outerjoin(episodes, episodes.c.id == facts.c.episode_id))
+        .where(
+            _in_scope(),
+            sa.or_(
+                facts.c.episode_id.is_(None),
+                sa.and_(episodes.c.id.is_not(None), episodes.c.deleted_at.is_(None)),
+            ),
+        )
+    )
+
+
+@cache
+def _by_then() -> sa.Select[Any]:
+    until = sa.bindparam("until_", type_=schema.facts.c.since.type)
+    return _visible().where(schema.facts.c.since <= until)
+
+
+@sql
+def _newest() -> sa.Select[Any]:
+    newest = schema.facts.c.since.desc(), schema.facts.c.id.desc()
+    return _by_then().order_by(*newest).limit(MOST_FACTS_READ)
+
+
+@sql
+def _pinned() -> sa.Select[Any]:
+    return _by_then().where(schema.facts.c.is_pinned.is_(True))
+
+
+@sql
+def _one() -> sa.Select[Any]:
+    return _visible().where(
+        schema.facts.c.id == sa.bindparam("id_"), schema.facts.c.deleted_at.is_(None)
+    )
+
+
+@sql
+def _of_episode() -> sa.Select[Any]:
+    return sa.select(schema.facts).where(
+        schema.facts.c.scope_id == sa.bindparam("scope_"),
+        schema.facts.c.episode_id == sa.bindparam("episode_"),
+    )
+
+
+@sql
+def _insert() -> sa.Insert:
+    return sa.insert(schema.facts)
+
+
+@sql
+def _drop() -> sa.Delete:
+    return sa.delete(schema.facts).where(
+        schema.facts.c.scope_id == sa.bindparam("scope_"),
+        schema.facts.c.id.in_(sa.bindparam("ids", expanding=True)),
+    )
+
+
+@sql
+def drop_of_episode() -> sa.Delete:
+    return sa.delete(schema.facts).where(
+        schema.facts.c.scope_id == sa.bindparam("scope_"),
+        schema.facts.c.episode_id == sa.bindparam("episode_"),
+    )
+
+
+def newest(conn: Connection, scope: Scope, until: datetime | None) -> list[Fact]:
+    asked = reads.who(scope) | {"until_": until or plain.OPEN_END}
+    found = list(conn.execute(_newest, asked))
+    if len(found) == MOST_FACTS_READ:
+        known = {row.id for row in found}
+        found += [row for row in conn.execute(_pinned, asked) if row.id not in known]
+    return _read(conn, found)
+
+
+def of_episode(conn: Connection, scope_id: int, episode_id: UUID) -> list[Fact]:
+    """The facts of an episode that are not deleted, whether the episode is or not."""
+    found = conn.execute(_of_episode, {"scope_": scope_id, "episode_": episode_id})
+    facts = _read(conn, [row for row in found if row.deleted_at is None])
+    return sorted(facts, key=_by_time)
+
+
+def kept(conn: Connection, scope: Scope, episode_id: UUID | None) -> list[Fact]:
+    source = schema.facts.c.episode_id
+    its = source.is_(None) if episode_id is None else source == episode_id
+    found = list(conn.execute(_visible().where(its), reads.who(scope)))
+    if any(row.deleted_at is not None for row in found):
+        # The slot of a deleted fact is known by the others that had it, wherever these are from.
+        others = list(conn.execute(_visible(), reads.who(scope)))
+        slots = _slots(conn, others)
+        found = [row for row in found if row.deleted_at is None or row.slot_digest in slots]
+        return sorted(_read(conn, found, slots), key=_by_time)
+    return sorted(_read(conn, found), key=_by_time)
+
+
+def _by_time(fact: Fact) -> tuple[datetime, int]:
+    return fact.since, fact.id.int
+
+
+def add(conn: Connection, scope: Scope, fact: Fact, entry: AuditDraft | None) -> None:
+    scope_id, _ = scopes.take_rows(conn, scope, 0)
+    insert(conn, {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": None}, [fact])
+    if entry is not None:
+        chain.append(conn, entry)
+
+
+def bring(conn: Connection, scope: Scope, facts: Sequence[Fact]) -> int:
+    scope_id, _ = scopes.take_rows(conn, scope, 0)
+    known: set[UUID] = set()
+    for some in reads.chunks([fact.id for fact in facts]):
+        there = sa.select(schema.facts.c.id).where(
+            schema.facts.c.scope_id == scope_id, schema.facts.c.id.in_(some)
+        )
+        known.update(conn.execute(there).scalars())
+    new = [fact for fact in facts if fact.id not in known]
+    insert(conn, {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": None}, new)
+    return len(new)
+
+
+def pin(
+    conn: Connection, scope: Scope, fact_id: UUID, *, pinned: bool, entry: AuditDraft | None
+) -> Fact:
+    row = _changed(conn, scope, fact_id)
+    _update(conn, row.scope_id, fact_id, is_pinned=pinned)
+    if entry is not None:
+        chain.append(conn, entry)
+    return _read(conn, [_one_of(conn, scope, fact_id)])[0]
+
+
+def delete(
+    conn: Connection, scope: Scope, fact_id: UUID, *, at: datetime, entry: AuditDraft | None
+) -> None:
+    row = _changed(conn, scope, fact_id)
+    source = [] if row.episode_id is None else [row.episode_id]
+    holding.check(conn, scope.tenant, scope.user, source)
+    slot, text = _content(row)
+    digests = Digests(conn, row.tenant, row.scope_id)
+    _update(
+        conn,
+        row.scope_id,
+        fact_id,
+        codec=None,
+        content=None,
+        is_pinned=False,
+        deleted_at=at,
+        digest=digests.of(row.kind, slot, text),
+        slot_digest=digests.of(row.kind, slot),
+    )
+    meta.count_removal(conn)
+    if entry is not None:
+        chain.append(conn, entry)
+
+
+def _changed(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
+    """The fact that is to be changed; its scope is locked, and its version bumped."""
+    row = None if scopes.lock(conn, scope) is None else _one_of(conn, scope, fact_id)
+    if row is None:
+        raise FactNotFound(fact_id)
+    scopes.take_rows(conn, scope, 0)
+    return row
+
+
+def _one_of(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
+    return conn.execute(_one, reads.who(scope) | {"id_": fact_id}).one_or_none()
+
+
+def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> None:
+    facts = schema.facts
+    conn.execute(
+        sa.update(facts).where(facts.c.scope_id == scope_id, facts.c.id == fact_id).values(**values)
+    )
+
+
+def rewrite_given(conn: Connection, scope: Scope, facts: Sequence[Fact]) -> None:
+    held = scopes.lock(conn, scope)
+    if held is None:
+        return
+    holding.check(conn, scope.tenant, scope.user, [])
+    rewrite(conn, held.id, None, facts)
+    scopes.take_rows(conn, scope, 0)
+    meta.count_removal(conn)
+
+
+def rewrite(
+    conn: Connection, scope_id: int, episode_id: UUID | None, facts: Sequence[Fact]
+) -> None:
+    """Replace slot and text of the facts of one episode, or of those that the caller gave."""
+    table = schema.facts
+    source = table.c.episode_id
+    for fact in facts:
+        conn.execute(
+            sa.update(table)
+            .where(
+                table.c.scope_id == scope_id,
+                table.c.id == fact.id,
+                source.is_(None) if episode_id is None else source == episode_id,
+                table.c.deleted_at.is_(None),
+            )
+            .values(**_pack(fact))
+        )
+
+
+def replace_found(
+    conn: Connection, place: dict[str, Any], facts: Sequence[Fact], *, is_new: bool = False
+) -> None:
+    """Store what a summarizer found in an episode, in place of what was found in it before.
+
+    A fact that is there in the same words keeps its row, so that its id stays. An episode that
+    `is_new` has none yet.
+    """
+    if is_new:
+        insert(conn, place, facts)
+        return
+    this = {"scope_": place["scope_id"], "episode_": place["episode_id"]}
+    known = list(conn.execute(_of_episode, this))
+    deleted = [row for row in known if row.deleted_at is not None]
+    digests = Digests(conn, place["tenant"], place["scope_id"])
+    there = {(row.kind, *_content(row)): row.id for row in known if row.deleted_at is None}
+    found = {(fact.kind.value, fact.slot, fact.text): fact for fact in facts}
+    gone = [
+        row.id
+        for row in known
+        if row.deleted_at is None and not row.is_pinned and (row.kind, *_content(row)) not in found
+    ]
+    if gone:
+        conn.execute(_drop, {"scope_": place["scope_id"], "ids": gone})
+    insert(
+        conn,
+        place,
+        [
+            fact
+            for key, fact in found.items()
+            if key not in there and not any(_brings_back(fact, row, digests) for row in deleted)
+        ],
+    )
+
+
+def _brings_back(fact: Fact, deleted: rows.Row, digests: Digests) -> bool:
+    """Whether it is what was deleted: in the same words, or in others of the same slot.
+
+    A summarizer may word one turn differently each time. What was said later in the episode is
+    news, and fills the slot.
+    """
+    if deleted.digest == digests.of(fact.kind, fact.slot, fact.text):
+        return True
+    if deleted.slot_digest != digests.of(fact.kind, fact.slot):
+        return False
+    return fact.ordinal is None or deleted.ordinal is None or fact.ordinal <= deleted.ordinal
+
+
+def insert(conn: Connection, place: dict[str, Any], facts: Sequence[Fact]) -> None:
+    """Store facts at `place`: tenant, scope and, unless the caller gave them, episode."""
+    if not facts:
+        return
+    digests = Digests(conn, place["tenant"], place["scope_id"])
+    conn.insert(_insert, _NEW, [_row(place, fact, digests) for fact in facts])
+
+
+def _row(place: dict[str, Any], fact: Fact, digests: Digests) -> tuple[Any, ...]:
+    values: dict[str, Any] = {
+        **place,
+        "id": fact.id,
+        "turn_id": fact.turn_id,
+        "ordinal": fact.ordinal,
+        "kind": fact.kind.value,
+        "origin": fact.origin.value,
+        "since": fact.since,
+        "ends": fact.ends,
+        "is_pinned": fact.is_pinned,
+        "deleted_at": None,
+        "digest": None,
+        "slot_digest": None,
+    }
+    if fact.is_deleted:
+        # Deleted elsewhere: what it said is not known here.
+        values |= {"codec": None, "content": None, "deleted_at": fact.since}
+        values["slot_digest"] = digests.of(fact.kind, fact.slot)
+    else:
+        values |= _pack(fact)
+    return tuple(values[name] for name in _NEW)
+
+
+def _pack(fact: Fact) -> dict[str, Any]:
+    mark, payload = codec.encode([fact.slot, fact.text])
+    return {"codec": mark, "content": payload}
+
+
+def _content(row: rows.Row) -> tuple[str, str]:
+    """Slot and text."""
+    slot, text = _unpack([row.codec], [row.content])[0]
+    return slot, text
+
+
+def _unpack(marks: Sequence[int], payloads: Sequence[bytes]) -> list[tuple[str, str]]:
+    contents: list[tuple[str, str]] = []
+    for content in codec.decode_many(marks, payloads):
+        match content:
+            case [str(slot), str(text)]:
+                contents.append((slot, text))
+            case _:
+                raise StoreCorrupt(plain.DAMAGED)
+    return contents
+
+
+def _read(
+    conn: Connection, found: Sequence[rows.Row], slots: dict[bytes, str] | None = None
+) -> list[Fact]:
+    """Facts of rows; the slot of a deleted one is that of a row which had the same, if any has."""
+    there = [row for row in found if row.deleted_at is None]
+    contents = _unpack([row.codec for row in there], [row.content for row in there])
+    facts = [_fact(row, *content) for row, content in zip(there, contents, strict=True)]
+    deleted = [row for row in found if row.deleted_at is not None]
+    if deleted:
+        slots = _slots(conn, there) if slots is None else slots
+        for row in deleted:
+            # Without one, it is alone in its slot, whatever that is called.
+            unknown = (row.slot_digest or b"").hex()
+            facts.append(_fact(row, slots.get(row.slot_digest, unknown), ""))
+    return facts
+
+
+def _slots(conn: Connection, found: Iterable[rows.Row]) -> dict[bytes, str]:
+    """The slots of these rows by their digests."""
+    there = [row for row in found if row.deleted_at is None]
+    if not there:
+        return {}
+    digests = Digests(conn, there[0].tenant, there[0].scope_id)
+    contents = _unpack([row.codec for row in there], [row.content for row in there])
+    return {
+        digests.of(row.kind, slot): slot for row, (slot, _) in zip(there, contents, strict=True)
+    }
+
+
+_KINDS = {str(kind): kind for kind in FactKind}
+_ORIGINS = {str(origin): origin for origin in FactOrigin}
+
+
+def _fact(row: rows.Row, slot: str, text: str) -> Fact:
+    return Fact(
+        id=row.id,
+        kind=rows.one_of(_KINDS, row.kind),
+        text=text,
+        slot=slot,
+        since=row.since,
+        episode_id=row.episode_id,
+        turn_id=row.turn_id,
+        ordinal=row.ordinal,
+        origin=rows.one_of(_ORIGINS, row.origin),
+        is_pinned=bool(row.is_pinned),
+        ends=bool(row.ends),
+        is_deleted=row.deleted_at is not None,
+    )
+
+
+class Digests:
+    """Digests keyed by the database and the scope: they can be compared there, and nowhere else."""
+
+    def __init__(self, conn: Connection, tenant: str, scope_id: int) -> None:
+        self._conn, self._own = conn, f"{scope_id}\0{tenant}".encode()
+        self._key: bytes | None = None
+
+    def of(self, *parts: str) -> bytes:
+        # The salt is read when the first digest is wanted: most calls want none.
+        if self._key is None:
+            salt = meta.get(self._conn, meta.SALT) or b""
+            self._key = blake2b(self._own, key=salt[:64], digest_size=32).digest()
+        joined = "\0".join(parts).encode("utf-8", "surrogatepass")
+        return blake2b(joined, key=self._key, digest_size=16).digest()
