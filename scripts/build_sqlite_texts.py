@@ -17,6 +17,8 @@ from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.stores.later import Statement
 from octopus_memory.adapters.stores.sqlite import texts
 from octopus_memory.adapters.stores.sqlite.compiling import compiled
+from octopus_memory.domain.facts import FactKind, FoundFact
+from octopus_memory.testing import FakeSummarizer
 
 MOST_PLACES = 16
 """How many turns one statement reads by their places."""
@@ -48,6 +50,10 @@ def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
         memory.next_retention()
         store.recall_block_at(scope.scope, [1])
         store.recall_block(scope.scope, after=1, alive=True)
+        fact = FoundFact(kind=FactKind.HOME, text="Lives on Naxos.", ordinal=0)
+        memory.parts.summarizer = FakeSummarizer(facts=[fact])
+        scope.store([("user", "I live on Naxos now.")])
+        scope.facts()
         for count in range(1, MOST_PLACES + 1):
             store.turns_at(scope.scope, [(uuid4(), 0) for _ in range(count)])
         return [*store._known, *store._together._known]  # type: ignore[attr-defined]

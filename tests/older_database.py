@@ -23,6 +23,7 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
     if with_pgvector:
         conn.exec_driver_sql(f"UPDATE octopus_vectors SET terms = {_AS_BEFORE}")
     # What came after it.
+    schema.facts.drop(conn)
     for index in schema.holds.indexes:
         if index.name == "octopus_holds_episode":
             index.drop(conn)

@@ -24,6 +24,7 @@ from .domain.errors import (
     EpisodeChanged,
     EpisodeClosed,
     EpisodeNotFound,
+    FactNotFound,
     IdempotencyConflict,
     IndexUnavailable,
     InvalidInput,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     )
     from .domain.audit import AuditCheck, AuditEntry
     from .domain.erasure import EraseReceipt
+    from .domain.facts import Fact, FactKind, FactOrigin
     from .domain.page import Page
     from .domain.portable import ImportReport
     from .domain.replay import EpisodeReplay, SessionReplay
@@ -120,6 +122,10 @@ __all__ = [
     "EpisodicRecallConfig",
     "EpisodicRetentionPolicy",
     "EraseReceipt",
+    "Fact",
+    "FactKind",
+    "FactNotFound",
+    "FactOrigin",
     "Hold",
     "IdempotencyConflict",
     "ImportReport",
@@ -186,6 +192,7 @@ _LATER = {
     ),
     "domain.audit": ("AuditCheck", "AuditEntry"),
     "domain.erasure": ("EraseReceipt",),
+    "domain.facts": ("Fact", "FactKind", "FactOrigin"),
     "domain.page": ("Page",),
     "domain.portable": ("ImportReport",),
     "domain.replay": ("EpisodeReplay", "SessionReplay"),

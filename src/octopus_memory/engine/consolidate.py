@@ -21,8 +21,10 @@ from ..domain.episode import (
     check_time,
 )
 from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
+from ..domain.facts import Fact, FactOrigin
+from ..domain.policy import PiiMode
 from ..ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target
-from . import findable
+from . import facts, findable
 from .parts import Parts
 from .privacy.guard import Guard
 
@@ -183,7 +185,7 @@ def closing_for(
         guard = guard or _guard_for(parts, scope, turns)
         summary = None if summary is None else guard.text(summary)
         key_facts = None if key_facts is None else [guard.text(fact) for fact in key_facts]
-    new = _summary(parts, scope, turns, summary, key_facts, wait=wait)
+    new = _summary(parts, scope, turns, summary, key_facts, wait=wait, guard=guard)
     return Closing(
         ended_at=ended_at,
         reason=reason,
@@ -194,8 +196,9 @@ def closing_for(
 
 
 def _guard_for(parts: Parts, scope: Scope, turns: Sequence[Turn]) -> Guard:
-    """For a summary that is given: by the names and numbers of the episode's own turns."""
-    if not turns:
+    """For a summary and facts: by the names and numbers of the episode's own turns."""
+    privacy = parts.config(scope.tenant, scope.agent).privacy
+    if not turns or privacy.pii is not PiiMode.REDACT:
         return parts.guard(scope)
     known = parts.store.placeholders(scope, turns[0].episode_id)
     return parts.guard(scope, session_id=turns[0].session_id, known=known)
@@ -206,21 +209,21 @@ def _summary(
     scope: Scope,
     turns: Sequence[Turn],
     given: str | None,
-    facts: Sequence[str] | None,
+    key_facts: Sequence[str] | None,
     *,
     wait: bool,
+    guard: Guard | None = None,
 ) -> NewSummary | None:
-    if given is not None:
-        made = Summary(text=given, key_facts=tuple(facts or ()))
-        return new_summary(parts, scope, made, BY_CALLER)
-    if not turns and facts is not None:
-        return new_summary(parts, scope, Summary(text="", key_facts=tuple(facts)), BY_CALLER)
-    if not turns:
-        return None
-    made, by, improve = _made_summary(parts, turns, wait=wait)
-    if facts is not None:
-        made, improve = Summary(text=made.text, key_facts=tuple(facts)), False
-    return new_summary(parts, scope, made, by, improve=improve)
+    improve = False
+    if given is not None or not turns:
+        if given is None and key_facts is None:
+            return None
+        made, by = Summary(text=given or "", key_facts=tuple(key_facts or ())), BY_CALLER
+    else:
+        made, by, improve = _made_summary(parts, turns, wait=wait)
+        if key_facts is not None:
+            made, improve = replace(made, key_facts=tuple(key_facts)), False
+    return new_summary(parts, scope, made, by, improve=improve, turns=turns, guard=guard)
 
 
 def _made_summary(parts: Parts, turns: Sequence[Turn], *, wait: bool) -> tuple[Summary, str, bool]:
@@ -238,8 +241,8 @@ def _made_summary(parts: Parts, turns: Sequence[Turn], *, wait: bool) -> tuple[S
 
 def limited(summary: Summary) -> Summary:
     """As much of it as an episode keeps."""
-    facts = map(_cut, summary.key_facts[:MOST_FACTS])
-    return Summary(text=_cut(summary.text), key_facts=tuple(facts))
+    key_facts = tuple(map(_cut, summary.key_facts[:MOST_FACTS]))
+    return replace(summary, text=_cut(summary.text), key_facts=key_facts)
 
 
 def _cut(text: str) -> str:
@@ -247,10 +250,42 @@ def _cut(text: str) -> str:
 
 
 def new_summary(
-    parts: Parts, scope: Scope, summary: Summary, by: str, *, improve: bool = False
+    parts: Parts,
+    scope: Scope,
+    summary: Summary,
+    by: str,
+    *,
+    improve: bool = False,
+    turns: Sequence[Turn] | None = None,
+    guard: Guard | None = None,
 ) -> NewSummary:
+    """A summary as it is stored; with the `turns` that it is of, the facts found in them too.
+
+    Without them, the episode's facts stay as they are.
+    """
     lexical = summary_lexical(parts, scope, summary.text, summary.key_facts)
-    return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve)
+    found = None if turns is None else _facts(parts, scope, turns, summary, by, guard)
+    return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve, facts=found)
+
+
+def _facts(
+    parts: Parts,
+    scope: Scope,
+    turns: Sequence[Turn],
+    summary: Summary,
+    by: str,
+    guard: Guard | None,
+) -> tuple[Fact, ...]:
+    """The summarizer's facts; the rules' where a caller or another model gave a summary alone."""
+    found, origin = summary.facts, FactOrigin.MODEL
+    if by == parts.extractive.name:
+        origin = FactOrigin.RULES
+    elif not found and turns:
+        found = parts.extractive.summarize(turns, timeout=parts.timeouts.at_close).facts
+        origin = FactOrigin.RULES
+    if not found:
+        return ()
+    return facts.found(turns, found, origin, guard or _guard_for(parts, scope, turns))
 
 
 def summary_lexical(parts: Parts, scope: Scope, text: str, key_facts: Sequence[str]) -> Lexical:
@@ -267,26 +302,26 @@ def ensure_summary(parts: Parts, episode: Episode) -> None:
         return
     made = limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
     if made.text:
-        made = Summary(text=made.text, key_facts=episode.key_facts or made.key_facts)
-        new = new_summary(parts, episode.scope, made, parts.extractive.name)
+        made = replace(made, key_facts=episode.key_facts or made.key_facts)
+        new = new_summary(parts, episode.scope, made, parts.extractive.name, turns=turns)
         parts.store.put_summary(episode.scope, episode.id, replace(new, made_of=made_of))
 
 
-def _check_summary(summary: str | None, facts: Sequence[str] | None) -> None:
+def _check_summary(summary: str | None, key_facts: Sequence[str] | None) -> None:
     if summary is not None and not isinstance(summary, str):
         raise InvalidInput("summary", f"must be text, not {type(summary).__name__}")
     if summary is not None and len(summary) > SUMMARY_LIMIT:
         raise InvalidInput(
             "summary", f"has {len(summary):,} characters; the most is {SUMMARY_LIMIT:,}"
         )
-    if facts is None:
+    if key_facts is None:
         return
-    listed = isinstance(facts, Sequence) and not isinstance(facts, str)
-    if not listed or not all(isinstance(fact, str) for fact in facts):
+    listed = isinstance(key_facts, Sequence) and not isinstance(key_facts, str)
+    if not listed or not all(isinstance(fact, str) for fact in key_facts):
         raise InvalidInput("key_facts", "must be a list of short texts")
-    if len(facts) > MOST_FACTS:
-        raise InvalidInput("key_facts", f"are {len(facts):,}; the most is {MOST_FACTS}")
-    for place, fact in enumerate(facts):
+    if len(key_facts) > MOST_FACTS:
+        raise InvalidInput("key_facts", f"are {len(key_facts):,}; the most is {MOST_FACTS}")
+    for place, fact in enumerate(key_facts):
         if len(fact) > SUMMARY_LIMIT:
             problem = f"has {len(fact):,} characters; the most is {SUMMARY_LIMIT:,}"
             raise InvalidInput(f"key_facts[{place}]", problem)

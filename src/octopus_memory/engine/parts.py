@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,9 +107,15 @@ class Parts:
         *,
         session_id: str | None = None,
         known: Sequence[Placeholder] = (),
+        numbered: bool = True,
     ) -> Guard:
-        """What the agent's settings make of personal data, for one call."""
+        """What the agent's settings make of personal data, for one call.
+
+        Without `numbered`, placeholders have no numbers, whatever the settings say.
+        """
         privacy = self.config(scope.tenant, scope.agent).privacy
+        if not numbered:
+            privacy = replace(privacy, numbered=False)
         if privacy.pii is PiiMode.OFF or self.make_redactor is None:
             return Guard(privacy, None, salt=self.store.salt, scope=scope)
         return Guard(

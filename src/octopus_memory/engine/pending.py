@@ -240,7 +240,9 @@ def _improve(parts: Parts, model: Summarizer, work: Work, owner: str) -> bool:
         log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
         _give_back(parts, [work], owner)
         return False
-    summary = consolidate.new_summary(parts, work.scope, consolidate.limited(made), model.name)
+    summary = consolidate.new_summary(
+        parts, work.scope, consolidate.limited(made), model.name, turns=turns
+    )
     try:
         parts.store.put_summary(
             work.scope, work.episode_id, replace(summary, made_of=made_of), replacing=work.seq

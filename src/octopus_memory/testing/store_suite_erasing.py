@@ -15,7 +15,16 @@ from ..domain.identity import AccessRole, ApiKey
 from ..domain.ids import new_id
 from ..domain.retention import Hold
 from ..ports.store import Append, EpisodeStore, Placeholder
-from .fakes import START, make_append, make_closing, make_key, make_next, make_scope, make_summary
+from .fakes import (
+    START,
+    make_append,
+    make_closing,
+    make_fact,
+    make_key,
+    make_next,
+    make_scope,
+    make_summary,
+)
 from .store_tests import (
     ANA,
     BEN,
@@ -54,9 +63,12 @@ def fill(store: EpisodeStore, scope: Scope) -> Append:
             scope,
             "e",
             session_id="gone",
-            closing=make_closing(at=after(days=1), summary=make_summary(improve=True)),
+            closing=make_closing(
+                at=after(days=1), summary=make_summary(improve=True, facts=[make_fact()])
+            ),
         )
     )
+    store.add_fact(scope, make_fact("Prefers tea."))
     [gone] = session_episodes(store, scope, "gone")
     store.delete(scope, gone.id, at=after(days=2))
     write = make_append(
@@ -111,6 +123,7 @@ class EraseTests(StoreTests):
             "waiting work": 2,
             "idempotency keys": 1,
             "placeholders": 1,
+            "facts": 2,
             "episodes": 3,
             "sessions": 3,
             "scopes": 1,
@@ -277,6 +290,7 @@ class EraseTests(StoreTests):
             "waiting work": 3,
             "idempotency keys": 1,
             "placeholders": 1,
+            "facts": 2,
             "episodes": 3,
             "sessions": 3,
             "scopes": 1,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from ..domain import facts as domain
 from ..domain.erasure import Erasure, Subject
 from ..domain.errors import EpisodeChanged, FactNotFound, LegalHold, OctopusError
-from ..domain.facts import Fact, FactKind, FactOrigin, consolidate, current
+from ..domain.facts import MOST_FACTS_READ, Fact, FactKind, FactOrigin, consolidate, current
 from ..domain.ids import new_id
 from ..domain.retention import Hold
 from ..ports.store import Append, EpisodeStore, Target
@@ -23,7 +23,7 @@ from .store_suite_portable import make_brought
 from .store_suite_scrubbing import rewritten, stored
 from .store_tests import ANA, BEN, Reopen, StoreTests, after, at_once, raised, snapshot
 
-HOME = {"kind": FactKind.HOME, "slot": ""}
+HOME: dict[str, Any] = {"kind": FactKind.HOME, "slot": ""}
 
 
 def told(store: EpisodeStore, *facts: Fact, **more: Any) -> Append:
@@ -139,10 +139,8 @@ class FactTests(StoreTests):
         assert texts(store.facts(ANA, until=after(days=3))) == ["early", "late"]
         assert store.facts(ANA, until=START) == []
 
-    def test_the_newest_are_read_and_all_that_are_pinned(
-        self, store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        most = domain.MOST_FACTS_READ
+    def test_the_newest_are_read_and_all_that_are_pinned(self, store: EpisodeStore) -> None:
+        most = MOST_FACTS_READ
         many = [given(f"{n}", since=after(minutes=n)) for n in range(most)]
         first = given("first", since=after(days=-2))
         pinned = given("pinned", since=after(days=-1), is_pinned=True)
@@ -488,7 +486,7 @@ class FactIsolationTests(StoreTests):
         for number, scope in enumerate(scopes):
             assert texts(store.facts(scope)) == [f"found {number}", f"given {number}"]
             assert texts(store.kept_facts(scope, None)) == [f"given {number}"]
-        for scope, other in zip(scopes, scopes[1:], strict=False):
+        for scope, other in pairwise(scopes):
             for fact in own[other]:
                 with pytest.raises(FactNotFound):
                     store.pin_fact(scope, fact.id, pinned=True)
