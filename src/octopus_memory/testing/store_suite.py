@@ -20,11 +20,11 @@ from .store_suite_audit import AuditTests
 from .store_suite_close import ArchiveTests, CloseTests, PutSummaryTests, TouchTests
 from .store_suite_content import MessageTests, TimeTests
 from .store_suite_erasing import EraseTests
+from .store_suite_fact_life import FactLifeTests
 from .store_suite_facts import (
     BetterFactsTests,
     FactAtomicityTests,
     FactIsolationTests,
-    FactLifeTests,
     FactTests,
 )
 from .store_suite_findable import MakeFindableTests, UnfindableStageTests, UnfindableTests

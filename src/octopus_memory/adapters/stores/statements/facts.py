@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ....domain.episode import Scope
-from ....domain.errors import FactNotFound, StoreCorrupt
-from ....domain.facts import MOST_FACTS_READ, Fact, FactKind, FactOrigin
-from .. import codec, plain, rows
+from ....domain.errors import FactNotFound
+from ....domain.facts import MOST_FACTS_READ, Fact
+from .. import fact_rows, plain, rows
 from ..later import Connection, sa, schema, sql
 from . import chain, holding, meta, reads, scopes
 
 if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
-
-_NEW = (
-    "tenant",
-    "scope_id",
-    "id",
-    "episode_id",
-    "turn_id",
-    "ordinal",
-    "kind",
-    "origin",
-    "since",
-    "ends",
-    "is_pinned",
-    "codec",
-    "content",
-    "deleted_at",
-    "digest",
-    "slot_digest",
-)
 
 
 @cache
@@ -123,13 +103,13 @@ def newest(conn: Connection, scope: Scope, until: datetime | None) -> list[Fact]
     if len(found) == MOST_FACTS_READ:
         known = {row.id for row in found}
         found += [row for row in conn.execute(_pinned, asked) if row.id not in known]
-    return _read(conn, found)
+    return fact_rows.read(conn, found)
 
 
 def of_episode(conn: Connection, scope_id: int, episode_id: UUID) -> list[Fact]:
     """The facts of an episode that are not deleted, whether the episode is or not."""
     found = conn.execute(_of_episode, {"scope_": scope_id, "episode_": episode_id})
-    facts = _read(conn, [row for row in found if row.deleted_at is None])
+    facts = fact_rows.read(conn, [row for row in found if row.deleted_at is None])
     return sorted(facts, key=_by_time)
 
 
@@ -140,10 +120,10 @@ def kept(conn: Connection, scope: Scope, episode_id: UUID | None) -> list[Fact]:
     if any(row.deleted_at is not None for row in found):
         # The slot of a deleted fact is known by the others that had it, wherever these are from.
         others = list(conn.execute(_visible(), reads.who(scope)))
-        slots = _slots(conn, others)
+        slots = fact_rows.slots_of(conn, others)
         found = [row for row in found if row.deleted_at is None or row.slot_digest in slots]
-        return sorted(_read(conn, found, slots), key=_by_time)
-    return sorted(_read(conn, found), key=_by_time)
+        return sorted(fact_rows.read(conn, found, slots), key=_by_time)
+    return sorted(fact_rows.read(conn, found), key=_by_time)
 
 
 def _by_time(fact: Fact) -> tuple[datetime, int]:
@@ -177,7 +157,7 @@ def pin(
     _update(conn, row.scope_id, fact_id, is_pinned=pinned)
     if entry is not None:
         chain.append(conn, entry)
-    return _read(conn, [_one_of(conn, scope, fact_id)])[0]
+    return fact_rows.read(conn, [_one_of(conn, scope, fact_id)])[0]
 
 
 def delete(
@@ -186,8 +166,8 @@ def delete(
     row = _changed(conn, scope, fact_id)
     source = [] if row.episode_id is None else [row.episode_id]
     holding.check(conn, scope.tenant, scope.user, source)
-    slot, text = _content(row)
-    digests = Digests(conn, row.tenant, row.scope_id)
+    slot, text = fact_rows.content(row)
+    digests = fact_rows.Digests(conn, row.tenant, row.scope_id)
     _update(
         conn,
         row.scope_id,
@@ -249,7 +229,7 @@ def rewrite(
                 source.is_(None) if episode_id is None else source == episode_id,
                 table.c.deleted_at.is_(None),
             )
-            .values(**_pack(fact))
+            .values(**fact_rows.pack(fact))
         )
 
 
@@ -267,28 +247,26 @@ def replace_found(
     this = {"scope_": place["scope_id"], "episode_": place["episode_id"]}
     known = list(conn.execute(_of_episode, this))
     deleted = [row for row in known if row.deleted_at is not None]
-    digests = Digests(conn, place["tenant"], place["scope_id"])
-    there = {(row.kind, *_content(row)): row.id for row in known if row.deleted_at is None}
+    digests = fact_rows.Digests(conn, place["tenant"], place["scope_id"])
+    there = {row.id: (row.kind, *fact_rows.content(row)) for row in known if row.deleted_at is None}
+    pinned = {row.id for row in known if row.is_pinned}
     found = {(fact.kind.value, fact.slot, fact.text): fact for fact in facts}
-    gone = [
-        row.id
-        for row in known
-        if row.deleted_at is None and not row.is_pinned and (row.kind, *_content(row)) not in found
-    ]
+    gone = [key for key, said in there.items() if key not in pinned and said not in found]
     if gone:
         conn.execute(_drop, {"scope_": place["scope_id"], "ids": gone})
+    kept = set(there.values())
     insert(
         conn,
         place,
         [
             fact
-            for key, fact in found.items()
-            if key not in there and not any(_brings_back(fact, row, digests) for row in deleted)
+            for said, fact in found.items()
+            if said not in kept and not any(_brings_back(fact, row, digests) for row in deleted)
         ],
     )
 
 
-def _brings_back(fact: Fact, deleted: rows.Row, digests: Digests) -> bool:
+def _brings_back(fact: Fact, deleted: rows.Row, digests: fact_rows.Digests) -> bool:
     """Whether it is what was deleted: in the same words, or in others of the same slot.
 
     A summarizer may word one turn differently each time. What was said later in the episode is
@@ -305,117 +283,7 @@ def insert(conn: Connection, place: dict[str, Any], facts: Sequence[Fact]) -> No
     """Store facts at `place`: tenant, scope and, unless the caller gave them, episode."""
     if not facts:
         return
-    digests = Digests(conn, place["tenant"], place["scope_id"])
-    conn.insert(_insert, _NEW, [_row(place, fact, digests) for fact in facts])
-
-
-def _row(place: dict[str, Any], fact: Fact, digests: Digests) -> tuple[Any, ...]:
-    values: dict[str, Any] = {
-        **place,
-        "id": fact.id,
-        "turn_id": fact.turn_id,
-        "ordinal": fact.ordinal,
-        "kind": fact.kind.value,
-        "origin": fact.origin.value,
-        "since": fact.since,
-        "ends": fact.ends,
-        "is_pinned": fact.is_pinned,
-        "deleted_at": None,
-        "digest": None,
-        "slot_digest": None,
-    }
-    if fact.is_deleted:
-        # Deleted elsewhere: what it said is not known here.
-        values |= {"codec": None, "content": None, "deleted_at": fact.since}
-        values["slot_digest"] = digests.of(fact.kind, fact.slot)
-    else:
-        values |= _pack(fact)
-    return tuple(values[name] for name in _NEW)
-
-
-def _pack(fact: Fact) -> dict[str, Any]:
-    mark, payload = codec.encode([fact.slot, fact.text])
-    return {"codec": mark, "content": payload}
-
-
-def _content(row: rows.Row) -> tuple[str, str]:
-    """Slot and text."""
-    slot, text = _unpack([row.codec], [row.content])[0]
-    return slot, text
-
-
-def _unpack(marks: Sequence[int], payloads: Sequence[bytes]) -> list[tuple[str, str]]:
-    contents: list[tuple[str, str]] = []
-    for content in codec.decode_many(marks, payloads):
-        match content:
-            case [str(slot), str(text)]:
-                contents.append((slot, text))
-            case _:
-                raise StoreCorrupt(plain.DAMAGED)
-    return contents
-
-
-def _read(
-    conn: Connection, found: Sequence[rows.Row], slots: dict[bytes, str] | None = None
-) -> list[Fact]:
-    """Facts of rows; the slot of a deleted one is that of a row which had the same, if any has."""
-    there = [row for row in found if row.deleted_at is None]
-    contents = _unpack([row.codec for row in there], [row.content for row in there])
-    facts = [_fact(row, *content) for row, content in zip(there, contents, strict=True)]
-    deleted = [row for row in found if row.deleted_at is not None]
-    if deleted:
-        slots = _slots(conn, there) if slots is None else slots
-        for row in deleted:
-            # Without one, it is alone in its slot, whatever that is called.
-            unknown = (row.slot_digest or b"").hex()
-            facts.append(_fact(row, slots.get(row.slot_digest, unknown), ""))
-    return facts
-
-
-def _slots(conn: Connection, found: Iterable[rows.Row]) -> dict[bytes, str]:
-    """The slots of these rows by their digests."""
-    there = [row for row in found if row.deleted_at is None]
-    if not there:
-        return {}
-    digests = Digests(conn, there[0].tenant, there[0].scope_id)
-    contents = _unpack([row.codec for row in there], [row.content for row in there])
-    return {
-        digests.of(row.kind, slot): slot for row, (slot, _) in zip(there, contents, strict=True)
-    }
-
-
-_KINDS = {str(kind): kind for kind in FactKind}
-_ORIGINS = {str(origin): origin for origin in FactOrigin}
-
-
-def _fact(row: rows.Row, slot: str, text: str) -> Fact:
-    return Fact(
-        id=row.id,
-        kind=rows.one_of(_KINDS, row.kind),
-        text=text,
-        slot=slot,
-        since=row.since,
-        episode_id=row.episode_id,
-        turn_id=row.turn_id,
-        ordinal=row.ordinal,
-        origin=rows.one_of(_ORIGINS, row.origin),
-        is_pinned=bool(row.is_pinned),
-        ends=bool(row.ends),
-        is_deleted=row.deleted_at is not None,
+    digests = fact_rows.Digests(conn, place["tenant"], place["scope_id"])
+    conn.insert(
+        _insert, fact_rows.NEW_FACT, [fact_rows.new_row(place, fact, digests) for fact in facts]
     )
-
-
-class Digests:
-    """Digests keyed by the database and the scope: they can be compared there, and nowhere else."""
-
-    def __init__(self, conn: Connection, tenant: str, scope_id: int) -> None:
-        self._conn, self._own = conn, f"{scope_id}\0{tenant}".encode()
-        self._key: bytes | None = None
-
-    def of(self, *parts: str) -> bytes:
-        # The salt is read when the first digest is wanted: most calls want none.
-        if self._key is None:
-            salt = meta.get(self._conn, meta.SALT) or b""
-            self._key = blake2b(self._own, key=salt[:64], digest_size=32).digest()
-        joined = "\0".join(parts).encode("utf-8", "surrogatepass")
-        return blake2b(joined, key=self._key, digest_size=16).digest()
