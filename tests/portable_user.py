@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from fact_finder import FactFinder
 from octopus_memory import EndReason, EpisodicMemory, MemoryScope
 from octopus_memory.domain.portable import LineCount, encode_line
 from octopus_memory.testing import FixedClock
@@ -58,12 +59,28 @@ def fill(memory: EpisodicMemory, clock: FixedClock) -> MemoryScope:
     restored = scope.store([("user", "came back")], session_id="restored")
     store.archive(scope.scope, restored.id, cold=True, at=clock.advance(days=1))
     scope.restore(restored.id)
+    _state_facts(memory, scope)
     other = memory.scope(tenant="acme", agent="sales", user="ana")
     other.add("open", [("user", "still here"), ("assistant", "yes")], tokens=[7, 8])
     clock.advance(minutes=5)
     other.heartbeat("open")
     other.open_episode("nothing said yet")
     return scope
+
+
+def _state_facts(memory: EpisodicMemory, scope: MemoryScope) -> None:
+    """Facts that were found, pinned, corrected and deleted, and some that the caller gave."""
+    extractive, memory.parts.extractive = memory.parts.extractive, FactFinder()
+    found = "home[] Lives in Ghent. | person[rex] Has a dog, Rex. | name[] Is \u2028 \ud800."
+    scope.store([("user", found), ("user", "person[rex]! Rex died.")], session_id="facts")
+    memory.parts.extractive = extractive
+    facts = {fact.kind.value: fact for fact in scope.facts()}
+    scope.pin_fact(facts["name"])
+    moved = scope.correct_fact(facts["home"], "Lives in Lyon.")
+    scope.add_fact("Likes tea.", "preference", pinned=True)
+    scope.delete_fact(moved)
+    scope.delete_fact(scope.add_fact("Is alone in its slot."))
+    memory.scope(tenant="acme", agent="facts alone", user="ana").add_fact("Likes milk.")
 
 
 @contextmanager

@@ -17,8 +17,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fact_finder import FactFinder
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.domain.facts import FactKind, FoundFact
 from octopus_memory.engine import consolidate
 
 USERS, EPISODES, TURNS = 100, 10, 10
@@ -35,6 +37,9 @@ KINDS = {
     "result": "result of a call",
     "summary": "summary",
     "fact": "key fact",
+    "standing": "standing fact that was found",
+    "slot": "slot of a standing fact",
+    "given": "standing fact that the caller gave",
     "key": "idempotency key",
 }
 
@@ -96,6 +101,15 @@ def episode_of(user: int, episode: int) -> dict[str, Any]:
     }
 
 
+def found_in(user: int, episode: int) -> FoundFact:
+    return FoundFact(
+        kind=FactKind.PERSON,
+        slot=marker("slot", user, episode),
+        text=f"Lives with {marker('standing', user, episode)} in a small house by the sea.",
+        ordinal=2,
+    )
+
+
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The users' episodes lie mixed, as they do when everybody talks at once."""
@@ -113,10 +127,15 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fill(path: Path) -> None:
+    finder = FactFinder()
     with open_memory(path) as memory:
+        memory.parts.extractive = finder
         for episode in range(EPISODES):
             for user in range(USERS):
-                scope_of(memory, user).store(**episode_of(user, episode))
+                finder.also = [found_in(user, episode)]
+                scope = scope_of(memory, user)
+                scope.store(**episode_of(user, episode))
+                scope.add_fact(f"Would like {marker('given', user, episode)} for a present.")
         memory.run_pending()
         assert memory.stats().turns == USERS * EPISODES * TURNS
 
@@ -175,6 +194,8 @@ def needles(path: Path, user: int) -> dict[str, list[bytes]]:
         read("stored message", "octopus_turns", "message")
         read("stored call", "octopus_turns", "tool_calls")
         read("stored summary", "octopus_episodes", "summary")
+        read("stored fact", "octopus_facts", "content")
+        read("id of a fact", "octopus_facts", "id")
         read("stored vector", "octopus_recall", "vector")
         read("stored terms", "octopus_recall", "terms")
         read("id of a turn", "octopus_turns", "id")
@@ -208,6 +229,7 @@ def shared_pieces(path: Path, scope_id: int, mine: set[bytes]) -> set[bytes]:
                 ("octopus_turns", "message"),
                 ("octopus_turns", "tool_calls"),
                 ("octopus_episodes", "summary"),
+                ("octopus_facts", "content"),
                 ("octopus_recall", "terms"),
             )
             for (value,) in conn.execute(
@@ -224,6 +246,8 @@ STORED = {
     "stored message",
     "stored call",
     "stored summary",
+    "stored fact",
+    "id of a fact",
     "stored vector",
     "stored terms",
     "id of a turn",
@@ -239,6 +263,7 @@ TABLES = {
     "scopes": "id",
     "conversations": "scope_id",
     "episodes": "scope_id",
+    "facts": "scope_id",
     "turns": "scope_id",
     "recall": "scope_id",
     "idempotency": "scope_id",
@@ -302,6 +327,7 @@ def test_not_a_byte_of_an_erased_user_is_left(
         receipt = memory.tenant().erase_user(marker("user", VICTIM), actor="test")
         assert receipt.is_complete
         assert receipt.removed["turns"] == EPISODES * TURNS + 1
+        assert receipt.removed["facts"] == EPISODES * 2
         assert everything_of_others(memory, copy.path) == before
         # The log must be empty of it while others still use the file, too.
         assert found_kinds(copy.folder, wanted) == set()

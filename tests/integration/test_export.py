@@ -156,7 +156,7 @@ def test_who_exported_is_recorded_even_if_it_is_cut_short(
         ("export", "begun", "library"),
         ("export", "done", "library"),
     ]
-    assert entries[-1].detail == {"episodes": 11, "turns": 19}
+    assert entries[-1].detail == {"episodes": 12, "turns": 21, "facts": 8}
     assert {e.subject for e in entries} == {tenant.subject("ana")}
 
 

@@ -2,10 +2,12 @@
 
     header                          format, version, when it was made, whose it is
     scope                           then, for each agent:
+      fact …                          the standing facts that callers gave
       session                         for each session:
         episode                         for each episode:
           turn …                          its turns, in order
-        episode_end                       how many they were
+          fact …                          the standing facts that were found in it
+        episode_end                       how many turns they were
     trailer                         counts, and the SHA-256 of every line before it
 
 `docs/reference/export-format.md` has the fields. A change that an older reader would take wrongly
@@ -24,10 +26,13 @@ from typing import Any
 from uuid import UUID
 
 from .episode import Episode, Session, Turn
+from .facts import Fact
 from .message import Json
 
 FORMAT = "octopus-export"
-VERSION = 1
+VERSION = 2
+READ_VERSIONS = frozenset({1, VERSION})
+"""Version 1 had no facts."""
 
 # Half a surrogate pair has no UTF-8, and some readers take the others for the end of a line.
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -53,6 +58,8 @@ class ImportReport:
     """`octopus`, `openai` or `chatgpt`."""
     episodes: int = 0
     turns: int = 0
+    facts: int = 0
+    """Standing facts, with their episodes or without one."""
     passed_over: int = 0
     """Episodes that were there already."""
     given_new_ids: int = 0
@@ -83,9 +90,11 @@ class ImportReport:
 class LineCount:
     """Counts lines as they go by, and keeps their hash, for the trailer."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int = VERSION) -> None:
         self._hash = sha256()
         self._counts = {"scope": 0, "session": 0, "episode": 0, "turn": 0}
+        if version > 1:
+            self._counts["fact"] = 0
 
     def add(self, line: str, kind: str) -> None:
         self._hash.update(line.encode("utf-8", "surrogatepass"))
@@ -171,6 +180,24 @@ def turn_line(turn: Turn) -> dict[str, Json]:
         "tokens": turn.tokens,
         "has_pii": turn.has_pii,
         "message": dict(turn.message.body),
+    }
+
+
+def fact_line(fact: Fact) -> dict[str, Json]:
+    """A fact; its episode is the one that it stands in. A deleted one has no text."""
+    return {
+        "kind": "fact",
+        "id": str(fact.id),
+        "about": fact.kind.value,
+        "slot": fact.slot,
+        "text": None if fact.is_deleted else fact.text,
+        "since": time_text(fact.since),
+        "origin": fact.origin.value,
+        "turn_id": None if fact.turn_id is None else str(fact.turn_id),
+        "ordinal": fact.ordinal,
+        "ends": fact.ends,
+        "is_pinned": fact.is_pinned,
+        "is_deleted": fact.is_deleted,
     }
 
 

@@ -21,8 +21,9 @@ from .episode import (
     check_time,
 )
 from .errors import InvalidInput
+from .facts import FACT_LIMIT, Fact, FactKind, FactOrigin, check_slot
 from .message import Json
-from .portable import VERSION, KeptEpisode, LineCount, is_header
+from .portable import READ_VERSIONS, VERSION, KeptEpisode, LineCount, is_header
 
 E = TypeVar("E", bound=StrEnum)
 _MOST = 2**31 - 1
@@ -128,7 +129,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[Line]:
         if ended:
             raise InvalidInput(f"line {number}", "follows the trailer: one file is one export")
         if not begun:
-            _check_header(line)
+            tally = LineCount(_version(line))
             begun = True
         if line.kind == "trailer":
             _check_trailer(line, tally)
@@ -158,15 +159,18 @@ def _object(text: str, number: int) -> Mapping[str, Json]:
     return value
 
 
-def _check_header(line: Line) -> None:
+def _version(line: Line) -> int:
+    """The version that a header says."""
     if not is_header(line.body):
         raise line.wrong("format", "is not octopus-export: say which format the file has")
     version = line.count("version")
-    if version != VERSION:
+    if version not in READ_VERSIONS:
         raise line.wrong(
             "version",
-            f"is {version}, and this Octopus reads {VERSION}: pip install --upgrade octopus-memory",
+            f"is {version}, and this Octopus reads up to {VERSION}: "
+            "pip install --upgrade octopus-memory",
         )
+    return version
 
 
 def _check_trailer(line: Line, tally: LineCount) -> None:
@@ -221,6 +225,37 @@ def episode_of(line: Line, session: Session) -> KeptEpisode:
     )
     _check_stage(line, kept)
     return kept
+
+
+def fact_of(line: Line, episode_id: UUID | None) -> Fact:
+    """A fact of the episode it stands in, or without one, of those that callers gave."""
+    is_deleted = line.flag("is_deleted")
+    text = line.maybe_text("text")
+    if is_deleted != (text is None):
+        raise line.wrong("text", "must be null for a fact that is deleted, and only then")
+    if text is not None and not 1 <= len(text) <= FACT_LIMIT:
+        raise line.wrong("text", f"must have 1 to {FACT_LIMIT} characters")
+    slot = line.text("slot")
+    if slot != check_slot(slot):
+        raise line.wrong("slot", "must be as it was exported: lower case, and not longer")
+    turn = line.maybe_text("turn_id")
+    ordinal = None if line.body.get("ordinal") is None else line.count("ordinal")
+    if episode_id is None and (turn is not None or ordinal is not None):
+        raise line.wrong("turn_id", "and ordinal must be null for a fact without an episode")
+    return Fact(
+        id=line.uuid("id"),
+        kind=line.one_of("about", FactKind),
+        text=text or "",
+        slot=slot,
+        since=line.time("since"),
+        episode_id=episode_id,
+        turn_id=None if turn is None else line.uuid("turn_id"),
+        ordinal=ordinal,
+        origin=line.one_of("origin", FactOrigin),
+        is_pinned=line.flag("is_pinned") and not is_deleted,
+        ends=line.flag("ends"),
+        is_deleted=is_deleted,
+    )
 
 
 def placeholders_of(line: Line) -> list[tuple[str, int]]:

@@ -140,7 +140,7 @@ def remove(kind: str) -> Callable[[list[dict[str, Any]]], None]:
         (change("turn", message={"role": "user"}), "line 5, message.content: is missing"),
         (remove("episode_end"), "line 4, kind: begins an episode that has no episode_end"),
         (change("episode_end", turns=1), "line 7, turns: must be 2"),
-        (change("episode_end", kind="other"), "line 7, kind: must be turn, or episode_end"),
+        (change("episode_end", kind="other"), "line 7, kind: must be turn, fact after"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line_and_field(

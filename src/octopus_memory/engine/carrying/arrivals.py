@@ -31,7 +31,10 @@ class Arrivals:
             self.count(passed_over=1)
             return
         late = self._is_overdue(brought.kept)
-        self.count(episodes=1, turns=turns, given_new_ids=int(has_new_id), overdue=int(late))
+        found = () if brought.summary is None else brought.summary.facts or ()
+        facts = len(brought.facts) + len(found)
+        new = int(has_new_id)
+        self.count(episodes=1, turns=turns, facts=facts, given_new_ids=new, overdue=int(late))
 
     def _is_overdue(self, kept: KeptEpisode) -> bool:
         if kept.aged_from is None:

@@ -49,7 +49,7 @@ def _lines(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: st
             for body in _scope(parts, scope):
                 yield line(body)
     yield f"{portable.encode_line(tally.trailer())}\n"
-    counts = {"episodes": tally.of("episode"), "turns": tally.of("turn")}
+    counts = {f"{kind}s": tally.of(kind) for kind in ("episode", "turn", "fact")}
     _record(parts, tenant, user, actor=actor, outcome="done", **counts)
 
 
@@ -61,8 +61,12 @@ def _record(
 
 def _scope(parts: Parts, scope: Scope) -> Iterator[dict[str, Json]]:
     after: str | None = None
+    facts = parts.store.kept_facts(scope, None)
+    if facts:
+        yield portable.scope_line(scope.agent)
+        yield from map(portable.fact_line, facts)
     while sessions := parts.store.kept_sessions(scope, after=after, limit=_PAGE):
-        if after is None:
+        if after is None and not facts:
             yield portable.scope_line(scope.agent)
         for session in sessions:
             yield portable.session_line(session)
@@ -103,4 +107,5 @@ def _episode(parts: Parts, found: KeptEpisode) -> Iterator[dict[str, Json]]:
     if given != wanted:
         # It was archived or erased between two pages: half of it must not pass for the whole.
         raise EpisodeChanged(kept.episode.session_id)
+    yield from map(portable.fact_line, parts.store.kept_facts(scope, episode_id))
     yield portable.episode_end_line(episode_id, given)

@@ -13,12 +13,14 @@ from uuid import UUID
 
 from ...domain.episode import Scope, Session, Summary
 from ...domain.errors import InvalidInput, InvalidMessage
+from ...domain.facts import Fact
 from ...domain.message import Message
 from ...domain.policy import MemoryConfig
 from ...domain.portable import KeptEpisode, id_beside
 from ...domain.portable_lines import (
     Line,
     episode_of,
+    fact_of,
     parse_line,
     placeholders_of,
     read_lines,
@@ -27,6 +29,7 @@ from ...domain.portable_lines import (
 from ...ports.carried import Brought
 from ...ports.store import NewSummary, NewTurn, Placeholder
 from .. import consolidate, intake
+from .. import facts as standing
 from ..parts import Parts
 from ..privacy.guard import Guard
 from .arrivals import Arrivals
@@ -49,6 +52,8 @@ def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
                 agent = arrivals.agent or line.name("agent")
                 scope = Scope(tenant=arrivals.tenant, agent=agent, user=arrivals.user)
                 session = None
+            case "fact" if scope is not None and session is None:
+                _given_fact(arrivals, scope, line)
             case "session" if scope is not None:
                 session = session_of(line, scope)
                 _check_metadata(line, session)
@@ -56,6 +61,13 @@ def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
                 _episode(arrivals, session, line, lines)
             case _:
                 raise line.wrong("kind", "is not one that may stand here")
+
+
+def _given_fact(arrivals: Arrivals, scope: Scope, line: Line) -> None:
+    """Store a fact that a caller gave; numbers of placeholders count within episodes alone."""
+    guard = arrivals.parts.guard(scope, numbered=False)
+    fact = standing.redacted(fact_of(line, None), guard)
+    arrivals.count(facts=arrivals.parts.store.bring_facts(scope, [fact]))
 
 
 def _check_metadata(line: Line, session: Session) -> None:
@@ -83,11 +95,17 @@ def _episode(arrivals: Arrivals, session: Session, line: Line, lines: Iterator[L
         guard = parts.guard(scope, known=known)
         # First the turns: whom the guard hears of there, it finds in the rest as well.
         ready = _ready(_NewTurns(parts, scope, turns, guard, is_copy=is_copy), turns)
+        summary = _summary(parts, kept, guard)
+        facts = [
+            standing.redacted(fact, guard)
+            for fact in _facts(turns.facts, kept.episode.id, scope if is_copy else None)
+        ]
         brought = Brought(
             session=replace(session, metadata=guard.json(session.metadata) or {}),
             kept=kept,
             turns=ready,
-            summary=_summary(parts, kept, guard),
+            summary=summary,
+            facts=facts,
             placeholders=[*known, *guard.new()],
             now=arrivals.now,
         )
@@ -121,11 +139,27 @@ def _placeholders(line: Line) -> list[Placeholder]:
     ]
 
 
+def _facts(lines: Iterable[Line], episode_id: UUID, copied_to: Scope | None) -> Iterator[Fact]:
+    """An episode's facts; the turns of a copy have other ids."""
+    known: set[UUID] = set()
+    for line in lines:
+        fact = fact_of(line, episode_id)
+        if fact.id in known:
+            raise line.wrong("id", "is that of another fact of its episode")
+        known.add(fact.id)
+        if copied_to is not None and fact.turn_id is not None:
+            names = (copied_to.tenant, copied_to.agent, copied_to.user)
+            fact = replace(fact, turn_id=id_beside(fact.turn_id, *names))
+        yield fact
+
+
 class _TurnLines:
     """The lines of one episode's turns: read once, and given as often as they are asked for."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.facts: list[Line] = []
+        """The lines of the episode's facts, after those of its turns."""
         self._held: list[Line] = []
         self._size = 0
         self._file: IO[str] | None = None
@@ -140,13 +174,17 @@ class _TurnLines:
         gone = kept.episode.is_archived and not kept.episode.is_cold
         wanted = 0 if gone else kept.episode.message_count
         for line in lines:
-            if line.kind == "turn":
+            if line.kind == "fact":
+                self.facts.append(line)
+                continue
+            if line.kind == "turn" and not self.facts:
                 if line.count("ordinal") != self.count:
                     raise line.wrong("ordinal", f"must be {self.count}, the next of its episode")
                 self._keep(line)
                 continue
             if line.kind != "episode_end":
-                raise line.wrong("kind", "must be turn, or episode_end after the last of them")
+                problem = "must be turn, fact after the last of them, or episode_end at the end"
+                raise line.wrong("kind", problem)
             if line.uuid("id") != kept.episode.id:
                 raise line.wrong("id", "is not that of the episode it ends")
             if not line.count("turns") == self.count == wanted:

@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
@@ -22,6 +23,7 @@ from ...domain.errors import (
     LegalHold,
     OctopusError,
 )
+from ...domain.facts import Fact
 from ...domain.message import Json
 from ...domain.pii import PLACEHOLDER
 from ...domain.policy import PiiMode, PrivacyConfig
@@ -30,7 +32,7 @@ from ...ports.seams import Redactor
 from .. import audit, findable, forget
 from ..parts import Parts
 from .guard import Guard
-from .scrub_plan import Changes, plan
+from .scrub_plan import Changes, changed_facts, plan
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +53,20 @@ class ScrubReport:
     changed_episodes: int = 0
     changed_turns: int = 0
     changed_summaries: int = 0
+    changed_facts: int = 0
+    """Standing facts, found or given by a caller, that were changed."""
     changed_metadata: int = 0
     """Sessions whose metadata was changed."""
     held: int = 0
-    """Episodes with something to redact that a legal hold keeps as they are."""
+    """Episodes with something to redact that a legal hold keeps as they are.
+
+    The facts that callers gave about a user count as one more.
+    """
     failed: int = 0
-    """Sessions that were not finished because of an error, or of others' writing: run it again."""
+    """Sessions that were not finished because of an error, or of others' writing: run it again.
+
+    The facts that callers gave about a user count as one more.
+    """
     kinds: Mapping[str, int] = field(default_factory=dict)
     """How many placeholders were put in, by kind."""
     compacted: bool | None = None
@@ -140,17 +150,36 @@ class _Run:
         for scope in scopes:
             self._count(scopes=1)
             for session_id in self._sessions(scope):
-                try:
-                    self._session(scope, session_id)
-                except LegalHold:
-                    # Placed since the session was begun.
-                    self._count(held=1)
-                except OctopusError as error:
-                    log.warning("scrub leaves a session: %s", error.for_log())
-                    self._count(failed=1)
+                self._try("a session", partial(self._session, scope, session_id))
                 if self._progress is not None:
                     self._progress(self.report)
+            self._try("the given facts", partial(self._given_facts, scope))
         self.ended = True
+
+    def _try(self, what: str, do: Callable[[], None]) -> None:
+        try:
+            do()
+        except LegalHold:
+            # Placed since this was begun.
+            self._count(held=1)
+        except OctopusError as error:
+            log.warning("scrub leaves %s: %s", what, error.for_log())
+            self._count(failed=1)
+
+    def _given_facts(self, scope: Scope) -> None:
+        """Redact the facts that callers gave: they belong to no episode, and have no numbers."""
+        facts = [f for f in self._parts.store.kept_facts(scope, None) if not f.is_deleted]
+        guard = self._guard(scope, None, (), numbered=False)
+        changed = changed_facts(facts, guard)
+        if not changed:
+            return
+        if self._is_held(scope, ()):
+            self._count(held=1)
+            return
+        if not self.report.dry_run:
+            self._parts.store.rewrite_facts(scope, changed)
+        self._count_facts(facts, changed)
+        self._show_kinds()
 
     def _sessions(self, scope: Scope) -> Iterator[str]:
         after: str | None = None
@@ -180,13 +209,21 @@ class _Run:
             guard = self._guard(scope, stored, heard[-1])
             if stored is not None:
                 guard.messages([turn.message for turn in stored.turns])
-                for text in (stored.episode.summary or "", *stored.episode.key_facts):
+                facts = (fact.text for fact in stored.facts)
+                for text in (stored.episode.summary or "", *stored.episode.key_facts, *facts):
                     guard.text(text)
             heard.append(guard.names)
         return heard
 
-    def _guard(self, scope: Scope, stored: StoredEpisode | None, names: Sequence[str]) -> Guard:
-        numbered = self._numbered
+    def _guard(
+        self,
+        scope: Scope,
+        stored: StoredEpisode | None,
+        names: Sequence[str],
+        *,
+        numbered: bool | None = None,
+    ) -> Guard:
+        numbered = self._numbered if numbered is None else numbered
         if numbered is None:
             numbered = self._parts.config(scope.tenant, scope.agent).privacy.numbered
         return Guard(
@@ -236,6 +273,7 @@ class _Run:
             stored,
             turns=found.turns,
             summary=found.summary,
+            facts=found.facts,
             metadata=found.metadata,
             placeholders=found.placeholders,
             now=self._parts.clock.now(),
@@ -258,6 +296,16 @@ class _Run:
             self._count_kinds(old, {"text": made.text, "facts": list(made.key_facts)})
         if done.metadata is not None:
             self._count_kinds(stored.metadata, done.metadata)
+        self._count_facts(stored.facts, done.facts)
+        self._show_kinds()
+
+    def _count_facts(self, before: Sequence[Fact], changed: Sequence[Fact]) -> None:
+        self._count(changed_facts=len(changed))
+        was = {fact.id: fact for fact in before}
+        for fact in changed:
+            self._count_kinds({"text": was[fact.id].text}, {"text": fact.text})
+
+    def _show_kinds(self) -> None:
         self.report = replace(self.report, kinds=dict(sorted(self._kinds.items())))
 
     def _count_kinds(self, before: Mapping[str, Json], after: Mapping[str, Json]) -> None:

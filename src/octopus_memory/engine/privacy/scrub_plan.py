@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...domain.episode import Summary, Turn
+from ...domain.facts import Fact
 from ...domain.message import Json, message_tokens
 from ...domain.terms import passage
 from ...ports.carried import Rewritten, StoredEpisode
 from ...ports.store import NewSummary, Placeholder
 from .. import consolidate, intake
+from .. import facts as standing
 from ..parts import Parts
 from .guard import Checked, Guard
 
@@ -22,11 +24,13 @@ class Changes:
     turns: tuple[Rewritten, ...] = ()
     """Also those whose words stay, and whose vector was made of changed ones as well."""
     summary: NewSummary | None = None
+    facts: tuple[Fact, ...] = ()
     metadata: Mapping[str, Json] | None = None
     placeholders: tuple[Placeholder, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.turns) or self.summary is not None or self.metadata is not None
+        changed = bool(self.turns or self.facts)
+        return changed or self.summary is not None or self.metadata is not None
 
 
 def plan(
@@ -35,13 +39,21 @@ def plan(
     checked = guard.messages([turn.message for turn in stored.turns])
     turns = _turns(parts, stored, checked)
     summary = _summary(parts, stored, checked, guard)
+    facts = changed_facts(stored.facts, guard)
     metadata = guard.json(stored.metadata) if with_metadata else stored.metadata
     return Changes(
         turns=tuple(turns),
         summary=summary,
+        facts=facts,
         metadata=None if metadata == stored.metadata else metadata,
         placeholders=tuple(guard.new()),
     )
+
+
+def changed_facts(facts: Sequence[Fact], guard: Guard) -> tuple[Fact, ...]:
+    """Those of the facts that change, as they are to be."""
+    checked = [standing.redacted(fact, guard) for fact in facts]
+    return tuple(new for new, old in zip(checked, facts, strict=True) if new != old)
 
 
 def _turns(parts: Parts, stored: StoredEpisode, checked: Sequence[Checked]) -> list[Rewritten]:

@@ -67,7 +67,7 @@ def export(
         # Standard output has the lines themselves.
         return
     if as_json:
-        print_json({name: trailer[name] for name in ("episodes", "turns", "sha256")})
+        print_json({name: trailer[name] for name in ("episodes", "turns", "facts", "sha256")})
         return
     Screen().write(
         f"Exported {counted(trailer['episodes'], 'episode')} with "

@@ -109,6 +109,7 @@ def _show(screen: Screen, report: ScrubReport, waiting: int) -> None:
     changed = {
         "message": report.changed_turns,
         "summary": report.changed_summaries,
+        "fact": report.changed_facts,
         "session's metadata": report.changed_metadata,
     }
     words = ", ".join(f"{what} {number:,}" for what, number in changed.items() if number)

@@ -46,6 +46,7 @@ class ImportOut(Wire):
     source: str
     episodes: int
     turns: int
+    facts: int
     passed_over: int
     given_new_ids: int
     left_out: int
