@@ -45,10 +45,11 @@ def test_lines_stand_in_the_documented_order(memory: EpisodicMemory, clock: Fixe
     lines = export(memory)
     may_follow = {
         "header": {"scope"},
-        "scope": {"session"},
+        "scope": {"fact", "session"},
         "session": {"episode"},
         "episode": {"turn", "episode_end"},
-        "turn": {"turn", "episode_end"},
+        "turn": {"turn", "fact", "episode_end"},
+        "fact": {"fact", "session", "episode_end", "scope", "trailer"},
         "episode_end": {"episode", "session", "scope", "trailer"},
     }
     kinds = [line["kind"] for line in lines]
@@ -56,9 +57,10 @@ def test_lines_stand_in_the_documented_order(memory: EpisodicMemory, clock: Fixe
     assert all(after in may_follow[kind] for kind, after in pairwise(kinds))
     counts = Counter(kinds)
     trailer = lines[-1]
-    for kind in ("scope", "session", "episode", "turn"):
+    for kind in ("scope", "session", "episode", "turn", "fact"):
         assert trailer[f"{kind}s"] == counts[kind]
-    assert [line["agent"] for line in of_kind(lines, "scope")] == ["hr", "sales"]
+    agents = [line["agent"] for line in of_kind(lines, "scope")]
+    assert agents == ["hr", "facts alone", "sales"]
 
 
 def test_the_trailer_has_the_hash_of_every_line(memory: EpisodicMemory, clock: FixedClock):
@@ -156,7 +158,7 @@ def test_who_exported_is_recorded_even_if_it_is_cut_short(
         ("export", "begun", "library"),
         ("export", "done", "library"),
     ]
-    assert entries[-1].detail == {"episodes": 12, "turns": 21, "facts": 8}
+    assert entries[-1].detail == {"episodes": 12, "turns": 21, "facts": 7}
     assert {e.subject for e in entries} == {tenant.subject("ana")}
 
 

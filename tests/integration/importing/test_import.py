@@ -33,7 +33,7 @@ def test_what_is_exported_comes_back_line_for_line(
     before = export(memory)
     clock.advance(days=1)
     report = there.tenant("acme").import_user(before)
-    assert report == ImportReport(source="octopus", episodes=11, turns=19)
+    assert report == ImportReport(source="octopus", episodes=12, turns=21, facts=7)
     after = export(there)
     assert after[1:-1] == before[1:-1]
     head, again = json.loads(before[0]), json.loads(after[0])
@@ -99,9 +99,9 @@ def test_importing_again_changes_nothing(
     lines = export(memory)
     there.tenant("acme").import_user(lines)
     before = export(there)
-    assert there.tenant("acme").import_user(lines).passed_over == 11
+    assert there.tenant("acme").import_user(lines).passed_over == 12
     assert export(there) == before
-    assert memory.tenant("acme").import_user(lines).passed_over == 11
+    assert memory.tenant("acme").import_user(lines).passed_over == 12
 
 
 def test_what_was_deleted_here_is_not_brought_back(memory: EpisodicMemory, scope: MemoryScope):
@@ -117,7 +117,7 @@ def test_under_another_name(memory: EpisodicMemory, there: EpisodicMemory, clock
     there.tenant("other").import_user(export(memory), user="ana b.", agent="all")
     assert there.tenant("acme").episodes().total_count == 0
     scope = there.scope(tenant="other", agent="all", user="ana b.")
-    assert scope.episodes().total_count == 11
+    assert scope.episodes().total_count == 12
     assert len(scope.session("tools").turns) == 4
 
 
@@ -126,15 +126,15 @@ def test_a_copy_in_the_same_database_has_ids_of_its_own(memory: EpisodicMemory, 
     lines = export(memory)
     tenant = memory.tenant("acme")
     report = tenant.import_user(lines, user="ben")
-    assert (report.episodes, report.given_new_ids, report.turns) == (11, 11, 19)
-    assert tenant.import_user(lines, user="ben").passed_over == 11
+    assert (report.episodes, report.given_new_ids, report.turns) == (12, 12, 21)
+    assert tenant.import_user(lines, user="ben").passed_over == 12
     assert export(memory) == lines
     ids = [list(_ids(text)) for text in (lines, export(memory, "ben"))]
-    assert len(ids[0]) == len(ids[1]) == 30
+    assert len(ids[0]) == len(ids[1]) == 33
     assert not set(ids[0]) & set(ids[1])
     # When the first is gone, the copy still counts as that episode.
     memory.tenant("acme").erase_user("ana", physical=False)
-    assert tenant.import_user(lines, user="ben").passed_over == 11
+    assert tenant.import_user(lines, user="ben").passed_over == 12
 
 
 def _ids(lines: list[str]) -> Iterator[str]:

@@ -37,7 +37,7 @@ def test_a_truncated_file_leaves_what_was_whole_and_says_so(
         assert f"line {cut}: is the last, and no trailer" in str(raised.value)
         assert f"the {ends} before it are in" in str(raised.value)
         assert there.stats().episodes == ends
-    assert there.tenant("acme").import_user(lines).passed_over == 11
+    assert there.tenant("acme").import_user(lines).passed_over == 12
     assert export(there)[1:-1] == lines[1:-1]
 
 
