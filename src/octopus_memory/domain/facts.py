@@ -133,12 +133,25 @@ def current(facts: Iterable[Fact], *, as_of: datetime | None = None) -> list[Fac
 
 def check_fact_text(field: str, value: str) -> str:
     """Text of 1 to `FACT_LIMIT` characters on one line, or `InvalidInput`."""
-    if not isinstance(value, str):
-        raise InvalidInput(field, f"must be text, not {type(value).__name__}")
-    text = " ".join(value.split())
+    text = " ".join(_check_text(field, value).split())
     if not 1 <= len(text) <= FACT_LIMIT:
         raise InvalidInput(field, f"must have 1 to {FACT_LIMIT} characters, and has {len(text):,}")
     return text
+
+
+def check_given_slot(value: str | None) -> str | None:
+    """A slot as a caller gives it, or `InvalidInput`."""
+    return None if value is None else _check_text("slot", value)
+
+
+def _check_text(field: str, value: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be text, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(field, "holds half a surrogate pair: it is no valid text") from error
+    return value
 
 
 def check_slot(value: str) -> str:

@@ -17,6 +17,7 @@ from ..domain.facts import (
     FactOrigin,
     FoundFact,
     check_fact_text,
+    check_given_slot,
     check_kind,
     check_slot,
     consolidate,
@@ -87,7 +88,7 @@ def listed(
     history: bool,
 ) -> list[Fact]:
     """The facts that are current, or with `history` all that are known, oldest first."""
-    wanted = _kinds(kinds)
+    wanted = checked_kinds(kinds)
     stored = parts.store.facts(scope, until=as_of)
     if history:
         facts = [fact for fact in consolidate(stored, as_of=as_of) if not fact.is_deleted]
@@ -109,8 +110,7 @@ def add(
     """Store a fact that the caller gives."""
     text, fact_kind = check_fact_text("text", text), check_kind(kind)
     check_flag("pinned", pinned)
-    if slot is not None and not isinstance(slot, str):
-        raise InvalidInput("slot", f"must be text, not {type(slot).__name__}")
+    slot = check_given_slot(slot)
     guard = _guard(parts, scope)
     kept = _cut(guard.text(text))
     own = slot_for(fact_kind, kept) if slot is None else _guarded_slot(guard, slot)
@@ -221,7 +221,7 @@ def _guard(parts: Parts, scope: Scope) -> Guard:
     return parts.guard(scope, numbered=False)
 
 
-def _kinds(given: Collection[FactKind | str] | None) -> frozenset[FactKind] | None:
+def checked_kinds(given: Collection[FactKind | str] | None) -> frozenset[FactKind] | None:
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Collection):

@@ -20,6 +20,7 @@ from ..domain.episode import (
     TurnHit,
 )
 from ..domain.erasure import EraseReceipt
+from ..domain.facts import Fact, FactKind, FactOrigin
 from ..domain.message import Message, Role
 from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
@@ -143,6 +144,34 @@ def snippets(body: Body) -> list[EpisodeSnippet]:
 @_read
 def hits(body: Body) -> list[TurnHit]:
     return [hit(each) for each in body["results"]]
+
+
+@_read
+def facts(body: Body) -> list[Fact]:
+    return [fact(each) for each in body["items"]]
+
+
+@_read
+def fact(body: Body) -> Fact:
+    return Fact(
+        id=UUID(body["id"]),
+        kind=FactKind(body["kind"]),
+        text=body["text"],
+        slot=body["slot"],
+        since=moment(body["since"]),
+        until=_maybe(body["until"]),
+        replaces=_maybe_id(body["replaces"]),
+        episode_id=_maybe_id(body["episodeId"]),
+        turn_id=_maybe_id(body["turnId"]),
+        ordinal=body["ordinal"],
+        origin=FactOrigin(body["origin"]),
+        is_pinned=body["isPinned"],
+        ends=body["ends"],
+    )
+
+
+def _maybe_id(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
 
 
 @_read

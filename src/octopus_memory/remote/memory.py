@@ -28,6 +28,7 @@ from ..engine.hand import EpisodeInHand
 from ..engine.intake import Times
 from ..engine.orchestrator import MemoryContext
 from . import decode, encode
+from .facts import RemoteFacts
 from .transport import Transport, segment
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class RemoteMemory:
         self.close()
 
 
-class RemoteScope:
+class RemoteScope(RemoteFacts):
     """`MemoryScope`, over HTTP."""
 
     def __init__(self, transport: Transport, scope: Scope) -> None:

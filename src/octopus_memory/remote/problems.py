@@ -52,6 +52,7 @@ def _made(kind: type[OctopusError], problem: dict[str, Any], detail: str) -> Oct
         errors.EpisodeNotFound: "episodeId",
         errors.EpisodeClosed: "episodeId",
         errors.EpisodeArchived: "episodeId",
+        errors.FactNotFound: "factId",
         errors.EpisodeChanged: "sessionId",
         errors.SessionNotFound: "sessionId",
         errors.IdempotencyConflict: "key",
@@ -60,7 +61,7 @@ def _made(kind: type[OctopusError], problem: dict[str, Any], detail: str) -> Oct
     if about is None:
         return kind(detail)
     value: Any = problem.get(about, "")
-    if about in ("episodeId", "holdId"):
+    if about in ("episodeId", "factId", "holdId"):
         value = _uuid(value)
     return kind(value)
 

@@ -103,7 +103,7 @@ class Transport:
         perhaps_done = False
         for attempt in itertools.count():
             try:
-                return self._try(method, self._base + path, asked)
+                return self._try(method, self._base + path, asked, safe=safe)
             except _Failed as failed:
                 if attempt == self._retries or not (safe or failed.untouched):
                     raise failed.error from failed.__cause__
@@ -115,7 +115,7 @@ class Transport:
                 raise
         raise AssertionError
 
-    def _try(self, method: str, url: str, asked: Mapping[str, Any]) -> Any:
+    def _try(self, method: str, url: str, asked: Mapping[str, Any], *, safe: bool) -> Any:
         """:raises _Failed: where another try may go better"""
         import httpx
 
@@ -124,7 +124,8 @@ class Transport:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise _Failed(_unreachable(error), untouched=True) from error
         except httpx.RequestError as error:
-            stores = method == "DELETE" or "Idempotency-Key" in (asked.get("headers") or {})
+            has_key = "Idempotency-Key" in (asked.get("headers") or {})
+            stores = method == "DELETE" or has_key or not safe
             raise _Failed(_lost(error) if stores else _unreachable(error)) from error
         if response.is_success:
             try:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ...domain.errors import EpisodeNotFound, OctopusError, SessionNotFound
+from ...domain.errors import EpisodeNotFound, FactNotFound, OctopusError, SessionNotFound
 from . import (
     audit,
     bench,
@@ -19,6 +19,7 @@ from . import (
     demo,
     doctor,
     erase,
+    facts,
     index,
     keys,
     migrate,
@@ -72,6 +73,11 @@ def _words(error: OctopusError) -> str:
             f"no episode {str(error.episode_id)!r} here: octopus recent lists the episodes of one "
             "--tenant, --agent and --user, octopus restore those that can be restored"
         )
+    if isinstance(error, FactNotFound):
+        return (
+            f"no fact {str(error.fact_id)!r} here: octopus facts list shows the facts of one "
+            "--tenant, --agent and --user"
+        )
     return " ".join(str(error).split())
 
 
@@ -117,6 +123,7 @@ for _panel, _commands in {
 }.items():
     for _command in _commands:
         app.command(rich_help_panel=_panel)(_command)
+app.add_typer(facts.facts, name="facts", rich_help_panel="Look")
 app.add_typer(retention.retention, name="retention", rich_help_panel="Keep")
 app.add_typer(retention.holds, name="holds", rich_help_panel="Keep")
 app.add_typer(config.config, name="config", rich_help_panel="Run")

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from ... import __version__
 from ...domain.errors import (
     EpisodeNotFound,
+    FactNotFound,
     IdempotencyConflict,
     OctopusError,
     SessionNotFound,
@@ -147,13 +148,8 @@ def _unfit(error: ValidationError) -> str:
 def _words(error: OctopusError) -> str:
     """The errors' own remedies are calls of Python."""
     match error:
-        case EpisodeNotFound():
-            return f"episode_id: no episode {error.episode_id} here: recall and recent name them"
-        case SessionNotFound():
-            return (
-                f"session_id: nothing is stored in session {error.session_id!r}: recall and recent "
-                "name those that there are, remember starts one"
-            )
+        case EpisodeNotFound() | FactNotFound() | SessionNotFound():
+            return _unknown(error)
         case IdempotencyConflict():
             return (
                 f"idempotency_key: {error.key!r} was used before: if it was for these messages, "
@@ -174,3 +170,16 @@ def _words(error: OctopusError) -> str:
             )
         case _:
             return str(error)
+
+
+def _unknown(error: EpisodeNotFound | FactNotFound | SessionNotFound) -> str:
+    match error:
+        case EpisodeNotFound():
+            return f"episode_id: no episode {error.episode_id} here: recall and recent name them"
+        case FactNotFound():
+            return f"fact_id: no fact {error.fact_id} here: facts names them"
+        case SessionNotFound():
+            return (
+                f"session_id: nothing is stored in session {error.session_id!r}: recall and recent "
+                "name those that there are, remember starts one"
+            )

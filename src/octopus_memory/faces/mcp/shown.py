@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ...domain.context import RECORD, Said, fenced, quoted, speaker, spoken
 from ...domain.episode import SUMMARY_LIMIT, Episode, EpisodeSnippet, Turn, TurnHit
 from ...domain.erasure import EraseReceipt
+from ...domain.facts import FACT_LIMIT, Fact
 from ...domain.message import Json, as_text
 from ...domain.neutral import neutralise
 from ...engine.recall import plain_hit
@@ -129,6 +130,47 @@ def erased(receipt: EraseReceipt, episode_id: str) -> Answer:
     return Answer(
         text=f"Episode {episode_id} is erased: {rows} rows removed. {rest}", data=receipt.to_dict()
     )
+
+
+def facts(found: Sequence[Fact]) -> Answer:
+    return Answer(
+        text=fenced(map(_fact_line, found)) if found else "No standing fact is known.",
+        data={**_NOTE, "facts": [_fact_data(fact) for fact in found]},
+    )
+
+
+def corrected(fact: Fact) -> Answer:
+    return Answer(
+        text=f"The fact is corrected.\n{fenced([_fact_line(fact)])}",
+        data={**_NOTE, **_fact_data(fact)},
+    )
+
+
+def forgotten(fact_id: str) -> Answer:
+    return Answer(text=f"Fact {fact_id} is deleted.", data={"deleted": fact_id})
+
+
+def _fact_line(fact: Fact) -> str:
+    until = "" if fact.until is None else f" until {fact.until:%Y-%m-%d}"
+    pinned = ", pinned" if fact.is_pinned else ""
+    return (
+        f"Fact ({fact.kind}, since {fact.since:%Y-%m-%d}{until}{pinned}): "
+        f"{neutralise(fact.text, FACT_LIMIT)}, id {fact.id}"
+    )
+
+
+def _fact_data(fact: Fact) -> dict[str, Json]:
+    return {
+        "fact_id": str(fact.id),
+        "kind": fact.kind.value,
+        "text": neutralise(fact.text, FACT_LIMIT),
+        "since": _iso(fact.since),
+        "until": None if fact.until is None else _iso(fact.until),
+        "replaces": None if fact.replaces is None else str(fact.replaces),
+        "episode_id": None if fact.episode_id is None else str(fact.episode_id),
+        "is_pinned": fact.is_pinned,
+        "ends": fact.ends,
+    }
 
 
 def _listed(entries: Sequence[_Entry], *, nothing: str) -> Answer:

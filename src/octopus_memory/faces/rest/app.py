@@ -17,7 +17,7 @@ from ...domain.errors import OctopusError
 from ...engine.access import KeyRing
 from ...engine.memory import Memory
 from ...settings import ServerSettings
-from . import admin, episodes, operations, pages, problems, sessions, users
+from . import admin, episodes, facts, operations, pages, problems, sessions, users
 from .identity import Gate, Limiter, Lockout
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
@@ -84,7 +84,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     )
     problems.install(app)
     # Routes are tried in turn: what is asked most comes first.
-    for each in (sessions, episodes, users, admin, operations, pages):
+    for each in (sessions, episodes, facts, users, admin, operations, pages):
         app.router.routes.extend(each.routes.routes)
     app.middleware_stack = _wrapped(app, gate, metrics, settings)
     return app

@@ -63,6 +63,7 @@ class Problem(BaseModel):
     requestId: str | None = None
     errors: list[FieldProblem] | None = None
     episodeId: str | None = None
+    factId: str | None = None
     sessionId: str | None = None
     key: str | None = None
     holdId: str | None = None
@@ -144,7 +145,7 @@ def ours(request: Request, error: Exception) -> JSONResponse:
     headers = {"Retry-After": str(_RETRY_SECONDS)} if status == 503 else None
     about = {
         _camel(name): str(getattr(error, name))
-        for name in ("episode_id", "session_id", "key", "hold_id")
+        for name in ("episode_id", "fact_id", "session_id", "key", "hold_id")
         if hasattr(error, name)
     }
     return respond(
@@ -209,6 +210,11 @@ def _detail(error: Exception) -> str:
         return (
             f"no episode {error.episode_id} here: GET /episodes lists those that there are; one "
             "that is deleted is restored with its agentId and userId in the body"
+        )
+    if isinstance(error, errors.FactNotFound):
+        return (
+            f"no fact {error.fact_id} of this agent and user: "
+            "GET /users/{user_id}/facts lists those that there are"
         )
     if isinstance(error, errors.SessionNotFound):
         return (

@@ -1,0 +1,172 @@
+"""The commands about standing facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from ...domain.facts import Fact, FactKind
+from .actor import actor
+from .asking import Yes, ask
+from .opening import open_existing, open_or_make
+from .options import Agent, AsJson, Db, Tenant, User, parse_until
+from .plain import print_json
+from .screen import Screen
+
+facts = typer.Typer(
+    help="What is true of a user whatever they ask: allergies, home, plans, how to address them.",
+    no_args_is_help=True,
+)
+FactId = Annotated[str, typer.Argument(help="The fact's id, as octopus facts list shows it.")]
+Text = Annotated[str, typer.Argument(help="What is true of the user, in one line.")]
+
+
+@facts.command("list")
+def list_facts(
+    *,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=parse_until,
+            metavar="TIME",
+            help="What was known at this date (its end) or time.",
+            show_default=False,
+        ),
+    ] = None,
+    kind: Annotated[
+        list[FactKind] | None,
+        typer.Option(help="Of this kind alone; again for more.", show_default=False),
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="Also what newer facts replaced, oldest first.")
+    ] = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Show the facts that are current: pinned first, then by kind.
+
+    octopus facts list --user ana
+    """
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        found = scope.facts(as_of=as_of, kinds=kind or None, history=history)
+    if as_json:
+        print_json({"facts": found})
+    elif not found:
+        Screen().write(f"No fact is known for tenant {tenant}, agent {agent}, user {user}.")
+    else:
+        _show(Screen(), found)
+
+
+@facts.command()
+def add(
+    text: Text,
+    *,
+    kind: Annotated[FactKind, typer.Option(help="What it is about.")] = FactKind.OTHER,
+    slot: Annotated[
+        str | None,
+        typer.Option(
+            help="It replaces the fact of its kind and slot; a pet's slot is its name.",
+            show_default=False,
+        ),
+    ] = None,
+    pin: Annotated[
+        bool, typer.Option("--pin", help="No fact that is found later replaces it.")
+    ] = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Store a fact about a user.
+
+    octopus facts add "Is allergic to peanuts." --kind constraint --pin
+    """
+    with open_or_make(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        made = scope.add_fact(text, kind, slot, pinned=pin)
+    _say(made, as_json=as_json)
+
+
+@facts.command()
+def correct(
+    fact_id: FactId,
+    text: Text,
+    *,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Say what a fact should be; the old one stays as history."""
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        made = scope.correct_fact(fact_id, text)
+    _say(made, as_json=as_json)
+
+
+@facts.command()
+def pin(
+    fact_id: FactId,
+    *,
+    off: Annotated[bool, typer.Option("--off", help="Take the pin off.")] = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Pin a fact: it is shown first, and no fact that is found later replaces it."""
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        made = scope.pin_fact(fact_id, pinned=not off)
+    _say(made, as_json=as_json)
+
+
+@facts.command()
+def delete(
+    fact_id: FactId,
+    *,
+    yes: Yes = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Delete a fact for good. The conversation that it was found in does not bring it back."""
+    with open_existing(db) as memory:
+        if not yes:
+            ask(f"This deletes fact {fact_id} of user {user} for good.", "Delete?")
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope.delete_fact(fact_id)
+    if as_json:
+        print_json({"deleted": fact_id})
+    else:
+        Screen().write(f"Fact {fact_id} is deleted.")
+
+
+def _say(fact: Fact, *, as_json: bool) -> None:
+    if as_json:
+        print_json(fact)
+    else:
+        _show(Screen(), [fact])
+
+
+def _show(screen: Screen, found: Sequence[Fact]) -> None:
+    for fact in found:
+        until = "" if fact.until is None else f" until {fact.until:%Y-%m-%d}"
+        pinned = "  pinned" if fact.is_pinned else ""
+        screen.write(
+            (f"{fact.kind:<12}", "bold"),
+            (f"{fact.since:%Y-%m-%d}{until}{pinned}  {fact.id}", "dim"),
+        )
+        screen.write(fact.text, indent=3)

@@ -1,0 +1,85 @@
+"""The calls about standing facts, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from ..domain.episode import Scope
+from ..domain.errors import FactNotFound
+from ..domain.facts import Fact, FactKind, check_fact_text, check_given_slot, check_kind
+from ..domain.message import Json
+from ..engine import facts
+from . import decode, encode
+from .transport import Transport, segment
+
+
+class RemoteFacts:
+    """The part of `RemoteScope` that is about facts."""
+
+    scope: Scope
+    _transport: Transport
+
+    def facts(
+        self,
+        *,
+        as_of: datetime | None = None,
+        kinds: Collection[FactKind | str] | None = None,
+        history: bool = False,
+    ) -> list[Fact]:
+        facts.check_flag("history", history)
+        wanted = facts.checked_kinds(kinds)
+        if wanted is not None and not wanted:
+            return []
+        query = self._whose | {
+            "asOf": encode.time("as_of", as_of),
+            "kind": None if wanted is None else sorted(kind.value for kind in wanted),
+            "history": history,
+        }
+        return decode.facts(self._transport.get(self._path, query))
+
+    def add_fact(
+        self,
+        text: str,
+        kind: FactKind | str = "other",
+        slot: str | None = None,
+        *,
+        pinned: bool = False,
+    ) -> Fact:
+        facts.check_flag("pinned", pinned)
+        body: dict[str, Json] = {
+            "text": check_fact_text("text", text),
+            "kind": check_kind(kind).value,
+            "slot": check_given_slot(slot),
+            "pinned": pinned,
+        }
+        # Not tried again: a second try could store it twice.
+        made = self._transport.send("POST", self._path, query=self._whose, body=body, safe=False)
+        return decode.fact(made)
+
+    def correct_fact(self, fact_id: Fact | UUID | str, text: str) -> Fact:
+        # A second try would correct what is corrected already, which is history by then.
+        return self._change(fact_id, {"text": check_fact_text("text", text)}, safe=False)
+
+    def pin_fact(self, fact_id: Fact | UUID | str, *, pinned: bool = True) -> Fact:
+        facts.check_flag("pinned", pinned)
+        return self._change(fact_id, {"pinned": pinned}, safe=True)
+
+    def delete_fact(self, fact_id: Fact | UUID | str) -> None:
+        path = f"{self._path}/{facts.fact_id_of(fact_id)}"
+        self._transport.send("DELETE", path, query=self._whose, safe=True, done=FactNotFound)
+
+    def _change(self, fact_id: Fact | UUID | str, body: dict[str, Json], *, safe: bool) -> Fact:
+        path = f"{self._path}/{facts.fact_id_of(fact_id)}"
+        return decode.fact(
+            self._transport.send("PATCH", path, query=self._whose, body=body, safe=safe)
+        )
+
+    @property
+    def _path(self) -> str:
+        return f"/users/{segment(self.scope.user)}/facts"
+
+    @property
+    def _whose(self) -> dict[str, Json]:
+        return {"agentId": self.scope.agent}
