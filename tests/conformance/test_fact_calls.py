@@ -108,6 +108,8 @@ def test_bad_input_is_refused_by_its_name(scope: Any):
         ("text", lambda: scope.add_fact("  ")),
         ("text", lambda: scope.add_fact("x" * 301)),
         ("text", lambda: scope.correct_fact(uuid4(), wrong)),
+        ("text", lambda: scope.add_fact("\ud83d")),
+        ("slot", lambda: scope.add_fact("x", slot="\ud83d")),
         ("kind", lambda: scope.add_fact("x", "colour")),
         ("slot", lambda: scope.add_fact("x", slot=wrong)),
         ("pinned", lambda: scope.add_fact("x", pinned=wrong)),
@@ -139,7 +141,7 @@ def test_a_hold_is_told(scope: Any, kept: EpisodicMemory):
 
 
 def test_any_text_goes_through(scope: Any):
-    odd = "\ud83d 草 é 🐙 \u2028"
+    odd = "草 é 🐙 \u2028 \0 \x1a"
     made = scope.add_fact(odd, slot="Ünïcode / slash")
     assert scope.facts() == [made]
     assert made.text == " ".join(odd.split())

@@ -39,6 +39,7 @@ def episode(memory: EpisodicMemory) -> str:
     stored = scope.store(
         [("user", f"My word is {MARK}.")], session_id=str(uuid4()), summary=f"About {MARK}."
     )
+    scope.add_fact(f"Their word is {MARK}.", slot=MARK)
     return str(stored.id)
 
 
@@ -78,15 +79,17 @@ def _call(
 ) -> httpx.Response:
     filled = path.replace("{episode_id}", episode).replace("{session_id}", "monday")
     filled = filled.replace("{user_id}", user).replace("{agent_id}", "hr")
+    filled = filled.replace("{fact_id}", str(uuid4()))
     filled = filled.replace("{hold_id}", str(uuid4())).replace("{receipt_id}", str(uuid4()))
     who = {"agentId": "hr", "userId": user}
     body: dict[str, object] | None = None
-    if method in {"POST", "PUT"}:
-        body = _body(path, who)
+    if method in {"POST", "PUT", "PATCH"}:
+        body = {"text": "hello"} if "/facts" in path else _body(path, who)
+    in_query = path.endswith("/import") or "/facts" in path
     return httpx.request(
         method,
         base.removesuffix(PREFIX) + filled,
-        params=who if method in {"GET", "DELETE"} or path.endswith("/import") else None,
+        params=who if method in {"GET", "DELETE"} or in_query else None,
         json=body,
         headers={"Authorization": f"Bearer {token}"} if token else {},
     )
@@ -159,6 +162,68 @@ def test_who_has_a_part_of_a_tenant_has_none_in_the_whole(
         answer = httpx.request(method, base + path, headers=key, json=body)
         assert answer.status_code == 403, path
     assert memory.tenant("acme").holds() == before
+
+
+def test_a_stranger_neither_sees_nor_changes_a_fact(
+    memory: EpisodicMemory, base: str, episode: str
+):
+    ana = memory.scope(tenant="acme", agent="hr", user="ana")
+    before = ana.facts()
+    fact = before[0]
+    for who, token in _strangers(memory).items():
+        key = {"Authorization": f"Bearer {token}"} if token else {}
+        for user in ("ana", "ben"):
+            for agent in ("hr", "sales", None):
+                params = {} if agent is None else {"agentId": agent}
+                for method, body in (("PATCH", {"text": "x", "pinned": True}), ("DELETE", None)):
+                    answer = httpx.request(
+                        method,
+                        f"{base}/users/{user}/facts/{fact.id}",
+                        params=params,
+                        json=body,
+                        headers=key,
+                    )
+                    assert answer.status_code in {401, 403, 404, 422}, (who, answer.text)
+                listed = httpx.get(f"{base}/users/{user}/facts", params=params, headers=key)
+                assert MARK not in listed.text, who
+    assert ana.facts() == before
+
+
+def test_a_user_has_their_own_facts(memory: EpisodicMemory, base: str, episode: str):
+    for role, named in (
+        ("user", {"user": "ana", "agents": ["hr"]}),
+        ("agent", {"agents": ["hr"]}),
+        ("admin", {}),
+    ):
+        token = rest_server.token(memory, role, tenant="acme", **named)
+        key = {"Authorization": f"Bearer {token}"}
+        params = {"agentId": "hr"} if role == "admin" else {}
+        facts = f"{base}/users/ana/facts"
+        made = httpx.post(facts, params=params, json={"text": f"By {role}."}, headers=key)
+        assert made.status_code == 201
+        fact = made.json()
+        changed = httpx.patch(
+            f"{facts}/{fact['id']}",
+            params=params,
+            json={"text": f"Corrected by {role}.", "pinned": True},
+            headers=key,
+        ).json()
+        assert (changed["replaces"], changed["isPinned"]) == (fact["id"], True)
+        nothing = httpx.patch(f"{facts}/{fact['id']}", params=params, json={}, headers=key)
+        assert nothing.status_code == 422
+        gone = httpx.delete(f"{facts}/{changed['id']}", params=params, headers=key)
+        assert (gone.status_code, gone.content) == (204, b"")
+        again = httpx.delete(f"{facts}/{changed['id']}", params=params, headers=key)
+        assert again.status_code == 404
+        assert again.json()["factId"] == changed["id"]
+        assert "facts lists those" in again.json()["detail"]
+    auditor = rest_server.token(memory, "auditor", tenant="acme")
+    listed = httpx.get(
+        f"{base}/users/ana/facts",
+        params={"agentId": "hr"},
+        headers={"Authorization": f"Bearer {auditor}"},
+    )
+    assert listed.status_code == 403
 
 
 def test_its_own_credentials_do_reach_it(memory: EpisodicMemory, base: str, episode: str):
