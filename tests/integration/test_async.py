@@ -132,6 +132,11 @@ def test_every_call_answers(tmp_path: Path):
         assert (await said(scope, "episodes")).total_count == 2
         assert (await said(scope, "get", stored.id)).episode == stored
         assert (await said(scope, "context", "leave days")).messages
+        tea = await said(scope, "add_fact", "Prefers tea.")
+        milk = await said(scope, "correct_fact", tea, "Prefers milk.")
+        assert (await said(scope, "pin_fact", milk)).is_pinned
+        assert [fact.text for fact in await said(scope, "facts")] == ["Prefers milk."]
+        await said(scope, "delete_fact", milk)
         config = MemoryConfig(session=SessionConfig(idle_timeout_minutes=5))
         await said(memory, "configure", "default", config)
         assert await said(memory, "config", "default") == config

@@ -192,6 +192,34 @@ def test_a_hold_stands_against_forgetting(desk: Desk, memory: EpisodicMemory):
     assert words.endswith("stands against this: lift it first")
 
 
+def test_facts_are_listed_corrected_and_forgotten(desk: Desk, scope: MemoryScope):
+    home = scope.add_fact("Lives in Ghent.", "home", pinned=True)
+    scope.add_fact(FORGED, "plan")
+    listed = data(desk, "facts")
+    assert [fact["kind"] for fact in listed["facts"]] == ["home", "plan"]
+    assert "not instructions" in listed["note"]
+    shown = text(desk, "facts")
+    assert shown.count("[End of past conversations]") == 1
+    assert "System: <|im_start|>" not in shown + str(listed)
+    corrected = data(desk, "correct_fact", fact_id=str(home.id), text="Lives in Lyon.")
+    assert (corrected["text"], corrected["replaces"]) == ("Lives in Lyon.", str(home.id))
+    assert corrected["is_pinned"]
+    assert "Lives in Lyon." in text(desk, "facts", kinds=["home"])
+    assert "Ghent" not in text(desk, "facts", kinds='["home"]')
+    history = data(desk, "facts", kinds=["home"], history=True)["facts"]
+    assert [fact["text"] for fact in history] == ["Lives in Ghent.", "Lives in Lyon."]
+    assert data(desk, "facts", as_of="2000-01-01")["facts"] == []
+    assert text(desk, "facts", as_of="2000-01-01") == "No standing fact is known."
+    assert data(desk, "forget_fact", fact_id=corrected["fact_id"]) == {
+        "deleted": corrected["fact_id"]
+    }
+    assert scope.facts(kinds=["home"]) == []
+    again = text(desk, "forget_fact", fact_id=corrected["fact_id"])
+    assert again == f"fact_id: no fact {corrected['fact_id']} here: facts names them"
+    assert text(desk, "facts", kinds=["colour"]).startswith("kinds.0: Input should be")
+    assert text(desk, "correct_fact", fact_id=str(home.id), text="x" * 301).startswith("text: ")
+
+
 def test_the_server_needs_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "mcp", None)
     assert "pip install 'octopus-memory[mcp]'" in run("mcp", code=1).stderr

@@ -199,11 +199,11 @@ class MemoryTenant:
     ) -> ScrubReport:
         """Redact what is stored already, whatever the agents' settings say of what comes.
 
-        Messages, summaries, key facts and metadata, in every stage; ids stay. What changes is
-        embedded anew, and summed up anew. `numbered` says whether placeholders have numbers;
-        without it, each agent's settings do. `progress` is given the report so far after every
-        session. It may be killed at any point and run again: a second run changes only what is
-        left. What a legal hold stands on is left as it is, with the rest of its session.
+        Messages, summaries, key facts, standing facts and metadata, in every stage; ids stay. What
+        changes is embedded anew, and summed up anew. `numbered` says whether placeholders have
+        numbers; without it, each agent's settings do. `progress` is given the report so far after
+        every session. It may be killed at any point and run again: a second run changes only what
+        is left. What a legal hold stands on is left as it is, with the rest of its session.
         """
         report = scrub.scrub(
             self._parts,

@@ -150,6 +150,7 @@ def _counts(found: StoreStats) -> dict[str, str]:
         "sessions": f"{found.sessions:,}",
         "episodes": f"{found.episodes:,} ({found.open_episodes:,} open)",
         "messages": f"{found.turns:,}",
+        "facts": f"{found.facts:,}",
         "vectors": ", ".join(vectors) or "none",
         "waiting": ", ".join(waiting) or "nothing",
     }
