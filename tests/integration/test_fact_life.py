@@ -22,7 +22,7 @@ from octopus_memory import (
 )
 from octopus_memory.adapters.stores import schema
 from octopus_memory.domain.portable import LineCount, encode_line
-from octopus_memory.testing import FixedClock
+from octopus_memory.testing import FakeSummarizer, FixedClock
 from octopus_memory.wiring import move
 from older_database import make_older
 from pending_work import open_memory
@@ -100,7 +100,7 @@ def test_erasing_an_episode_or_a_user(memory: EpisodicMemory, scope: MemoryScope
     assert texts(scope) == ["Is called Ana.", "Likes tea."]
     receipt = memory.tenant("acme").erase_user("ana")
     assert (receipt.removed["facts"], receipt.left["facts"]) == (2, 0)
-    assert receipt.is_complete
+    assert not any(receipt.left.values())
     assert (texts(scope), texts(ben)) == ([], ["Is Ben's."])
 
 
@@ -128,6 +128,19 @@ def test_scrubbing_reaches_every_fact(memory: EpisodicMemory, scope: MemoryScope
     assert after[mail.id].text == "Has [EMAIL]."
     assert "Calls from [PHONE_NUMBER_1]." in texts(scope)
     assert memory.tenant("acme").scrub().changed_facts == 0
+
+
+def test_a_scrubbed_summary_is_improved_whether_facts_came_with_it_or_not(
+    memory: EpisodicMemory, scope: MemoryScope
+):
+    memory.parts.extractive, memory.parts.summarizer = FactFinder(), None
+    say(scope, "other[x] Writes from ana.lopez@example.com.")
+    memory.parts.summarizer = FakeSummarizer("A better one.")
+    assert memory.tenant("acme").scrub().changed_facts == 1
+    assert memory.run_pending().summarized == 1
+    assert scope.recent()[0].summary == "A better one."
+    # That model knows nothing of facts: the rules find them in the new text.
+    assert texts(scope) == ["Writes from [EMAIL]."]
 
 
 def test_a_hold_keeps_given_facts_from_scrubbing(memory: EpisodicMemory, scope: MemoryScope):

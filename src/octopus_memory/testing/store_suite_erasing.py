@@ -310,6 +310,7 @@ class EraseTests(StoreTests):
             "waiting work": 2,
             "idempotency keys": 1,
             "placeholders": 1,
+            "facts": 0,
             "episodes": 1,
         }
 

@@ -125,4 +125,5 @@ def _extracted(
     )
     text = after.text if was.text == before.text else was.text
     facts = after.key_facts if was.key_facts == before.key_facts else was.key_facts
-    return Summary(text=text, key_facts=facts), was == before
+    is_own = (was.text, was.key_facts) == (before.text, before.key_facts)
+    return Summary(text=text, key_facts=facts), is_own
