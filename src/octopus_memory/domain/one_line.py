@@ -13,7 +13,7 @@ _BREAK = re.compile(
     r"|(?<=[。！？])([”」』）]*)"
 )
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(.¿¡])(?:[^\W\d_]|Drs?|Dra|Mrs?|Ms|Mme|Mlle|Hrn?|Fr|Sra?|Srta|Prof|St|N[or]|Nr|Tel"
+    r"(?:^|[\s(.¿¡])(?:[^\W\d_]|Drs?|Dra|Mrs?|Ms|Mme|Mlle|Hrn?|Fr|Sra?|Srta|Prof|St|N[or]|Nr|Tel|\w+str"
     r"|vs|ca|bzw|inkl|zzgl|evtl|approx|incl|etc)\.$"
 )
 _CLAUSE_ENDS = ("; ", ": ", ", ", " – ", "；", "，", "、")

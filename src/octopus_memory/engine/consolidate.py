@@ -215,15 +215,28 @@ def _summary(
     guard: Guard | None = None,
 ) -> NewSummary | None:
     improve = False
-    if given is not None or not turns:
-        if given is None and key_facts is None:
+    if given is not None:
+        made, by = _given(parts, turns, given, key_facts), BY_CALLER
+    elif not turns:
+        if key_facts is None:
             return None
-        made, by = Summary(text=given or "", key_facts=tuple(key_facts or ())), BY_CALLER
+        made, by = Summary(text="", key_facts=tuple(key_facts)), BY_CALLER
     else:
         made, by, improve = _made_summary(parts, turns, wait=wait)
         if key_facts is not None:
             made, improve = replace(made, key_facts=tuple(key_facts)), False
     return new_summary(parts, scope, made, by, improve=improve, turns=turns, guard=guard)
+
+
+def _given(
+    parts: Parts, turns: Sequence[Turn], text: str, key_facts: Sequence[str] | None
+) -> Summary:
+    """A caller's summary with the turns' facts, and their key facts unless some are given."""
+    if not turns:
+        return Summary(text=text, key_facts=tuple(key_facts or ()))
+    made = limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+    kept = made.key_facts if key_facts is None else tuple(key_facts)
+    return replace(made, text=text, key_facts=kept)
 
 
 def _made_summary(parts: Parts, turns: Sequence[Turn], *, wait: bool) -> tuple[Summary, str, bool]:

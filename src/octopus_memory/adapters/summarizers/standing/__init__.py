@@ -1,0 +1,1 @@
+"""Standing facts about the user, found by rules."""
