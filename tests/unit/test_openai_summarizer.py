@@ -14,6 +14,7 @@ import pytest
 from octopus_memory.adapters.summarizers.openai import OpenAISummarizer
 from octopus_memory.domain.episode import Summary, Turn
 from octopus_memory.domain.errors import InvalidSetting, MissingExtra, SummarizerFailed
+from octopus_memory.domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FactKind, FoundFact
 from octopus_memory.domain.message import Message, ToolCall
 from octopus_memory.testing.openai_server import FakeOpenAIServer as Server
 
@@ -114,11 +115,90 @@ def test_an_answer_becomes_a_summary(server: Server, summarizer: OpenAISummarize
 
 
 def test_structured_output_is_asked_for(server: Server, summarizer: OpenAISummarizer) -> None:
-    assert summarize(summarizer) == Summary(text="summary", key_facts=("key_facts",))
+    fact = FoundFact(kind=FactKind.NAME, text="text", slot="slot", ordinal=0)
+    assert summarize(summarizer) == Summary(text="summary", key_facts=("key_facts",), facts=(fact,))
     form = server.requests[0].body["response_format"]
     assert form["type"] == "json_schema"
     assert form["json_schema"]["strict"] is True
-    assert form["json_schema"]["schema"]["required"] == ["summary", "key_facts"]
+    assert form["json_schema"]["schema"]["required"] == ["summary", "key_facts", "facts"]
+
+
+ALLERGY = {
+    "kind": "constraint",
+    "text": "Allergic to peanuts.",
+    "slot": "Allergy  Peanuts",
+    "turn": 1,
+    "ends": False,
+}
+
+
+def standing(server: Server, summarizer: OpenAISummarizer, *facts: Any) -> tuple[FoundFact, ...]:
+    server.answer(GOOD | {"facts": list(facts)})
+    said = ({"role": "system", "content": "Be kind."}, "I am allergic to peanuts.")
+    return summarize(summarizer, *said).facts
+
+
+def test_standing_facts_are_read(server: Server, summarizer: OpenAISummarizer) -> None:
+    ended = {"kind": "person", "text": "The cat died.", "slot": "miso", "turn": 1, "ends": True}
+    assert standing(server, summarizer, ALLERGY, ended) == (
+        FoundFact(
+            kind=FactKind.CONSTRAINT,
+            text="Allergic to peanuts.",
+            slot="allergy peanuts",
+            ordinal=1,
+        ),
+        FoundFact(kind=FactKind.PERSON, text="The cat died.", slot="miso", ordinal=1, ends=True),
+    )
+    assert sent(server)[0]["turn"] == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "Allergic to peanuts.",
+        None,
+        {},
+        ALLERGY | {"kind": "rumour"},
+        ALLERGY | {"text": ["Allergic"]},
+        ALLERGY | {"text": " \n "},
+        ALLERGY | {"slot": None},
+        ALLERGY | {"turn": 0},
+        ALLERGY | {"turn": 7},
+        ALLERGY | {"turn": "1"},
+        ALLERGY | {"turn": True},
+        ALLERGY | {"ends": "no"},
+    ],
+)
+def test_a_malformed_fact_is_dropped_alone(
+    server: Server, summarizer: OpenAISummarizer, wrong: Any
+) -> None:
+    assert [fact.text for fact in standing(server, summarizer, wrong, ALLERGY)] == [
+        "Allergic to peanuts."
+    ]
+
+
+@pytest.mark.parametrize("facts", [None, "none", {"kind": "name"}, 3])
+def test_an_answer_without_a_list_of_facts_is_a_summary(
+    server: Server, summarizer: OpenAISummarizer, facts: Any
+) -> None:
+    server.answer(GOOD | {"facts": facts})
+    assert summarize(summarizer).facts == ()
+
+
+def test_standing_facts_are_bounded(server: Server, summarizer: OpenAISummarizer) -> None:
+    many = [ALLERGY | {"slot": f"allergy {n}", "text": f"{n} " + "x" * 400} for n in range(80)]
+    found = standing(server, summarizer, *many)
+    assert len(found) == MOST_FACTS_OF_EPISODE
+    assert all(len(fact.text) <= FACT_LIMIT for fact in found)
+
+
+def test_a_fact_without_a_slot_replaces_only_its_like(
+    server: Server, summarizer: OpenAISummarizer
+) -> None:
+    tea = ALLERGY | {"kind": "preference", "text": "Likes tea.", "slot": ""}
+    home = ALLERGY | {"kind": "home", "text": "Lives in Ghent.", "slot": " "}
+    found = standing(server, summarizer, tea, tea | {"text": "Likes rain."}, home)
+    assert [fact.slot for fact in found] == ["likes tea.", "likes rain.", ""]
 
 
 def test_each_turn_is_a_line_of_data(server: Server, summarizer: OpenAISummarizer) -> None:

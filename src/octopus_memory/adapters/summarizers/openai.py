@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...domain.episode import SUMMARY_LIMIT, Summary, Turn
 from ...domain.errors import InvalidSetting, SummarizerFailed
+from ...domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FactKind, FoundFact, check_slot
 from ...domain.message import Role
 from .. import openai_client
 
@@ -34,8 +35,23 @@ _SCHEMA: Any = {
             "properties": {
                 "summary": {"type": "string"},
                 "key_facts": {"type": "array", "items": {"type": "string"}},
+                "facts": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "kind": {"type": "string", "enum": [kind.value for kind in FactKind]},
+                            "text": {"type": "string"},
+                            "slot": {"type": "string"},
+                            "turn": {"type": "integer"},
+                            "ends": {"type": "boolean"},
+                        },
+                        "required": ["kind", "text", "slot", "turn", "ends"],
+                        "additionalProperties": False,
+                    },
+                },
             },
-            "required": ["summary", "key_facts"],
+            "required": ["summary", "key_facts", "facts"],
             "additionalProperties": False,
         },
     },
@@ -46,11 +62,13 @@ _UNFINISHED = {
     "length": "the answer was cut off at the model's output limit: use a model with a larger one",
     "content_filter": "the endpoint's content filter stopped the answer",
 }
+_KINDS = frozenset(kind.value for kind in FactKind)
+_SINGLE = frozenset({FactKind.NAME.value, FactKind.HOME.value})
 _NOT_TEXT = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
 class OpenAISummarizer:
-    """An episode's turns to a summary and key facts, by one request. Thread-safe.
+    """An episode's turns to a summary, key facts and standing facts, by one request. Thread-safe.
 
     A key meant for OpenAI never goes to another `base_url`: there, only the one given here is sent.
     An episode of more than `max_input_chars` is cut in the middle.
@@ -101,7 +119,7 @@ class OpenAISummarizer:
         ]
         body = self._answer(messages, timeout)
         try:
-            return _summary(_content(body))
+            return _summary(_content(body), turns)
         except SummarizerFailed as error:
             raise SummarizerFailed(f"{self.name}: {error}") from error.__cause__
 
@@ -187,14 +205,15 @@ def _line(turn: Turn) -> str:
     if turn.role == Role.TOOL:
         text = _cut_middle(text, _MAX_TOOL_CHARS)
         called = [turn.tool_call.function_name] if turn.tool_call else []
-    line = {
+    line: dict[str, Any] = {
+        "turn": turn.ordinal,
         "at": turn.at.strftime("%Y-%m-%d %H:%M"),
         "role": turn.role.value,
         "name": turn.message.name or turn.agent,
         "tools": called,
         "text": text,
     }
-    given = {key: value for key, value in line.items() if value}
+    given = {key: value for key, value in line.items() if value or key == "turn"}
     # Each turn on one line, so that no text can pass for the next turn; no half surrogate pairs.
     return json.dumps(given, ensure_ascii=False).encode("utf-8", "replace").decode()
 
@@ -232,7 +251,7 @@ def _content(body: bytes) -> str:
     return content
 
 
-def _summary(content: str) -> Summary:
+def _summary(content: str, turns: Sequence[Turn]) -> Summary:
     # Models without a schema put their JSON into a code block, or a thought before it.
     start, end = content.find("{"), content.rfind("}") + 1
     try:
@@ -249,7 +268,43 @@ def _summary(content: str) -> Summary:
     text = _limited(text, SUMMARY_LIMIT)
     if not text:
         raise SummarizerFailed("the model's summary is empty")
-    return Summary(text=text, key_facts=_distinct(facts))
+    return Summary(text=text, key_facts=_distinct(facts), facts=_standing(given, turns))
+
+
+def _standing(given: Mapping[str, Any], turns: Sequence[Turn]) -> tuple[FoundFact, ...]:
+    """The well-formed standing facts of an answer; the others are dropped, and fail nothing.
+
+    Of the facts of one kind and slot the last one counts.
+    """
+    listed = given.get("facts")
+    ordinals = frozenset(turn.ordinal for turn in turns if turn.role != Role.SYSTEM)
+    found: dict[tuple[FactKind, str], FoundFact] = {}
+    for each in listed if isinstance(listed, list) else ():
+        fact = _fact(each, ordinals)
+        if fact is not None:
+            found.pop((fact.kind, fact.slot), None)
+            found[fact.kind, fact.slot] = fact
+    return tuple(found.values())[:MOST_FACTS_OF_EPISODE]
+
+
+def _fact(given: object, ordinals: frozenset[int]) -> FoundFact | None:
+    """A fact as the schema wants it, or None."""
+    match given:
+        case {
+            "kind": str(kind),
+            "text": str(text),
+            "slot": str(slot),
+            "turn": int(turn),
+            "ends": bool(ends),
+        } if kind in _KINDS and turn in ordinals and not isinstance(turn, bool):
+            line = _limited(text, FACT_LIMIT)
+            slot = check_slot(_NOT_TEXT.sub(" ", slot))
+            # Only names and homes have one value each; any other fact replaces its like alone.
+            if not slot and kind not in _SINGLE:
+                slot = check_slot(line)
+            fact = FoundFact(kind=FactKind(kind), text=line, ordinal=turn, slot=slot, ends=ends)
+            return fact if line else None
+    return None
 
 
 def _distinct(facts: Sequence[str]) -> tuple[str, ...]:
