@@ -158,6 +158,7 @@ def test_what_has_no_summary_gets_one_before_its_turns_go(
 def test_one_in_which_nothing_was_said(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
+    memory.configure("hr", policy(archive_mode=ArchiveMode.SUMMARY))
     episode = scope.open_episode("s")
     scope.close_session("s")
     clock.advance(days=91)
@@ -351,10 +352,12 @@ def test_settings_of_an_agent_that_nobody_can_read_keep_its_episodes(
     assert "phase_of_the_moon" in caplog.text
 
 
-def test_cold_is_a_choice_of_the_policy(memory: EpisodicMemory, clock: FixedClock):
-    memory.configure("cold", policy(archive_mode=ArchiveMode.COLD))
-    for agent in ("cold", "plain"):
+def test_an_archive_is_cold_unless_the_policy_wants_summaries(
+    memory: EpisodicMemory, clock: FixedClock
+):
+    memory.configure("bare", policy(archive_mode=ArchiveMode.SUMMARY))
+    for agent in ("bare", "usual"):
         episode = tell(memory.scope(agent=agent, user="u"), clock, days=91)
         memory.run_retention()
         found = memory.scope(agent=agent, user="u").get(episode.id).episode
-        assert (found.is_archived, found.is_cold) == (True, agent == "cold")
+        assert (found.is_archived, found.is_cold) == (True, agent == "usual")

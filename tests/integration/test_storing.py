@@ -12,6 +12,7 @@ from octopus_memory import (
     EpisodeClosed,
     EpisodeNotFound,
     EpisodicMemory,
+    EpisodicRetentionPolicy,
     IdempotencyConflict,
     InvalidInput,
     InvalidMessage,
@@ -255,3 +256,29 @@ def test_an_import_can_be_repeated_after_archiving(memory: EpisodicMemory, scope
     again = scope.store([("user", QUESTION)], session_id="s", idempotency_key="k")
     assert again.id != first.id
     assert scope.session("s").messages()[0]["content"].startswith("[Archived conversation]")
+
+
+def test_what_retention_takes_next_is_warned_of_once_for_each_agent(
+    memory: EpisodicMemory, clock: FixedClock, caplog: pytest.LogCaptureFixture
+):
+    strict = EpisodicRetentionPolicy(active_retention_days=10)
+    memory.configure("strict", MemoryConfig(retention=strict))
+    said, old = [("user", "hello there")], clock.now() - timedelta(days=50)
+    memory.scope(agent="hr", user="u").store(said, at=old, ended_at=old)
+    assert not caplog.records
+    for _ in range(2):
+        memory.scope(agent="strict", user="u").store(said, at=old, ended_at=old)
+    [warning] = caplog.messages
+    assert warning.startswith("stored episodes are older than the agent's retention policy allows")
+    assert "hello" not in warning
+
+
+def test_a_summary_that_is_given_keeps_the_key_facts_of_the_turns(memory: EpisodicMemory):
+    scope = memory.scope(agent="hr", user="u")
+    said = [("assistant", "Do you take any medication?"), ("user", "Warfarin.")]
+    alone = scope.store(said, summary="An intake.")
+    assert alone.summary == "An intake."
+    assert alone.key_facts == ("Do you take any medication? User — Warfarin.",)
+    both = scope.store(said, summary="An intake.", key_facts=["Takes warfarin"])
+    assert both.key_facts == ("Takes warfarin",)
+    assert scope.store(said, summary="An intake.", key_facts=[]).key_facts == ()

@@ -44,6 +44,7 @@ def test_doctor_is_content():
         "summarizer": "ok",
         "tokenizer": "ok",
         "chat model": "note",
+        "retention": "ok",
         "pending work": "ok",
         "extras": "ok",
     }
@@ -52,6 +53,24 @@ def test_doctor_is_content():
     shown = run("doctor").stdout
     assert "ok    database" in shown
     assert "Everything that Octopus needs works." in shown
+
+
+def test_doctor_says_what_the_default_policy_does(monkeypatch):
+    assert checks()["retention"]["detail"] == (
+        "episodes are archived after 90 days (turns kept, restorable), deleted after 365 days, "
+        "and removed for good 7 days after that"
+    )
+    Path("octopus.toml").write_text(
+        "[memory.retention]\narchive_mode = 'summary'\ndelete_after_archival_period = false\n"
+    )
+    monkeypatch.setenv("OCTOPUS_RETENTION_SCHEDULE", "")
+    assert checks()["retention"]["detail"] == (
+        "episodes are archived after 90 days (turns removed, summary and key facts kept), "
+        "and then kept for good; only when octopus retention run is called, because no schedule "
+        "is set"
+    )
+    Path("octopus.toml").write_text("[memory.retention]\narchive_on_expiry = false\n")
+    assert checks()["retention"]["detail"].startswith("episodes are deleted after 90 days, and")
 
 
 def test_doctor_sees_a_disk_that_is_nearly_full(monkeypatch):

@@ -105,7 +105,7 @@ def test_status_shows_policies_what_is_due_and_when(told, monkeypatch):
     shown = run("retention", "status").stdout
     tomorrow = r"next run  \d{4}-\d\d-\d\d 02:00 UTC\n"
     assert re.match(tomorrow, shown)
-    assert "policy    every other agent: archived (summary) after 90 days, deleted after" in shown
+    assert "policy    every other agent: archived (cold) after 90 days, deleted after" in shown
     assert "policy    agent default: archived (cold) after 90 days" in shown
     assert re.search(r"^default +default +0 +1 ", shown, re.MULTILINE)
     told_json = run_json("retention", "status")
@@ -123,7 +123,7 @@ def test_status_shows_policies_what_is_due_and_when(told, monkeypatch):
         ({"archive_on_expiry": False}, "deleted after 90 days, removed 7 days after that"),
         (
             {"delete_after_archival_period": False},
-            "archived (summary) after 90 days, kept for good",
+            "archived (cold) after 90 days, kept for good",
         ),
         (
             {"active_retention_days": 0.5, "purge_grace_days": 0},

@@ -102,7 +102,7 @@ class EpisodicRetentionPolicy:
     """Without it an episode is deleted when its active days are over."""
     delete_after_archival_period: bool = True
     """Without it archived episodes are kept for good."""
-    archive_mode: ArchiveMode = ArchiveMode.SUMMARY
+    archive_mode: ArchiveMode = ArchiveMode.COLD
     purge_grace_days: float = 7
     """Between the mark and the physical removal; until then `restore` undoes it."""
 

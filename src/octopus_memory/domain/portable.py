@@ -28,6 +28,7 @@ from uuid import UUID
 from .episode import Episode, Session, Turn
 from .facts import Fact
 from .message import Json
+from .retention import overdue_warning
 
 FORMAT = "octopus-export"
 VERSION = 2
@@ -74,12 +75,7 @@ class ImportReport:
         """What whoever imports should know."""
         if not self.overdue:
             return ()
-        overdue = (
-            f"{self.overdue:,} of the imported episodes are older than the agent's retention "
-            "policy allows: the next retention run archives or deletes them, unless the policy "
-            "is changed or a hold is placed first"
-        )
-        return (overdue,)
+        return (overdue_warning(f"{self.overdue:,} of the imported episodes are"),)
 
     def to_dict(self) -> dict[str, Json]:
         """The report as JSON."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from .episode import Episode
-from .policy import EpisodicRetentionPolicy
+from .policy import ArchiveMode, EpisodicRetentionPolicy
 
 
 class Stage(StrEnum):
@@ -44,6 +44,35 @@ def next_step(
     if policy.delete_after_archival_period and age >= timedelta(days=policy.archive_retention_days):
         return Step.DELETE
     return Step.ARCHIVE if stage is Stage.ACTIVE else Step.KEEP
+
+
+def is_overdue(
+    stage: Stage, policy: EpisodicRetentionPolicy, *, since: datetime, now: datetime
+) -> bool:
+    """Whether the next retention run archives or deletes an episode that comes in now."""
+    return next_step(stage, policy, since=since, now=now) is not Step.KEEP
+
+
+def overdue_warning(what: str) -> str:
+    """What a caller should know who brings episodes that are overdue."""
+    return (
+        f"{what} older than the agent's retention policy allows: the next retention run archives "
+        "or deletes them, unless the policy is changed or a hold is placed first"
+    )
+
+
+def policy_in_words(policy: EpisodicRetentionPolicy) -> str:
+    """What becomes of episodes by a policy, and when."""
+    active, archive = policy.active_retention_days, policy.archive_retention_days
+    gone = f"and removed for good {policy.purge_grace_days:g} days after that"
+    if not policy.archive_on_expiry:
+        return f"episodes are deleted after {active:g} days, {gone}"
+    is_cold = policy.archive_mode is ArchiveMode.COLD
+    turns = "turns kept, restorable" if is_cold else "turns removed, summary and key facts kept"
+    archived = f"episodes are archived after {active:g} days ({turns})"
+    if not policy.delete_after_archival_period:
+        return f"{archived}, and then kept for good"
+    return f"{archived}, deleted after {archive:g} days, {gone}"
 
 
 def shortest_stay(stage: Stage, policy: EpisodicRetentionPolicy) -> timedelta | None:

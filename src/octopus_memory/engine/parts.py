@@ -75,6 +75,8 @@ class Parts:
         self._queries = Known(self._embedded, most=_MOST_QUERIES)
         self._removals = _Removals(self)
         self.heard = NamesHeard()
+        self.warned: set[tuple[str, str]] = set()
+        """Tenants and agents for which `store` has warned of their retention policy."""
         self.places = Places()
         self.lexicon = Lexicon(self.analyzer, self.hasher)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -20,10 +21,13 @@ from ..domain.ids import new_id
 from ..domain.message import Json, MessageLike
 from ..domain.policy import MemoryConfig
 from ..domain.quick import maker
+from ..domain.retention import Stage, is_overdue, overdue_warning
 from ..ports.store import Append, NewTurn, Target
 from . import consolidate, intake, planning
 from .intake import Times
 from .parts import Parts
+
+log = logging.getLogger(__name__)
 
 _make_append = maker(Append)
 _RETRIES = 20
@@ -265,8 +269,19 @@ def store(
             continue
         if guard.names:
             parts.heard.add(scope, session_id, guard.names)
+        _warn_of_policy(parts, scope, ended_at, now)
         return _just_written(parts, scope, stored[0].episode_id)
     raise EpisodeChanged(session_id)
+
+
+def _warn_of_policy(parts: Parts, scope: Scope, ended_at: datetime, now: datetime) -> None:
+    """Say once for each agent that what is stored now is due at the next retention run."""
+    whose = scope.tenant, scope.agent
+    policy = parts.config(*whose).retention
+    if whose in parts.warned or not is_overdue(Stage.ACTIVE, policy, since=ended_at, now=now):
+        return
+    parts.warned.add(whose)
+    log.warning(overdue_warning("stored episodes are"))
 
 
 def heartbeat(parts: Parts, scope: Scope, session_id: str, *, at: datetime | None) -> Session:

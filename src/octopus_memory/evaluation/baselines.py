@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..domain.policy import EpisodicRetentionPolicy, MemoryConfig
 from ..ports.seams import Analyzer, Embedder
 from ..wiring import EpisodicMemory
 from .conversation import BenchTurn
@@ -25,6 +26,11 @@ _RRF_K = 60
 _NO_CAP = 1_000_000
 _NAIVE_THRESHOLD = 0.65
 _NAIVE_TOP = 3
+_YEARS = 365 * 1_000.0
+_KEEPS_ALL = MemoryConfig(
+    retention=EpisodicRetentionPolicy(active_retention_days=_YEARS, archive_retention_days=_YEARS)
+)
+"""Conversations of a data set are old, and no retention runs on them."""
 
 
 class Scorer(Protocol):
@@ -174,7 +180,7 @@ class NaiveDesign:
     def add(self, turns: Sequence[BenchTurn]) -> None:
         sessions = by_session(turns)
         with EpisodicMemory.open(
-            "sqlite:///:memory:", embedder=self._embedder, background=False
+            "sqlite:///:memory:", embedder=self._embedder, background=False, config=_KEEPS_ALL
         ) as memory:
             scope = memory.scope(user="bench")
             stored = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...domain.portable import ImportReport, KeptEpisode
-from ...domain.retention import Stage, Step, next_step
+from ...domain.retention import Stage, is_overdue
 from ...domain.transcripts import Source
 from ...ports.carried import Brought
 from ..parts import Parts
@@ -42,4 +42,4 @@ class Arrivals:
         scope = kept.episode.scope
         policy = self.parts.config(scope.tenant, scope.agent).retention
         stage = Stage.ARCHIVED if kept.episode.is_archived else Stage.ACTIVE
-        return next_step(stage, policy, since=kept.aged_from, now=self.now) is not Step.KEEP
+        return is_overdue(stage, policy, since=kept.aged_from, now=self.now)

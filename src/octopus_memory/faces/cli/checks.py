@@ -20,6 +20,7 @@ from ...domain.episode import Turn
 from ...domain.errors import MissingExtra, OctopusError
 from ...domain.ids import new_id
 from ...domain.message import Message
+from ...domain.retention import policy_in_words
 from ..urls import shown_url
 from .opening import released, sqlite_file
 from .screen import counted
@@ -76,6 +77,7 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     yield _guarded("summarizer", _summarizer, settings)
     yield _guarded("tokenizer", _tokenizer, settings)
     yield _guarded("chat model", _chat_model, settings)
+    yield _guarded("retention", _retention, settings)
     if database.status is not Status.FAILED:
         yield _guarded("pending work", _pending, settings)
     yield _guarded("extras", _extras, settings)
@@ -100,6 +102,7 @@ _REMEDIES = {
     "summarizer": "check OCTOPUS_SUMMARIZER; extractive needs no model",
     "tokenizer": "check OCTOPUS_TOKENIZER; approximate always works",
     "chat model": "check OCTOPUS_OPENAI_BASE_URL and OCTOPUS_OPENAI_API_KEY",
+    "retention": "correct the table [memory.retention] in octopus.toml",
     "pending work": "check the database",
     "extras": "reinstall octopus-memory",
 }
@@ -252,6 +255,14 @@ def _chat_model(settings: Settings) -> Check:
     where = settings.openai_base_url or "OpenAI"
     detail = f"{model.name} at {shown_url(where)} (not asked)"
     return Check(name="chat model", status=Status.OK, detail=detail)
+
+
+def _retention(settings: Settings) -> Check:
+    """What becomes of episodes by the default policy; agents may have others."""
+    detail = policy_in_words(settings.defaults().retention)
+    if not settings.retention_schedule:
+        detail += "; only when octopus retention run is called, because no schedule is set"
+    return Check(name="retention", status=Status.OK, detail=detail)
 
 
 def _pending(settings: Settings) -> Check:
