@@ -18,7 +18,7 @@ from ..domain.passages import LeftOut, Passage, Weigh
 from ..domain.policy import EpisodicRecallConfig, MemoryConfig
 from ..domain.small_talk import is_small_talk
 from ..domain.window import fit_messages
-from . import intake, recall
+from . import facts, intake, recall
 from .parts import Parts
 from .recall import Ask
 
@@ -123,9 +123,9 @@ class MemoryOrchestrator:
         wanted = config.recall
         if not wanted.enabled or not budget:
             return Material()
-        facts = self._facts()
+        known = self._facts()
         if is_small_talk(query):
-            return Material(facts=facts, is_small_talk=True)
+            return Material(facts=known, is_small_talk=True)
         still_open, last = self._listed(config, session_id)
         ask = Ask(
             query=query[:_LONGEST_QUERY],
@@ -142,7 +142,7 @@ class MemoryOrchestrator:
             candidates=found.candidates,
             relevant=self._relevant(found, wanted),
             recent=tuple(self._recent(episode, wanted) for episode in last),
-            facts=facts,
+            facts=known,
             relevance=found.relevance,
         )
 
@@ -156,7 +156,8 @@ class MemoryOrchestrator:
         return say(self._parts, episode)
 
     def _facts(self) -> tuple[Fact, ...]:
-        return ()
+        known = facts.listed(self._parts, self._scope, as_of=None, kinds=None, history=False)
+        return tuple(known)
 
     def _weigher(self, query: str) -> Weigh:
         """Weigh a sentence by how many of the question's words stand in it, in any form."""
