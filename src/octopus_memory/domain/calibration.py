@@ -51,6 +51,8 @@ class Calibration:
     """Where there are no words to go by."""
     words: Line
     """Where there is no vector to go by."""
+    foreign: Line
+    """For a question in a language that the embedder does not know: its cosines tell nothing."""
     behind: float
     """What a point of score behind the best row costs, in log odds."""
 
@@ -61,14 +63,17 @@ class Calibration:
     def default(cls) -> Self:
         """That of the built-in embedder, for one that none was fitted for."""
         return cls(
-            both=Line(bias=-5.6, cosine=10.5, coverage=5.3),
-            meaning=Line(bias=-6.5, cosine=16.2, coverage=0.0),
-            words=Line(bias=-2.7, cosine=0.0, coverage=7.8),
-            behind=1.1,
+            both=Line(bias=-1.4, cosine=6.3, coverage=3.2),
+            meaning=Line(bias=-1.9, cosine=9.7, coverage=0.0),
+            words=Line(bias=0.4, cosine=0.0, coverage=4.7),
+            foreign=Line(bias=1.5, cosine=0.0, coverage=3.0),
+            behind=0.5,
         )
 
-    def odds(self, cosine: Floats, coverage: Floats | None) -> Floats:
+    def odds(self, cosine: Floats, coverage: Floats | None, *, foreign: bool = False) -> Floats:
         """What speaks for each row by itself; NaN cosines and None coverage are not there."""
+        if foreign and coverage is not None:
+            return self.foreign.odds(_NONE, coverage)
         if coverage is None:
             odds = self.meaning.odds(cosine, _NONE)
         else:

@@ -48,20 +48,20 @@ _IN_NAMES = " _.'-\u2019\u200c\u200d"
 _QUOTES = str.maketrans({'"': "\u201d", "\uff02": "\u201d"})
 _STOPS = (".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f")
 
-_FACTS_SHARE = 8
-"""Standing facts get at most an eighth of the budget."""
+_FACTS_SHARE = 10
+"""Standing facts get at most a tenth of the budget."""
 _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
-_SUMMARIES_FROM = 400
+_SUMMARIES_FROM = 600
 """Of the tokens above this many, summaries and last sessions get a tenth: in a small block
 quotations are worth more than what a conversation was about."""
 _SUMMARIES_SHARE = 10
 _SUMMARY_LENGTH = 160
-_LEAST_SHARE = 0.2
+_LEAST_SHARE = 0.1
 """The part of the budget for a question that has nothing to do with what is stored."""
-_RAMP = 0.5
-"""From this part of `min_recall_score` on, the budget grows up to the whole."""
+_FULL_AT = 0.6
+"""How far from `min_recall_score` to 1 the best relevance must be for the whole budget."""
 _ROUNDS = 3
 _LEAST_QUOTE = 100
 
@@ -180,10 +180,10 @@ def _allowance(material: Material, budget: int, min_score: float) -> int:
     """The tokens that a question may cost: all where what was found is relevant, else ever less."""
     if material.is_small_talk:
         return 0
-    if material.relevance >= min_score:
+    full = min_score + (1 - min_score) * _FULL_AT
+    if material.relevance >= full or not min_score:
         return budget
-    start = min_score * _RAMP
-    grown = max(0.0, (material.relevance - start) / (min_score - start))
+    grown = max(0.0, (material.relevance - min_score) / (full - min_score))
     return int(budget * (_LEAST_SHARE + (1 - _LEAST_SHARE) * grown))
 
 

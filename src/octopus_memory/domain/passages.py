@@ -11,7 +11,7 @@ from uuid import UUID
 from .episode import EpisodeSnippet, SignalShare, TurnHit
 from .one_line import split_sentences
 
-SHORT_ANSWER = 120
+SHORT_ANSWER = 80
 """A turn of fewer characters may mean nothing without the question before it."""
 WHOLE_TURN = 600
 """A turn of at most so many characters is quoted whole."""
@@ -26,7 +26,7 @@ Weigh = Callable[[str], float]
 _GAP = " … "
 _SHORTEST_PART = 40
 _QUESTION_LENGTH = 240
-"""The most characters of the question that a short answer is quoted with."""
+"""Characters at the end of a turn in which the question of a short answer is looked for."""
 # The chance that a turn of a rank is what was asked for falls like 1 / (rank + 2); the cost of a
 # quotation is its tokens and what stands around it.
 _HEAD_START = 2
@@ -188,11 +188,8 @@ def question_before(candidate: Candidate) -> str:
         return ""
     if before.role == hit.role and before.name == hit.name:
         return ""
-    text = " ".join(before.text.split())
-    if len(text) <= SHORT_ANSWER:
-        return text
-    last = [sentence for sentence in split_sentences(text) if _asks(sentence)][-1:]
-    return last[0][-_QUESTION_LENGTH:] if last else ""
+    asked = [each for each in split_sentences(before.text[-_QUESTION_LENGTH:]) if _asks(each)]
+    return asked[-1] if asked else ""
 
 
 def _asks(text: str) -> bool:

@@ -130,7 +130,8 @@ def rank(
     """`keep` says which rows may be returned; the others still serve to compare with."""
     parts = gather(signals, plan)
     score = parts.score
-    odds = calibration.odds(signals.dense, signals.lexical.coverage())
+    coverage = signals.lexical.coverage()
+    odds = calibration.odds(signals.dense, coverage, foreign=plan.foreign)
     if keep is not None:
         score, odds = np.where(keep, score, _OUT), np.where(keep, odds, _OUT)
     return Ranking(parts, score, odds, calibration)
