@@ -28,6 +28,7 @@ _WORDS = {
     404: "Nothing of that id here.",
     409: "It does not fit the present state.",
     413: "The body or a message is too large.",
+    415: "The body is not said to be JSON.",
     422: "A value cannot be used; `errors` names the field.",
     429: "Too many requests: wait as long as `Retry-After` says.",
     503: "The database or a model cannot be reached now; try again.",
@@ -37,7 +38,7 @@ _WORDS = {
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     """The documented problems of a route, besides those that any route may answer."""
-    every = {400, 401, 403, 413, 422, 429, 503, 507, *codes}
+    every = {400, 401, 403, 413, 415, 422, 429, 503, 507, *codes}
     return {
         code: {
             "description": _WORDS[code],

@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:octopus:problem:"
 BODY_TOO_LARGE = "body-too-large"
+MOST_ERRORS = 20
+_LONGEST_PLACE = 200
+_LONGEST_TEXT = 1_000
+"""Characters: an answer must not grow with what was sent, and is not there to repeat it."""
 
 _STATUS: dict[type[Exception], int] = {
     errors.MessageTooLarge: 413,
@@ -116,9 +120,9 @@ def respond(
         type=_TYPE + name,
         title=name.replace("-", " ").capitalize(),
         status=status,
-        detail=detail,
+        detail=_short(detail, _LONGEST_TEXT),
         requestId=request_id,
-        errors=list(fields) or None,
+        errors=[_short_field(each) for each in fields[:MOST_ERRORS]] or None,
         **(about or {}),
     )
     return JSONResponse(
@@ -166,9 +170,25 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    fields = [FieldProblem(field=_place(e["loc"]), problem=_words(e)) for e in error.errors()]
-    detail = "; ".join(f"{field.field}: {field.problem}" for field in fields[:3])
+    found = error.errors()
+    fields = [
+        FieldProblem(field=_place(each["loc"]), problem=_words(each))
+        for each in found[:MOST_ERRORS]
+    ]
+    detail = "; ".join(f"{field.field}: {field.problem}" for field in map(_short_field, fields[:3]))
+    if len(found) > MOST_ERRORS:
+        detail += f"; {len(found):,} problems in all"
     return respond(request, 422, "invalid-input", detail, fields=fields)
+
+
+def _short_field(field: FieldProblem) -> FieldProblem:
+    return FieldProblem(
+        field=_short(field.field, _LONGEST_PLACE), problem=_short(field.problem, _LONGEST_PLACE)
+    )
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def _place(location: Sequence[Any]) -> str:
@@ -177,8 +197,6 @@ def _place(location: Sequence[Any]) -> str:
 
 
 def _words(found: Any) -> str:
-    if found["type"] == "json_invalid":
-        return "is not valid JSON"
     if found["type"] == "extra_forbidden":
         return "is not known here"
     message: str = found["msg"]
@@ -187,11 +205,7 @@ def _words(found: Any) -> str:
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    if error.status_code == 400:
-        # The framework's word for a body that cannot be read at all.
-        field = FieldProblem(field="body", problem="is not valid JSON in UTF-8")
-        return respond(request, 400, "invalid-input", f"body: {field.problem}", fields=[field])
-    names = {404: "not-found", 405: "method-not-allowed", 413: BODY_TOO_LARGE}
+    names = {400: "invalid-input", 404: "not-found", 405: "method-not-allowed", 413: BODY_TOO_LARGE}
     name = names.get(error.status_code, "http-error")
     headers = dict(error.headers) if error.headers else None
     return respond(request, error.status_code, name, str(error.detail), headers=headers)

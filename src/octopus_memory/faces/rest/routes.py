@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
 from typing import Any
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.dependencies.utils import request_params_to_args
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from .bodies import read_json
 from .headers import header
+from .problems import Refused
 from .threads import Threads
 
 PREFIX = "/api/octopus"
 _CALLER = "caller"
-_JSON = "application/json"
 
 
 class _Name(PathConvertor):
@@ -45,59 +48,66 @@ class Route(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _called(endpoint), **options)
-        self._by_the_framework = self.app
+        self._function = endpoint
+        self._takes_caller = _CALLER in inspect.signature(endpoint).parameters
         needs = self.dependant
-        others = needs.query_params or needs.cookie_params or needs.dependencies
-        if len(needs.body_params) == 1 and not others:
-            self.app = self._answer
+        if not needs.body_params:
+            return
+        others = needs.cookie_params or needs.dependencies
+        if others or len(needs.body_params) > 1 or inspect.iscoroutinefunction(endpoint):
+            # The framework would parse and validate a body of any shape on the event loop.
+            raise TypeError(f"{path} must be a function that takes one body and no cookie")
+        self.app = self._answer
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A plain JSON body is read by what the framework worked out when the route was made.
-
-        It would work that out again for each request. Whatever is not plain, or not right, is left
-        to it, so that it is refused in the same words.
-        """
+        """Read the body on the thread that the function runs on, and answer."""
         request = Request(scope, receive)
         try:
             content = await request.body()
         except ClientDisconnect as error:
-            raise HTTPException(400, "the body ended before it was whole") from error
-        values = self._read(scope, content)
-        if values is None:
-            await self._by_the_framework(scope, _again(content, receive), send)
-        else:
-            response: Response = await self.endpoint(request, **values)
-            await response(scope, receive, send)
+            raise Refused(400, "invalid-input", "body: ended before it was whole") from error
+        threads: Threads = scope["app"].state.threads
+        response = await threads.run(partial(self._respond, request, content))
+        await response(scope, receive, send)
 
-    def _read(self, scope: Scope, content: bytes) -> dict[str, Any] | None:
-        """The function's values; None where the framework should have a look."""
+    def _respond(self, request: Request, content: bytes) -> Response:
+        values = self._values(request.scope, content)
+        if self._takes_caller:
+            values[_CALLER] = request.scope["state"]["principal"]
+        response: Response = self._function(request, **values)
+        return response
+
+    def _values(self, scope: Scope, content: bytes) -> dict[str, Any]:
+        """Return the function's arguments.
+
+        :raises RequestValidationError: naming those that cannot be used
+        """
         needs = self.dependant
-        if (header(scope, b"content-type") or "").partition(";")[0] != _JSON:
-            return None
-        try:
-            given = [(needs.body_params[0], json.loads(content))]
-        except (ValueError, RecursionError):
-            return None
-        given += [(each, scope["path_params"][each.alias]) for each in needs.path_params]
+        body = read_json(content, header(scope, b"content-type"))
+        given = [("path", each, scope["path_params"][each.alias]) for each in needs.path_params]
         given += [
-            (each, header(scope, each.alias.lower().encode())) for each in needs.header_params
+            ("header", each, header(scope, each.alias.lower().encode()))
+            for each in needs.header_params
         ]
-        values = {}
-        for field, value in given:
-            values[field.name], wrong = field.validate(value)
-            if wrong:
-                return None
+        values, wrong = {}, []
+        for place, field, value in given:
+            values[field.name], found = field.validate(value, loc=(place, field.alias))
+            wrong += found
+        if needs.query_params:
+            query, found = request_params_to_args(
+                needs.query_params, QueryParams(scope["query_string"])
+            )
+            values |= query
+            wrong += found
+        [field] = needs.body_params
+        if body is None and field.field_info.is_required():
+            wrong.append({"type": "missing", "loc": ("body",), "msg": "Field required"})
+        else:
+            values[field.name], found = field.validate(body, loc=("body",))
+            wrong += found
+        if wrong:
+            raise RequestValidationError(wrong)
         return values
-
-
-def _again(content: bytes, receive: Receive) -> Receive:
-    """A body that was read already, for whoever reads it next."""
-    left: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
-
-    async def replay() -> Message:
-        return left.pop() if left else await receive()
-
-    return replay
 
 
 def _called(endpoint: Callable[..., Any]) -> Callable[..., Awaitable[Response]]:
