@@ -15,6 +15,7 @@ from octopus_memory import EpisodicMemory
 from octopus_memory.engine import access
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.server import server_config
 from octopus_memory.settings import ServerSettings
 
 WHO = {"agentId": "hr", "userId": "ana"}
@@ -33,10 +34,9 @@ def serving(
     memory: EpisodicMemory, settings: ServerSettings | None = None, *, development: bool = False
 ) -> Iterator[str]:
     """The base URL of a service over this memory."""
-    app = make_app(memory, settings or ServerSettings(), development=development)
-    server = _Service(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", access_log=False)
-    )
+    settings = settings or ServerSettings()
+    app = make_app(memory, settings, development=development)
+    server = _Service(server_config(app, settings, host="127.0.0.1", port=0))
     thread = threading.Thread(target=server.run, name="test-service", daemon=True)
     thread.start()
     while not server.started:

@@ -52,10 +52,28 @@ class ServerSettings:
     requests_per_minute: int = setting(int, 60_000, least=1)
     """For each credential."""
     wrong_credentials_allowed: int = setting(int, 20, least=1)
-    """From one address; then it is not listened to for a minute."""
+    """From one address; for a minute the next ones are answered 429."""
+    trusted_proxies: str = ""
+    """Addresses and networks whose X-Forwarded-For names the caller, separated by commas."""
     telemetry: bool = False
     """Whether each request is a span for OpenTelemetry."""
     jwt: JwtSettings = field(default_factory=JwtSettings)
+
+    def __post_init__(self) -> None:
+        if self.trusted_proxies:
+            self._check_proxies()
+
+    def _check_proxies(self) -> None:
+        from ipaddress import ip_network
+
+        for each in self.trusted_proxies.split(","):
+            try:
+                ip_network(each.strip())
+            except ValueError as error:
+                raise InvalidSetting(
+                    "server.trusted_proxies",
+                    "must be addresses or networks, separated by commas, such as 10.0.0.0/8",
+                ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

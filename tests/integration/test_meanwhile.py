@@ -69,4 +69,3 @@ def test_a_slow_look_at_a_key_does_not_bring_it_back(
     go_on.set()
     reader.join()
     assert ring.remembered(made.token) is None
-    assert not ring.was_right(made.token)

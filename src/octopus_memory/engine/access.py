@@ -146,12 +146,6 @@ class KeyRing:
             return None
         return self._judge(known, secret)
 
-    def was_right(self, token: str) -> bool:
-        """Whether this token was the right one when the database was last asked for its key."""
-        split = identity.split_token(token)
-        known = self._known.get(split[0]) if split else None
-        return split is not None and known is not None and self._judge(known, split[1]) is not None
-
     def who(self, token: str) -> Principal | None:
         """Who a token stands for; None for one that is unknown, revoked, expired or wrong."""
         split = identity.split_token(token)

@@ -31,7 +31,7 @@ _WORDS = {
     415: "The body is not said to be JSON.",
     422: "A value cannot be used; `errors` names the field.",
     429: "Too many requests: wait as long as `Retry-After` says.",
-    503: "The database or a model cannot be reached now; try again.",
+    503: "The database, a model or the issuer of JWTs cannot be reached now; try again.",
     507: "The database is full.",
 }
 

@@ -178,14 +178,9 @@ def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev
     import uvicorn
 
     from .app import make_app
+    from .server import server_config
 
-    config = uvicorn.Config(
-        make_app(memory, server, development=dev),
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=20,
-        server_header=False,
-    )
+    config = server_config(make_app(memory, server, development=dev), server)
     # So that the first caller need not wait for what a store loads when a key is first looked up.
     memory.parts.store.find_key("")
     # What is loaded by now stays: whoever collects garbage need not look at it again and again.

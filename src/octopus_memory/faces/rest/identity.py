@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
+from contextlib import nullcontext
 from dataclasses import dataclass
-from hashlib import sha256
+from ipaddress import ip_address, ip_network
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -19,13 +21,24 @@ from .problems import Refused
 
 DEVELOPER = Principal(tenant="default", role=AccessRole.ADMIN, actor="development mode")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+ISSUER_RETRY_SECONDS = 5
 _MOST_TRACKED = 50_000
+_CHECKS_AT_ONCE = 4
+_LONGEST_ADDRESS = 100
+
+
+class IssuerUnavailable(Exception):
+    """The keys that would tell whether a credential is valid cannot be had now."""
 
 
 class TokenReader(Protocol):
     """Another kind of credential than our own keys."""
 
-    def who(self, token: str) -> Principal | None: ...
+    def who(self, token: str) -> Principal | None:
+        """Return whom a token stands for; None for one that is wrong.
+
+        :raises IssuerUnavailable: it cannot be told now
+        """
 
 
 @dataclass(slots=True)
@@ -59,7 +72,7 @@ class Limiter:
 
 
 class Lockout:
-    """An address that keeps guessing credentials is not listened to for a while."""
+    """Counts wrong credentials by address, and tells which addresses have sent too many."""
 
     def __init__(self, tries: int, seconds: float = 60.0) -> None:
         self._tries = tries
@@ -96,7 +109,10 @@ class Gate:
         self._limiter = limiter
         self._lockout = lockout
         self._development = development
-        self._welcome: OrderedDict[bytes, None] = OrderedDict()
+        # Threads that API keys are checked on stay free, whoever guesses and however slow the
+        # issuer's keys are to come.
+        self._guesses = asyncio.Semaphore(_CHECKS_AT_ONCE)
+        self._token_checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
 
     async def admit(self, scope: Scope) -> Principal:
         principal = await self._who(scope)
@@ -116,25 +132,48 @@ class Gate:
         principal = self._ring.remembered(token)
         if principal is not None:
             return principal
-        address = scope["client"][0] if scope.get("client") else "unknown"
+        address = _network(scope)
         locked = self._lockout.left(address)
-        # Whoever guesses from behind the same address must not shut out those who came in before.
-        if locked and not (self._ring.was_right(token) or _digest(token) in self._welcome):
+        principal = await self._checked(token, is_suspect=locked > 0)
+        if principal is not None:
+            return principal
+        # Only in place of a 401: others may come from the same address with valid credentials.
+        if locked:
             raise _too_many("too many wrong credentials from this address", locked)
-        principal = await run_in_threadpool(self._ask, token)
-        if principal is None:
-            self._lockout.failed(address)
-            raise _unauthorized("the credential is not valid, or has ended")
-        self._welcome[_digest(token)] = None
-        if len(self._welcome) > _MOST_TRACKED:
-            self._welcome.popitem(last=False)
-        return principal
+        self._lockout.failed(address)
+        raise _unauthorized("the credential is not valid, or has ended")
 
-    def _ask(self, token: str) -> Principal | None:
-        found = self._ring.who(token)
-        if found is None and self._tokens is not None:
-            found = self._tokens.who(token)
-        return found
+    async def _checked(self, token: str, *, is_suspect: bool) -> Principal | None:
+        """Return the principal of a credential; None for one that is wrong."""
+        async with self._guesses if is_suspect else nullcontext():
+            principal = await run_in_threadpool(self._ring.who, token)
+        if principal is not None or self._tokens is None:
+            return principal
+        try:
+            async with self._token_checks:
+                return await run_in_threadpool(self._tokens.who, token)
+        except IssuerUnavailable as error:
+            raise Refused(
+                503,
+                "issuer-unavailable",
+                "the keys of the JWT issuer cannot be fetched now. Try again later.",
+                headers={"Retry-After": str(ISSUER_RETRY_SECONDS)},
+            ) from error
+
+
+def _network(scope: Scope) -> str:
+    """Return what wrong credentials are counted by: the address, of IPv6 its /64.
+
+    One subscriber has a whole /64, and could send each guess from another address.
+    """
+    host = scope["client"][0] if scope.get("client") else "unknown"
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host[:_LONGEST_ADDRESS]
+    if address.version == 6 and address.ipv4_mapped is None:
+        return str(ip_network((address, 64), strict=False))
+    return host
 
 
 def _check_local(scope: Scope) -> None:
@@ -144,10 +183,6 @@ def _check_local(scope: Scope) -> None:
     origin = header(scope, b"origin")
     if name not in LOOPBACK or (origin is not None and urlsplit(origin).netloc != host):
         raise Refused(403, "forbidden", "development mode answers this machine alone")
-
-
-def _digest(token: str) -> bytes:
-    return sha256(token.encode("utf-8", "replace")).digest()
 
 
 def need(principal: Principal, *roles: AccessRole) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
+import threading
+import time
+from http.client import HTTPException
 from typing import Any
 
 import jwt
@@ -10,11 +14,61 @@ import jwt
 from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, Principal
 from ...settings import JwtSettings
+from .identity import ISSUER_RETRY_SECONDS, IssuerUnavailable
 
 log = logging.getLogger(__name__)
 _ALGORITHMS = ("RS256", "ES256")
 """Only signatures that the holder of a public key cannot make."""
 _LEEWAY_SECONDS = 30
+_FETCH_SECONDS = 5
+_FRESH_SECONDS = 300.0
+_UNKNOWN_SECONDS = 30.0
+"""How often an id that is not known leads to a fetch: anybody can send one."""
+_STALE_SECONDS = 3_600.0
+
+
+class IssuerKeys:
+    """The issuer's public keys by id. Thread-safe.
+
+    They are fetched when they are first needed, when they are old, and for an id that is not among
+    them. A fetch that fails is not tried again at once, because each try may take seconds; until
+    one succeeds, the keys that are known are used for an hour.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._client = jwt.PyJWKClient(url, cache_jwk_set=False, timeout=_FETCH_SECONDS)
+        self._lock = threading.Lock()
+        self._keys: dict[str, Any] = {}
+        self._fetched_at = -math.inf
+        self._failed_at = -math.inf
+
+    def find(self, key_id: Any) -> Any | None:
+        """Return a key; None where the issuer has none of this id.
+
+        :raises IssuerUnavailable: it is not known, and the issuer's keys cannot be fetched
+        """
+        with self._lock:
+            age = time.monotonic() - self._fetched_at
+            known = self._keys.get(key_id) if isinstance(key_id, str) else None
+            is_due = age > _FRESH_SECONDS or (known is None and age > _UNKNOWN_SECONDS)
+            if not is_due or self._refresh():
+                return self._keys.get(key_id) if isinstance(key_id, str) else None
+            if known is None or age > _STALE_SECONDS:
+                raise IssuerUnavailable
+            return known
+
+    def _refresh(self) -> bool:
+        if time.monotonic() - self._failed_at < ISSUER_RETRY_SECONDS:
+            return False
+        try:
+            found = self._client.get_signing_keys()
+        except (jwt.PyJWTError, OSError, ValueError, HTTPException) as error:
+            log.warning("the keys for JWTs cannot be fetched: %s", type(error).__name__)
+            self._failed_at = time.monotonic()
+            return False
+        self._keys = {key.key_id: key.key for key in found if key.key_id}
+        self._fetched_at = time.monotonic()
+        return True
 
 
 class JwtReader:
@@ -22,14 +76,13 @@ class JwtReader:
 
     def __init__(self, settings: JwtSettings) -> None:
         self._settings = settings
-        self._keys = jwt.PyJWKClient(settings.jwks_url or "", timeout=5)
+        self._keys = IssuerKeys(settings.jwks_url or "")
 
     def who(self, token: str) -> Principal | None:
         try:
-            key = self._keys.get_signing_key_from_jwt(token)
             claims = jwt.decode(
                 token,
-                key.key,
+                self._key(token),
                 algorithms=list(_ALGORITHMS),
                 issuer=self._settings.issuer,
                 audience=self._settings.audience,
@@ -37,11 +90,19 @@ class JwtReader:
                 options={"require": ["exp", "iss", "aud"]},
             )
             return self._principal(claims)
-        except jwt.PyJWKClientConnectionError as error:
-            log.warning("the keys for JWTs cannot be fetched: %s", type(error).__name__)
         except (jwt.PyJWTError, InvalidInput, ValueError, TypeError, KeyError) as error:
             log.info("a JWT was refused: %s", type(error).__name__)
         return None
+
+    def _key(self, token: str) -> Any:
+        head = jwt.get_unverified_header(token)
+        # A token that is refused whatever its key must not have the keys fetched.
+        if head.get("alg") not in _ALGORITHMS:
+            raise ValueError(f"alg must be one of {', '.join(_ALGORITHMS)}")
+        key = self._keys.find(head.get("kid"))
+        if key is None:
+            raise KeyError("kid")
+        return key
 
     def _principal(self, claims: dict[str, Any]) -> Principal:
         settings = self._settings
