@@ -68,6 +68,8 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        # A redirect would lead to the host that the request names, whoever wrote that.
+        redirect_slashes=False,
         # The framework's own puts paths, queries and bodies into spans and logs.
         telemetry=_OFF,
     )

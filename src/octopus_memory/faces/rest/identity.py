@@ -9,7 +9,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
@@ -17,10 +16,10 @@ from starlette.types import Scope
 from ...domain.identity import AccessRole, Principal
 from ...engine.access import KeyRing
 from .headers import header
+from .local import check_local
 from .problems import Refused
 
 DEVELOPER = Principal(tenant="default", role=AccessRole.ADMIN, actor="development mode")
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 ISSUER_RETRY_SECONDS = 5
 _MOST_TRACKED = 50_000
 _CHECKS_AT_ONCE = 4
@@ -124,7 +123,7 @@ class Gate:
     async def _who(self, scope: Scope) -> Principal:
         scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
         if not token and self._development:
-            _check_local(scope)
+            check_local(scope)
             return DEVELOPER
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -174,15 +173,6 @@ def _network(scope: Scope) -> str:
     if address.version == 6 and address.ipv4_mapped is None:
         return str(ip_network((address, 64), strict=False))
     return host
-
-
-def _check_local(scope: Scope) -> None:
-    """Development mode answers this machine's own programs and page, and no other site's page."""
-    host = header(scope, b"host") or ""
-    name = urlsplit(f"//{host}").hostname
-    origin = header(scope, b"origin")
-    if name not in LOOPBACK or (origin is not None and urlsplit(origin).netloc != host):
-        raise Refused(403, "forbidden", "development mode answers this machine alone")
 
 
 def need(principal: Principal, *roles: AccessRole) -> None:
