@@ -15,6 +15,7 @@ from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory, InvalidInput, StoreAnswerLost, StoreUnavailable
 from octopus_memory.engine import access
+from octopus_memory.faces.rest.identity import Limiter
 from octopus_memory.faces.rest.routes import PREFIX
 from octopus_memory.settings import ServerSettings
 from octopus_memory.testing import FixedClock
@@ -103,17 +104,37 @@ def test_a_body_over_the_limit_is_refused(memory: EpisodicMemory):
             assert "2,000" in answer.json()["detail"]
 
 
-def test_too_many_requests_wait(memory: EpisodicMemory):
-    token = rest_server.token(memory)
-    headers = {"Authorization": f"Bearer {token}"}
-    with rest_server.serving(memory, ServerSettings(requests_per_minute=12)) as url:
-        codes = [
-            httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code for _ in range(4)
-        ]
-        last = httpx.get(f"{url}{PREFIX}/episodes", headers=headers)
-    assert codes[0] == 200
-    assert last.status_code == 429
-    assert 1 <= int(last.headers["retry-after"]) <= 60
+@pytest.mark.parametrize("most", [1, 2, 10])
+def test_a_minutes_requests_may_come_at_once(memory: EpisodicMemory, most: int):
+    headers = {"Authorization": f"Bearer {rest_server.token(memory)}"}
+    other = {"Authorization": f"Bearer {rest_server.token(memory)}"}
+    with rest_server.serving(memory, ServerSettings(requests_per_minute=most)) as url:
+        asked = [httpx.get(f"{url}{PREFIX}/episodes", headers=headers) for _ in range(most + 1)]
+        assert [each.status_code for each in asked] == [200] * most + [429]
+        assert 1 <= int(asked[-1].headers["retry-after"]) <= 60 / most + 1
+        assert httpx.get(f"{url}{PREFIX}/episodes", headers=other).status_code == 200
+
+
+def test_requests_are_given_back_evenly(monkeypatch: pytest.MonkeyPatch):
+    now = [100.0]
+    monkeypatch.setattr("octopus_memory.faces.rest.identity.time.monotonic", lambda: now[0])
+    limiter = Limiter(10)
+    assert [limiter.wait("a") for _ in range(10)] == [0.0] * 10
+    assert limiter.wait("a") == pytest.approx(6.0)
+    now[0] += 6.001
+    assert limiter.wait("a") == 0.0
+    assert limiter.wait("a") == pytest.approx(6.0, abs=0.01)
+    now[0] += 1_000
+    assert [limiter.wait("a") > 0 for _ in range(11)] == [False] * 10 + [True]
+
+
+def test_a_caller_that_keeps_asking_is_not_forgotten(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("octopus_memory.faces.rest.identity._MOST_TRACKED", 3)
+    limiter = Limiter(1)
+    assert limiter.wait("greedy") == 0.0
+    for other in range(10):
+        assert limiter.wait(f"other {other}") == 0.0
+        assert limiter.wait("greedy") > 0
 
 
 @pytest.mark.both_databases

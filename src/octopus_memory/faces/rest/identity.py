@@ -47,11 +47,15 @@ class _Bucket:
 
 
 class Limiter:
-    """So many requests a minute for each caller, in an even flow with room for bursts."""
+    """A token bucket for each caller.
+
+    It holds the requests of one minute, so that all of them may come at once, and is refilled
+    evenly.
+    """
 
     def __init__(self, per_minute: int) -> None:
         self._rate = per_minute / 60
-        self._most = max(1.0, per_minute / 6)
+        self._most = float(per_minute)
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def wait(self, caller: str) -> float:
@@ -62,6 +66,8 @@ class Limiter:
             bucket = self._buckets[caller] = _Bucket(self._most, now)
             if len(self._buckets) > _MOST_TRACKED:
                 self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(caller)
         bucket.left = min(self._most, bucket.left + (now - bucket.at) * self._rate)
         bucket.at = now
         if bucket.left < 1:
