@@ -82,6 +82,9 @@ class Guard:
         self._salt, self._scope = salt, scope
         self._known = {(each.kind, each.digest): each.number for each in known}
         self._used: dict[tuple[str, bytes], int] = {}
+        self._highest: dict[str, int] = {}
+        for each in known:
+            self._highest[each.kind] = max(each.number, self._highest.get(each.kind, 0))
         self._names = list(names)
         self._number_of: NumberOf | None = self._number if config.numbered else None
 
@@ -148,8 +151,7 @@ class Guard:
         key = (kind.value, self._digest(kind, value))
         number = self._known.get(key) or self._used.get(key)
         if number is None:
-            taken = [n for (k, _), n in (self._known | self._used).items() if k == kind.value]
-            number = max(taken, default=0) + 1
+            number = self._highest[kind.value] = self._highest.get(kind.value, 0) + 1
         self._used[key] = number
         return number
 
