@@ -9,20 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
-import uvicorn
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.engine import access
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.faces.rest.routes import PREFIX
-from octopus_memory.faces.rest.server import server_config
+from octopus_memory.faces.rest.server import Server
 from octopus_memory.settings import ServerSettings
 
 WHO = {"agentId": "hr", "userId": "ana"}
 HELLO = {"role": "user", "content": "How many leave days do I have left?"}
 
 
-class _Service(uvicorn.Server):
+class _Service(Server):
     async def main_loop(self) -> None:
         """Ends as soon as it is told to; uvicorn looks ten times a second."""
         while not await self.on_tick(0):  # noqa: ASYNC110 - another thread tells it
@@ -36,7 +35,7 @@ def serving(
     """The base URL of a service over this memory."""
     settings = settings or ServerSettings()
     app = make_app(memory, settings, development=development)
-    server = _Service(server_config(app, settings, host="127.0.0.1", port=0))
+    server = _Service(app, settings, host="127.0.0.1", port=0)
     thread = threading.Thread(target=server.run, name="test-service", daemon=True)
     thread.start()
     while not server.started:

@@ -48,7 +48,19 @@ class ServerSettings:
     """How many share the requests."""
     threads: int = setting(int, 40, least=1)
     """How many requests each process works on at once."""
+    max_connections: int = setting(int, 1_000, least=1)
+    """For each process; one more is closed."""
+    max_header_bytes: int = setting(int, 64 * 1024, least=1_024)
+    """Of a request's path and headers."""
+    header_seconds: float = setting(float, 10.0, above=0)
+    """How long a request's headers may take to come."""
     max_body_bytes: int = setting(int, 16 * 1024 * 1024, least=1_024)
+    max_import_part_chars: int = setting(int, 32 * 1024 * 1024, least=1_024)
+    """Of one line of an export, or of one conversation of another program's file."""
+    imports_per_tenant: int = setting(int, 2, least=1)
+    """How many of them each process works on at once."""
+    idle_upload_seconds: float = setting(float, 30.0, above=0)
+    """How long a body may pause."""
     requests_per_minute: int = setting(int, 60_000, least=1)
     """For each credential."""
     wrong_credentials_allowed: int = setting(int, 20, least=1)

@@ -240,17 +240,17 @@ def test_slow_uploads_keep_no_credential_waiting(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     begun, ends = threading.Event(), threading.Event()
-    read = users._lines
+    read = users.pieces_of
 
-    def lines(chunks: Any) -> Iterator[str]:
+    def pieces(chunks: Any, longest: int) -> Iterator[str]:
         begun.set()
-        yield from read(chunks)
+        yield from read(chunks, longest)
 
     def slowly() -> Iterator[bytes]:
         yield b'{"messages": [{"role": "user", "content": "hi there"}]}\n'
         assert ends.wait(30)
 
-    monkeypatch.setattr(users, "_lines", lines)
+    monkeypatch.setattr(users, "pieces_of", pieces)
 
     def ask(service: str, method: str, path: str, **what: Any) -> httpx.Response:
         key = {"Authorization": f"Bearer {rest_server.token(memory)}"}

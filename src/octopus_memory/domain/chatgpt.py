@@ -13,6 +13,7 @@ from typing import Any
 
 from .errors import InvalidInput
 from .message import Json
+from .portable import LONGEST_PART
 from .transcripts import Conversation, as_time, json_values
 
 _HIDDEN = frozenset(
@@ -22,9 +23,11 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _TEXT_FIELDS = ("text", "result", "content", "summary")
 
 
-def chatgpt_conversations(chunks: Iterable[str]) -> Iterator[Conversation]:
+def chatgpt_conversations(
+    chunks: Iterable[str], longest: int = LONGEST_PART
+) -> Iterator[Conversation]:
     """:raises InvalidInput: naming the conversation and its field"""
-    for number, (_, value) in enumerate(json_values(chunks)):
+    for number, (_, value) in enumerate(json_values(chunks, longest)):
         yield _conversation(value, number)
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from uuid import UUID
 
 from .episode import Episode, Session, Turn
+from .errors import InvalidInput
 from .facts import Fact
 from .message import Json
 from .retention import overdue_warning
@@ -34,6 +35,8 @@ FORMAT = "octopus-export"
 VERSION = 2
 READ_VERSIONS = frozenset({1, VERSION})
 """Version 1 had no facts."""
+LONGEST_PART = 512 * 1024 * 1024
+"""Characters of one line, or of one conversation of another program's: it is read whole."""
 
 # Half a surrogate pair has no UTF-8, and some readers take the others for the end of a line.
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -219,6 +222,12 @@ def derived_id(millis: int, *parts: str) -> UUID:
 def id_beside(taken: UUID, *parts: str) -> UUID:
     """The id that a copy of something gets in another place: always the same there."""
     return derived_id(taken.int >> 80, str(taken), *parts)
+
+
+def check_length(place: str, length: int, longest: int) -> None:
+    """:raises InvalidInput: a part of a file is longer than may be read into memory"""
+    if length > longest:
+        raise InvalidInput(place, f"must have at most {longest:,} characters")
 
 
 def is_header(line: Any) -> bool:

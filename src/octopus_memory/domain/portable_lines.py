@@ -23,7 +23,15 @@ from .episode import (
 from .errors import InvalidInput
 from .facts import FACT_LIMIT, Fact, FactKind, FactOrigin, check_slot
 from .message import Json
-from .portable import READ_VERSIONS, VERSION, KeptEpisode, LineCount, is_header
+from .portable import (
+    LONGEST_PART,
+    READ_VERSIONS,
+    VERSION,
+    KeptEpisode,
+    LineCount,
+    check_length,
+    is_header,
+)
 
 E = TypeVar("E", bound=StrEnum)
 _MOST = 2**31 - 1
@@ -141,6 +149,27 @@ def read_lines(lines: Iterable[str]) -> Iterator[Line]:
         raise InvalidInput("lines", "are empty: an export has at least a header and a trailer")
     if not ended:
         raise InvalidInput(f"line {number}", "is the last, and no trailer: the export is cut short")
+
+
+def split_lines(pieces: Iterable[str], longest: int = LONGEST_PART) -> Iterator[str]:
+    """Yield the lines of a text that comes in pieces of any size, each with its line feed.
+
+    :raises InvalidInput: a line has more than `longest` characters; it is not read to its end
+    """
+    begun: list[str] = []
+    length, number = 0, 1
+    for piece in pieces:
+        start = 0
+        while (end := piece.find("\n", start)) >= 0:
+            check_length(f"line {number}", length + end - start, longest)
+            begun.append(piece[start : end + 1])
+            yield "".join(begun)
+            begun, length, start, number = [], 0, end + 1, number + 1
+        begun.append(piece[start:])
+        length += len(piece) - start
+        check_length(f"line {number}", length, longest)
+    if length:
+        yield "".join(begun)
 
 
 def parse_line(text: str, number: int) -> Line:

@@ -14,9 +14,8 @@ from typing import Any
 
 from .errors import InvalidInput
 from .message import Json
-from .portable import is_header
+from .portable import LONGEST_PART, check_length, is_header
 
-_LARGEST = 512 * 1024 * 1024
 _DECODE = json.JSONDecoder().raw_decode
 _BLANK = " \t\n\r"
 
@@ -46,7 +45,7 @@ class Conversation:
     left_out: int = 0
 
 
-def json_values(chunks: Iterable[str]) -> Iterator[tuple[bool, Any]]:
+def json_values(chunks: Iterable[str], longest: int = LONGEST_PART) -> Iterator[tuple[bool, Any]]:
     """The values of a text one after the other: those inside one array, or those that follow each
     other as in JSON Lines. With each, whether it stood in an array.
 
@@ -72,6 +71,7 @@ def json_values(chunks: Iterable[str]) -> Iterator[tuple[bool, Any]]:
                 count, at, size = count + 1, end, 1
                 yield in_array, value
                 continue
+        check_length(f"value {count + 1}", len(text) - at, longest)
         more = _more(source, size)
         if not more:
             if at < len(text) or in_array:
@@ -82,13 +82,24 @@ def json_values(chunks: Iterable[str]) -> Iterator[tuple[bool, Any]]:
         text, at = text[at:] + more, 0
         # Each try reads as much again, so that a large value is not scanned over and over.
         size = max(size, len(text))
-        if len(text) > _LARGEST:
-            raise InvalidInput(f"value {count + 1}", f"is over {_LARGEST:,} characters")
 
 
 def _check_end(text: str, source: Iterator[str]) -> None:
     if any(rest.strip() for rest in chain([text], source)):
         raise InvalidInput("file", "goes on after its array: put one array, or objects, in a file")
+
+
+class _Counted:
+    """Chunks, and how many characters of them were taken."""
+
+    def __init__(self, chunks: Iterable[str]) -> None:
+        self._chunks = chunks
+        self.length = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for chunk in self._chunks:
+            self.length += len(chunk)
+            yield chunk
 
 
 def _skip(text: str, at: int, characters: str) -> int:
@@ -136,19 +147,27 @@ def detect(first: str) -> Source:
     )
 
 
-def openai_conversations(chunks: Iterable[str]) -> Iterator[Conversation]:
+def openai_conversations(
+    chunks: Iterable[str], longest: int = LONGEST_PART
+) -> Iterator[Conversation]:
     """Chat-completions messages: one list of them, or objects with `messages`, in a list or one a
     line. `id`, `metadata` and `created_at` of an object are used where they are there.
 
     :raises InvalidInput: naming the conversation and its field
     """
-    values = json_values(chunks)
+    read = _Counted(chunks)
+    values = json_values(read, longest)
     first = next(values, None)
     if first is None:
         raise InvalidInput("file", "is empty: it should hold messages in the chat-completions form")
     in_array, value = first
     if in_array and isinstance(value, Mapping) and "role" in value:
-        yield _openai({"messages": [value, *(each for _, each in values)]}, "", Counter())
+        messages = [value]
+        for _, each in values:
+            # The whole file is one conversation.
+            check_length("messages", read.length, longest)
+            messages.append(each)
+        yield _openai({"messages": messages}, "", Counter())
         return
     seen: Counter[str] = Counter()
     for number, (_, each) in enumerate(chain([first], values)):

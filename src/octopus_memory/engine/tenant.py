@@ -11,7 +11,7 @@ from ..domain.episode import Episode, check_name
 from ..domain.erasure import EraseReceipt, Subject
 from ..domain.ids import as_id
 from ..domain.page import Page
-from ..domain.portable import ImportReport
+from ..domain.portable import LONGEST_PART, ImportReport
 from ..domain.retention import Hold
 from . import audit, forget, intake, recall
 from .carrying import exporting, importing
@@ -170,18 +170,27 @@ class MemoryTenant:
         user: str | None = None,
         agent: str | None = None,
         source: str | None = None,
+        longest: int = LONGEST_PART,
         actor: str = "library",
     ) -> ImportReport:
         """Store what `export_user` gave, here or elsewhere, or other programs' transcripts.
 
         `user` and `agent` take the place of those that an export names; transcripts name no user.
         `source` is `octopus`, `openai` or `chatgpt`, else it is told from the first line. What is
-        there already is passed over, so that an import can be run again.
+        there already is passed over, so that an import can be run again. One conversation of a
+        transcript may have `longest` characters; it is read into memory whole.
 
         :raises InvalidInput: naming the line and the field; the episodes before it are stored
         """
         report = importing.bring_in(
-            self._parts, self.tenant, lines, user=user, agent=agent, source=source, actor=actor
+            self._parts,
+            self.tenant,
+            lines,
+            user=user,
+            agent=agent,
+            source=source,
+            longest=longest,
+            actor=actor,
         )
         self._memory.wake()
         return report

@@ -22,14 +22,14 @@ from .arrivals import Arrivals
 _AGENT = "default"
 
 
-def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
+def run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
     """:raises InvalidInput: naming the conversation and what is wrong in it"""
     if arrivals.user is None:
         raise InvalidInput("user", "is not in the file: say whose conversations these are")
     scope = Scope(tenant=arrivals.tenant, agent=arrivals.agent or _AGENT, user=arrivals.user)
     config = arrivals.parts.config(scope.tenant, scope.agent)
     read = openai_conversations if arrivals.source is Source.OPENAI else chatgpt_conversations
-    for each in read(pieces):
+    for each in read(pieces, longest):
         arrivals.count(left_out=each.left_out)
         if each.messages:
             _conversation(arrivals, scope, each, _messages(each, config), config)

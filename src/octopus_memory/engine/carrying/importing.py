@@ -11,13 +11,15 @@ from dataclasses import fields
 from itertools import chain
 
 from ...domain.episode import check_name
-from ...domain.errors import EpisodeChanged, InvalidInput, OctopusError, StoreError
+from ...domain.errors import EpisodeChanged, InvalidInput, StoreError
 from ...domain.portable import ImportReport
 from ...domain.transcripts import Source, detect
 from .. import audit
 from ..parts import Parts
 from . import import_export, import_transcripts
 from .arrivals import Arrivals
+
+_MOST_BLANK = 1024 * 1024
 
 
 def bring_in(
@@ -28,6 +30,7 @@ def bring_in(
     user: str | None,
     agent: str | None,
     source: str | None,
+    longest: int,
     actor: str,
 ) -> ImportReport:
     """Import an export's lines, or the text of another program's file in pieces of any size.
@@ -42,8 +45,8 @@ def bring_in(
     begun = _up_to_words(pieces)
     arrivals = Arrivals(parts, tenant, user, agent, _source(source, "".join(begun)))
     try:
-        _run(arrivals, chain(begun, pieces))
-    except OctopusError as error:
+        _run(arrivals, chain(begun, pieces), longest)
+    except Exception as error:
         # A database that failed cannot be told so either.
         with suppress(StoreError):
             _record(arrivals, actor=actor, outcome="failed")
@@ -69,11 +72,14 @@ def _record(arrivals: Arrivals, *, actor: str, outcome: str) -> None:
 
 def _up_to_words(pieces: Iterator[str]) -> list[str]:
     """The first pieces, up to one that is not blank: only that tells what it is."""
-    begun = []
+    begun, length = [], 0
     for piece in pieces:
         begun.append(piece)
+        length += len(piece)
         if piece.strip():
             break
+        if length > _MOST_BLANK:
+            raise InvalidInput("file", f"must begin with at most {_MOST_BLANK:,} blanks")
     return begun
 
 
@@ -86,11 +92,11 @@ def _source(given: str | None, first: str) -> Source:
         raise InvalidInput("source", f"must be one of {', '.join(Source)}") from error
 
 
-def _run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
+def _run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
     if arrivals.source is Source.OCTOPUS:
         import_export.run(arrivals, pieces)
     else:
-        import_transcripts.run(arrivals, pieces)
+        import_transcripts.run(arrivals, pieces, longest)
 
 
 def _explained(error: InvalidInput | EpisodeChanged, report: ImportReport) -> InvalidInput:

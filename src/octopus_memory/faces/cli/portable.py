@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -16,7 +17,7 @@ import typer
 
 from ...domain.errors import InvalidInput
 from ...domain.portable import ImportReport, is_header
-from ...domain.portable_lines import read_lines
+from ...domain.portable_lines import read_lines, split_lines
 from ...domain.transcripts import Source
 from .actor import actor as current_actor
 from .opening import open_existing, open_or_make
@@ -214,10 +215,10 @@ def _first(stream: IO[str]) -> str:
 
 
 def _pieces(stream: IO[str], first: str, *, by_line: bool) -> Iterator[str]:
-    yield first
     with _utf_8():
         # Another program's file may be one line of any length.
-        yield from stream if by_line else iter(partial(stream.read, _CHUNK), "")
+        pieces = chain([first], iter(partial(stream.read, _CHUNK), ""))
+        yield from split_lines(pieces) if by_line else pieces
 
 
 def _check(stream: IO[str], first: str) -> None:

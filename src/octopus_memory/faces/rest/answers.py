@@ -26,6 +26,7 @@ _WORDS = {
     401: "No valid credential.",
     403: "The credential is for another agent or user, or its role may not do this.",
     404: "Nothing of that id here.",
+    408: "The body paused for too long.",
     409: "It does not fit the present state.",
     413: "The body or a message is too large.",
     415: "The body is not said to be JSON.",
@@ -38,7 +39,7 @@ _WORDS = {
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     """The documented problems of a route, besides those that any route may answer."""
-    every = {400, 401, 403, 413, 415, 422, 429, 503, 507, *codes}
+    every = {400, 401, 403, 408, 413, 415, 422, 429, 503, 507, *codes}
     return {
         code: {
             "description": _WORDS[code],

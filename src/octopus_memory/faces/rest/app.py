@@ -23,13 +23,13 @@ from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
 from .routes import PREFIX
 from .threads import Threads
+from .uploads import Imports, Uploads
 
 if TYPE_CHECKING:
     from .tokens import JwtReader
 
 _BETWEEN_LOOKS = 5.0
 """Seconds between looks for what other processes erased."""
-_IMPORTS_AT_ONCE = 4
 _OFF: Any = {
     "tracing": False,
     "metrics": False,
@@ -48,8 +48,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
-        # An upload may take its time: it holds no thread that credentials are checked on.
-        app.state.imports = anyio.CapacityLimiter(_IMPORTS_AT_ONCE)
+        app.state.imports = Imports(settings.imports_per_tenant)
         ending = asyncio.Event()
         looking = asyncio.create_task(_forget_with_others(memory, threads, ending))
         try:
@@ -77,6 +76,8 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     app.state.memory = memory
     app.state.metrics = metrics
     app.state.threads = threads
+    app.state.uploads = Uploads(settings.idle_upload_seconds)
+    app.state.longest_import_part = settings.max_import_part_chars
     gate = Gate(
         KeyRing(memory.parts),
         tokens=_token_reader(settings),
@@ -98,7 +99,8 @@ def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSetting
         AsyncExitStackMiddleware(app.router), handlers=app.exception_handlers
     )
     limit = settings.max_body_bytes
-    inner = BodyLimit(inner, limit=limit, unlimited=rf"{PREFIX}/users/.+/import")
+    unlimited = rf"{PREFIX}/users/.+/import"
+    inner = BodyLimit(inner, limit=limit, unlimited=unlimited, uploads=app.state.uploads)
     inner = Admission(inner, gate=gate, prefix=PREFIX, open_paths=frozenset({pages.OPENAPI}))
     if settings.telemetry:
         from .telemetry import Trace

@@ -175,19 +175,17 @@ def _bound(server: ServerSettings, *, shared: bool = False) -> socket.socket:
 
 
 def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev: bool) -> None:
-    import uvicorn
-
     from .app import make_app
-    from .server import server_config
+    from .server import Server
 
-    config = server_config(make_app(memory, server, development=dev), server)
+    service = Server(make_app(memory, server, development=dev), server)
     # So that the first caller need not wait for what a store loads when a key is first looked up.
     memory.parts.store.find_key("")
     # What is loaded by now stays: whoever collects garbage need not look at it again and again.
     gc.collect()
     gc.freeze()
     with _outliving_signals():
-        uvicorn.Server(config).run(sockets=[listener])
+        service.run(sockets=[listener])
 
 
 @contextmanager

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import secrets
 import time
 import traceback
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,6 +23,7 @@ from .headers import header
 from .identity import Gate
 from .metrics import Metrics
 from .problems import BODY_TOO_LARGE, Refused, ours, respond, unexpected
+from .uploads import Uploads
 
 log = logging.getLogger("octopus_memory.access")
 failures = logging.getLogger(__name__)
@@ -120,30 +121,35 @@ class Admission:
 
 
 class BodyLimit:
-    """Refuses a body over the limit, by its header or while it comes in."""
+    """Refuses a body over the limit, by its header or while it comes in, and one that pauses."""
 
-    def __init__(self, app: ASGIApp, *, limit: int, unlimited: str) -> None:
+    def __init__(self, app: ASGIApp, *, limit: int, unlimited: str, uploads: Uploads) -> None:
         self._app = app
         self._limit = limit
         self._unlimited = re.compile(unlimited)
+        self._uploads = uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._unlimited.fullmatch(scope["path"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        limit = math.inf if self._unlimited.fullmatch(scope["path"]) else self._limit
         size = header(scope, b"content-length") or ""
-        if size.isdigit() and int(size) > self._limit:
+        if size.isdigit() and int(size) > limit:
             await self._refuse(scope, receive, send)
             return
-        taken = 0
+        taken, is_whole = 0, False
 
         async def counted() -> Message:
-            nonlocal taken
-            message = await receive()
+            nonlocal taken, is_whole
+            if is_whole:
+                # An answer that is streamed waits here for its caller to go.
+                return await receive()
+            message = await self._uploads.receive(receive)
+            is_whole = not message.get("more_body", False)
             taken += len(message.get("body", b""))
-            if taken > self._limit:
-                # The one kind of error that the framework lets through while it reads a body.
-                raise HTTPException(413, self._words())
+            if taken > limit:
+                raise Refused(413, BODY_TOO_LARGE, self._words())
             return message
 
         await self._app(scope, counted, send)

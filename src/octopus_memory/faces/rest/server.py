@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from fastapi import FastAPI
 
 from ...settings import ServerSettings
+from .protocol import bounded
+from .uploads import Uploads
 
 _GRACE_SECONDS = 20
 
 
-def server_config(app: ASGIApp, settings: ServerSettings, **options: Any) -> uvicorn.Config:
-    """Return how uvicorn runs the application; `options` go before what stands here."""
-    return uvicorn.Config(
-        app,
-        **{
-            "log_level": "warning",
-            "access_log": False,
-            "timeout_graceful_shutdown": _GRACE_SECONDS,
-            "server_header": False,
-            # By default uvicorn believes any caller on this machine.
-            "proxy_headers": bool(settings.trusted_proxies),
-            "forwarded_allow_ips": settings.trusted_proxies,
-            **options,
-        },
-    )
+class Server(uvicorn.Server):
+    """Stops without waiting for bodies that are still to come."""
+
+    def __init__(self, app: FastAPI, settings: ServerSettings, **options: Any) -> None:
+        """`options` are uvicorn's, and go before what stands here."""
+        self._uploads: Uploads = app.state.uploads
+        super().__init__(uvicorn.Config(app, **(_options(settings) | options)))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._uploads.stop()
+        await super().shutdown(sockets)
+
+
+def _options(settings: ServerSettings) -> dict[str, Any]:
+    return {
+        "log_level": "warning",
+        "access_log": False,
+        "timeout_graceful_shutdown": _GRACE_SECONDS,
+        "server_header": False,
+        "http": bounded(settings),
+        # No route is one of WebSocket's, whose protocol has no such limits.
+        "ws": "none",
+        # By default uvicorn believes any caller on this machine.
+        "proxy_headers": bool(settings.trusted_proxies),
+        "forwarded_allow_ips": settings.trusted_proxies,
+    }

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 from uuid import UUID
 
-import anyio.from_thread
-import anyio.to_thread
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, Principal
 from .answers import answer, problems, streamed
 from .episodes import WRITES
@@ -21,6 +16,7 @@ from .problems import Refused
 from .reach import memory_of, needed, scope_of, scope_with
 from .routes import router
 from .shown import EpisodeItems, EpisodeOut, episode_out
+from .uploads import Imports, pieces_of
 from .wire import NameText, WhoBody, WhoseText
 from .wire_admin import ImportOut, ReceiptOut
 
@@ -143,17 +139,24 @@ async def import_user(
     """Store what an export gave, or another program's transcript, for this user."""
     need(caller, AccessRole.ADMIN)
     agent = _own(caller, user_id, agentId)
-    chunks = request.stream()
+    chunks, longest = request.stream(), request.app.state.longest_import_part
 
     def bring_in() -> Response:
         report = (
             memory_of(request)
             .tenant(caller.tenant)
-            .import_user(_lines(chunks), user=user_id, agent=agent, actor=caller.actor)
+            .import_user(
+                pieces_of(chunks, longest),
+                user=user_id,
+                agent=agent,
+                longest=longest,
+                actor=caller.actor,
+            )
         )
         return answer(request, ImportOut, ImportOut.of(report))
 
-    return await anyio.to_thread.run_sync(bring_in, limiter=request.app.state.imports)
+    imports: Imports = request.app.state.imports
+    return await imports.run(caller.tenant, bring_in)
 
 
 def _own(caller: Principal, user: str, agent: str | None) -> str | None:
@@ -166,26 +169,3 @@ def _own(caller: Principal, user: str, agent: str | None) -> str | None:
     if not caller.reaches(agent=agent, user=user):
         raise Refused(403, "forbidden", "this credential is for another agent or user")
     return agent
-
-
-def _lines(chunks: AsyncIterator[bytes]) -> Iterator[str]:
-    """The body's lines, taken from the event loop as they come, on a worker's thread."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    rest = ""
-    while True:
-        chunk = anyio.from_thread.run(_next, chunks)
-        try:
-            rest += decoder.decode(chunk or b"", final=chunk is None)
-        except UnicodeDecodeError as error:
-            raise InvalidInput("body", "is not UTF-8") from error
-        *whole, rest = rest.split("\n")
-        for line in whole:
-            yield line + "\n"
-        if chunk is None:
-            break
-    if rest:
-        yield rest
-
-
-async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
-    return await anext(chunks, None)
