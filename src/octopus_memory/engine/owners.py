@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import uuid
+from datetime import timedelta
 
 from .parts import Parts
 
+log = logging.getLogger(__name__)
+
+_LONGEST = timedelta(hours=1)
+"""Leases last minutes, as waits do; the rest is for clocks of machines that differ."""
 _PROCESS_NUMBERS = "/proc/self/ns/pid"
 """Where Linux names the space that a process's number is of."""
 
@@ -18,7 +24,13 @@ def new_owner() -> str:
 
 
 def release_dead(parts: Parts) -> None:
-    """End the leases of workers on this machine whose process no longer runs."""
+    """End the leases of workers on this machine whose process no longer runs.
+
+    And those that a clock which was ahead made too long, whoever holds them.
+    """
+    now = parts.clock.now()
+    if freed := parts.store.release_stale(now=now, latest=now + _LONGEST):
+        log.warning("%d pieces of work were put off beyond %s: a clock was ahead", freed, _LONGEST)
     here = _machine()
     for owner in parts.store.owners():
         where, _, rest = owner.partition("/")

@@ -210,5 +210,12 @@ class WorkList(ABC):
         """End every lease of an owner that is gone."""
 
     @abstractmethod
+    def release_stale(self, *, now: datetime, latest: datetime) -> int:
+        """Make work claimable from `now` on that would wait, or be leased, beyond `latest`.
+
+        Nothing waits for so long unless a clock was ahead. Returns how many pieces.
+        """
+
+    @abstractmethod
     def backlog(self) -> dict[WorkKind, Backlog]:
         """What is still to be done, claimed or not."""

@@ -184,6 +184,31 @@ class LeaseTests(StoreTests):
         assert [work.id for work in _claim(store, owner="new")] == [work.id for work in lost]
         assert sorted(store.owners()) == ["alive", "new"]
 
+    def test_leases_that_are_too_long_end(self, store: EpisodeStore) -> None:
+        """A clock was ahead when they were claimed, put off or queued."""
+        _queue(store, 3)
+        held, late, kept = _claim(store, limit=3, now=after(days=365), owner="ahead")
+        store.postpone([late], until=after(days=400))
+        store.postpone([kept], until=after(minutes=30))
+        store.append(make_append(BEN, "new", now=after(days=365)))
+        assert _claim(store, now=START) == []
+        assert store.release_stale(now=after(seconds=1), latest=after(hours=1)) == 3
+        assert store.release_stale(now=after(seconds=1), latest=after(hours=1)) == 0
+        assert store.owners() == []
+        again = _claim(store, now=after(seconds=1))
+        assert {work.id for work in again} > {held.id, late.id}
+        assert [work.scope for work in again if work.id not in (held.id, late.id)] == [BEN]
+        oldest = store.backlog()[WorkKind.EMBED].oldest
+        assert oldest is not None
+        assert oldest <= after(seconds=1)
+
+    def test_leases_that_may_last_stay(self, store: EpisodeStore) -> None:
+        _queue(store, 2)
+        _claim(store, limit=1, owner="working")
+        assert store.release_stale(now=START, latest=after(hours=1)) == 0
+        assert store.owners() == ["working"]
+        assert len(_claim(store)) == 1
+
     def test_much_work_at_once(self, store: EpisodeStore) -> None:
         _queue(store, 900)
         claimed = _claim(store, limit=2_000)

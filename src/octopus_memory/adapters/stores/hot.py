@@ -41,6 +41,7 @@ READS = frozenset(
         meta.number,
         mirror.name,
         queue.backlog,
+        queue.has_stale,
         queue.owners,
         queue.turns,
         reads.replay,

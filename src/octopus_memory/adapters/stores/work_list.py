@@ -115,6 +115,12 @@ class SqlWork(Transactions, WorkList):
     def release(self, owner: str) -> None:
         self._write(Every.TENANT, queue.release, owner)
 
+    def release_stale(self, *, now: datetime, latest: datetime) -> int:
+        # Nearly always there is none: a read keeps no other writer waiting.
+        if not self._read(Every.TENANT, queue.has_stale, latest):
+            return 0
+        return self._write(Every.TENANT, queue.release_stale, now=now, latest=latest)
+
     def backlog(self) -> dict[WorkKind, Backlog]:
         return self._read(Every.TENANT, queue.backlog)
 

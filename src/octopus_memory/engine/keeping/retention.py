@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias
 
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 JOB = "retention"
 _RENEW_SECONDS = 30.0
 """How long a runner works, at the most, before it says again that it still runs."""
+_SKEW = timedelta(hours=1)
+"""How much the clocks of two machines may differ."""
 
 Progress: TypeAlias = Callable[[RetentionReport], None]
 
@@ -82,8 +84,9 @@ def run_if_due(
     if parts.schedule is None:
         return None
     now, last = parts.clock.now(), parts.store.last_run(JOB)
-    if last is None:
-        # Nothing is removed because a database is opened for the first time.
+    if last is None or last > now + _SKEW:
+        # Nothing is removed because a database is opened for the first time. A run in the future,
+        # of a clock that was ahead, would put off all until then.
         parts.store.set_last_run(JOB, now)
         return None
     if parts.schedule.next_after(last) > now:
@@ -99,7 +102,10 @@ def next_run(parts: Parts) -> datetime | None:
     """When retention runs by itself next; None where nothing is scheduled."""
     if parts.schedule is None:
         return None
-    return parts.schedule.next_after(parts.store.last_run(JOB) or parts.clock.now())
+    now, last = parts.clock.now(), parts.store.last_run(JOB)
+    if last is None or last > now + _SKEW:
+        return parts.schedule.next_after(now)
+    return parts.schedule.next_after(last)
 
 
 class _LeadLost(Exception):

@@ -233,6 +233,39 @@ def release(conn: Connection, owner: str) -> None:
     )
 
 
+@cache
+def _is_stale() -> sa.ColumnElement[bool]:
+    # The kinds are named because the index begins with them.
+    return sa.and_(
+        schema.work.c.kind.in_(list(_KIND_OF)),
+        schema.work.c.ready_at > sa.bindparam("latest_", type_=types.UtcTime()),
+    )
+
+
+@sql
+def _stale() -> sa.Select[Any]:
+    return sa.select(schema.work.c.id).where(_is_stale()).limit(1)
+
+
+def has_stale(conn: Connection, latest: datetime) -> bool:
+    return conn.execute(_stale, {"latest_": latest}).first() is not None
+
+
+def release_stale(conn: Connection, *, now: datetime, latest: datetime) -> int:
+    queued = schema.work.c.created_at
+    done = conn.execute(
+        sa.update(schema.work)
+        .where(_is_stale())
+        .values(
+            owner=None,
+            ready_at=now,
+            created_at=sa.case((queued > now, sa.literal(now, types.UtcTime())), else_=queued),
+        ),
+        {"latest_": latest},
+    )
+    return done.rowcount
+
+
 @sql
 def _counted() -> sa.Select[Any]:
     return sa.select(

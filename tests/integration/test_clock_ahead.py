@@ -1,0 +1,84 @@
+"""A clock that was ahead for a while, and is set right: nothing stays undone until then."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from octopus_memory import EpisodicMemory
+from octopus_memory.engine import findable
+from octopus_memory.engine.keeping.retention import run_if_due
+from octopus_memory.ports.store import WorkKind
+from octopus_memory.testing import FixedClock
+
+YEAR = timedelta(days=365)
+OTHER = "another-machine/1/abc"
+"""Of which nobody here can tell whether it runs."""
+
+
+@pytest.mark.both_databases
+@pytest.mark.parametrize("state", ["queued", "claimed", "put off"])
+def test_work_that_waits_is_done(memory: EpisodicMemory, clock: FixedClock, state: str):
+    scope, store = memory.scope(agent="hr", user="ana"), memory.parts.store
+    now = clock.now()
+    clock.set(now + YEAR)
+    scope.add("s", [("user", "My dog is called Rex and likes to run")])
+    findable.make_some(memory.parts)
+    until = clock.now() + timedelta(minutes=1)
+    if state != "queued":
+        work = store.claim(WorkKind.EMBED, owner=OTHER, limit=10, now=clock.now(), until=until)
+        assert len(work) == 1
+    if state == "put off":
+        store.postpone(work, until=until)
+    clock.set(now)
+    assert memory.flush(timeout=10)
+    assert memory.stats().backlog[WorkKind.EMBED].waiting == 0
+    assert all(turn.embedding_ref for turn in scope.session("s").turns)
+
+
+def test_work_that_somebody_does_is_left_to_them(memory: EpisodicMemory, clock: FixedClock):
+    memory.scope(agent="hr", user="ana").add("s", [("user", "I have a dog that likes to run")])
+    memory.run_pending()
+    memory.scope(agent="hr", user="ana").add("s", [("user", "And a cat that sleeps all day")])
+    findable.make_some(memory.parts)
+    until = clock.now() + timedelta(minutes=2)
+    claimed = memory.parts.store.claim(
+        WorkKind.EMBED, owner=OTHER, limit=10, now=clock.now(), until=until
+    )
+    assert len(claimed) == 1
+    memory.run_pending()
+    assert memory.parts.store.owners() == [OTHER]
+    assert memory.stats().backlog[WorkKind.EMBED].waiting == 1
+
+
+def test_retention_that_somebody_led_runs(memory: EpisodicMemory, clock: FixedClock):
+    now = clock.now()
+    clock.set(now + YEAR)
+    killed = memory.parts.store.lead("retention", owner=OTHER)
+    assert killed.__enter__() is not None
+    clock.set(now)
+    assert not memory.run_retention().elsewhere
+    killed.__exit__(None, None, None)
+
+
+def test_retention_that_is_led_now_does_not_run(memory: EpisodicMemory, clock: FixedClock):
+    """By a machine whose clock is some minutes ahead."""
+    now = clock.now()
+    clock.set(now + timedelta(minutes=10))
+    with memory.parts.store.lead("retention", owner=OTHER):
+        clock.set(now)
+        assert memory.run_retention().elsewhere
+
+
+def test_retention_that_ran_in_the_future_runs_again(memory: EpisodicMemory, clock: FixedClock):
+    now = clock.now()
+    clock.set(now + YEAR)
+    memory.run_retention()
+    clock.set(now)
+    following = memory.next_retention()
+    assert following is not None
+    assert following <= now + timedelta(days=1)
+    assert run_if_due(memory.parts, "worker") is None
+    clock.advance(days=1, hours=1)
+    assert run_if_due(memory.parts, "worker") is not None
