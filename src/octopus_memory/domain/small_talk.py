@@ -11,17 +11,20 @@ hi hello hey hiya yo morning good afternoon evening night bye goodbye cheers lat
 cool nice great awesome perfect wonderful amazing lovely fantastic brilliant excellent super sweet
 fine sure yes yeah yep yup no nope alright right haha hahaha hehe lol wow well done all best
 welcome appreciate appreciated please sounds got gotcha noted understood makes sense sleep day one
-is was i m ve been then now enjoy weekend week next kindly pleasant cya tomorrow everything today too my friend mate coach danke dankeschön vielen dank schön bitte gern gerne hallo guten tag morgen
-abend gute nacht tschüss tschüs ciao servus moin grüße gruß alles klar schönes wochenende dann na mal bis tage mach s gut du bist ein schatz toll prima perfekt klasse
-ja nein gut sehr lieb hilfe für die deine ihre ihnen dir mir hilft das merci beaucoup bien mille
-bonjour salut bonsoir coucou revoir au d accord oui non parfait génial très gentil bisous allez bonnes fêtes nuit trop fort je vous laisse pour votre ton
-aide de rien c est noté gracias muchas mil muchísimas hola adiós chao chau buenos buenas días
-tardes noches vale genial perfecto estupendo pues todo tarde buena descansa bueno que tengas grande sí nada por tu su ayuda todo muy amable jaja jajaja
-gran abrazo un saludo saludos
+is was i m ve been then now enjoy weekend week next kindly pleasant cya tomorrow everything today
+too my friend mate coach danke dankeschön vielen dank schön bitte gern gerne hallo guten tag
+morgen abend gute nacht tschüss tschüs ciao servus moin grüße gruß alles klar schönes wochenende
+dann na mal bis tage mach s gut du bist ein schatz toll prima perfekt klasse ja nein sehr lieb
+hilfe für die deine ihre ihnen dir mir hilft das merci beaucoup bien mille bonjour salut bonsoir
+coucou revoir au d accord oui non parfait génial très gentil bisous allez bonnes fêtes nuit trop
+fort je vous laisse pour votre ton aide de rien c est noté gracias muchas mil muchísimas hola
+adiós chao chau buenos buenas días tardes noches vale genial perfecto estupendo pues todo tarde
+buena descansa bueno que tengas grande sí nada por tu su ayuda muy amable jaja jajaja gran abrazo
+un saludo saludos
 """
 _WORDS = frozenset(_TEXT.split())
 _CUE = re.compile(
-    r"\b(?:thanks?|thank|thx|cheers|bye|goodbye|good night|night|haha\w*|lol|cya|see you|how are you"
+    r"\b(?:thanks?|thx|cheers|bye|goodbye|night|haha\w*|lol|cya|see you|how are you"
     r"|danke|tschüss?|gute nacht|schönes wochenende|mach['’]s gut|wie geht|merci|bisous|bonne nuit"
     r"|à plus|au revoir|ça va|gracias|adiós|buenas noches|hasta|abrazo|jaja\w*|qué tal)\b"
     r"|谢|晚安|再见|拜拜|辛苦|哈哈|你好"
@@ -51,12 +54,11 @@ def is_small_talk(text: str) -> bool:
 
     A thank-you or a farewell may name somebody or have one word more of its own.
     """
-    if len(text) > _LONGEST or "?" in text or "\uff1f" in text:
-        return (
-            len(text) <= _LONGEST and _rest(text) == 0 and _CUE.search(text.casefold()) is not None
-        )
-    unknown = _rest(text)
-    return unknown == 0 or (unknown == 1 and _CUE.search(text.casefold()) is not None)
+    if len(text) > _LONGEST:
+        return False
+    asks = "?" in text or "\uff1f" in text
+    has_cue = _CUE.search(text.casefold()) is not None
+    return _rest(text) <= (has_cue and not asks) and (has_cue or not asks)
 
 
 def _rest(text: str) -> int:
