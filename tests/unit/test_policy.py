@@ -57,6 +57,17 @@ def test_a_wrong_value_is_refused_by_name(
         MemoryConfig.from_dict({part: {field: value}})
 
 
+def test_archive_days_count_only_where_an_archive_is_kept_and_deleted():
+    with pytest.raises(
+        InvalidSetting, match=r"^retention\.archive_retention_days: must not be less"
+    ):
+        EpisodicRetentionPolicy(active_retention_days=400)
+    for unused in ("archive_on_expiry", "delete_after_archival_period"):
+        given = {"active_retention_days": 400, unused: False}
+        assert EpisodicRetentionPolicy(**given).active_retention_days == 400
+        assert MemoryConfig.from_dict({"retention": given}).retention.archive_retention_days == 365
+
+
 def test_a_part_must_be_of_its_own_kind():
     with pytest.raises(InvalidSetting, match=r"^recall: must be EpisodicRecallConfig\(\.\.\.\)"):
         MemoryConfig(recall=SessionConfig())  # type: ignore[arg-type]

@@ -36,6 +36,12 @@ def step(stage: Stage, days: float, *, less: timedelta = timedelta(0), **policy:
         (Stage.ACTIVE, 365, {}, Step.DELETE),
         (Stage.ACTIVE, 365, {"delete_after_archival_period": False}, Step.ARCHIVE),
         (Stage.ACTIVE, 90, {"archive_on_expiry": False}, Step.DELETE),
+        (
+            Stage.ACTIVE,
+            400,
+            {"active_retention_days": 400, "archive_on_expiry": False},
+            Step.DELETE,
+        ),
         (Stage.ACTIVE, 0.5, {"active_retention_days": 0.5}, Step.ARCHIVE),
         (Stage.ARCHIVED, 365, {}, Step.DELETE),
         (Stage.ARCHIVED, 365, {"archive_on_expiry": False}, Step.DELETE),

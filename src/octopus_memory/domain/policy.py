@@ -117,10 +117,11 @@ class EpisodicRetentionPolicy:
             archive_retention_days=_LONGEST_DAYS,
             purge_grace_days=_LONGEST_DAYS,
         )
-        if self.archive_retention_days < self.active_retention_days:
+        is_used = self.archive_on_expiry and self.delete_after_archival_period
+        if is_used and self.archive_retention_days < self.active_retention_days:
             raise InvalidSetting(
                 "retention.archive_retention_days",
-                "counts from an episode's end, like active_retention_days, and must not be less",
+                "must not be less than active_retention_days: both count from an episode's end",
             )
 
 
