@@ -12,8 +12,8 @@
     │   └── SessionNotFound
     ├── Conflict
     │   ├── EpisodeClosed
+    │   │   └── EpisodeArchived
     │   ├── EpisodeChanged
-    │   ├── EpisodeArchived
     │   ├── IdempotencyConflict
     │   └── LegalHold
     ├── StoreError
@@ -127,6 +127,18 @@ class EpisodeClosed(Conflict):
         self.episode_id = episode_id
 
 
+class EpisodeArchived(EpisodeClosed):
+    """The call needs turns that archiving took away."""
+
+    def __init__(self, episode_id: UUID) -> None:
+        Conflict.__init__(
+            self,
+            f"episode {episode_id} is archived: add to its session id to start a new episode; "
+            "restore() brings it back where its turns were kept (ArchiveMode.COLD)",
+        )
+        self.episode_id = episode_id
+
+
 class EpisodeChanged(Conflict):
     """Another caller changed the session between a read and the write; read again and retry."""
 
@@ -142,15 +154,6 @@ class IdempotencyConflict(Conflict):
             "new key for each call"
         )
         self.key = key
-
-
-class EpisodeArchived(Conflict):
-    def __init__(self, episode_id: UUID) -> None:
-        super().__init__(
-            f"the turns of episode {episode_id} were removed when it was archived: its summary is "
-            "what is left (ArchiveMode.COLD keeps the turns of episodes archived from then on)"
-        )
-        self.episode_id = episode_id
 
 
 class LegalHold(Conflict):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ..domain import boundary, calls
 from ..domain.episode import EndReason, Episode, Scope, check_name
-from ..domain.errors import EpisodeClosed, EpisodeNotFound
+from ..domain.errors import EpisodeArchived, EpisodeClosed, EpisodeNotFound
 from ..domain.ids import as_id, new_id
 from ..domain.message import Role
 from ..domain.policy import MemoryConfig
@@ -129,8 +129,13 @@ def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> Plan:
         # The key may have been used before it closed: only the store can tell.
         target = Target.OPEN
     else:
-        raise EpisodeClosed(episode.id)
+        raise refusal(episode)
     return Plan(session_id=episode.session_id, episode_id=episode.id, target=target)
+
+
+def refusal(episode: Episode) -> EpisodeClosed:
+    """The error for messages to an episode that takes none any more."""
+    return (EpisodeArchived if episode.is_archived else EpisodeClosed)(episode.id)
 
 
 def may_resume(episode: Episode, config: MemoryConfig) -> bool:
@@ -142,13 +147,14 @@ def _went_on(episode: Episode, config: MemoryConfig) -> bool:
     return config.session.topic_shift and episode.end_reason is EndReason.TOPIC_SHIFT
 
 
-def is_closed_for_good(
+def closed_for_good(
     parts: Parts, scope: Scope, where: Episode | UUID | str, config: MemoryConfig
-) -> bool:
+) -> Episode | None:
+    """The episode that a caller means, if it has ended and takes no more messages."""
     episode = find_episode(parts, scope, where)
     if episode is None or episode.is_open or _went_on(episode, config):
-        return False
-    return not may_resume(episode, config)
+        return None
+    return None if may_resume(episode, config) else episode
 
 
 def find_episode(parts: Parts, scope: Scope, where: Episode | UUID | str) -> Episode | None:

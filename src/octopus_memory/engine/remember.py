@@ -12,7 +12,6 @@ from ..domain import boundary, calls
 from ..domain.episode import EndReason, Episode, Scope, Session, Turn, check_name, check_time
 from ..domain.errors import (
     EpisodeChanged,
-    EpisodeClosed,
     EpisodeNotFound,
     InvalidInput,
     SessionNotFound,
@@ -173,8 +172,9 @@ def add(
                 stored = parts.store.append(write)
         except EpisodeChanged:
             parts.places.drop(scope, where)
-            if planning.is_closed_for_good(parts, scope, where, config):
-                raise EpisodeClosed(plan.episode_id) from None
+            ended = planning.closed_for_good(parts, scope, where, config)
+            if ended is not None:
+                raise planning.refusal(ended) from None
             continue
         except EpisodeNotFound:
             parts.places.drop(scope, where)
