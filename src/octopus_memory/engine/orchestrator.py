@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,6 +22,8 @@ from ..domain.window import fit_messages
 from . import facts, intake, recall
 from .parts import Parts
 from .recall import Ask
+
+log = logging.getLogger(__name__)
 
 _LONGEST_QUERY = 2_000
 """Characters of the current message that recall is asked with: the rest of a paste adds noise."""
@@ -219,8 +222,20 @@ class MemoryOrchestrator:
     def _summarize(self, pruned: list[dict[str, Json]]) -> str:
         now = self._parts.clock.now()
         turns = [_as_turn(Message(body), place, now) for place, body in enumerate(pruned)]
-        seconds = self._parts.timeouts.at_close
-        return self._parts.extractive.summarize(turns, timeout=seconds).text
+        parts, seconds = self._parts, self._parts.timeouts.at_close
+        model = parts.summarizer
+        if model is not None:
+            # The history comes from the caller: personal data in it was not redacted before.
+            checked = parts.guard(self._scope).messages([turn.message for turn in turns])
+            safe = [
+                replace(turn, message=c.message) for turn, c in zip(turns, checked, strict=True)
+            ]
+            try:
+                return model.summarize(safe, timeout=seconds).text
+            except Exception as error:  # noqa: BLE001 - a model must not keep the context back
+                name, kind = model.name, type(error).__name__
+                log.warning("summarizer %s failed, pruning by an extract instead: %s", name, kind)
+        return parts.extractive.summarize(turns, timeout=seconds).text
 
 
 def _says_something(episode: Episode) -> bool:
@@ -230,11 +245,11 @@ def _says_something(episode: Episode) -> bool:
 def _last_words(parts: Parts, episode: Episode) -> EpisodeSnippet:
     """In place of a summary, what was said last; all that an archived one has is its summary."""
     if episode.is_archived:
-        return recall.snippet_of(episode, relevance=0.0)
+        return recall.snippet_of(episode)
     start = max(0, episode.message_count - _WORDS_OF)
     turns = parts.store.turns(episode.scope, episode.id, start=start)
     said = tuple(recall.plain_hit(turn) for turn in turns)
-    return recall.snippet_of(episode, relevance=0.0, turns=said)
+    return recall.snippet_of(episode, turns=said)
 
 
 def _words(message: str | MessageLike) -> str:
