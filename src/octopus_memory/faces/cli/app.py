@@ -118,7 +118,7 @@ for _panel, _commands in {
     "Start": (demo.demo, chat.chat, doctor.doctor),
     "Look": (show.recall, show.recent, show.replay, show.stats),
     "Work": (work.add, work.run_pending),
-    "Keep": (retention.restore, erase.erase, scrub.scrub, erase.compact),
+    "Keep": (retention.delete, retention.restore, erase.erase, scrub.scrub, erase.compact),
     "Run": (worker.worker, reembed.reembed),
 }.items():
     for _command in _commands:

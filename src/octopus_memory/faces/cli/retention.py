@@ -1,4 +1,4 @@
-"""The commands about keeping: retention, restore, holds."""
+"""The commands about keeping: retention, delete, restore, holds."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ retention = typer.Typer(
 )
 holds = typer.Typer(help="Legal holds, which stop retention and erasure.", no_args_is_help=True)
 _FAILED = 1
+_LISTED = 20
 
 
 @retention.command()
@@ -214,7 +215,44 @@ def restore(
     elif not found:
         screen.write(f"Nothing to restore for tenant {tenant}, agent {agent}, user {user}.")
     for episode in found:
-        _show_restorable(screen, episode)
+        _show_episode(screen, episode, "archived" if episode.is_archived else "deleted")
+
+
+def delete(
+    episode_id: Annotated[
+        str | None,
+        typer.Argument(help="The episode; without it, the last ones are listed with their ids."),
+    ] = None,
+    *,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Take an episode out of every read; octopus restore brings it back within the grace days.
+
+    octopus delete 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52 --user dana
+    """
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        if episode_id is not None:
+            scope.delete(episode_id, actor=actor())
+        found = list(scope.episodes(1, _LISTED)) if episode_id is None else []
+        grace = memory.config(agent, tenant=tenant).retention.purge_grace_days
+    if as_json:
+        print_json(found if episode_id is None else {"deleted": episode_id, "grace_days": grace})
+        return
+    screen = Screen()
+    if episode_id is not None:
+        screen.write(
+            f"Deleted episode {episode_id}. octopus restore brings it back for {grace:g} days; "
+            "octopus erase --episode removes it for good."
+        )
+    elif not found:
+        screen.write(f"Nothing is stored for tenant {tenant}, agent {agent}, user {user}.")
+    for episode in found:
+        _show_episode(screen, episode, "archived" if episode.is_archived else "active")
 
 
 def _restorable(scope: MemoryScope) -> list[Episode]:
@@ -227,8 +265,7 @@ def _restorable(scope: MemoryScope) -> list[Episode]:
     return [*scope.deleted(), *cold]
 
 
-def _show_restorable(screen: Screen, episode: Episode) -> None:
-    state = "archived" if episode.is_archived else "deleted"
+def _show_episode(screen: Screen, episode: Episode, state: str) -> None:
     screen.write(
         (f"{episode.id}  ", "bold"),
         f"{episode.started_at:%Y-%m-%d}  session {episode.session_id}",
