@@ -13,9 +13,11 @@ import rest_server
 
 from octopus_memory import (
     EndReason,
+    EpisodeArchived,
     EpisodeClosed,
     EpisodeNotFound,
     EpisodicMemory,
+    EpisodicRecallConfig,
     EpisodicRetentionPolicy,
     IdempotencyConflict,
     InvalidInput,
@@ -167,6 +169,44 @@ def test_adding_by_id_by_name_and_after_the_end(scope: Any):
     [turn] = scope.add("s", ("user", "later"))
     assert turn.episode_id != opened.id
     assert scope.close_session("s").status is SessionStatus.ENDED
+
+
+def test_an_agent_that_wants_no_archived_episodes_recalls_none(scope: Any, kept: EpisodicMemory):
+    stored = scope.store(LEAVE, session_id="old", summary="Leave days were counted.")
+    kept.parts.store.archive(kept.scope(agent="hr", user="ana").scope, stored.id)
+    kept.flush()
+    assert [s.is_archived for s in (*scope.recall("leave days"), *scope.recent())] == [True, True]
+    kept.configure("hr", MemoryConfig(recall=EpisodicRecallConfig(include_archived=False)))
+    assert scope.recall("leave days") == []
+    assert scope.recent() == []
+    # A caller who says it is not overruled.
+    assert len(scope.recall("leave days", include_archived=True)) == 1
+    assert len(scope.recent(include_archived=True)) == 1
+
+
+def test_adding_to_an_archived_episode_says_that_it_is(scope: Any, kept: EpisodicMemory):
+    stored = scope.store(LEAVE, session_id="old", summary="Leave days were counted.")
+    kept.parts.store.archive(kept.scope(agent="hr", user="ana").scope, stored.id)
+    for resume in (False, True):
+        kept.configure("hr", MemoryConfig(session=SessionConfig(allow_resume=resume)))
+        for key in (None, f"key {resume}"):
+            with pytest.raises(EpisodeArchived, match="is archived") as refused:
+                scope.add(stored.id, ("user", "late"), idempotency_key=key)
+            assert refused.value.episode_id == stored.id
+            assert isinstance(refused.value, EpisodeClosed)
+
+
+def test_the_recent_ones_have_no_relevance(scope: Any, kept: EpisodicMemory):
+    scope.store(LEAVE, session_id="old", summary="Leave days were counted.")
+    scope.add("now", ("user", "Hello."))
+    recent = scope.recent()
+    assert [snippet.relevance for snippet in recent] == [None, None]
+    assert [hit.score for snippet in recent for hit in snippet.turns] == [None]
+    assert recent[0].explain() == "not scored: one of the latest"
+    kept.flush()
+    assert 0 <= scope.recall("leave days")[0].relevance <= 1
+    context = scope.context("Anything else?")
+    assert [snippet.relevance for snippet in context.snippets] == [None]
 
 
 def test_a_session_is_kept_open(scope: Any, clock: FixedClock):

@@ -55,6 +55,18 @@ def test_a_conversation_from_open_to_recall(memory: EpisodicMemory, client: http
     assert "Leave days." in context["text"]
 
 
+def test_a_search_gives_three_unless_it_says_otherwise(
+    memory: EpisodicMemory, client: httpx.Client
+):
+    for number in range(6):
+        client.post(f"/sessions/{number}/messages", json=WHO | {"messages": [HELLO]})
+    memory.flush()
+    body = WHO | {"query": "leave days"}
+    assert len(client.post("/episodes/search", json=body).json()["results"]) == 3
+    assert len(client.post("/episodes/search", json=body | {"topK": 5}).json()["results"]) == 5
+    assert len(client.post("/turns/search", json=body).json()["results"]) == 5
+
+
 @pytest.mark.both_databases
 def test_a_call_that_is_tried_again_stores_nothing_twice(client: httpx.Client):
     headers = {"Idempotency-Key": "once"}

@@ -185,7 +185,8 @@ class TurnHit(Explained):
     role: Role
     text: str
     at: datetime
-    score: float
+    score: float | None
+    """None for a turn of a recent episode, which was not searched for."""
     name: str | None = None
     signals: tuple[SignalShare, ...] = ()
 
@@ -203,7 +204,8 @@ class EpisodeSnippet(Explained):
     date: datetime
     summary: str
     key_facts: tuple[str, ...] = ()
-    relevance: float
+    relevance: float | None
+    """None for a recent episode, which was not searched for."""
     is_archived: bool = False
     turns: tuple[TurnHit, ...] = ()
     signals: tuple[SignalShare, ...] = ()
@@ -213,8 +215,10 @@ class EpisodeSnippet(Explained):
         return explain(self.relevance, self.signals)
 
 
-def explain(score: float, signals: tuple[SignalShare, ...]) -> str:
+def explain(score: float | None, signals: tuple[SignalShare, ...]) -> str:
     """A line for the relevance and one for each part of its log odds, which add up to it."""
+    if score is None:
+        return "not scored: one of the latest"
     lines = [f"relevance {score:.2f}"]
     if signals:
         total = sum(share.contribution for share in signals)

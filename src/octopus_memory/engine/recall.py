@@ -367,11 +367,14 @@ def _snippets(
 def snippet_of(
     episode: Episode,
     *,
-    relevance: float,
+    relevance: float | None = None,
     turns: tuple[TurnHit, ...] = (),
     why: Why = tuple,
 ) -> EpisodeSnippet:
-    """An episode as recall returns it; one that has no summary yet shows what was said."""
+    """An episode as recall returns it; one that has no summary yet shows what was said.
+
+    `relevance` is None for an episode that was not searched for.
+    """
     return _new_snippet(
         episode.id,
         episode.session_id,
@@ -396,7 +399,7 @@ def _by_row(
     return {row_of[turn.episode_id.int, turn.ordinal]: turn for turn in read}
 
 
-def plain_hit(turn: Turn, *, score: float = 0.0, why: Why = tuple) -> TurnHit:
+def plain_hit(turn: Turn, *, score: float | None = None, why: Why = tuple) -> TurnHit:
     message = turn.message
     return _new_hit(
         turn.id,
@@ -417,6 +420,13 @@ def recall_mode(given: str) -> RecallMode:
         return RecallMode(given)
     except ValueError as error:
         raise InvalidInput("mode", f"must be one of {', '.join(RecallMode)}") from error
+
+
+def archived_wanted(parts: Parts, scope: Scope, given: bool | None) -> bool:
+    """Whether archived episodes are recalled: as the caller says, else by the agent's settings."""
+    if given is not None:
+        return given
+    return parts.config(scope.tenant, scope.agent).recall.include_archived
 
 
 def _least(parts: Parts, scope: Scope, ask: Ask) -> float:
@@ -440,7 +450,7 @@ def _micros(moment: datetime) -> int:
 def recent_snippet(parts: Parts, episode: Episode) -> EpisodeSnippet:
     """An episode of the recent list; one still open shows its last words for a summary."""
     if episode.summary:
-        return snippet_of(episode, relevance=0.0)
+        return snippet_of(episode)
     start = max(0, episode.message_count - _MATCHES_SHOWN)
     turns = parts.store.turns(episode.scope, episode.id, start=start)
-    return snippet_of(episode, relevance=0.0, turns=tuple(plain_hit(turn) for turn in turns))
+    return snippet_of(episode, turns=tuple(plain_hit(turn) for turn in turns))

@@ -200,13 +200,14 @@ class MemoryScope(FactCalls):
         min_score: float | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-        include_archived: bool = True,
+        include_archived: bool | None = None,
         session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
         """Episodes relevant to a query, best first, each with why.
 
         `session_id` names the current session, which is left out. Without `min_score`, `hybrid`
-        returns the best there is and `semantic` none under the agent's `min_recall_score`.
+        returns the best there is and `semantic` none under the agent's `min_recall_score`. Without
+        `include_archived`, the agent's setting of that name decides.
         """
         ask = Ask(
             query=query,
@@ -215,7 +216,7 @@ class MemoryScope(FactCalls):
             min_score=min_score,
             since=since,
             until=until,
-            include_archived=include_archived,
+            include_archived=recall.archived_wanted(self._parts, self.scope, include_archived),
             leave_out_session=session_id,
         )
         with self._reading("recall") as parts:
@@ -246,9 +247,17 @@ class MemoryScope(FactCalls):
             return recall.recall_turns(parts, self.scope, ask)
 
     def recent(
-        self, limit: int = 5, *, include_archived: bool = True, session_id: str | None = None
+        self,
+        limit: int = 5,
+        *,
+        include_archived: bool | None = None,
+        session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
-        """The last episodes, newest first by end; an open one counts as now."""
+        """The last episodes, newest first by end; an open one counts as now.
+
+        They were not searched for, so their `relevance` is None. Without `include_archived`, the
+        agent's setting of that name decides.
+        """
         if session_id is not None:
             check_name("session_id", session_id)
         with self._reading("recent") as parts:
@@ -256,7 +265,7 @@ class MemoryScope(FactCalls):
                 self.scope,
                 offset=0,
                 limit=recall.check_limit(limit),
-                include_archived=include_archived,
+                include_archived=recall.archived_wanted(parts, self.scope, include_archived),
                 leave_out_sessions=() if session_id is None else [session_id],
                 count=False,
             )

@@ -80,7 +80,7 @@ class OctopusSystem:
         scope = self._scope()
         turns = self.search_turns(query, asked_at, limit)
         sessions = [
-            Hit(session_id=found.session_id, score=found.relevance)
+            Hit(session_id=found.session_id, score=found.relevance or 0.0)
             for found in scope.recall(query, limit=min(limit, _SESSIONS), min_score=0)
         ]
         return turns + sessions
@@ -92,7 +92,7 @@ class OctopusSystem:
             Hit(
                 session_id=found.session_id,
                 turn_id=self._turn_ids[found.session_id, found.ordinal],
-                score=found.score,
+                score=found.score or 0.0,
             )
             for found in self._scope().recall_turns(query, limit=limit, min_score=0)
         ]

@@ -228,7 +228,7 @@ class RemoteScope(RemoteFacts):
         min_score: float | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-        include_archived: bool = True,
+        include_archived: bool | None = None,
         session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
         body = self._ask(query, mode, limit, min_score, since, until, session_id)
@@ -276,7 +276,11 @@ class RemoteScope(RemoteFacts):
         }
 
     def recent(
-        self, limit: int = 5, *, include_archived: bool = True, session_id: str | None = None
+        self,
+        limit: int = 5,
+        *,
+        include_archived: bool | None = None,
+        session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
         query = self._who | {
             "limit": limit,

@@ -117,8 +117,8 @@ def speaker(role: Role, name: str | None) -> tuple[str, str]:
     return f"{name or role}  ", _ROLE_STYLES.get(role, "bold yellow")
 
 
-def _relevance(score: float, *, scored: bool) -> list[tuple[str, str]]:
-    if not scored:
+def _relevance(score: float | None, *, scored: bool) -> list[tuple[str, str]]:
+    if not scored or score is None:
         return []
     return [(f"  relevance {score:.2f}", "green" if score >= _RELEVANT else "yellow")]
 

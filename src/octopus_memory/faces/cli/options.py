@@ -13,6 +13,7 @@ from ..times import parse_moment
 __all__ = [
     "JSON_WANTED",
     "Agent",
+    "Archived",
     "AsJson",
     "Db",
     "Since",
@@ -52,6 +53,14 @@ def _moment(text: str, bare: time) -> datetime:
 AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print JSON.", is_eager=True, callback=_note_json),
+]
+Archived = Annotated[
+    bool | None,
+    typer.Option(
+        "--archived/--no-archived",
+        help="Whether archived episodes are among them; without it, as the agent's settings say.",
+        show_default=False,
+    ),
 ]
 Since = Annotated[
     datetime | None,

@@ -11,7 +11,7 @@ from ...domain.episode import EpisodeSnippet, TurnHit
 from .actor import actor
 from .listing import show_hits, show_session, show_snippets
 from .opening import open_existing
-from .options import Agent, AsJson, Db, Since, Tenant, Until, User
+from .options import Agent, Archived, AsJson, Db, Since, Tenant, Until, User
 from .plain import print_json
 from .screen import Screen
 
@@ -42,6 +42,7 @@ def recall(
     ] = None,
     since: Since = None,
     until: Until = None,
+    archived: Archived = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show what made each score.")] = False,
     turns: Annotated[
         bool, typer.Option("--turns", help="Find single messages, not episodes.")
@@ -64,7 +65,13 @@ def recall(
             )
         else:
             snippets = scope.recall(
-                query, mode=mode, limit=limit, min_score=min_score, since=since, until=until
+                query,
+                mode=mode,
+                limit=limit,
+                min_score=min_score,
+                since=since,
+                until=until,
+                include_archived=archived,
             )
     if as_json:
         print_json(hits or snippets)
@@ -78,6 +85,7 @@ def recall(
 def recent(
     *,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 5,
+    archived: Archived = None,
     db: Db = None,
     tenant: Tenant = "default",
     agent: Agent = "default",
@@ -87,7 +95,8 @@ def recent(
     """List the last conversations, newest first."""
     screen = Screen()
     with open_existing(db) as memory:
-        found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor()).recent(limit)
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        found = scope.recent(limit, include_archived=archived)
     if as_json:
         print_json(found)
     elif not found:

@@ -27,7 +27,16 @@ from .shown import (
     hit_out,
     snippet_out,
 )
-from .wire import AddBody, ClosingBody, NameText, OpenBody, SearchBody, WhoBody, WhoseText
+from .wire import (
+    AddBody,
+    ClosingBody,
+    NameText,
+    OpenBody,
+    SearchBody,
+    TurnSearchBody,
+    WhoBody,
+    WhoseText,
+)
 
 routes = router("Episodes")
 SEES = (AccessRole.AGENT, AccessRole.USER, AccessRole.ADMIN)
@@ -38,6 +47,10 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         description="A call that is tried again with the same key stores nothing twice.",
     ),
+]
+ArchivedToo = Annotated[
+    bool | None,
+    Query(description="Without it, the agent's setting `include_archived` decides."),
 ]
 
 
@@ -147,7 +160,7 @@ def search_episodes(request: Request, caller: Principal, body: SearchBody) -> Re
 
 
 @routes.post("/turns/search", response_model=TurnSearchOut, responses=problems())
-def search_turns(request: Request, caller: Principal, body: SearchBody) -> Response:
+def search_turns(request: Request, caller: Principal, body: TurnSearchBody) -> Response:
     """Single turns relevant to a query, best first."""
     need(caller, *SEES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
@@ -170,7 +183,7 @@ def recent_episodes(
     agentId: WhoseText = None,
     userId: WhoseText = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 5,
-    includeArchived: bool = True,
+    includeArchived: ArchivedToo = None,
     sessionId: NameText | None = None,
 ) -> Response:
     """The last episodes as recall would show them; `sessionId` names the one to leave out."""

@@ -176,7 +176,7 @@ class HitOut(TypedDict):
     name: str | None
     text: str
     at: datetime
-    score: float
+    score: float | None
     signals: list[SignalOut]
 
 
@@ -202,7 +202,7 @@ class SnippetOut(TypedDict):
     summary: str
     keyFacts: list[str]
     date: datetime
-    relevanceScore: float
+    relevanceScore: float | None
     isArchived: bool
     turns: list[HitOut]
     signals: list[SignalOut]

@@ -97,14 +97,19 @@ class SearchBody(WhoBody):
         }
     )
     query: QueryText
-    top_k: int = Field(default=5, ge=1, le=1_000)
-    include_archived: bool = True
+    top_k: int = Field(default=3, ge=1, le=1_000)
+    include_archived: bool | None = None
+    """Without it, the agent's setting of that name decides."""
     mode: RecallMode = RecallMode.HYBRID
     min_score: float | None = Field(default=None, ge=0, le=1)
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
     session_id: NameText | None = None
     """The current session, which is left out."""
+
+
+class TurnSearchBody(SearchBody):
+    top_k: int = Field(default=5, ge=1, le=1_000)
 
 
 class ContextBody(WhoBody):
