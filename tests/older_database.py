@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from octopus_memory.adapters.stores import migrate, schema
+from octopus_memory.adapters.stores import migrate, schema, views
 from octopus_memory.domain import vectors
 
 _GONE = b"\x9c"
@@ -23,6 +23,7 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
     if with_pgvector:
         conn.exec_driver_sql(f"UPDATE octopus_vectors SET terms = {_AS_BEFORE}")
     # What came after it.
+    views.drop(conn)
     schema.facts.drop(conn)
     for index in schema.holds.indexes:
         if index.name == "octopus_holds_episode":

@@ -26,7 +26,7 @@ def _schema(path: Path) -> set[tuple[object, ...]]:
     with sqlite3.connect(path) as conn:
         found: set[tuple[object, ...]] = set(
             conn.execute(
-                "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'index'"
+                "SELECT name, tbl_name, sql FROM sqlite_master WHERE type IN ('index', 'view')"
                 " AND sql IS NOT NULL"
             )
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from . import views
 from .types import Name, UtcTime, Uuid
 
 metadata = sa.MetaData()
@@ -22,9 +23,10 @@ _WHERE = "where"
 
 
 def create(conn: sa.Connection) -> None:
-    """Make every table; none may be there already."""
+    """Make every table and view; none may be there already."""
     limit_indexes(conn.dialect.name)
     metadata.create_all(conn, checkfirst=False)
+    views.create(conn)
 
 
 def limit_indexes(dialect: str) -> None:
