@@ -26,12 +26,21 @@ Not a colon: "User:" in a prompt looks like a turn of its own, and would be defu
 """
 
 
+def _pascal(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
 class EndReason(StrEnum):
     USER_CLOSED = "user_closed"
     AGENT_CLOSED = "agent_closed"
     TIMEOUT = "timeout"
     ERROR_CLOSED = "error_closed"
     TOPIC_SHIFT = "topic_shift"
+
+    @classmethod
+    def _missing_(cls, value: object) -> EndReason | None:
+        """The reason that is written in PascalCase, as the design documents have them."""
+        return next((one for one in cls if _pascal(one.value) == value), None)
 
 
 class SessionStatus(StrEnum):

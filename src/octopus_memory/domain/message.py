@@ -33,6 +33,12 @@ class Role(StrEnum):
 
 
 _ROLES = {role.value: role for role in Role}
+_RECORD = {
+    "toolCallId": "tool_call_id",
+    "functionName": "function_name",
+    "durationMs": "duration_ms",
+    "isError": "is_error",
+}
 _LONGEST_CHARACTER = 6
 """The most bytes that JSON takes for one: a control character is written as six."""
 
@@ -162,6 +168,8 @@ def parse_message(given: MessageLike, *, field: str = "message", max_bytes: int)
     :raises MessageTooLarge: where its JSON is over `max_bytes`
     """
     body = _as_body(given, field)
+    if "toolCallId" in body and body.get("role", Role.TOOL) == Role.TOOL:
+        body = _from_record(body, field)
     is_text = _is_short_text(body, max_bytes)
     if not is_text:
         body = _plain_copy(body, field, max_bytes)
@@ -189,6 +197,15 @@ def _as_body(given: MessageLike, field: str) -> dict[str, Json]:
         f"{type(given).__name__} is not a message: give a dict with 'role' and 'content' (of a "
         "library's object, its model_dump()), or a (role, content) pair",
     )
+
+
+def _from_record(record: dict[str, Json], field: str) -> dict[str, Json]:
+    """A tool turn from the record of the design documents, which has its keys in camelCase."""
+    for name, ours in _RECORD.items():
+        if name in record and ours in record:
+            raise InvalidMessage(f"{field}.{name}", f"must not stand beside {ours}: give one")
+    body = {_RECORD.get(key, key): value for key, value in record.items()}
+    return {"role": Role.TOOL.value, **body}
 
 
 def _plain_copy(plain: dict[str, Json], field: str, max_bytes: int) -> dict[str, Json]:

@@ -99,6 +99,7 @@ def restore_episode(
     return answer(request, EpisodeOut, episode_out(restored))
 
 
+@routes.delete("/users/{user_id:name}/memory", response_model=ReceiptOut, responses=problems(409))
 @routes.delete("/users/{user_id:name}/episodes", response_model=ReceiptOut, responses=problems(409))
 def erase_user(
     request: Request,
