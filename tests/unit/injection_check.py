@@ -41,7 +41,12 @@ def view(text: str) -> str:
 
 
 TOKENS = sorted({view(t) for a in ATTEMPTS if a["family"] in TEMPLATES for t in a["gone"]})
-ROLES = "system|assistant|user|human|developer|tool|ai|model|bot|chatgpt"
+ROLES = (
+    "system|assistant|user|human|developer|tool|ai|model|bot|chatgpt|"
+    "observation|action|tool result|система|ассистент|系统|助手|sistema|asistente|usuario|"
+    "benutzer|システム"
+)
+PROMPT = re.compile(r"[ >*]{0,8}(?:system|assistant|user|human) ?>(?= |$)")
 # A mention, a variable and an object's first key are no headers: "@user:", "$user:", "{user:".
 HEADER = re.compile(
     rf"(?:[^\w{{$@]|[\d_]){{0,60}}(?:(?:{ROLES})|date|summary|key[ _]facts?|said)"
@@ -103,6 +108,8 @@ def faults(shown: str) -> Iterator[str]:
         start = view(line)
         if HEADER.match(start):
             yield f"header {start[:40]!r}"
+        if PROMPT.match(start):
+            yield f"prompt {start[:40]!r}"
         if RULE.match(start):
             yield f"rule {start[:40]!r}"
 

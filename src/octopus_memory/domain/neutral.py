@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from .lookalikes import plain
+from .role_words import FOREIGN_ROLES, STEPS
 
 DOT = "\u00b7"
 LINE_BREAK = " / "
@@ -43,11 +44,11 @@ _CUT_OFF = re.compile("[\u200c\u200d\ufe0e\ufe0f\U000e0000-\U000e007f\\s]+$")
 
 _ROLES = "system|assistant|user|human|developer|tool|ai|model|(?:chat)?bot|(?:chat)?gpt"
 _ROLE = (
-    rf"(?:gpt4\scorrect\s|new\s|updated\s)?(?:{_ROLES})"
+    rf"(?:gpt4\scorrect\s|new\s|updated\s)?(?:{_ROLES}|{FOREIGN_ROLES})"
     r"(?:[\s_-](?:prompt|messages?|instructions?|note|override|update))?"
 )
 _TAGS = (
-    f"{_ROLES}|im_(?:start|end|sep)|(?:start|end)_of_(?:turn|image|utterance)|(?:begin|end)_?of_?text|"
+    f"{_ROLES}|admin(?:istrator)?|root|superuser|operator|override|policy|im_(?:start|end|sep)|(?:start|end)_of_(?:turn|image|utterance)|(?:begin|end)_?of_?text|"
     r"system[-_\s]?(?:prompt|message|reminder|instructions?|info)|instructions?|think(?:ing)?|"
     "tools|tool_(?:calls?|use|response|results?|code)|function(?:_(?:calls?|results?|response))?|invoke|"
     r"antml:\w+|parameter|contexts?|memor(?:y|ies)|prompt|messages?|(?:chat_)?history|documents?|"
@@ -85,7 +86,9 @@ _CLOSE = r"[\s*_~`\"')\]}\\]{0,8}"
 # No full stop: a longer line that was cut short must not become one of these.
 _TO_THE_END = rf"(?:[^\w{DOT}.]{{0,16}}(?=\Z|/ )|[\s:]{{0,4}}(?:#|==|\*\*|__|~~))"
 _APART = "|".join(map(_spaced, ("system", "assistant", "human")))
-_ROLE_HEADER = rf"{_DECOR}(?:{_ROLE}|{_APART}){_CLOSE}():"
+_ROLE_HEADER = rf"{_DECOR}(?:{_ROLE}|{_APART}|{STEPS}){_CLOSE}():"
+# A prompt of a console; with the sign that opens a tag before it, it is a tag.
+_ROLE_PROMPT = rf"[\s>*#(\[\"'-]{{0,8}}(?:{_ROLE})[\s*_]{{0,2}}()>(?=\s|\Z)"
 
 # All on folded text; the empty group is where the dot goes.
 _OPENING = re.compile(r"[<\[{(#\"']")
@@ -119,11 +122,15 @@ _AT_LINE_START = re.compile(
             rf"[\s>*/]{{0,8}}#{{1,6}}\s{{0,4}}(?:instructions?|response|input){_CLOSE}():",
             rf"{_DECOR}(?:{_FIELDS}){_CLOSE}():",
             _ROLE_HEADER,
+            _ROLE_PROMPT,
         )
     )
 )
 # Where a template puts both sides on one line, it shouts: "USER: hello ASSISTANT:".
-_SHOUTED = re.compile(r"\b(?:USER|ASSISTANT|SYSTEM|HUMAN)\s{0,2}():")
+_SHOUTED = re.compile(
+    r"\b(?:USER|ASSISTANT|SYSTEM|HUMAN)\s{0,2}():|"
+    r"(?<![</])\b(?:USER|ASSISTANT|SYSTEM|HUMAN)()>(?=\s|\Z)"
+)
 
 
 def neutralise(text: str, limit: int | None = None) -> str:
@@ -212,7 +219,7 @@ def _takes_selector(char: str, after: str) -> bool:
 def _defused(line: str) -> str:
     letters = line.lower() if line.isascii() else [plain(char) for char in line]
     points = set(_weak_points("".join(letters)))
-    shouted = {found.start(1) for found in _SHOUTED.finditer(line)}
+    shouted = {found.start(found.lastindex or 0) for found in _SHOUTED.finditer(line)}
     if not points and not shouted:
         return line
     parts: list[str] = []
