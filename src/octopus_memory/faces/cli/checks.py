@@ -73,6 +73,8 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     database = _guarded("database", _database, settings)
     yield database
     yield from _short_of_room(settings)
+    if database.status is not Status.FAILED:
+        yield from _past_row_security(settings)
     yield _guarded("embedder", _embedder, settings)
     yield _guarded("summarizer", _summarizer, settings)
     yield _guarded("tokenizer", _tokenizer, settings)
@@ -151,6 +153,31 @@ def _database(settings: Settings) -> Check:
     finally:
         store.close()
     return Check(name="database", status=Status.OK, detail=f"{where}; can be written")
+
+
+def _past_row_security(settings: Settings) -> Iterator[Check]:
+    """Only of a database that has it, and where it does not hold."""
+    if settings.url.partition(":")[0] == "sqlite":
+        return
+    from ...wiring import open_store
+
+    store = open_store(settings)
+    try:
+        ask = getattr(store, "why_not_held_by_security", None)
+        why = None if ask is None else ask()
+    except OctopusError as error:
+        yield Check(name="row security", status=Status.WARNING, detail=str(error))
+        return
+    finally:
+        store.close()
+    if why is not None:
+        yield Check(
+            name="row security",
+            status=Status.WARNING,
+            detail=f"{why}: row-level security does not hold it, so nothing but Octopus's own "
+            "conditions stands between tenants",
+            remedy="connect as a role that is neither: docs/howto/postgresql.md, Two roles",
+        )
 
 
 def _short_of_room(settings: Settings) -> Iterator[Check]:

@@ -54,6 +54,7 @@ _WITH_TENANT = """
         AND c.relname LIKE 'octopus\\_%' AND a.attname = 'tenant' AND NOT a.attisdropped
     ORDER BY c.relname
 """
+_ROLE = "SELECT rolname, rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user"
 _COLUMNS = """
     SELECT quote_ident(a.attname) FROM pg_attribute a
     WHERE a.attrelid = to_regclass(:table) AND a.attnum > 0 AND a.attname = ANY(:names)
@@ -65,6 +66,14 @@ def setting(reach: Reach, dialect: sa.Dialect) -> str:
     if isinstance(reach, Every):
         return "all"
     return f"tenant:{Name().process_bind_param(reach, dialect)}"
+
+
+def why_not_held(conn: sa.Connection) -> str | None:
+    """Why row-level security does not hold the role that is connected; None where it does."""
+    name, is_superuser, bypasses = conn.exec_driver_sql(_ROLE).one()
+    if is_superuser:
+        return f"the role {name} is a superuser"
+    return f"the role {name} has BYPASSRLS" if bypasses else None
 
 
 def tables(conn: sa.Connection) -> list[str]:

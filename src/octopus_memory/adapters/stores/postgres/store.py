@@ -198,6 +198,11 @@ class PostgresStore(SqlStore):
         super().close()
         self._alone.dispose()
 
+    def why_not_held_by_security(self) -> str | None:
+        """Why row-level security does not hold this store's role; None where it does."""
+        with self._translated(), self._alone.connect() as conn:
+            return security.why_not_held(conn)
+
     def size_bytes(self) -> int | None:
         with self._translated(), self._alone.connect() as conn:
             return int(conn.exec_driver_sql(_SIZE).scalar_one())
