@@ -42,6 +42,37 @@ def test_a_deleted_episode_is_gone_until_it_is_restored(tea: str) -> None:
     assert run_json("delete", tea) == {"deleted": tea, "grace_days": 7}
 
 
+def test_an_agents_settings_are_set(tea: str) -> None:
+    said = run("config", "set", "--agent", "hr", "privacy.pii=redact", "recall.semantic_top_k=5")
+    assert "privacy.pii = redact" in said.stdout
+    run("config", "set", "--agent", "hr", "--tenant", "acme", "recall.min_recall_score=0.5")
+    told = run_json("config", "set", "--agent", "hr", "session.topic_shift=true")
+    assert told == {"agent": "hr", "tenant": None, "set": {"session": {"topic_shift": True}}}
+    with EpisodicMemory.open(URL, background=False) as memory:
+        config = memory.config("hr")
+        assert (config.privacy.pii, config.recall.semantic_top_k) == ("redact", 5)
+        assert config.session.topic_shift
+        assert memory.config("hr", tenant="acme").recall.min_recall_score == 0.5
+        assert memory.config("other").privacy.pii == "off"
+    run("add", "s", "Write to ana@example.com.", "--agent", "hr")
+    [hit] = run_json("recall", "write", "--turns", "--agent", "hr")
+    assert "[EMAIL]" in hit["text"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("recall", "must be PART.NAME=VALUE"),
+        ("recall.top_k=5", "recall.top_k: is unknown"),
+        ("recall.semantic_top_k=many", "must be a whole number"),
+        ("nothing.at_all=1", "nothing: is unknown"),
+        ("retention.active_retention_days=400", "archive_retention_days"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_not_set(tea: str, given: str, said: str) -> None:
+    assert said in run("config", "set", "--agent", "hr", given, code=1).stderr
+
+
 def test_of_others_nothing_is_deleted(tea: str) -> None:
     assert "no episode" in run("delete", tea, "--user", "another", code=1).stderr
     assert len(run_json("recent")) == 1
