@@ -8,6 +8,7 @@ the store as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
@@ -69,7 +70,7 @@ class EpisodicMemory(Memory):
         config: MemoryConfig | None = None,
         background: bool | None = None,
     ) -> Self:
-        """Open the memory at a URL such as `sqlite:///memory.db`, or at a file's path.
+        """Open the memory at a URL such as `sqlite:///memory.db`, or at a file's path: `memory.db`.
 
         What is not given comes from the settings: the environment, `octopus.toml`, or defaults
         that need neither a key nor a server. An embedder or summarizer that is given stays open
@@ -84,7 +85,7 @@ class EpisodicMemory(Memory):
         if url == "":
             raise InvalidSetting("url", "is empty: write sqlite:///memory.db, or leave it out")
         settings = load(
-            database_url=f"sqlite:///{quote(str(url))}" if isinstance(url, Path) else url,
+            database_url=_as_url(url),
             embedder=embedder if isinstance(embedder, str) else None,
             summarizer=summarizer if isinstance(summarizer, str) else None,
             background=background,
@@ -104,6 +105,16 @@ class EpisodicMemory(Memory):
         except BaseException:
             parts.close()
             raise
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def _as_url(given: str | Path | None) -> str | None:
+    """Text without a scheme is the path of an SQLite file, as a `Path` is."""
+    if given is None or (isinstance(given, str) and _SCHEME.match(given)):
+        return given
+    return f"sqlite:///{quote(str(given))}"
 
 
 def build(
