@@ -85,6 +85,8 @@ def test_recall_keeps_to_its_options(tea, options, sessions):
 def test_nothing_found_says_where_it_looked(tea):
     assert run("recall", "tea", "--user", "bo").stdout == (
         "Nothing found for tenant default, agent default, user bo.\n"
+        "It holds conversations of:\n"
+        "  --tenant default --agent default --user me\n"
     )
     assert "user bo" in run("recent", "--user", "bo").stdout
     assert run_json("recent", "--user", "bo") == []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,6 +14,9 @@ from ..urls import as_url
 
 if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
+
+
+_OTHERS_NAMED = 5
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -44,7 +47,7 @@ def flags(db: str | None, tenant: str, agent: str, user: str) -> str:
         "--user": (user, "me"),
     }
     return "".join(
-        f" {name} {shlex.quote(value)}"
+        f" {name} {quote(value)}"
         for name, (value, default) in given.items()
         if value is not None and value != default
     )
@@ -88,6 +91,36 @@ def open_existing(db: str | None) -> Iterator[EpisodicMemory]:
         memory = EpisodicMemory.open(f"{url}?mode=ro", background=False)
     with memory:
         yield memory
+
+
+@contextmanager
+def open_or_make_once_used(db: str | None) -> Iterator[EpisodicMemory]:
+    """A memory to add to; a file made for it is removed if the block fails and adds nothing."""
+    from ...adapters.stores.sqlite.unused import remove_if_unused
+    from ...settings import load
+
+    file = sqlite_file(load(database_url=as_url(db)).url)
+    is_new = file is not None and not file.exists()
+    try:
+        with open_or_make(db) as memory:
+            yield memory
+    except BaseException:
+        if is_new and file is not None and file.exists():
+            remove_if_unused(file)
+        raise
+
+
+def others(memory: EpisodicMemory) -> list[str]:
+    """Lines that name whose conversations a database holds, for a user of whom it holds none."""
+    found = [scope for _, scope in memory.parts.store.scopes(limit=_OTHERS_NAMED + 1)]
+    if not found:
+        return []
+    lines = [
+        f"  --tenant {quote(one.tenant)} --agent {quote(one.agent)} --user {quote(one.user)}"
+        for one in found[:_OTHERS_NAMED]
+    ]
+    more = ["  and others"] if len(found) > _OTHERS_NAMED else []
+    return ["It holds conversations of:", *lines, *more]
 
 
 @contextmanager

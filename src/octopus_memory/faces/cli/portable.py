@@ -20,10 +20,10 @@ from ...domain.portable import ImportReport, is_header
 from ...domain.portable_lines import read_lines, split_lines
 from ...domain.transcripts import Source
 from .actor import actor as current_actor
-from .opening import open_existing, open_or_make
+from .opening import open_existing, open_or_make_once_used
 from .options import AsJson, Db, Tenant, User
 from .plain import print_json
-from .progress import bar
+from .progress import bar, byte_bar
 from .screen import Screen, counted
 
 _CHUNK = 64 * 1024
@@ -177,9 +177,9 @@ def import_(
         header = _header(first)
         if header and stream.seekable():
             _check(stream, first)
-        with open_or_make(db) as memory:
+        with open_or_make_once_used(db) as memory, _watched(stream, "importing") as watched:
             report = memory.tenant(tenant or header.get("tenant") or "default").import_user(
-                _pieces(stream, first, by_line=bool(header)),
+                watched(_pieces(stream, first, by_line=bool(header))),
                 user=user,
                 agent=agent,
                 source=source,
@@ -221,10 +221,32 @@ def _pieces(stream: IO[str], first: str, *, by_line: bool) -> Iterator[str]:
         yield from split_lines(pieces) if by_line else pieces
 
 
+@contextmanager
+def _watched(stream: IO[str], label: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
+    """Gives a function that shows how far the file is read while its pieces are taken."""
+    raw: Any = getattr(stream, "buffer")  # noqa: B009 - only a TextIOWrapper has it
+    try:
+        size = os.fstat(raw.fileno()).st_size if raw.seekable() else None
+    except OSError:
+        # A stream that is no file of the system's.
+        size = None
+    with byte_bar(label, size) as done:
+
+        def watched(pieces: Iterable[str]) -> Iterator[str]:
+            taken = 0
+            for piece in pieces:
+                yield piece
+                taken += len(piece)
+                # Of a pipe the characters are counted: nobody knows how many bytes it brings.
+                done(raw.tell() if size is not None else taken)
+
+        yield watched
+
+
 def _check(stream: IO[str], first: str) -> None:
     """Read an export to its end before anything of it is stored."""
-    with _before_all():
-        for _ in read_lines(_pieces(stream, first, by_line=True)):
+    with _before_all(), _watched(stream, "checking") as watched:
+        for _ in read_lines(watched(_pieces(stream, first, by_line=True))):
             pass
     stream.seek(0)
     stream.readline()

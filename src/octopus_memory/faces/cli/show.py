@@ -10,7 +10,7 @@ import typer
 from ...domain.episode import EpisodeSnippet, TurnHit
 from .actor import actor
 from .listing import show_hits, show_session, show_snippets
-from .opening import open_existing
+from .opening import open_existing, others
 from .options import Agent, Archived, AsJson, Db, Since, Tenant, Until, User
 from .plain import print_json
 from .screen import Screen
@@ -73,10 +73,13 @@ def recall(
                 until=until,
                 include_archived=archived,
             )
+        whose = others(memory) if not (hits or snippets or scope.episodes(1, 1)) else []
     if as_json:
         print_json(hits or snippets)
     elif not hits and not snippets:
         screen.write(f"Nothing found for tenant {tenant}, agent {agent}, user {user}.")
+        for line in whose:
+            screen.write(line)
     else:
         show_hits(screen, hits, explain=explain)
         show_snippets(screen, snippets, explain=explain)
@@ -97,10 +100,13 @@ def recent(
     with open_existing(db) as memory:
         scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
         found = scope.recent(limit, include_archived=archived)
+        whose = others(memory) if not (found or scope.episodes(1, 1)) else []
     if as_json:
         print_json(found)
     elif not found:
         screen.write(f"Nothing is stored for tenant {tenant}, agent {agent}, user {user}.")
+        for line in whose:
+            screen.write(line)
     else:
         show_snippets(screen, found, scored=False)
 
