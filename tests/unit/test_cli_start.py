@@ -216,6 +216,7 @@ def test_a_session_goes_on(server):
         "session_id": "tea",
         "model": "gpt-4o-mini",
         "messages_before": 2,
+        "remembered": None,
     }
     sent = server.requests[-1].body["messages"]
     assert [m["content"] for m in sent if m["role"] == "user"] == [

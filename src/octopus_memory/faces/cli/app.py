@@ -16,6 +16,7 @@ from . import (
     bench,
     chat,
     config,
+    config_set,
     demo,
     doctor,
     erase,
@@ -39,6 +40,16 @@ from .screen import clean
 class _Commands(TyperGroup):
     """Turns the errors of Octopus into one line, or one JSON object, and exit code 1."""
 
+    def get_params(self, ctx: Any) -> Any:
+        return _switches_without_values(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command: Any = super().get_command(ctx, cmd_name)
+        if command is not None:
+            for each in (command, *getattr(command, "commands", {}).values()):
+                _switches_without_values(each.get_params(ctx))
+        return command
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -51,6 +62,14 @@ class _Commands(TyperGroup):
         except OSError as error:
             typer.echo(f"error: {clean(str(error))}", err=True)
             raise typer.Exit(1) from error
+
+
+def _switches_without_values(params: Any) -> Any:
+    """Typer's help shows the type of every option, `<bool>` for one that takes no value."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
 
 
 def report(error: OctopusError, *, as_json: bool) -> None:
@@ -126,6 +145,7 @@ for _panel, _commands in {
 app.add_typer(facts.facts, name="facts", rich_help_panel="Look")
 app.add_typer(retention.retention, name="retention", rich_help_panel="Keep")
 app.add_typer(retention.holds, name="holds", rich_help_panel="Keep")
+config.config.command("set")(config_set.set_config)
 app.add_typer(config.config, name="config", rich_help_panel="Run")
 app.add_typer(erase.receipts, name="receipts", rich_help_panel="Keep")
 app.add_typer(audit.audit, name="audit", rich_help_panel="Keep")

@@ -47,7 +47,8 @@ def chat(
 
     The answers come from the OpenAI-compatible endpoint that the settings name (in the environment
     OCTOPUS_OPENAI_BASE_URL, OCTOPUS_OPENAI_API_KEY, OCTOPUS_CHAT_MODEL); without one, an echo
-    answers. Inside the chat, /help lists the commands; /end, Ctrl-D and Ctrl-C close the session.
+    answers. Inside the chat, /new begins another session, which remembers this one; /help lists the
+    commands; /quit, Ctrl-D and Ctrl-C close the session.
     """
     from ...settings import load
     from .agents import answerer
@@ -58,10 +59,10 @@ def chat(
     with contextlib.closing(model), open_or_make(db, background=None) as memory:
         scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
         talk = _Talk(scope, model, view, session)
-        view.start(talk.session_id, model.name, len(talk.history))
+        talk.start()
         with contextlib.suppress(KeyboardInterrupt):
             talk.run(_lines())
-        view.end(talk.session_id, talk.end())
+        talk.end()
         with contextlib.suppress(ModelError):
             memory.flush(timeout=_FLUSH_SECONDS)
     if talk.failed:
@@ -84,15 +85,31 @@ class _Talk:
     def run(self, lines: Iterator[str]) -> None:
         for line in lines:
             text = line.strip()
-            if text == "/end":
+            if text in ("/end", "/quit"):
                 return
             if line.startswith("/"):
                 self._command(*text.split(maxsplit=1))
             elif text:
                 self._say(text)
 
-    def end(self) -> Episode | None:
-        """Close the session, if anything was ever said in it; its last episode."""
+    def start(self) -> None:
+        """Tell who answers, and what is remembered from before."""
+        before = self._scope.recent(1, session_id=self.session_id)
+        self._view.start(
+            self.session_id, self._model.name, len(self.history), before[0] if before else None
+        )
+
+    def end(self) -> None:
+        """Close the session, if anything was ever said in it, and tell what is remembered."""
+        self._view.end(self.session_id, self._closed())
+
+    def _begin_anew(self) -> None:
+        self.end()
+        self.session_id = str(new_id())
+        self.history = []
+        self.start()
+
+    def _closed(self) -> Episode | None:
         try:
             self._scope.close_session(self.session_id)
             return self._scope.session(self.session_id).episodes[-1].episode
@@ -134,6 +151,8 @@ class _Talk:
                 self._view.found("recall", found)
             elif name == "/recent":
                 self._view.found("recent", self._scope.recent(session_id=self.session_id))
+            elif name == "/new":
+                self._begin_anew()
             elif name == "/help":
                 self._view.help()
             else:

@@ -13,6 +13,7 @@ import typer
 
 from ...domain.episode import Episode, EpisodeSnippet
 from ...domain.errors import OctopusError
+from ...domain.neutral import shorten
 from .listing import show_snippets, show_summary
 from .plain import print_json
 from .screen import Screen, clean, counted
@@ -20,10 +21,12 @@ from .screen import Screen, clean, counted
 if TYPE_CHECKING:
     from ...engine.orchestrator import MemoryContext
 
+_LONGEST_BEFORE = 160
 _HELP = """\
 /recall QUERY   find past conversations
 /recent         list the last ones
-/end            close the session and leave (so do Ctrl-D and Ctrl-C)
+/new            close the session and begin another, which remembers it
+/quit           close the session and leave (so do /end, Ctrl-D and Ctrl-C)
 /help           this list
 Anything else is said to the agent; put a blank before a message that starts with /."""
 
@@ -35,7 +38,8 @@ class View(ABC):
         self._quiet = quiet
 
     @abstractmethod
-    def start(self, session_id: str, model: str, known: int) -> None: ...
+    def start(self, session_id: str, model: str, known: int, before: EpisodeSnippet | None) -> None:
+        """A session begins; `before` is the last one that is remembered."""
 
     @abstractmethod
     def said(self, text: str) -> None: ...
@@ -72,9 +76,15 @@ class PersonView(View):
         super().__init__(quiet=quiet)
         self._screen = Screen()
         self._flags = flags
+        self._started = False
 
-    def start(self, session_id: str, model: str, known: int) -> None:
+    def start(self, session_id: str, model: str, known: int, before: EpisodeSnippet | None) -> None:
         screen = self._screen
+        if self._started:
+            screen.gap()
+            screen.write(("New session", "bold"), (f"  session {session_id}", "dim"))
+            return
+        self._started = True
         screen.write(("Octopus chat", "bold"), (f"  session {session_id}", "dim"))
         if model == "echo":
             screen.write(
@@ -85,7 +95,17 @@ class PersonView(View):
             screen.write(f"{model} answers.")
         if known:
             screen.write(f"The session goes on after {counted(known, 'message')}.")
-        screen.write(("/help lists the commands; Ctrl-D ends the session.", "dim"))
+        if before is not None and not self._quiet:
+            screen.write(
+                f"It remembers earlier sessions. The last, {before.date:%Y-%m-%d}: "
+                f"{shorten(before.summary, _LONGEST_BEFORE)}"
+            )
+        elif not self._quiet:
+            screen.write(
+                "Tell it something about yourself, then /new, and ask about it: before each "
+                "answer you see what memory adds."
+            )
+        screen.write(("/help lists the commands; /quit ends the session.", "dim"))
 
     def said(self, text: str) -> None:
         # On a terminal it stands there already, where it was typed.
@@ -140,8 +160,14 @@ class PersonView(View):
 class JsonView(View):
     """One object a line, each with its `event`."""
 
-    def start(self, session_id: str, model: str, known: int) -> None:
-        _emit("start", session_id=session_id, model=model, messages_before=known)
+    def start(self, session_id: str, model: str, known: int, before: EpisodeSnippet | None) -> None:
+        _emit(
+            "start",
+            session_id=session_id,
+            model=model,
+            messages_before=known,
+            remembered=before,
+        )
 
     def said(self, text: str) -> None:
         pass
