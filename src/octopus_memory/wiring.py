@@ -8,14 +8,12 @@ the store as well.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from urllib.parse import quote
 
 from .domain.calibration import Calibration
 from .domain.errors import InvalidInput, InvalidSetting, StoreUnavailable
@@ -80,12 +78,13 @@ class EpisodicMemory(Memory):
         :raises StoreError: when the database cannot be opened
         """
         # Settings and stores bring large libraries: whoever only imports Octopus need not wait.
+        from .adapters.stores.sqlite.url import as_url
         from .settings import load
 
         if url == "":
             raise InvalidSetting("url", "is empty: write sqlite:///memory.db, or leave it out")
         settings = load(
-            database_url=_as_url(url),
+            database_url=as_url(url),
             embedder=embedder if isinstance(embedder, str) else None,
             summarizer=summarizer if isinstance(summarizer, str) else None,
             background=background,
@@ -105,16 +104,6 @@ class EpisodicMemory(Memory):
         except BaseException:
             parts.close()
             raise
-
-
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-
-
-def _as_url(given: str | Path | None) -> str | None:
-    """Text without a scheme is the path of an SQLite file, as a `Path` is."""
-    if given is None or (isinstance(given, str) and _SCHEME.match(given)):
-        return given
-    return f"sqlite:///{quote(str(given))}"
 
 
 def build(

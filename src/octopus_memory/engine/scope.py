@@ -20,7 +20,7 @@ from ..domain.episode import (
 )
 from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
-from . import consolidate, intake, planning, recall, remember
+from . import consolidate, intake, latest, planning, recall, remember
 from .hand import EpisodeInHand
 from .intake import Times
 from .parts import Parts
@@ -206,7 +206,7 @@ class MemoryScope(FactCalls):
         """Episodes relevant to a query, best first, each with why.
 
         `session_id` names the current session, which is left out. Without `min_score`, `hybrid`
-        returns the best there is and `semantic` none under the agent's `min_recall_score`. Without
+        returns the best there is and `semantic` none under the agent's `min_recall_score`; without
         `include_archived`, the agent's setting of that name decides.
         """
         ask = Ask(
@@ -258,18 +258,8 @@ class MemoryScope(FactCalls):
         They were not searched for, so their `relevance` is None. Without `include_archived`, the
         agent's setting of that name decides.
         """
-        if session_id is not None:
-            check_name("session_id", session_id)
         with self._reading("recent") as parts:
-            episodes, _ = parts.store.list_episodes(
-                self.scope,
-                offset=0,
-                limit=recall.check_limit(limit),
-                include_archived=recall.archived_wanted(parts, self.scope, include_archived),
-                leave_out_sessions=() if session_id is None else [session_id],
-                count=False,
-            )
-            return [recall.recent_snippet(parts, episode) for episode in episodes]
+            return latest.latest(parts, self.scope, limit, include_archived, session_id)
 
     def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
         """One session, whole and in order; `.messages()` is the list a provider takes.

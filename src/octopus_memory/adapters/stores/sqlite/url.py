@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from ....domain.errors import InvalidSetting
 
 _SLASHES = "write sqlite:///memory.db, with three slashes"
+
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def as_url(given: str | Path | None) -> str | None:
+    """The URL of a database; text without a scheme is the path of an SQLite file."""
+    if given is None:
+        return None
+    if isinstance(given, str) and _SCHEME.match(given):
+        return given
+    return f"sqlite:///{quote(str(given))}"
 
 
 class Place(NamedTuple):
