@@ -185,6 +185,9 @@ class Cursor:
         assert other in (None, self) or other.is_read(), "the connection is busy with other rows"
         self.connection.reading = self
         server.check(statement)
+        assert "READPAST" not in statement or "READCOMMITTEDLOCK" in statement, (
+            "READPAST needs READCOMMITTEDLOCK where READ_COMMITTED_SNAPSHOT is on"
+        )
         self._give([], None)
         answer = _of_the_server(self.connection, statement)
         if answer is not None:

@@ -86,7 +86,8 @@ def _with_locks(select: Any) -> Any:
     if lock is None:
         return select
     if lock.skip_locked:
-        hint = "WITH (UPDLOCK, READPAST, ROWLOCK)"
+        # The server refuses READPAST under READ_COMMITTED_SNAPSHOT without the last of these.
+        hint = "WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)"
     elif lock.read:
         hint = "WITH (HOLDLOCK, ROWLOCK)"
     else:
