@@ -60,6 +60,8 @@ class Server:
         self.recovery_model = 3
         self.failures: list[tuple[str, Exception]] = []
         self.down: Exception | None = None
+        self.gone = False
+        """Whether every connection has lost its server; the driver notices when it closes one."""
 
     def fail(self, at: str, words: str, kind: str = "OperationalError", driver: str = "") -> None:
         """The next statement that has `at` in it, or the next "COMMIT", is answered with this."""
@@ -159,6 +161,10 @@ class Connection:
         self.rollback()
         for name in [name for name, owner in self.server.locks.items() if owner is self]:
             del self.server.locks[name]
+        if self.server.gone:
+            raise exceptions.OperationalError(
+                "Communication link failure", "[Microsoft][x]TCP Provider: Error code 0x68"
+            )
 
 
 class Cursor:

@@ -202,6 +202,17 @@ def test_a_broken_connection_is_replaced(store: SqlServerStore, server: Server) 
     assert texts(store, write) == ["a"]
 
 
+def test_closing_connections_to_a_server_that_is_gone_is_quiet(
+    store: SqlServerStore, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    store.append(make_append(ANA, "a"))
+    with store.lead("nightly", owner="a") as lead:
+        assert lead is not None
+        server.gone = True
+    store.close()
+    assert caplog.records == []
+
+
 def test_a_commit_without_an_answer_is_not_repeated(store: SqlServerStore, server: Server) -> None:
     server.fail("COMMIT", "TCP Provider: Error code 0x68", driver=LOST)
     with pytest.raises(StoreUnavailable, match="may or may not be stored"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -171,6 +172,11 @@ class SqlServerDialect(MSDialect_mssqlpython):
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's
         # Asking takes a view that not every server has, and every engine here sets its own.
         return "READ COMMITTED"
+
+    def do_close(self, dbapi_connection: Any) -> None:
+        # The driver's `close` raises where the server is gone, and the pool would log each of them.
+        with suppress(self.loaded_dbapi.Error):
+            super().do_close(dbapi_connection)
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         statement, parameters = self._without_nulls(statement, parameters, context)
