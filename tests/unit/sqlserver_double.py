@@ -1,9 +1,9 @@
 """A stand-in for SQL Server's driver: takes the T-SQL of the store, and runs it on SQLite.
 
 No SQL Server can be had everywhere the tests run. This one knows the few forms that the store
-writes, refuses every other, and keeps to what the real one documents: the order of ids, what may
-be NULL in a parameter, how many parameters a statement may have. The suite against a real server
-is in tests/conformance.
+writes, refuses every other, and keeps to what the real one documents: the order of ids, the type
+that every parameter is declared to have, how many parameters a statement may have. The suite
+against a real server is in tests/conformance.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from itertools import count
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import mssql_python
 from mssql_python import exceptions
+from mssql_python.constants import ConstantsDDBC as Odbc
 
+Declared: TypeAlias = tuple[int, int, int]
 _MOST_PARAMETERS = 2_100
 _MOST_ROWS = 1_000
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}")
@@ -55,6 +58,8 @@ class Server:
         self.turn = threading.RLock()
         self.locks: dict[str, Connection] = {}
         self.seen: list[str] = []
+        self.declared: list[tuple[str, list[Declared]]] = []
+        """Statements with parameters, and what type each parameter was declared to have."""
         self.snapshots = 0
         self.tables = 0
         self.recovery_model = 3
@@ -98,6 +103,8 @@ class Driver:
     apilevel, threadsafety, paramstyle = "2.0", 1, "pyformat"
     __version__ = mssql_python.__version__
     Binary = staticmethod(mssql_python.Binary)
+    STRING, BINARY = mssql_python.STRING, mssql_python.BINARY
+    NUMBER, DATETIME = mssql_python.NUMBER, mssql_python.DATETIME
     Warning, Error = exceptions.Warning, exceptions.Error
     InterfaceError, DatabaseError = exceptions.InterfaceError, exceptions.DatabaseError
     DataError, OperationalError = exceptions.DataError, exceptions.OperationalError
@@ -173,6 +180,7 @@ class Cursor:
         self.description: list[tuple[Any, ...]] | None = None
         self.rowcount = -1
         self._rows: list[tuple[Any, ...]] = []
+        self._sizes: list[Declared] = []
 
     def close(self) -> None:
         self._rows = []
@@ -180,16 +188,15 @@ class Cursor:
     def is_read(self) -> bool:
         return not self._rows
 
-    def setinputsizes(self, *_: Any) -> None: ...
-
-    def executemany(self, statement: str, parameters: list[dict[str, Any]]) -> None:
-        for given in parameters:
-            self.execute(statement, given)
+    def setinputsizes(self, sizes: list[Declared]) -> None:
+        """For the next statement alone, as the driver has it."""
+        self._sizes = sizes
 
     def execute(self, statement: str, parameters: Any = ()) -> None:
         server, other = self.connection.server, self.connection.reading
         assert other in (None, self) or other.is_read(), "the connection is busy with other rows"
         self.connection.reading = self
+        sizes, self._sizes = self._sizes, []
         server.check(statement)
         assert "READPAST" not in statement or "READCOMMITTEDLOCK" in statement, (
             "READPAST needs READCOMMITTEDLOCK where READ_COMMITTED_SNAPSHOT is on"
@@ -201,7 +208,9 @@ class Cursor:
             return
         if not self.connection.autocommit:
             self.connection.begin()
-        done = self._run(server, to_sqlite(statement), _values(statement, parameters))
+        if parameters:
+            server.declared.append((statement, sizes))
+        done = self._run(server, to_sqlite(statement), _values(statement, parameters, sizes))
         if done.description is None:
             self.rowcount = done.rowcount
         else:
@@ -209,7 +218,7 @@ class Cursor:
             self._give(rows, [column[0] for column in done.description])
 
     @staticmethod
-    def _run(server: Server, statement: str, values: dict[str, Any]) -> sqlite3.Cursor:
+    def _run(server: Server, statement: str, values: list[Any]) -> sqlite3.Cursor:
         with server.turn:
             try:
                 return server.data.execute(statement, values)
@@ -273,30 +282,55 @@ def _app_lock(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
     return []
 
 
-def _values(statement: str, parameters: Any) -> dict[str, Any]:
-    names, sizes = _places(statement)
-    assert set(names) == set(parameters), "every parameter has a place"
-    for name in sizes:
-        assert parameters[name] > 0, "no page has less than one row"
-    return {name: _write(parameters[name]) for name in names}
+def _values(statement: str, parameters: Any, sizes: list[Declared]) -> list[Any]:
+    places, page = _places(statement)
+    assert places == len(parameters), "every parameter has a place"
+    assert len(sizes) == places, "the driver would type a parameter by its value"
+    if page is not None:
+        assert parameters[page] > 0, "no page has less than one row"
+    return [_write(value, *size) for value, size in zip(parameters, sizes, strict=True)]
 
 
 @lru_cache(512)
-def _places(statement: str) -> tuple[list[str], list[str]]:
-    """The names of its parameters, and of those that are the size of a page."""
-    names = re.findall(r"%\((\w+)\)s", statement)
-    assert len(names) < _MOST_PARAMETERS, "the server takes no more parameters"
-    return names, re.findall(r"FETCH FIRST %\((\w+)\)s ROWS", statement)
+def _places(statement: str) -> tuple[int, int | None]:
+    """How many parameters it has, and which of them is the size of a page."""
+    assert not re.search(r"%\(\w+\)s", statement), "the driver reads names in quadratic time"
+    places = statement.count("?")
+    assert places < _MOST_PARAMETERS, "the server takes no more parameters"
+    page = statement.find("FETCH FIRST ? ROWS")
+    return places, None if page < 0 else statement.count("?", 0, page)
 
 
-def _write(value: Any) -> Any:
-    assert value is not None, "the driver would have to guess the type"
-    if isinstance(value, UUID):
-        return in_server_order(value)
-    if isinstance(value, datetime):
-        assert value.utcoffset() == timedelta(0), "times are kept in UTC"
-        return value.strftime("%Y-%m-%d %H:%M:%S.%f").rjust(26, "0")
-    assert isinstance(value, str | bytes | int), f"the driver does not know {type(value)}"
+_INTEGERS = {
+    Odbc.SQL_SMALLINT.value: 2**15,
+    Odbc.SQL_INTEGER.value: 2**31,
+    Odbc.SQL_BIGINT.value: 2**63,
+}
+
+
+def _write(value: Any, kind: int, size: int, digits: int) -> Any:
+    """The value as it is kept; one that the driver could not bind to its type is an error."""
+    if value is None:
+        return None
+    match Odbc(kind):
+        case Odbc.SQL_GUID:
+            assert isinstance(value, bytes), "the driver binds an id of a declared type as bytes"
+            return in_server_order(UUID(bytes_le=value))
+        case Odbc.SQL_DATETIMEOFFSET:
+            assert value.utcoffset() == timedelta(0), "times are kept in UTC"
+            assert (size, digits) == (33, 6)
+            return value.strftime("%Y-%m-%d %H:%M:%S.%f").rjust(26, "0")
+        case Odbc.SQL_BIT:
+            assert isinstance(value, bool), "the driver binds nothing else to a bit"
+        case Odbc.SQL_VARBINARY:
+            assert isinstance(value, bytes)
+            assert len(value) <= (size or len(value)), "the driver would cut it"
+        case Odbc.SQL_WVARCHAR:
+            assert isinstance(value, str)
+            length = len(value.encode("utf-16-le", "surrogatepass")) // 2
+            assert length <= (size or length), "the driver would cut it"
+        case _:
+            assert -_INTEGERS[kind] <= value < _INTEGERS[kind], "the driver would cut it"
     return value
 
 
@@ -309,8 +343,8 @@ def _read(value: Any) -> Any:
 @lru_cache(512)
 def to_sqlite(statement: str) -> str:
     """The same statement for SQLite; one of another form than the store's is an error."""
-    text = re.sub(r"%\((\w+)\)s", r":\1", statement)
-    text = re.sub(r"CAST\(NULL AS [\w ]+(\(\w+\))?\)", "NULL", text)
+    numbers = count(1)
+    text = re.sub(r"\?", lambda _: f"?{next(numbers)}", statement)
     text = re.sub(r" WITH \((UPDLOCK|HOLDLOCK)[A-Z, ]*\)", "", text)
     text = re.sub(r"\(SELECT TOP (\d+) ([^()]*)\)", r"(SELECT \2 LIMIT \1)", text)
     match text.split(maxsplit=1)[0].upper():
@@ -340,7 +374,7 @@ def to_sqlite(statement: str) -> str:
 
 
 def _select(text: str) -> str:
-    page = re.compile(r"OFFSET (:\w+|0) ROWS\s+FETCH FIRST (:\w+) ROWS ONLY")
+    page = re.compile(r"OFFSET (\?\d+|0) ROWS\s+FETCH FIRST (\?\d+) ROWS ONLY")
     text = page.sub(r"LIMIT \2 OFFSET \1", text)
     top = re.compile(r"^SELECT (DISTINCT )?TOP (\d+) (.+)$", re.DOTALL)
     return top.sub(r"SELECT \1\3 LIMIT \2", text)

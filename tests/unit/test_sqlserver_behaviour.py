@@ -12,6 +12,7 @@ pytest.importorskip("mssql_python", reason="needs the extra sqlserver")
 
 import sqlalchemy as sa
 from mssql_python import parameter_helper
+from mssql_python.constants import ConstantsDDBC as Odbc
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlserver_double import Driver, Server
 
@@ -147,12 +148,36 @@ def test_the_driver_understands_every_statement(store: SqlServerStore, server: S
     store.append(write)
     store.list_episodes(ANA, offset=1, limit=2)
     store.archive(ANA, write.episode_id, cold=True)
-    for text in server.seen:
-        names = parameter_helper.parse_pyformat_params(text)
-        converted, values = parameter_helper.detect_and_convert_parameters(
-            text, dict.fromkeys(names, 1)
-        )
-        assert converted.count("?") == len(values or ()) == len(names)
+    for text, kinds in server.declared:
+        values = [None] * len(kinds)
+        converted, kept = parameter_helper.detect_and_convert_parameters(text, values)
+        assert (converted, kept) == (text, values)
+        assert text.count("?") == len(values)
+
+
+def test_a_parameter_has_the_type_of_its_column(store: SqlServerStore, server: Server) -> None:
+    """Whatever the value: of another type, the server would compile the statement again."""
+    short = make_append(ANA, "a")
+    long = make_append(make_scope("somebody else"), "b" * 9_000, closing=make_closing())
+    seen = []
+    for write in (short, long):
+        server.declared.clear()
+        store.append(write)
+        seen.append({text: kinds for text, kinds in server.declared if "INSERT" in text})
+    shared = [text for text in seen[0] if text in seen[1]]
+    assert {text.split()[2] for text in shared} >= {"octopus_scopes", "octopus_turns"}
+    assert {"octopus_episodes", "octopus_recall"} <= {text.split()[2] for text in shared}
+    for text in shared:
+        assert seen[0][text] == seen[1][text]
+    [scope] = [kinds for text, kinds in seen[0].items() if "INTO octopus_scopes" in text]
+    binary, bigint = Odbc.SQL_VARBINARY.value, Odbc.SQL_BIGINT.value
+    assert scope == [*((binary, size, 0) for size in (401, 1_025, 1_025)), *[(bigint, 19, 0)] * 3]
+
+
+def test_a_value_too_long_for_its_column_is_not_cut(store: SqlServerStore) -> None:
+    """The double refuses what the driver would cut; the column has room for 32 characters."""
+    assert store.find_key("k" * 5_000) is None
+    assert store.find_key("\U0001f419" * 20) is None
 
 
 def test_many_rows_are_deleted_in_batches(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octopus_memory.adapters.stores import types
+from octopus_memory.adapters.stores.sqlserver import binding
 from octopus_memory.domain.errors import StoreCorrupt
 from octopus_memory.domain.ids import new_id
 from octopus_memory.testing.store_suite_isolation import LOOK_ALIKES
@@ -121,3 +122,58 @@ def test_random_bytes_are_not_what_the_order_rests_on() -> None:
     second = UUID(int=(1_700_000_000_000 << 80) | (0x7002 << 64) | random.getrandbits(62))
     kept = [by_the_server(types.to_sql_server(id_)) for id_ in (first, second)]
     assert kept == sorted(kept)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("VARBINARY(401)", (-3, 401, 0)),
+        ("VARBINARY(max)", (-3, 0, 0)),
+        ("NVARCHAR(16) COLLATE Latin1_General_BIN2", (-9, 16, 0)),
+        ("NVARCHAR(max)", (-9, 0, 0)),
+        ("DATETIMEOFFSET(6)", (-155, 33, 6)),
+        ("DATETIMEOFFSET", (-155, 34, 7)),
+        ("DATETIMEOFFSET(0)", (-155, 26, 0)),
+        ("UNIQUEIDENTIFIER", (-11, 16, 0)),
+        ("BIT", (-7, 1, 0)),
+        ("FLOAT", None),
+    ],
+)
+def test_a_type_is_declared_as_odbc_has_it(words: str, kind: tuple[int, int, int] | None) -> None:
+    assert binding.declared(words) == kind
+
+
+@pytest.mark.parametrize(
+    ("words", "value", "kind"),
+    [
+        ("INTEGER", 2**31 - 1, "INTEGER"),
+        ("INTEGER", 2**31, "BIGINT"),
+        ("SMALLINT", -(2**15), "SMALLINT"),
+        ("SMALLINT", -(2**15) - 1, "BIGINT"),
+        ("NVARCHAR(4)", "four", "NVARCHAR(4)"),
+        ("NVARCHAR(4)", "\U0001f419" * 2, "NVARCHAR(4)"),
+        ("NVARCHAR(4)", "\U0001f419" * 3, "NVARCHAR(max)"),
+        ("NVARCHAR(4)", "fives", "NVARCHAR(max)"),
+        ("VARBINARY(4)", b"four", "VARBINARY(4)"),
+        ("VARBINARY(4)", b"fives", "VARBINARY(max)"),
+        ("VARBINARY(4)", None, "VARBINARY(4)"),
+    ],
+)
+def test_a_value_too_large_for_its_column_gets_a_wider_type(
+    words: str, value: Any, kind: str
+) -> None:
+    assert binding.bind(binding.declared(words), value) == (binding.declared(kind), value)
+
+
+def test_values_without_a_type_are_declared_by_what_they_are() -> None:
+    id_, now = new_id(), datetime.now(UTC)
+    for value, kind, sent in (
+        (True, "BIT", True),
+        (1, "BIGINT", 1),
+        ("x", "NVARCHAR(max)", "x"),
+        (b"x", "VARBINARY(max)", b"x"),
+        (id_, "UNIQUEIDENTIFIER", id_.bytes_le),
+        (now, "DATETIMEOFFSET(6)", now),
+        (None, "NVARCHAR(1)", None),
+    ):
+        assert binding.bind(None, value) == (binding.declared(kind), sent)

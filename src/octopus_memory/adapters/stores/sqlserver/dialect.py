@@ -3,15 +3,15 @@
 """T-SQL for the statements that every store shares.
 
 What SQLAlchemy's dialect leaves out is added here, once, so that the statements themselves need
-not know: locks as table hints, deletes in batches, and nothing that the driver must guess.
+not know: locks as table hints, deletes in batches, and a type for every parameter.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.mssql.base import (
@@ -22,13 +22,15 @@ from sqlalchemy.dialects.mssql.base import (
     MSTypeCompiler,
 )
 from sqlalchemy.dialects.mssql.mssqlpython import MSDialect_mssqlpython
+from sqlalchemy.engine import BindTyping
 from sqlalchemy.engine.cursor import _DEFAULT_FETCH, FullyBufferedCursorFetchStrategy
 from sqlalchemy.sql.visitors import iterate
+
+from . import binding
 
 BATCH = 2_000
 """Rows of one DELETE: at 5,000 locks SQL Server would lock the table instead."""
 _MODERN = (13, 0, 0, 0)
-_PARAMETER = re.compile(r"%\((\w+)\)s")
 _EXACT = "Latin1_General_BIN2"
 """Compares by character, whatever the database's own collation."""
 
@@ -134,6 +136,7 @@ def _first(index: Any) -> bool:
 
 class _Execution(MSExecutionContext):
     deleted: int | None = None
+    kinds: Sequence[binding.Declared | None] | None = None
 
     def post_exec(self) -> None:
         super().post_exec()
@@ -160,10 +163,13 @@ class SqlServerDialect(MSDialect_mssqlpython):
     ddl_compiler = _Tables
     preparer = _Identifiers  # type: ignore[assignment]
     execution_ctx_cls = _Execution
+    bind_typing = BindTyping.SETINPUTSIZES
 
     def __init__(self, **named: Any) -> None:
-        super().__init__(deprecate_large_types=True, **named)
+        # The driver would turn names into question marks itself, in quadratic time.
+        super().__init__(deprecate_large_types=True, paramstyle="qmark", **named)
         self._supports_offset_fetch = True
+        self._known_kinds: WeakKeyDictionary[Any, binding.Declared | None] = WeakKeyDictionary()
 
     def _get_server_version_info(self, connection: sa.Connection) -> tuple[int, ...]:
         # Servers that only speak the protocol do not call themselves Microsoft's.
@@ -178,14 +184,21 @@ class SqlServerDialect(MSDialect_mssqlpython):
         with suppress(self.loaded_dbapi.Error):
             super().do_close(dbapi_connection)
 
+    def do_set_input_sizes(
+        self, cursor: Any, list_of_tuples: Sequence[tuple[str, Any, Any]], context: Any
+    ) -> None:
+        """Note the parameters' types; `do_execute` has the values, too."""
+        del cursor
+        context.kinds = [self._declared(kind) for _name, _dbapi, kind in list_of_tuples]
+
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        statement, parameters = self._without_nulls(statement, parameters, context)
-        cursor.execute(statement, parameters)
+        run = self._bound(cursor, statement, parameters, getattr(context, "kinds", None))
+        run()
         if context is None or not context.isdelete or f"TOP ({BATCH})" not in statement:
             return
         count = context.deleted = cursor.rowcount
         while count == BATCH:
-            cursor.execute(statement, parameters)
+            run()
             count = cursor.rowcount
             context.deleted += count
 
@@ -196,30 +209,31 @@ class SqlServerDialect(MSDialect_mssqlpython):
         for given in parameters:
             self.do_execute(cursor, statement, given, context)
 
-    def _without_nulls(self, statement: str, parameters: Any, context: Any) -> tuple[str, Any]:
-        """Write NULLs, with their type, into the statement.
+    def _bound(
+        self,
+        cursor: Any,
+        statement: str,
+        parameters: Sequence[Any],
+        kinds: Sequence[binding.Declared | None] | None,
+    ) -> Callable[[], None]:
+        """What executes the statement; the driver forgets the types after each execution."""
+        if not parameters:
+            return lambda: cursor.execute(statement)
+        known = [None] * len(parameters) if kinds is None else kinds
+        bound = [binding.bind(*one) for one in zip(known, parameters, strict=True)]
+        types, values = [list(some) for some in zip(*bound, strict=True)]
 
-        The driver would ask the server for the type of each, and without an answer take it for
-        text, which a binary column refuses.
-        """
-        compiled = getattr(context, "compiled", None)
-        if compiled is None or not isinstance(parameters, Mapping):
-            return statement, parameters
-        if None not in parameters.values():
-            return statement, parameters
+        def run() -> None:
+            cursor.setinputsizes(types)
+            cursor.execute(statement, values)
 
-        def write(found: re.Match[str]) -> str:
-            return found[0] if parameters[found[1]] is not None else self._null(compiled, found[1])
+        return run
 
-        left = {name: value for name, value in parameters.items() if value is not None}
-        return _PARAMETER.sub(write, statement), left
-
-    def _null(self, compiled: Any, name: str) -> str:
-        # In a batch of rows, the name is followed by the row's number.
-        bind = compiled.binds.get(name)
-        if bind is None:
-            bind = compiled.binds.get(name.rpartition("__")[0])
-        if bind is None or bind.type._isnull:  # noqa: SLF001 - there is no public way to ask
-            return "NULL"
-        kind = self.type_compiler_instance.process(bind.type)
-        return f"CAST(NULL AS {kind.partition(' COLLATE ')[0]})"
+    def _declared(self, kind: Any) -> binding.Declared | None:
+        """The type of a column as the driver takes it; None where only the value tells."""
+        if kind._isnull:  # noqa: SLF001 - there is no public way to ask
+            return None
+        if kind not in self._known_kinds:
+            words = self.type_compiler_instance.process(kind)
+            self._known_kinds[kind] = binding.declared(words)
+        return self._known_kinds[kind]
