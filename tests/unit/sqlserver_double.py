@@ -68,6 +68,9 @@ class Server:
         self.gone = False
         """Whether every connection has lost its server; the driver notices when it closes one."""
 
+    def close(self) -> None:
+        self.data.close()
+
     def fail(self, at: str, words: str, kind: str = "OperationalError", driver: str = "") -> None:
         """The next statement that has `at` in it, or the next "COMMIT", is answered with this."""
         error = getattr(exceptions, kind)(driver or "General error", f"[Microsoft][x]{words}")

@@ -24,13 +24,13 @@ SCOPES = [make_scope(f"user {number}") for number in range(5)]
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    server = Server()
-    driver = Driver(server)
-    monkeypatch.setattr(sqlserver_dialect.SqlServerDialect, "import_dbapi", lambda: driver)
-    # So that every table is read in more than one page, by keys in the server's own order.
-    monkeypatch.setattr(moving, "_ROWS", 3)
-    return server
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with closing(Server()) as server:
+        driver = Driver(server)
+        monkeypatch.setattr(sqlserver_dialect.SqlServerDialect, "import_dbapi", lambda: driver)
+        # So that every table is read in more than one page, by keys in the server's own order.
+        monkeypatch.setattr(moving, "_ROWS", 3)
+        yield server
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -40,11 +41,11 @@ LOST = "Communication link failure"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    server = Server()
-    driver = Driver(server)
-    monkeypatch.setattr(SqlServerDialect, "import_dbapi", lambda: driver)
-    return server
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with closing(Server()) as server:
+        driver = Driver(server)
+        monkeypatch.setattr(SqlServerDialect, "import_dbapi", lambda: driver)
+        yield server
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -22,9 +23,8 @@ URL = "sqlserver://sa:secret@example.invalid:1433/memory"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    server = Server()
-    driver = Driver(server)
-    with pytest.MonkeyPatch.context() as patch:
+    with closing(Server()) as server, pytest.MonkeyPatch.context() as patch:
+        driver = Driver(server)
         patch.setattr(sqlserver_dialect.SqlServerDialect, "import_dbapi", lambda: driver)
         yield server
 
@@ -38,11 +38,11 @@ def opened(server: Server) -> Iterator[SqlServerStore]:
 
 
 @pytest.fixture(scope="module")
-def blank(server: Server, opened: SqlServerStore) -> sqlite3.Connection:
+def blank(server: Server, opened: SqlServerStore) -> Iterator[sqlite3.Connection]:
     """The tables as they are made, to begin each test with."""
-    copy = sqlite3.connect(":memory:", check_same_thread=False)
-    server.data.backup(copy)
-    return copy
+    with closing(sqlite3.connect(":memory:", check_same_thread=False)) as copy:
+        server.data.backup(copy)
+        yield copy
 
 
 class TestSqlServerOnSqlite(StoreSuite):
