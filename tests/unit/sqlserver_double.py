@@ -63,6 +63,8 @@ class Server:
         self.snapshots = 0
         self.tables = 0
         self.recovery_model = 3
+        self.reseeded: dict[str, int] = {}
+        """The first number of tables that have none; the double gives 1 all the same."""
         self.failures: list[tuple[str, Exception]] = []
         self.down: Exception | None = None
         self.gone = False
@@ -89,7 +91,6 @@ class Server:
             "SUM(CAST(size AS BIGINT))": 1_024,
             "SELECT file_id FROM sys.database_files": 2,
             "DBCC SHRINKFILE": 2,
-            "IDENT_CURRENT": 1,
         }
 
     def check(self, statement: str) -> None:
@@ -205,7 +206,7 @@ class Cursor:
             "READPAST needs READCOMMITTEDLOCK where READ_COMMITTED_SNAPSHOT is on"
         )
         self._give([], None)
-        answer = _of_the_server(self.connection, statement)
+        answer = _of_the_server(self.connection, statement, parameters)
         if answer is not None:
             self._give(answer, ["answer"])
             return
@@ -246,32 +247,64 @@ class Cursor:
         return rows
 
 
+_BARE = re.compile(r"\b(WHERE|AND|OR) [\w.\[\]]+\s*(AND|OR|\)|$)")
+"""A column that stands for a condition, which T-SQL does not know."""
 _SILENT = re.compile(
     r"SET (NOCOUNT OFF|LANGUAGE \w+|LOCK_TIMEOUT \d+|IDENTITY_INSERT \w+ (ON|OFF))"
-    r"|CHECKPOINT|DBCC CHECKIDENT \('\w+', RESEED, \d+\)|UPDATE STATISTICS \w+"
+    r"|CHECKPOINT|UPDATE STATISTICS \w+"
     r"|ALTER (TABLE|INDEX ALL ON) \w+ REBUILD"
     r"|ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH NO_WAIT"
     r"|DECLARE @name SYSNAME = DB_NAME\(\); EXEC sp_clean_db_free_space @dbname = @name"
 )
 
 
-def _of_the_server(connection: Connection, statement: str) -> list[tuple[Any, ...]] | None:
+def _of_the_server(
+    connection: Connection, statement: str, parameters: Any
+) -> list[tuple[Any, ...]] | None:
     """The answer to what is not about the tables."""
     server = connection.server
-    if _SILENT.fullmatch(statement):
-        return []
-    if level := re.fullmatch(r"SET TRANSACTION ISOLATION LEVEL (.+)", statement):
-        connection.isolation = level[1]
-        return []
-    if statement == "ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON":
-        server.snapshots = 1
+    if _is_set(connection, statement):
         return []
     if "applock" in statement.lower():
         return _app_lock(connection, statement)
+    if "CHECKIDENT" in statement or "IDENT_CURRENT" in statement:
+        return _identity(server, statement, parameters)
     if "sys.objects" in statement:
         found = "SELECT name FROM sqlite_master WHERE name = 'octopus_schema'"
         return server.data.execute(found).fetchall()
     return next(([(value,)] for part, value in server.facts().items() if part in statement), None)
+
+
+def _is_set(connection: Connection, statement: str) -> bool:
+    """Whether it set something, and has no answer."""
+    if level := re.fullmatch(r"SET TRANSACTION ISOLATION LEVEL (.+)", statement):
+        connection.isolation = level[1]
+    elif statement == "ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON":
+        connection.server.snapshots = 1
+    else:
+        return _SILENT.fullmatch(statement) is not None
+    return True
+
+
+def _identity(server: Server, statement: str, parameters: Any) -> list[tuple[Any, ...]]:
+    if reseed := re.fullmatch(r"DBCC CHECKIDENT \('(\w+)', RESEED, (\d+)\)", statement):
+        _reseed(server, reseed[1], int(reseed[2]))
+        return []
+    return [(_last_number(server, parameters[0]) or 1,)]
+
+
+def _last_number(server: Server, table: str) -> int | None:
+    """None before the first row, when the server says the seed, also after a reseed."""
+    found = server.data.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
+    return next((number for (number,) in found), None)
+
+
+def _reseed(server: Server, table: str, number: int) -> None:
+    if _last_number(server, table) is None:
+        server.reseeded[table] = number
+    else:
+        change = "UPDATE sqlite_sequence SET seq = ? WHERE name = ?"
+        server.data.execute(change, (number, table))
 
 
 def _app_lock(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
@@ -370,6 +403,7 @@ def to_sqlite(statement: str) -> str:
             text = text.partition(" ON ")[0]
         case word:
             raise AssertionError(f"the store does not write {word}")
+    assert not _BARE.search(text), f"a column is no condition: {text}"
     assert not re.search(r" IS (?!NULL|NOT NULL)", text), f"nothing IS but NULL: {text}"
     for word in (" TOP ", "FETCH FIRST", "OUTPUT", "MERGE", "FOR UPDATE", "LIMIT ALL"):
         assert word not in text, f"{word} in {text}"

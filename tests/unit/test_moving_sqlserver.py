@@ -17,6 +17,7 @@ from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.testing import make_append, make_closing, make_key, make_scope
+from octopus_memory.testing.store_suite_erasing import erase
 from octopus_memory.testing.store_tests import snapshot
 
 URL = "sqlserver://sa:secret@example.invalid:1433/memory"
@@ -70,3 +71,23 @@ def test_there_and_back(server: Server, source: SqliteStore, tmp_path: Path):
             again = moving.move(there, back)
             assert again.tables == report.tables
             assert snapshot(back, *SCOPES) == before
+
+
+def test_no_number_is_given_twice_after_two_moves(server: Server, tmp_path: Path):
+    """Of a table without rows the server forgets the last number, whatever it was told."""
+    with closing(SqliteStore(tmp_path / "source.db")) as source:
+        for scope in SCOPES:
+            source.append(make_append(scope, "x", closing=make_closing()))
+            erase(source, scope)
+        given = source.numbers_given()
+        assert given["octopus_scopes"] == len(SCOPES)
+        with closing(SqlServerStore(URL)) as there:
+            moving.move(source, there)
+            assert server.reseeded["octopus_scopes"] == len(SCOPES) + 1
+            kept = there.numbers_given()
+            assert all(kept[name] >= number for name, number in given.items())
+            with closing(SqliteStore(tmp_path / "back.db")) as back:
+                moving.move(there, back)
+                again = back.numbers_given()
+                assert all(again[name] >= number for name, number in given.items())
+                assert back.facts() == source.facts()

@@ -17,21 +17,24 @@ from mssql_python.constants import ConstantsDDBC as Odbc
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlserver_double import Driver, Server
 
-from octopus_memory.adapters.stores import moving, schema
+from octopus_memory.adapters.stores import migrate, moving, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
 from octopus_memory.adapters.stores.sqlserver.dialect import SqlServerDialect
+from octopus_memory.adapters.stores.sqlserver.setup import Engines
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.domain.errors import (
     InvalidInput,
     InvalidSetting,
     MissingExtra,
+    StoreAnswerLost,
     StoreBusy,
     StoreError,
     StoreUnavailable,
 )
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
+from octopus_memory.testing.store_suite_portable import make_brought
 from octopus_memory.testing.store_tests import ANA, FAR, after, claim_all, texts
 from older_database import make_older
 
@@ -199,6 +202,8 @@ def test_names_too_long_for_an_index_are_refused(store: SqlServerStore, server: 
     long = make_scope("\U0001f419" * 256, agent="\U0001f419" * 256)
     with pytest.raises(InvalidInput, match="shorter names"):
         store.append(make_append(long, "a"))
+    with pytest.raises(InvalidInput, match="shorter names"):
+        store.bring(make_brought("a", scope=long))
     assert server.seen == []
     store.append(make_append(make_scope("\U0001f419" * 256, agent="x" * 256), "a"))
 
@@ -228,6 +233,41 @@ def test_a_broken_connection_is_replaced(store: SqlServerStore, server: Server) 
     assert texts(store, write) == ["a"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Cannot continue the execution because the session is in the kill state.",
+        "SHUTDOWN is in progress.",
+        (
+            "Unable to access availability database 'x' because the database replica is not in the "
+            "PRIMARY or SECONDARY role."
+        ),
+        "The service has encountered an error processing your request. Please try again.",
+    ],
+)
+def test_a_session_that_the_server_ends_is_replaced(
+    store: SqlServerStore, server: Server, words: str
+) -> None:
+    """Reconnecting reaches the copy of the database that took over."""
+    write = make_append(ANA, "a")
+    server.fail("UPDATE octopus_scopes", words)
+    store.append(write)
+    server.fail("FROM octopus_turns", words)
+    assert texts(store, write) == ["a"]
+    server.fail("COMMIT", words)
+    with pytest.raises(StoreAnswerLost, match="may or may not be stored"):
+        store.append(make_append(ANA, "b", session_id="other"))
+
+
+def test_a_server_with_too_much_to_do_is_not_asked_again(
+    store: SqlServerStore, server: Server
+) -> None:
+    server.fail("INSERT INTO octopus_turns", "There is insufficient system memory in x.")
+    with pytest.raises(StoreBusy, match="try again later"):
+        store.append(make_append(ANA, "a"))
+    assert sum("INSERT INTO octopus_turns" in text for text in server.seen) == 1
+
+
 def test_closing_connections_to_a_server_that_is_gone_is_quiet(
     store: SqlServerStore, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -241,7 +281,7 @@ def test_closing_connections_to_a_server_that_is_gone_is_quiet(
 
 def test_a_commit_without_an_answer_is_not_repeated(store: SqlServerStore, server: Server) -> None:
     server.fail("COMMIT", "TCP Provider: Error code 0x68", driver=LOST)
-    with pytest.raises(StoreUnavailable, match="may or may not be stored"):
+    with pytest.raises(StoreAnswerLost, match="may or may not be stored"):
         store.append(make_append(ANA, "a"))
     assert sum("INSERT INTO octopus_turns" in text for text in server.seen) == 1
     store.append(make_append(ANA, "b"))
@@ -409,6 +449,31 @@ def test_a_database_can_be_moved_here(store: SqlServerStore, server: Server) -> 
     assert "SET IDENTITY_INSERT octopus_turns ON" in server.seen
     assert any(text.startswith("DBCC CHECKIDENT ('octopus_work', RESEED") for text in server.seen)
     source.close()
+
+
+def test_names_too_long_for_an_index_are_not_moved_here(
+    store: SqlServerStore, server: Server
+) -> None:
+    with closing(SqliteStore(":memory:")) as source:
+        source.append(make_append(make_scope("\U0001f419" * 256, agent="\U0001f419" * 256), "a"))
+        with pytest.raises(InvalidInput, match="shorter names"):
+            moving.move(source, store)
+    assert not any("INSERT INTO octopus_scopes" in text for text in server.seen)
+
+
+def test_every_migration_is_t_sql(server: Server) -> None:
+    """The double refuses what only other products know, such as a column for a condition."""
+    engine = Engines(URL, pool_size=1, statement_seconds=5, connect_seconds=5).writing()
+    migrate.upgrade(engine, "0001")
+    migrate.upgrade(engine)
+    engine.dispose()
+    changed = [" ".join(text.split()) for text in server.seen if "archived_at=" in text]
+    assert changed == [
+        (
+            "UPDATE octopus_episodes SET archived_at=octopus_episodes.ended_at "
+            "WHERE octopus_episodes.is_archived = 1"
+        )
+    ]
 
 
 def test_recall_rows_of_an_older_database_are_rewritten(server: Server) -> None:

@@ -66,6 +66,11 @@ class Place(NamedTuple):
         return cls(source=source, table=table, after=key)
 
 
+def table_at(place: Place) -> sa.Table:
+    """The table that a move copies rows of."""
+    return _tables()[place.table]
+
+
 class SqlMoving(Transactions, Portable):
     """One end of a move."""
 
@@ -132,7 +137,7 @@ class _Walk:
 def _copy(source: SqlMoving, target: SqlMoving, place: Place, walk: _Walk) -> int:
     copied = 0
     while place.table < len(_tables()):
-        table = _tables()[place.table]
+        table = table_at(place)
         rows = source.table_page(table, place.after)
         if rows:
             then = Place(source=place.source, table=place.table, after=_key(table, rows[-1]))
@@ -247,7 +252,9 @@ def _count(conn: Connection) -> int:
 
 def _facts(conn: Connection) -> dict[str, bytes]:
     table = schema.meta
-    rows = conn.execute(sa.select(table).where(table.c.name != _MOVING))
+    # These two are about the database, not about what it holds.
+    own = (_MOVING, numbering.KEPT)
+    rows = conn.execute(sa.select(table).where(table.c.name.not_in(own)))
     return {row.name: bytes(row.value) for row in rows}
 
 
@@ -274,7 +281,7 @@ def _fill(conn: Connection, place: Place, rows: Sequence[Row], then: Place) -> N
     if meta.get(conn, _MOVING, change=True) != place.dump():
         raise StoreBusy("another process is moving data into this database: let it finish")
     if rows:
-        conn.execute(sa.insert(_tables()[place.table]), list(rows))
+        conn.execute(sa.insert(table_at(place)), list(rows))
     meta.put(conn, _MOVING, then.dump())
 
 

@@ -6,10 +6,12 @@ still know it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 
 from .later import Connection, sa
+from .statements import meta
 
 _GIVEN = {
     "postgresql": "SELECT pg_sequence_last_value("
@@ -18,18 +20,38 @@ _GIVEN = {
 }
 
 
+KEPT = "numbers"
+"""The fact that holds the numbers of a move on SQL Server.
+
+There a table without rows may answer with its seed, whatever it was told (`IDENT_CURRENT`).
+"""
+
+
 def given(conn: Connection, tables: Sequence[sa.Table]) -> dict[str, int]:
     """The last number that each table with numbers of its own gave out."""
-    return {table.name: _given(conn, table, column) for table, column in _numbered(tables)}
+    kept = _kept(conn)
+    return {
+        table.name: max(_given(conn, table, column), kept.get(table.name, 0))
+        for table, column in _numbered(tables)
+    }
 
 
 def go_on_after(conn: Connection, tables: Sequence[sa.Table], numbers: Mapping[str, int]) -> None:
     """The next number of each table is above those given there, and above every one that it has."""
+    reached = {}
     for table, column in _numbered(tables):
         highest = conn.execute(sa.select(sa.func.max(column))).scalar() or 0
-        number = max(highest, numbers.get(table.name, 0))
+        number = reached[table.name] = max(highest, numbers.get(table.name, 0))
         if number:
             _go_on_after(conn, table, column, number)
+    if conn.product == "mssql":
+        meta.put(conn, KEPT, json.dumps(reached).encode())
+
+
+def _kept(conn: Connection) -> dict[str, int]:
+    found = meta.get(conn, KEPT) if conn.product == "mssql" else None
+    kept: dict[str, int] = {} if found is None else json.loads(found)
+    return kept
 
 
 def _numbered(tables: Sequence[sa.Table]) -> list[tuple[sa.Table, sa.Column[int]]]:

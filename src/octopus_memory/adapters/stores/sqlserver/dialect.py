@@ -26,7 +26,7 @@ from sqlalchemy.engine import BindTyping
 from sqlalchemy.engine.cursor import _DEFAULT_FETCH, FullyBufferedCursorFetchStrategy
 from sqlalchemy.sql.visitors import iterate
 
-from . import binding
+from . import binding, errors
 
 BATCH = 2_000
 """Rows of one DELETE: at 5,000 locks SQL Server would lock the table instead."""
@@ -178,6 +178,10 @@ class SqlServerDialect(MSDialect_mssqlpython):
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's
         # Asking takes a view that not every server has, and every engine here sets its own.
         return "READ COMMITTED"
+
+    def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:
+        lost: bool = super().is_disconnect(e, connection, cursor)
+        return lost or (isinstance(e, self.loaded_dbapi.Error) and errors.ended(str(e)))
 
     def do_close(self, dbapi_connection: Any) -> None:
         # The driver's `close` raises where the server is gone, and the pool would log each of them.

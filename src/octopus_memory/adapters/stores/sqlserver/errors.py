@@ -59,6 +59,17 @@ _NOT_OPENED: Kinds = (
         ),
     ),
 )
+_ENDED = re.compile(
+    # 596, 6005, 983, 976, 40197 (40143 and 40540 say the same), 952 and 922, by their words.
+    r"session is in the kill state|SHUTDOWN is in progress|Unable to access availability database"
+    r"|participating in an availability group|encountered an error processing your request"
+    r"|is in transition\. Try|is being recovered",
+    re.IGNORECASE,
+)
+_RESTARTING = (
+    "SQL Server ended the session, because it restarts, fails over to another replica, or was told "
+    "to: try again in a minute"
+)
 _NOT_DONE: Kinds = (
     (
         r"(INSERT|UPDATE|DELETE) permission was denied|is read-only",
@@ -84,9 +95,32 @@ _NOT_DONE: Kinds = (
         "the database or its log is full, and nothing was changed: free some space and try again",
     ),
     (
+        # 3958, 3966 and 3967.
+        r"versioned row was not found|version store",
+        StoreFull,
+        (
+            "tempdb has no room for the versions of rows that reads need: give it more, or end the "
+            "transaction that has been open for long"
+        ),
+    ),
+    (
+        # 701, 802, 1204, 8645, 8651, 10928, 10929, 40501, 49918, 49919 and 49920.
+        (
+            r"insufficient (system )?memory|cannot obtain a LOCK resource"
+            r"|waiting for memory resources|requested memory grant"
+            r"|limit for the database is|maximum limit is|is currently (too )?busy"
+            r"|Cannot process (create or update )?request"
+        ),
+        StoreBusy,
+        (
+            "the server has no memory, locks or connections left for this, and nothing was "
+            "changed: try again later, or make fewer calls at once"
+        ),
+    ),
+    (
         (
             r"Lock request time out|Query timeout|Timeout expired|Operation canceled|deadlock"
-            r"|resource limit|is currently busy|duplicate key|Snapshot isolation transaction"
+            r"|resource limit|duplicate key|Snapshot isolation transaction"
         ),
         StoreBusy,
         "others' work on the server is in the way, and nothing was changed: try again",
@@ -116,6 +150,8 @@ IN_DOUBT = (
 def translate(words: str, *, lost: bool = False) -> StoreError:
     """One of ours for the driver's words; `lost` where the connection is known to be gone."""
     known = _reason(words, _NOT_OPENED)
+    if known is None and ended(words):
+        known = StoreUnavailable(_RESTARTING)
     if known is None and (lost or _UNREACHABLE.search(words)):
         known = StoreUnavailable(_DOWN)
     return (
@@ -130,6 +166,11 @@ def _reason(words: str, kinds: Kinds) -> StoreError | None:
         if re.search(pattern, words, re.IGNORECASE):
             return kind(message)
     return None
+
+
+def ended(words: str) -> bool:
+    """Whether the server ended the session, so that only a new connection can go on."""
+    return _ENDED.search(words) is not None
 
 
 def lost_race(words: str) -> bool:

@@ -5,22 +5,25 @@ Reads see one moment (SNAPSHOT). Writes are READ COMMITTED with their scope's ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from ....domain.episode import Scope, Turn
-from ....domain.errors import InvalidInput, StoreBusy, StoreError, StoreUnavailable
+from ....domain.errors import InvalidInput, StoreAnswerLost, StoreBusy, StoreError
 from ....ports.keeping import Lead
 from ....ports.seams import Clock
 from ....ports.store import Append
-from .. import types
+from .. import moving, schema, types
 from ..later import Connection
 from ..sql import SqlStore
 from ..transactions import READING, Reach
 from . import errors, setup, upkeep
+
+if TYPE_CHECKING:
+    from ....ports.carried import Brought
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,7 +82,7 @@ class SqlServerStore(SqlStore):
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
         if error.connection_invalidated and setup.is_in_doubt(error):
-            return StoreUnavailable(errors.IN_DOUBT)
+            return StoreAnswerLost(errors.IN_DOUBT)
         return errors.translate(str(error.orig), lost=error.connection_invalidated)
 
     def lost_race(self, error: sa.exc.DBAPIError) -> bool:
@@ -119,6 +122,16 @@ class SqlServerStore(SqlStore):
     def append(self, write: Append) -> list[Turn]:
         _check_key(write.scope)
         return super().append(write)
+
+    def bring(self, brought: Brought) -> bool:
+        _check_key(brought.kept.episode.scope)
+        return super().bring(brought)
+
+    def fill(self, place: moving.Place, rows: Sequence[moving.Row], then: moving.Place) -> None:
+        if moving.table_at(place) is schema.scopes:
+            for row in rows:
+                _check_key(Scope(tenant=row["tenant"], agent=row["agent"], user=row["user"]))
+        super().fill(place, rows, then)
 
     @contextmanager
     def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:  # noqa: ARG002 - the session

@@ -12,6 +12,12 @@ from octopus_memory.adapters.stores.types import Name, UtcTime, Uuid
 revision = "0002"
 down_revision = "0001"
 
+_episodes_then = sa.table(
+    "octopus_episodes",
+    sa.column("is_archived", sa.Boolean()),
+    sa.column("archived_at", UtcTime()),
+    sa.column("ended_at", UtcTime()),
+)
 _KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -41,7 +47,8 @@ def _episodes() -> None:
     op.add_column("octopus_episodes", sa.Column("aged_from", UtcTime()))
     op.add_column("octopus_episodes", sa.Column("deleted_at", UtcTime()))
     op.execute("UPDATE octopus_episodes SET aged_from = ended_at")
-    op.execute("UPDATE octopus_episodes SET archived_at = ended_at WHERE is_archived")
+    archived = sa.update(_episodes_then).where(_episodes_then.c.is_archived.is_(sa.true()))
+    op.execute(archived.values(archived_at=_episodes_then.c.ended_at))
     op.create_index("octopus_episodes_age", "octopus_episodes", ["is_archived", "aged_from", "id"])
     op.create_index(
         "octopus_episodes_deleted",
