@@ -13,8 +13,10 @@ from typing import Any
 
 import postgres_server
 import pytest
+import sqlserver_server
 import typer.testing
 from postgres_server import LocalServer, Programs, Unavailable
+from sqlserver_server import SqlServer
 
 from compiled_once import compiled_once
 from postgres_installation import Database, Installation
@@ -26,7 +28,7 @@ from octopus_memory.adapters.stores.sqlite.store import SqliteStore  # noqa: E40
 from octopus_memory.testing import FixedClock  # noqa: E402 - the same
 
 START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
-DATABASES = ["sqlite", "postgresql"]
+DATABASES = ["sqlite", "postgresql", "sqlserver"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("SSL_CERT_FILE", None)
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
     for line in (
-        "both_databases(as_owner=False): runs on PostgreSQL, too, as the application or the owner",
+        "both_databases(as_owner=False): also on PostgreSQL, as application or owner, and SQL Server",
         "sqlite_alone: not there: it looks at what only SQLite has, or at no database at all",
     ):
         config.addinivalue_line("markers", line)
@@ -103,12 +105,17 @@ def blank_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path, blank_file: Path) -> str:
-    """A file, or a database on PostgreSQL, of the test's own.
+    """A file, or a database on PostgreSQL or SQL Server, of the test's own.
 
-    There row-level security holds both of the guide's roles; only the owner can rewrite tables.
+    On PostgreSQL row-level security holds both of the guide's roles; only the owner can rewrite
+    tables.
     """
-    if getattr(request, "param", "sqlite") == "sqlite":
+    product = getattr(request, "param", "sqlite")
+    if product == "sqlite":
         return f"sqlite:///{shutil.copy(blank_file, tmp_path / 'memory.db')}"
+    if product == "sqlserver":
+        url: str = request.getfixturevalue("sqlserver_url")
+        return url
     database: Database = request.getfixturevalue("postgres_database")
     marker = request.node.get_closest_marker("both_databases")
     as_owner = marker is not None and marker.kwargs.get("as_owner")
@@ -169,3 +176,18 @@ def postgres_database(postgres: Installation) -> Iterator[Database]:
     """A database of the test's own, with every table and no rows."""
     with postgres.database() as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def sqlserver() -> Iterator[SqlServer]:
+    """The server that OCTOPUS_TEST_SQLSERVER_URL names; without one, the test is skipped."""
+    server = sqlserver_server.given()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def sqlserver_url(sqlserver: SqlServer) -> Iterator[str]:
+    """Of a database with every table and no rows."""
+    with sqlserver.database() as url:
+        yield url

@@ -54,7 +54,8 @@ def check_all_embedded(memory: EpisodicMemory) -> None:
 
 @pytest.mark.parametrize(
     ("database_url", "run"),
-    [("sqlite", run) for run in range(4)] + [("postgresql", run) for run in range(2)],
+    [("sqlite", run) for run in range(4)]
+    + [(product, run) for product in ("postgresql", "sqlserver") for run in range(2)],
     indirect=["database_url"],
 )
 def test_no_acknowledged_turn_is_lost(database_url: str, run: int):

@@ -122,7 +122,9 @@ def test_what_is_recalled_by_is_rewritten(database_url: str):
 @pytest.mark.both_databases(as_owner=True)
 def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
     """Rows that were rewritten twice would mean nothing."""
-    in_the_way = "octopus_holds_episode"
+    in_the_way = sa.Index(
+        "octopus_holds_episode", sa.Table("octopus_holds", sa.MetaData(), sa.Column("id")).c.id
+    )
     with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
         scope = memory.scope(user="ana")
         scope.add("s", ("user", "Box 1 holds felt, felt and more felt."))
@@ -130,16 +132,16 @@ def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
         store = memory.parts.store
         _, now = store.recall_rows(scope.scope, after=0)
         store.inside(None, make_older, writes=True)
-    engine = sa.create_engine(_driver(database_url))
+    engine = _engine(database_url)
     with engine.begin() as conn:
-        conn.execute(sa.text(f"CREATE INDEX {in_the_way} ON octopus_holds (id)"))
+        in_the_way.create(conn)
     for _ in range(2):
         with pytest.raises(StoreError):
             EpisodicMemory.open(database_url, embedder="hashing", background=False)
     with engine.begin() as conn:
         version = sa.text(f"SELECT version_num FROM {migrate.VERSION_TABLE}")
         assert conn.execute(version).scalar_one() == "0003"
-        conn.execute(sa.text(f"DROP INDEX {in_the_way}"))
+        in_the_way.drop(conn)
     engine.dispose()
     with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
         _, found = memory.parts.store.recall_rows(scope.scope, after=0)
@@ -147,8 +149,12 @@ def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
         assert vectors.dimension_of(found[0].vector or b"") == 256
 
 
-def _driver(url: str) -> str:
-    return url.replace("postgresql://", "postgresql+psycopg://")
+def _engine(url: str) -> sa.Engine:
+    if url.startswith("sqlserver:"):
+        from octopus_memory.adapters.stores.sqlserver.setup import Engines
+
+        return Engines(url, pool_size=1, statement_seconds=30, connect_seconds=30).writing()
+    return sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
 
 
 def _unit(row: RecallRow) -> np.ndarray:

@@ -29,13 +29,17 @@ TALKS = {
 }
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql", "sqlserver"])
 def lasting_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """Of a database for all the tests of this file."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path_factory.mktemp('recall') / 'memory.db'}"
+        return
+    if request.param == "sqlserver":
+        with request.getfixturevalue("sqlserver").database() as url:
+            yield url
         return
     with request.getfixturevalue("postgres").database() as database:
         yield database.url
