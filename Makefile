@@ -3,14 +3,16 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+EXTRAS := dev,bench,client,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo serve test lint format texts bench bench-quick clean
+.PHONY: help demo serve test test-pythons lint format texts bench bench-quick clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
 	@echo "make serve   install into .venv and run the REST service, on this machine alone"
 	@echo "make test    install what the tests need and run them all"
+	@echo "make test-pythons  run them on every Python from 3.11 on that this machine has"
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
 	@echo "make texts   compile the statements of SQLite's hot calls again, after one has changed"
@@ -25,6 +27,10 @@ serve: $(VENV)/installed-server
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n auto --dist loadfile
+
+# The script needs nothing but Python; each version gets an environment of its own in .venvs.
+test-pythons: $(VENV)/bin/python
+	$(BIN)/python scripts/test_pythons.py --extras '$(EXTRAS)'
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -58,8 +64,8 @@ $(VENV)/installed-server: $(VENV)/bin/python pyproject.toml
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[dev,bench,client,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken]'
+	$(BIN)/pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@ $(VENV)/installed $(VENV)/installed-server
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venvs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("SSL_CERT_FILE", None)
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
     for line in (
-        "both_databases(as_owner=False): also on PostgreSQL, as application or owner, and SQL Server",
+        "both_databases(as_owner=False): on PostgreSQL, as application or owner, and SQL Server",
         "sqlite_alone: not there: it looks at what only SQLite has, or at no database at all",
     ):
         config.addinivalue_line("markers", line)
