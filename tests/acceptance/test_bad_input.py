@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -213,3 +214,47 @@ def test_what_was_stored_can_be_read_from_a_deep_stack(scope: MemoryScope, depth
     spare = sys.getrecursionlimit() - len(inspect.stack()) - 250
     replay = from_deep_inside(lambda: scope.session(session_id), spare)
     assert dict(replay.turns[0].message.body) == message
+
+
+SMALL_STACK = """
+import threading
+from octopus_memory import EpisodicMemory, InvalidInput
+
+def nested(wrap):
+    value = "the innermost"
+    for _ in range(100_000):
+        value = wrap(value)
+    return value
+
+# Made and ended in the main thread: to free them takes Python a deep stack, too.
+wraps = (lambda value: [value], lambda value: (value,), lambda value: {"a": value})
+deep = [nested(wrap) for wrap in wraps]
+
+def call():
+    with EpisodicMemory.open("sqlite:///:memory:", embedder="hashing", background=False) as memory:
+        scope = memory.scope(user="u")
+        for value in deep:
+            message = {"role": "user", "content": "x", "extra": value}
+            for given in (
+                lambda: scope.add("s", message),
+                lambda: scope.open_episode("s", metadata={"extra": value}),
+                lambda: scope.context(message, history=[message]),
+            ):
+                try:
+                    given()
+                except InvalidInput as error:
+                    print("nested" in str(error) or "deep" in str(error))
+
+threading.stack_size(256 * 1024)
+thread = threading.Thread(target=call)
+thread.start()
+thread.join()
+"""
+
+
+def test_no_depth_ends_a_process_whose_stack_is_small():
+    """Python 3.13 lets JSON recurse for 10,000 levels, whatever room the thread has."""
+    done = subprocess.run(
+        [sys.executable, "-c", SMALL_STACK], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["True"] * 9)

@@ -32,6 +32,9 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
+DEEPEST = 100
+"""The most levels of lists and dicts, so that a caller whose own stack is deep can read it back."""
+_NESTED = (dict, list, tuple)
 _ROLES = {role.value: role for role in Role}
 _RECORD = {
     "toolCallId": "tool_call_id",
@@ -208,7 +211,30 @@ def _from_record(record: dict[str, Json], field: str) -> dict[str, Json]:
     return {"role": Role.TOOL.value, **body}
 
 
+def is_deep(value: Mapping[str, Json]) -> bool:
+    """Whether it is nested more than `DEEPEST` levels deep.
+
+    Looked at level by level, before anything recurses into it: from Python 3.13 on, JSON goes
+    10,000 levels deep whatever room the stack has, and a small one ends the process.
+    """
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        # By identity, because a list that holds another twice would double each level.
+        found = {
+            id(inner): inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+            if isinstance(inner, _NESTED)
+        }
+        if not found:
+            return False
+        level = list(found.values())
+    return any(level)
+
+
 def _plain_copy(plain: dict[str, Json], field: str, max_bytes: int) -> dict[str, Json]:
+    if is_deep(plain):
+        raise InvalidMessage(field, f"is nested more than {DEEPEST} deep: store it as text")
     try:
         dumped = json.dumps(plain, allow_nan=False, ensure_ascii=False)
         copy: dict[str, Json] = json.loads(dumped)

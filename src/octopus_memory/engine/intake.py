@@ -11,7 +11,16 @@ from uuid import UUID
 from ..domain.episode import Episode, Scope, Turn, check_name, check_time
 from ..domain.errors import EpisodeNotFound, InvalidInput, InvalidMessage
 from ..domain.ids import as_id, new_id, new_ids
-from ..domain.message import Json, Message, MessageLike, Role, message_tokens, parse_message
+from ..domain.message import (
+    DEEPEST,
+    Json,
+    Message,
+    MessageLike,
+    Role,
+    is_deep,
+    message_tokens,
+    parse_message,
+)
 from ..domain.policy import MemoryConfig
 from ..domain.quick import maker
 from ..ports.store import Idempotency, NewTurn
@@ -19,9 +28,7 @@ from .parts import Parts
 from .privacy.guard import Guard
 
 Times = datetime | Sequence[datetime] | None
-_DEEPEST = 100
 _MOST_TOKENS = 2**31 - 1
-_NESTED = frozenset({dict, list})
 _make_turn = maker(NewTurn)
 
 
@@ -52,25 +59,7 @@ def parse(messages: MessageLike | Sequence[MessageLike], config: MemoryConfig) -
     for place, message in enumerate(given):
         field = "message" if one else f"messages[{place}]"
         parsed.append(parse_message(message, field=field, max_bytes=limit))
-        body = parsed[-1].body
-        if not _NESTED.isdisjoint(map(type, body.values())) and _is_deep(body):
-            raise InvalidMessage(field, f"is nested more than {_DEEPEST} deep: store it as text")
     return parsed
-
-
-def _is_deep(value: Json) -> bool:
-    """Whether reading it back could fail for a caller whose own stack is deep already."""
-    layer = [value]
-    for _ in range(_DEEPEST):
-        layer = [
-            inner
-            for outer in layer
-            for inner in (outer if isinstance(outer, list) else outer.values())
-            if isinstance(inner, dict | list)
-        ]
-        if not layer:
-            return False
-    return any(layer)
 
 
 def new_turns(
@@ -152,14 +141,14 @@ def session_id(given: str | None) -> str:
 def check_metadata(metadata: Mapping[str, Json] | None) -> None:
     if metadata is None:
         return
+    # Before it is dumped, which recurses.
+    plain = isinstance(metadata, Mapping) and not is_deep(metadata)
     try:
-        same = isinstance(metadata, Mapping) and json.loads(
-            json.dumps(dict(metadata), allow_nan=False)
-        ) == dict(metadata)
+        plain = plain and json.loads(json.dumps(dict(metadata), allow_nan=False)) == dict(metadata)
     except (TypeError, ValueError, RecursionError):
-        same = False
-    if not same or _is_deep(dict(metadata)):
-        raise InvalidInput("metadata", f"must be a dict of plain JSON, at most {_DEEPEST} deep")
+        plain = False
+    if not plain:
+        raise InvalidInput("metadata", f"must be a dict of plain JSON, at most {DEEPEST} deep")
 
 
 def idempotency(
