@@ -97,6 +97,15 @@ def test_no_clustered_key_is_longer_than_the_server_allows() -> None:
             assert sum(_bytes(column) for column in table.primary_key) <= 900, table.name
 
 
+def test_no_other_key_is_longer_than_the_server_allows() -> None:
+    """Except that of a scope's three names, which is checked by their values."""
+    for table in schema.metadata.sorted_tables:
+        unique = [one for one in table.constraints if isinstance(one, sa.UniqueConstraint)]
+        for key in (table.primary_key, *unique, *table.indexes):
+            if key.name != "octopus_scopes_who":
+                assert sum(_bytes(column) for column in key.columns) <= 1_700, key.name
+
+
 def _bytes(column: sa.Column[Any]) -> int:
     kind = column.type.dialect_impl(SqlServerDialect())
     kind = getattr(kind, "impl_instance", kind)
