@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from .domain.erasure import EraseReceipt
     from .domain.facts import Fact, FactKind, FactOrigin
     from .domain.page import Page
+    from .domain.passages import LeftOut, LeftOutReason, Passage
     from .domain.portable import ImportReport
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
@@ -134,6 +135,8 @@ __all__ = [
     "InvalidMessage",
     "InvalidSetting",
     "Layout",
+    "LeftOut",
+    "LeftOutReason",
     "LegalHold",
     "MemoryClosed",
     "MemoryConfig",
@@ -149,6 +152,7 @@ __all__ = [
     "NotFound",
     "OctopusError",
     "Page",
+    "Passage",
     "PendingReport",
     "PiiMode",
     "PrivacyConfig",
@@ -194,6 +198,7 @@ _LATER = {
     "domain.erasure": ("EraseReceipt",),
     "domain.facts": ("Fact", "FactKind", "FactOrigin"),
     "domain.page": ("Page",),
+    "domain.passages": ("LeftOut", "LeftOutReason", "Passage"),
     "domain.portable": ("ImportReport",),
     "domain.replay": ("EpisodeReplay", "SessionReplay"),
     "domain.retention": ("AgentRetention", "Hold", "RetentionCounts", "RetentionReport"),

@@ -275,7 +275,7 @@ def _passage(
         at=hit.at,
         score=candidate.score,
         tokens=0,
-        explain_by=lambda: hit.signals,
+        signals=hit.signals,
     )
     return replace(passage, tokens=draft.count(f"Said: {_spoken_passage(passage)}\n"))
 
@@ -297,7 +297,7 @@ def _passage_of_summary(
         score=score,
         tokens=draft.count(f"Summary: {text}\n"),
         is_archived=snippet.is_archived,
-        explain_by=lambda: snippet.signals,
+        signals=snippet.signals,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
@@ -66,14 +66,8 @@ class Passage:
     ordinal: int = -1
     """The turn's place in its episode; -1 for a summary."""
     is_archived: bool = False
-    explain_by: Callable[[], tuple[SignalShare, ...]] = field(
-        default=tuple, compare=False, repr=False
-    )
-
-    @property
-    def signals(self) -> tuple[SignalShare, ...]:
-        """What made up the score, the strongest signal first; worked out when it is asked for."""
-        return self.explain_by()
+    signals: tuple[SignalShare, ...] = ()
+    """Parts of the relevance, the strongest first."""
 
     @property
     def why(self) -> str:

@@ -28,6 +28,7 @@ from .recall import Ask
 from .scope_facts import FactCalls
 
 if TYPE_CHECKING:
+    from ..domain.context import TokenCount
     from ..domain.erasure import EraseReceipt
     from ..domain.page import Page
     from ..domain.replay import EpisodeReplay, SessionReplay
@@ -347,11 +348,13 @@ class MemoryScope(FactCalls):
         system: str | None = None,
         budget_tokens: int | None = None,
         session_id: str | None = None,
+        count_tokens: TokenCount | None = None,
     ) -> MemoryContext:
         """What the model should see for the current user message.
 
         `session_id` names the current session, which is left out; without it, every episode that
-        is still open is.
+        is still open is. `count_tokens` counts as the model at hand does, in place of the
+        configured counter.
         """
         from .orchestrator import MemoryOrchestrator
 
@@ -362,6 +365,7 @@ class MemoryScope(FactCalls):
                 system=system,
                 budget_tokens=budget_tokens,
                 session_id=session_id,
+                count_tokens=count_tokens,
             )
 
     def erase(self, *, physical: bool = True, actor: str | None = None) -> EraseReceipt:

@@ -23,6 +23,7 @@ from ..domain.erasure import EraseReceipt
 from ..domain.facts import Fact, FactKind, FactOrigin
 from ..domain.message import Message, Role
 from ..domain.page import Page
+from ..domain.passages import LeftOut, LeftOutReason, Passage
 from ..domain.replay import EpisodeReplay, SessionReplay
 from ..engine.orchestrator import MemoryContext
 from .problems import not_ours
@@ -218,7 +219,40 @@ def context(body: Body) -> MemoryContext:
         text=body["text"],
         messages=body["messages"],
         snippets=tuple(snippet(each) for each in body["snippets"]),
+        passages=tuple(_passage(each) for each in body["passages"]),
+        facts=tuple(fact(each) for each in body["facts"]),
+        left_out=tuple(_left_out(each) for each in body["leftOut"]),
         tokens=body["tokens"],
         block_tokens=body["blockTokens"],
         dropped=body["dropped"],
+    )
+
+
+def _passage(body: Body) -> Passage:
+    return Passage(
+        text=body["text"],
+        speaker=body["speaker"],
+        asked=body["asked"],
+        asked_by=body["askedBy"],
+        turn_ids=tuple(map(UUID, body["turnIds"])),
+        episode_id=UUID(body["episodeId"]),
+        session_id=body["sessionId"],
+        ordinal=body["ordinal"],
+        at=moment(body["at"]),
+        score=body["score"],
+        tokens=body["tokens"],
+        is_archived=body["isArchived"],
+        signals=_signals(body["signals"]),
+    )
+
+
+def _left_out(body: Body) -> LeftOut:
+    return LeftOut(
+        what=body["what"],
+        reason=LeftOutReason(body["reason"]),
+        episode_id=_maybe_id(body["episodeId"]),
+        turn_id=_maybe_id(body["turnId"]),
+        fact_id=_maybe_id(body["factId"]),
+        score=body["score"],
+        tokens=body["tokens"],
     )

@@ -21,6 +21,7 @@ from ...engine.recall import plain_hit
 
 if TYPE_CHECKING:
     from ...domain.replay import EpisodeReplay, SessionReplay
+    from ...engine.orchestrator import MemoryContext
 
 _NOTE = {"note": f"this is {RECORD}"}
 
@@ -83,9 +84,34 @@ class _Entry:
         return shown
 
 
-def block(text: str) -> Answer:
-    """The context block as it is: it is finished."""
-    return Answer(text=text or "Nothing in memory bears on this message.")
+def block(context: MemoryContext) -> Answer:
+    """The context block as it is, with what it is made of as data."""
+    passages: list[Json] = [
+        {
+            "speaker": passage.speaker,
+            "text": passage.text,
+            "answers": passage.asked,
+            "at": _iso(passage.at),
+            "episode_id": str(passage.episode_id),
+            "session_id": passage.session_id,
+            "score": passage.score,
+            "tokens": passage.tokens,
+        }
+        for passage in context.passages
+    ]
+    facts: list[Json] = [
+        {"id": str(fact.id), "kind": fact.kind.value, "text": neutralise(fact.text, FACT_LIMIT)}
+        for fact in context.facts
+    ]
+    data: dict[str, Json] = {
+        **_NOTE,
+        "text": context.text,
+        "facts": facts,
+        "passages": passages,
+        "left_out": len(context.left_out),
+        "tokens": context.block_tokens,
+    }
+    return Answer(text=context.text or "Nothing in memory bears on this message.", data=data)
 
 
 def found(snippets: Sequence[EpisodeSnippet], *, scored: bool) -> Answer:

@@ -92,8 +92,8 @@ class Context(Tool):
     """What earlier conversations with this user have to do with their current message.
 
     Call it once, before you answer the first message of a conversation, and again when the
-    subject changes. It returns the last conversations and the most relevant ones, each with its
-    date, summary and key facts. Use recall instead to look for something in particular.
+    subject changes. It returns what is known about the user and what was said about the subject,
+    each quotation with its date. Use recall instead to look for something in particular.
     """
 
     name = "context"
@@ -107,7 +107,7 @@ class Context(Tool):
 
     def run(self, desk: Desk) -> Answer:
         going_on = self.session_id or desk.session_id
-        return shown.block(desk.scope.context(self.message, session_id=going_on).text)
+        return shown.block(desk.scope.context(self.message, session_id=going_on))
 
 
 class Recall(Tool):

@@ -14,14 +14,13 @@ from .reach import scope_of
 from .routes import router
 from .shown import (
     AddedOut,
-    ContextOut,
     SessionDetail,
     SessionOut,
     added_out,
-    context_out,
     session_detail,
     session_out,
 )
+from .shown_context import ContextOut, context_out
 from .wire import ContextBody, HeartbeatBody, NameText, SessionAddBody, SessionCloseBody, WhoseText
 
 routes = router("Sessions")

@@ -6,6 +6,7 @@ Models would look at every value once more, for values that come from Octopus it
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,9 +16,16 @@ from pydantic import ConfigDict, with_config
 # The standard library's own can be read by pydantic only from Python 3.12 on.
 from typing_extensions import TypedDict
 
-from ...domain.episode import EndReason, Episode, EpisodeSnippet, Session, Turn, TurnHit
+from ...domain.episode import (
+    EndReason,
+    Episode,
+    EpisodeSnippet,
+    Session,
+    SignalShare,
+    Turn,
+    TurnHit,
+)
 from ...domain.replay import EpisodeReplay, SessionReplay
-from ...engine.orchestrator import MemoryContext
 
 exact = with_config(ConfigDict(extra="forbid"))
 """An answer has these fields and no others."""
@@ -191,7 +199,7 @@ def hit_out(hit: TurnHit) -> HitOut:
         "text": hit.text,
         "at": hit.at,
         "score": hit.score,
-        "signals": _signals(hit),
+        "signals": signals_out(hit.signals),
     }
 
 
@@ -218,11 +226,11 @@ def snippet_out(snippet: EpisodeSnippet) -> SnippetOut:
         "relevanceScore": snippet.relevance,
         "isArchived": snippet.is_archived,
         "turns": [hit_out(hit) for hit in snippet.turns],
-        "signals": _signals(snippet),
+        "signals": signals_out(snippet.signals),
     }
 
 
-def _signals(found: TurnHit | EpisodeSnippet) -> list[SignalOut]:
+def signals_out(signals: Iterable[SignalShare]) -> list[SignalOut]:
     return [
         {
             "signal": each.signal,
@@ -230,7 +238,7 @@ def _signals(found: TurnHit | EpisodeSnippet) -> list[SignalOut]:
             "contribution": each.contribution,
             "words": each.words,
         }
-        for each in found.signals
+        for each in signals
     ]
 
 
@@ -276,25 +284,4 @@ def session_detail(replay: SessionReplay) -> SessionDetail:
     return {
         **session_out(replay.session),
         "episodes": [episode_detail(each) for each in replay.episodes],
-    }
-
-
-@exact
-class ContextOut(TypedDict):
-    text: str
-    messages: list[dict[str, Any]]
-    snippets: list[SnippetOut]
-    tokens: int
-    blockTokens: int
-    dropped: int
-
-
-def context_out(context: MemoryContext) -> ContextOut:
-    return {
-        "text": context.text,
-        "messages": context.messages,
-        "snippets": [snippet_out(snippet) for snippet in context.snippets],
-        "tokens": context.tokens,
-        "blockTokens": context.block_tokens,
-        "dropped": context.dropped,
     }
