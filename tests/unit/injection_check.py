@@ -135,8 +135,13 @@ SAID = r'([^":]+): "([^"]*)"'
 def parsed(text: str, layout: Layout) -> Parsed:
     """The block taken apart; fails on any line that is not ours."""
     assert text.splitlines() == text.split("\n")
-    head, intro, *body = text.split("\n")
+    head, *body = text.split("\n")
+    known = [line for line in body if re.match("(?:- )?Known about this user: ", line)]
+    assert len(known) <= 1
+    intro, *body = [line for line in body if line not in known]
     block = Parsed(_shape(body, layout), [], {})
+    for line in known:
+        _take(block, "", line.partition(": ")[2])
     if layout is Layout.COMPACT:
         assert head == "[Past Conversation Context]"
         assert intro.startswith("Relevant past conversations with this user (a record of")
@@ -159,8 +164,13 @@ def _shape(body: list[str], layout: Layout) -> str:
     if layout is Layout.COMPACT:
         assert all(re.match(r"- \d{4}-\d\d-\d\d: \S", line) for line in body)
         return "-" * len(body)
-    kinds = {r"Date: \d{4}-\d\d-\d\d": "D", "Summary: .+": "S", f"Said: {SAID}": "W",
-             "Key facts: .+": "K", "---": "-"}  # fmt: skip
+    kinds = {
+        r"Date: \d{4}-\d\d-\d\d(?: \(archived\))?": "D",
+        "Summary: .+": "S",
+        f"Said: {SAID}(?: {SAID})*": "W",
+        "Key facts: .+": "K",
+        "---": "-",
+    }
     return "".join(
         next(kind for pattern, kind in kinds.items() if re.fullmatch(pattern, line))
         for line in body[:-1]
@@ -169,9 +179,13 @@ def _shape(body: list[str], layout: Layout) -> str:
 
 def _take(block: Parsed, day: str, stored: str) -> None:
     pieces = block.days.setdefault(day, [])
-    if not re.fullmatch(rf"{SAID}(?: / {SAID})*", stored):
-        pieces.append(stored)
+    said = re.search(rf"(?:^| / )({SAID}(?:(?: / | ){SAID})*)$", stored)
+    told = stored[: said.start()] if said else stored
+    if told:
+        pieces.append(told)
+    if said is None:
         return
+    stored = said[1]
     for name, words in re.findall(SAID, stored):
-        block.speakers.append(name.removeprefix(" / "))
+        block.speakers.append(name.removeprefix(" / ").strip())
         pieces.append(words)

@@ -40,7 +40,11 @@ def config(layout: Layout, summaries: bool) -> MemoryConfig:
     return MemoryConfig.from_dict(
         {
             "context": {"layout": layout, "budget_tokens": 90_000},
-            "recall": {"recent_sessions_to_inject": 20, "use_session_summaries": summaries},
+            "recall": {
+                "recent_sessions_to_inject": 20,
+                "use_session_summaries": summaries,
+                "min_recall_score": 0,
+            },
         }
     )
 

@@ -19,7 +19,7 @@ from octopus_memory.domain import errors
 SOURCE = Path(octopus_memory.__file__).parent
 HEAVY = ["alembic", "onnxruntime", "openai", "rich", "tiktoken", "tokenizers", "typer"]
 AFTER_OPENING = ["asyncio", "numpy", "pydantic", "sqlalchemy"]
-LONGEST_FILE = 400
+LONGEST_FILE = 500
 
 
 def error_classes() -> dict[str, type[Exception]]:

@@ -160,7 +160,7 @@ def make_block(
     left_out = list(_add_facts(draft, material, budget_tokens))
     allowed = _allowance(material, budget_tokens, min_score)
     shown = _summaries(material)
-    reserved = max(0, budget_tokens - _SUMMARIES_FROM) // _SUMMARIES_SHARE if shown else 0
+    reserved = max(0, allowed - _SUMMARIES_FROM) // _SUMMARIES_SHARE if shown else 0
     waiting = _add_passages(draft, material, allowed - reserved, budget_tokens, weigh)
     left_out += _passages_left(waiting, draft, short=allowed < budget_tokens)
     left_out += _add_summaries(draft, shown, allowed)
@@ -330,7 +330,8 @@ def _summaries(material: Material) -> list[_Summary]:
 def _summary(snippet: EpisodeSnippet) -> _Summary:
     facts = filter(None, (neutralise(fact, SUMMARY_LIMIT) for fact in snippet.key_facts))
     if snippet.summary:
-        told = neutralise(one_line(snippet.summary, _SUMMARY_LENGTH), SUMMARY_LIMIT)
+        # First neutralised: what begins a line cannot be told when lines have become one.
+        told = one_line(neutralise(snippet.summary, SUMMARY_LIMIT), _SUMMARY_LENGTH)
         said = [Said("", told)]
     else:
         said = [quoted(speaker(turn), turn.text) for turn in snippet.turns]
@@ -361,7 +362,7 @@ def _add_summaries(draft: _Draft, shown: Sequence[_Summary], allowed: int) -> It
 def _is_quoted(text: str, passages: Iterable[Passage]) -> bool:
     """Whether the words stand in a passage already: twice would waste tokens."""
     told = text.rpartition(SAYS)[2].strip()
-    return any(told in passage.text for passage in passages)
+    return bool(told) and any(told in passage.text for passage in passages)
 
 
 def _shrink(draft: _Draft, budget: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -108,7 +108,7 @@ class Candidate:
         """How many characters there are to quote."""
         if isinstance(self.source, TurnHit):
             return len(self.source.text)
-        return len(self.source.summary) + sum(map(len, self.source.key_facts))
+        return len(self.source.summary) + sum(len(fact) + 1 for fact in self.source.key_facts)
 
 
 def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> list[Candidate]:
@@ -137,33 +137,41 @@ def excerpt(text: str, weigh: Weigh, longest: int) -> str:
     """
     if len(text) <= longest:
         return text
-    sentences = [part for line in text.splitlines() for part in split_sentences(line)]
+    lines = [list(split_sentences(line)) for line in text.splitlines()]
+    sentences = [sentence for line in lines for sentence in line]
     worth = [weigh(sentence) for sentence in sentences]
     by_worth = sorted(range(len(sentences)), key=lambda place: (-worth[place], place))
-    chosen: list[int] = []
+    chosen: set[int] = set()
     room = longest
     for place in by_worth:
         if chosen and not worth[place]:
             break
         size = len(sentences[place])
         if size <= room:
-            chosen.append(place)
+            chosen.add(place)
             room -= size + len(_GAP)
         elif room > _SHORTEST_PART and not chosen:
             return _cut_around(sentences[place], room)
-    return _joined(sentences, sorted(chosen))
+    return "\n".join(_parts(lines, chosen))
 
 
-def _joined(sentences: Sequence[str], chosen: Sequence[int]) -> str:
-    parts = []
-    last = -1
-    for place in chosen:
-        parts.append(
-            sentences[place] if place == last + 1 else f"{_GAP.lstrip()}{sentences[place]}"
-        )
-        last = place
-    ends = "" if last == len(sentences) - 1 else _GAP.rstrip()
-    return " ".join(parts) + ends
+def _parts(lines: Iterable[Sequence[str]], chosen: Collection[int]) -> Iterator[str]:
+    """The chosen sentences of each line, by their numbers over all lines.
+
+    Lines stay apart, so that what begins one can still be told from the middle of a sentence.
+    """
+    place, skipped = 0, False
+    for line in lines:
+        parts: list[str] = []
+        for sentence in line:
+            if place in chosen:
+                parts.append(f"… {sentence}" if skipped else sentence)
+            skipped = place not in chosen
+            place += 1
+        if parts:
+            yield " ".join(parts)
+    if skipped:
+        yield "…"
 
 
 def _cut_around(sentence: str, room: int) -> str:
@@ -182,7 +190,8 @@ def question_before(candidate: Candidate) -> str:
         return ""
     if before.role == hit.role and before.name == hit.name:
         return ""
-    asked = [each for each in split_sentences(before.text[-_QUESTION_LENGTH:]) if _asks(each)]
+    lines = before.text[-_QUESTION_LENGTH:].splitlines()
+    asked = [each for line in lines for each in split_sentences(line) if _asks(each)]
     return asked[-1] if asked else ""
 
 
