@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import httpx
 
-from octopus_memory import EpisodicMemory
+from octopus_memory import EpisodicMemory, RemoteMemory
 from octopus_memory.engine import access
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.faces.rest.routes import PREFIX
@@ -73,3 +73,13 @@ def asking(memory: EpisodicMemory) -> Iterator[httpx.Client]:
         httpx.Client(base_url=url + PREFIX, headers=headers) as opened,
     ):
         yield opened
+
+
+@contextmanager
+def connected(memory: EpisodicMemory) -> Iterator[RemoteMemory]:
+    """The remote client with an admin's key, for a service over this memory."""
+    with (
+        serving(memory) as url,
+        EpisodicMemory.connect(url, api_key=token(memory)) as remote,
+    ):
+        yield remote

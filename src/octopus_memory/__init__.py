@@ -39,6 +39,7 @@ from .domain.errors import (
     OctopusError,
     SchemaTooNew,
     SessionNotFound,
+    SettingsChanged,
     StoreAnswerLost,
     StoreBusy,
     StoreCorrupt,
@@ -49,6 +50,7 @@ from .domain.errors import (
     SummarizerFailed,
     ToolResultWithoutCall,
 )
+from .domain.layers import ConfigSource
 from .domain.message import Message, Role, ToolCall
 from .domain.policy import (
     ArchiveMode,
@@ -106,6 +108,7 @@ __all__ = [
     "AuditCheck",
     "AuditEntry",
     "Backlog",
+    "ConfigSource",
     "Conflict",
     "ContextConfig",
     "EmbedderFailed",
@@ -170,6 +173,7 @@ __all__ = [
     "SessionNotFound",
     "SessionReplay",
     "SessionStatus",
+    "SettingsChanged",
     "SignalShare",
     "StoreAnswerLost",
     "StoreBusy",

@@ -100,6 +100,8 @@ class AsyncEpisodicMemory:
     configure = _awaited(Memory.configure)
     compact = _awaited(Memory.compact)
     config = _awaited(Memory.config)
+    config_sources = _awaited(Memory.config_sources)
+    reset_config = _awaited(Memory.reset_config)
     run_pending = _awaited(Memory.run_pending)
     run_retention = _awaited(Memory.run_retention)
     next_retention = _awaited(Memory.next_retention)
@@ -127,6 +129,8 @@ class AsyncRemoteMemory:
 
     config = _awaited(RemoteMemory.config)
     configure = _awaited(RemoteMemory.configure)
+    config_sources = _awaited(RemoteMemory.config_sources)
+    reset_config = _awaited(RemoteMemory.reset_config)
     close = _awaited(RemoteMemory.close)
 
     async def __aenter__(self) -> Self:

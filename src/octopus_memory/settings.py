@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from .domain.errors import InvalidSetting
+from .domain.layers import changed
 from .domain.policy import MemoryConfig
 from .setting_values import READERS, Secret, as_json, as_table, as_text, setting
 
@@ -154,11 +155,15 @@ class Settings:
     def url(self) -> str:
         return self.database_url or default_url()
 
-    def defaults(self) -> MemoryConfig:
+    def defaults(self, given: MemoryConfig | None = None) -> MemoryConfig:
+        """The settings of every agent; what `given` sets comes before them."""
         try:
-            return MemoryConfig.from_dict(self.memory)
+            usual = MemoryConfig.from_dict(self.memory)
         except InvalidSetting as error:
             raise InvalidSetting(f"memory.{error.field}", error.problem) from error
+        if given is None:
+            return usual
+        return MemoryConfig.from_dict(changed(usual.overrides(), given.overrides()))
 
 
 def default_url() -> str:

@@ -129,7 +129,7 @@ def build(
         raise InvalidSetting("config", f"must be a MemoryConfig, not {type(config).__name__}")
     # Before a database is made: a setting that cannot be used makes none.
     counter = counter or make_counter(settings)
-    defaults, schedule = config or settings.defaults(), make_schedule(settings)
+    defaults, schedule = settings.defaults(config), make_schedule(settings)
     with ExitStack() as made:
         embedder = embedder or _ours(made, make_embedder(settings))
         summarizer = summarizer or _ours(made, make_summarizer(settings))

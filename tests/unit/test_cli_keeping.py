@@ -52,7 +52,8 @@ def test_an_agents_settings_are_set(tea: str) -> None:
         config = memory.config("hr")
         assert (config.privacy.pii, config.recall.semantic_top_k) == ("redact", 5)
         assert config.session.topic_shift
-        assert memory.config("hr", tenant="acme").recall.min_recall_score == 0.5
+        theirs = memory.config("hr", tenant="acme")
+        assert (theirs.recall.min_recall_score, theirs.session.topic_shift) == (0.5, True)
         assert memory.config("other").privacy.pii == "off"
     run("add", "s", "Write to ana@example.com.", "--agent", "hr")
     [hit] = run_json("recall", "write", "--turns", "--agent", "hr")

@@ -15,7 +15,8 @@
     │   │   └── EpisodeArchived
     │   ├── EpisodeChanged
     │   ├── IdempotencyConflict
-    │   └── LegalHold
+    │   ├── LegalHold
+    │   └── SettingsChanged
     ├── StoreError
     │   ├── StoreBusy
     │   ├── StoreCorrupt
@@ -162,6 +163,13 @@ class LegalHold(Conflict):
     def __init__(self, hold_id: UUID) -> None:
         super().__init__(f"legal hold {hold_id} stands against this: lift it first")
         self.hold_id = hold_id
+
+
+class SettingsChanged(Conflict):
+    """The agent's settings were changed between a decision and its write; decide again."""
+
+    def __init__(self, message: str = "the agent's settings were changed: try again") -> None:
+        super().__init__(message)
 
 
 class StoreError(OctopusError):

@@ -1,4 +1,10 @@
-"""Per-agent settings: frozen values that check themselves."""
+"""Per-agent settings: frozen values that check themselves.
+
+A setting is *set* when it was given to the constructor, whatever its value: `PrivacyConfig()` sets
+nothing, `PrivacyConfig(pii="off")` sets `pii`. `Memory.configure` stores what is set and leaves the
+rest as it is. `dataclasses.replace` gives the constructor every value of a part, so it sets them
+all; on a whole `MemoryConfig` it keeps what each part has set.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +38,33 @@ class PruneStrategy(StrEnum):
     SUMMARIZE = "summarize"
 
 
+class ConfigPart:
+    """One table of settings, which remembers the names that were given to its constructor."""
+
+    __slots__ = ("_given",)
+    _given: frozenset[str]
+
+    def __new__(cls, **given: Any) -> Self:
+        part = super().__new__(cls)
+        object.__setattr__(part, "_given", frozenset(given))
+        return part
+
+    def overrides(self) -> dict[str, Json]:
+        """The values that were set."""
+        names = [each.name for each in dataclasses.fields(self)]  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in names if name in self._given}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A value that was not given is the default of its class.
+        return _made, (type(self), self.overrides())
+
+
+def _made(kind: type[ConfigPart], given: dict[str, Any]) -> ConfigPart:
+    return kind(**given)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodicRecallConfig:
+class EpisodicRecallConfig(ConfigPart):
     """What is recalled and injected."""
 
     enabled: bool = True
@@ -51,7 +82,7 @@ class EpisodicRecallConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionConfig:
+class SessionConfig(ConfigPart):
     """Where an episode ends, and what a message may be."""
 
     idle_timeout_minutes: float = 30
@@ -93,7 +124,7 @@ class PiiMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodicRetentionPolicy:
+class EpisodicRetentionPolicy(ConfigPart):
     """How long episodes are kept, in days since they ended."""
 
     active_retention_days: float = 90
@@ -126,7 +157,7 @@ class EpisodicRetentionPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrivacyConfig:
+class PrivacyConfig(ConfigPart):
     """What is done about personal data before anything is stored, indexed or summarised."""
 
     pii: PiiMode = PiiMode.OFF
@@ -138,7 +169,7 @@ class PrivacyConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingConfig:
+class EmbeddingConfig(ConfigPart):
     """Which turns get a vector. Every turn is found by its words, with one or without."""
 
     min_chars: int = 8
@@ -151,7 +182,7 @@ class EmbeddingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContextConfig:
+class ContextConfig(ConfigPart):
     """What the model sees: the block, and the history that fits beside it."""
 
     layout: Layout = Layout.DETAILED
@@ -189,11 +220,19 @@ class MemoryConfig:
                 )
 
     def to_dict(self) -> dict[str, Json]:
+        """Every value, set or not."""
         return dataclasses.asdict(self)
+
+    def overrides(self) -> dict[str, dict[str, Json]]:
+        """The values that were set, part by part."""
+        parts: dict[str, ConfigPart] = {
+            part.name: getattr(self, part.name) for part in dataclasses.fields(self)
+        }
+        return {name: values for name, part in parts.items() if (values := part.overrides())}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """The reverse of `to_dict`; parts and fields left out keep their defaults.
+        """The reverse of `to_dict`; parts and fields left out are not set.
 
         :raises InvalidSetting: for an unknown name or a value out of range
         """

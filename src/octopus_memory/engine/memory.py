@@ -6,13 +6,14 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
 from ..domain.episode import Scope, check_name
-from ..domain.errors import InvalidInput, MemoryClosed, StoreCorrupt, StoreError
-from ..domain.policy import MemoryConfig
+from ..domain.errors import MemoryClosed, StoreCorrupt, StoreError
+from ..domain.policy import ConfigPart, MemoryConfig
 from . import background, indexing, owners, pending
 from .parts import Parts
 from .pending import PendingReport
@@ -76,24 +77,34 @@ class Memory:
     def configure(
         self,
         agent: str,
-        config: MemoryConfig,
+        config: MemoryConfig | ConfigPart | Mapping[str, Any],
         *,
         tenant: str | None = None,
         actor: str = "library",
     ) -> None:
-        """Store an agent's settings, for one tenant or for every tenant without its own."""
-        check_name("agent", agent)
-        if tenant is not None:
-            check_name("tenant", tenant, longest=100)
-        if not isinstance(config, MemoryConfig):
-            raise InvalidInput("config", f"must be a MemoryConfig, not {type(config).__name__}")
-        parts = self.parts
-        from . import audit
+        """Change an agent's settings, with one tenant or with every tenant.
 
-        owner = tenant or audit.INSTALLATION
-        entry = audit.draft(parts, "configure", tenant=owner, actor=actor, agent=agent)
-        parts.store.put_config(tenant, agent, config.to_dict(), entry=entry)
-        parts.forget_configs()
+        What is set in `config` is stored; every other setting stays as it is. `config` is a
+        `MemoryConfig`, one of its parts, or tables such as `{"privacy": {"pii": "redact"}}`, in
+        which None unsets a setting or a whole part. The change holds for every write that begins
+        after this returns, in every process.
+
+        :raises InvalidSetting: for a value that cannot be used, or not beside those in force
+        """
+        from . import configuring
+
+        configuring.configure(self.parts, agent, config, tenant=tenant, actor=actor)
+
+    def reset_config(
+        self, agent: str, *, tenant: str | None = None, actor: str = "library"
+    ) -> None:
+        """Remove what is stored for an agent, with one tenant or with every tenant.
+
+        Each setting comes from the next layer again: see `config_sources`.
+        """
+        from . import configuring
+
+        configuring.reset(self.parts, agent, tenant=tenant, actor=actor)
 
     def compact(self, *, actor: str = "library") -> bool:
         """Rewrite the database's files, so that nothing removed before can be read from them.
@@ -106,7 +117,15 @@ class Memory:
 
     def config(self, agent: str, *, tenant: str | None = None) -> MemoryConfig:
         """The settings an agent runs with."""
-        return self.parts.config(tenant or "", check_name("agent", agent))
+        from . import configuring
+
+        return configuring.config(self.parts, agent, tenant=tenant)
+
+    def config_sources(self, agent: str, *, tenant: str | None = None) -> dict[str, dict[str, str]]:
+        """Where each of an agent's settings comes from: the name of a `ConfigSource`."""
+        from . import configuring
+
+        return configuring.config_sources(self.parts, agent, tenant=tenant)
 
     def run_pending(self) -> PendingReport:
         """Do the waiting work in this thread: time-outs, summaries, vectors."""

@@ -16,11 +16,12 @@ from ..domain.calibration import Calibration
 from ..domain.episode import Scope
 from ..domain.hashing import TermHasher
 from ..domain.known import Known
+from ..domain.layers import ConfigSource, Layer, resolved
 from ..domain.policy import MemoryConfig, PiiMode
 from ..ports.index import RecallIndex
 from ..ports.keeping import Schedule
 from ..ports.seams import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
-from ..ports.store import EpisodeStore, Placeholder
+from ..ports.store import AgentSettings, EpisodeStore, Placeholder
 from .lexicon import Lexicon
 from .places import Places
 from .privacy.guard import Guard, NamesHeard
@@ -40,6 +41,13 @@ class Timeouts(NamedTuple):
 
     at_close: float = 8.0
     in_background: float = 60.0
+
+
+class InForce(NamedTuple):
+    """An agent's settings, and the stored ones that they were made of."""
+
+    config: MemoryConfig
+    stored: AgentSettings
 
 
 @dataclass(kw_only=True, eq=False)
@@ -70,7 +78,7 @@ class Parts:
 
     def __post_init__(self) -> None:
         self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
-        self._configs: dict[tuple[str, str], tuple[float, MemoryConfig]] = {}
+        self._configs: dict[tuple[str | None, str], tuple[float, InForce]] = {}
         # An agent often asks twice, for the block and for a search.
         self._queries = Known(self._embedded, most=_MOST_QUERIES)
         self._removals = _Removals(self)
@@ -90,18 +98,34 @@ class Parts:
         known: TermHasher = self._hasher(scope)
         return known
 
-    def config(self, tenant: str, agent: str) -> MemoryConfig:
-        """The agent's settings: as stored, else this memory's defaults."""
+    def config(self, tenant: str | None, agent: str) -> MemoryConfig:
+        """The agent's settings that are in force."""
+        return self.in_force(tenant, agent).config
+
+    def in_force(self, tenant: str | None, agent: str) -> InForce:
+        """The agent's settings, which may be some seconds old, and what they were read from.
+
+        A write that goes by them names their version, and the store refuses it if they have been
+        changed.
+        """
         key, now = (tenant, agent), time.monotonic()
         known = self._configs.get(key)
         if known is not None and now - known[0] < _CONFIG_SECONDS:
             return known[1]
         stored = self.store.config(tenant, agent)
-        config = self.defaults if stored is None else MemoryConfig.from_dict(stored)
+        found = InForce(resolved([*self.layers(stored).values()]), stored)
         if len(self._configs) >= _MOST_CONFIGS:
             self._configs.clear()
-        self._configs[key] = (now, config)
-        return config
+        self._configs[key] = (now, found)
+        return found
+
+    def layers(self, stored: AgentSettings) -> dict[ConfigSource, Layer]:
+        """What is set above the built-in defaults, lowest first."""
+        return {
+            ConfigSource.SETTINGS: self.defaults.overrides(),
+            ConfigSource.AGENT: stored.for_all or {},
+            ConfigSource.TENANT: stored.own or {},
+        }
 
     def guard(
         self,

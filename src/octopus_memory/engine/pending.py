@@ -23,6 +23,7 @@ from ..domain.errors import (
     StoreCorrupt,
     StoreError,
 )
+from ..domain.layers import Layer, resolved
 from ..domain.message import Role
 from ..domain.policy import MemoryConfig
 from ..domain.terms import passage
@@ -320,17 +321,17 @@ def _has_expired(parts: Parts, found: OpenEpisode, now: datetime) -> bool:
 
 
 def usable_configs(parts: Parts) -> Iterator[MemoryConfig]:
-    """The settings that are stored; an agent whose own cannot be used stops nobody else's work."""
-    for stored in parts.store.configs().values():
+    """The stored settings as they are in force; an agent whose own cannot be used is left out."""
+    for _, layers in _stored_layers(parts):
         with suppress(InvalidSetting):
-            yield MemoryConfig.from_dict(stored)
+            yield resolved(layers)
 
 
 def warn_of_unusable(parts: Parts) -> None:
     """Once for each round or run, since all of its steps go by the settings."""
-    for (_, agent), stored in parts.store.configs().items():
+    for agent, layers in _stored_layers(parts):
         try:
-            MemoryConfig.from_dict(stored)
+            resolved(layers)
         except InvalidSetting as error:
             log.warning(
                 "the settings of agent %r cannot be used: its episodes stay as they are until it "
@@ -338,6 +339,14 @@ def warn_of_unusable(parts: Parts) -> None:
                 agent,
                 error,
             )
+
+
+def _stored_layers(parts: Parts) -> Iterator[tuple[str, list[Layer]]]:
+    """Each agent that has stored settings, once for each tenant, with its layers."""
+    stored = parts.store.configs()
+    for (tenant, agent), own in stored.items():
+        both = [own] if tenant is None else [stored.get((None, agent), {}), own]
+        yield agent, [parts.defaults.overrides(), *both]
 
 
 def is_waiting(parts: Parts) -> bool:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SUMMARY_ORDINAL",
+    "AgentSettings",
     "Append",
     "Backlog",
     "Closing",
@@ -65,6 +66,17 @@ class Idempotency(NamedTuple):
 
     key: str
     fingerprint: bytes
+
+
+class AgentSettings(NamedTuple):
+    """The settings stored for an agent, as one read saw them; None where there are none."""
+
+    for_all: Mapping[str, Json] | None
+    """With every tenant."""
+    own: Mapping[str, Json] | None
+    """With one tenant: what is set here counts before `for_all`."""
+    version: str
+    """Another text whenever either of them is another."""
 
 
 class SummedUp(NamedTuple):
@@ -362,26 +374,30 @@ class EpisodeStore(
         """
 
     @abstractmethod
-    def config(self, tenant: str, agent: str) -> Mapping[str, Json] | None:
-        """The agent's stored settings: this tenant's own, else those for every tenant."""
+    def config(self, tenant: str | None, agent: str) -> AgentSettings:
+        """The agent's stored settings, for this tenant and for all; None asks for the latter."""
 
     @abstractmethod
     def put_config(
         self,
         tenant: str | None,
         agent: str,
-        config: Mapping[str, Json],
+        config: Mapping[str, Json] | None,
         *,
         entry: AuditDraft | None = None,
+        seen: str | None = None,
     ) -> None:
-        """Store an agent's settings for one tenant, or for every tenant without its own.
+        """Store an agent's settings for one tenant, or for every tenant; None removes them.
 
-        An `entry` for the audit log is recorded in the same transaction.
+        They take the place of what was stored there. An `entry` for the audit log is recorded in
+        the same transaction.
+
+        :raises SettingsChanged: when `seen` is given and is not the agent's version any more
         """
 
     @abstractmethod
     def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:
-        """Every stored setting, by tenant (None: every tenant without its own) and agent."""
+        """Every stored setting, by tenant (None: every tenant) and agent."""
 
     @abstractmethod
     def prune_idempotency(self, *, before: datetime) -> int:

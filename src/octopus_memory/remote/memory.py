@@ -19,9 +19,10 @@ from ..domain.episode import (
 )
 from ..domain.erasure import EraseReceipt
 from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
+from ..domain.layers import change_of
 from ..domain.message import Json, MessageLike
 from ..domain.page import Page
-from ..domain.policy import MemoryConfig
+from ..domain.policy import ConfigPart, MemoryConfig
 from ..domain.replay import EpisodeReplay, SessionReplay
 from ..engine import intake, recall
 from ..engine.hand import EpisodeInHand
@@ -67,12 +68,25 @@ class RemoteMemory:
             self._transport.get(f"/agents/{segment(agent)}/memory-config")
         )
 
-    def configure(self, agent: str, config: MemoryConfig) -> None:
-        """Store an agent's settings, for the credential's tenant."""
+    def configure(self, agent: str, config: MemoryConfig | ConfigPart | Mapping[str, Any]) -> None:
+        """Change an agent's settings with the credential's tenant: see `Memory.configure`."""
         check_name("agent", agent)
         self._transport.send(
-            "PUT", f"/agents/{segment(agent)}/memory-config", body=config.to_dict(), safe=True
+            "PUT", f"/agents/{segment(agent)}/memory-config", body=change_of(config), safe=True
         )
+
+    def config_sources(self, agent: str) -> dict[str, dict[str, str]]:
+        """Where each of an agent's settings comes from: see `Memory.config_sources`."""
+        check_name("agent", agent)
+        found: dict[str, dict[str, str]] = self._transport.get(
+            f"/agents/{segment(agent)}/memory-config", {"sources": "true"}
+        )["sources"]
+        return found
+
+    def reset_config(self, agent: str) -> None:
+        """Remove what is stored for an agent with the credential's tenant."""
+        check_name("agent", agent)
+        self._transport.send("DELETE", f"/agents/{segment(agent)}/memory-config", safe=True)
 
     def close(self) -> None:
         self._transport.close()

@@ -261,5 +261,5 @@ class LookAlikeTests(StoreTests):
             store.put_config(name, "helper", {"tenant": name})
             store.put_config(None, name, {"agent": name})
         for name in LOOK_ALIKES:
-            assert store.config(name, "helper") == {"tenant": name}
-            assert store.config("somebody else", name) == {"agent": name}
+            assert store.config(name, "helper").own == {"tenant": name}
+            assert store.config("somebody else", name).for_all == {"agent": name}

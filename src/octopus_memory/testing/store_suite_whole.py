@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ..domain.errors import SettingsChanged
 from ..ports.store import EpisodeStore, WorkKind
 from .fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
 from .store_suite_keeping import make_entry
@@ -9,21 +12,50 @@ from .store_tests import ANA, BEN, FAR, Reopen, StoreTests, after, claim_all, sn
 
 
 class ConfigTests(StoreTests):
-    def test_a_tenants_own_settings_go_before_those_for_all(self, store: EpisodeStore) -> None:
-        assert store.config("acme", "helper") is None
+    def test_a_tenants_own_settings_stand_beside_those_for_all(self, store: EpisodeStore) -> None:
+        assert store.config("acme", "helper")[:2] == (None, None)
         store.put_config(None, "helper", {"who": "all"})
-        assert store.config("acme", "helper") == {"who": "all"}
+        assert store.config("acme", "helper")[:2] == ({"who": "all"}, None)
+        assert store.config(None, "helper")[:2] == ({"who": "all"}, None)
         store.put_config("acme", "helper", {"who": "acme"})
-        assert store.config("acme", "helper") == {"who": "acme"}
-        assert store.config("other", "helper") == {"who": "all"}
-        assert store.config("acme", "another agent") is None
+        assert store.config("acme", "helper")[:2] == ({"who": "all"}, {"who": "acme"})
+        assert store.config("other", "helper")[:2] == ({"who": "all"}, None)
+        assert store.config("acme", "another agent")[:2] == (None, None)
 
-    def test_settings_are_replaced_whole(self, store: EpisodeStore) -> None:
-        for tenant in (None, "acme"):
+    def test_settings_are_replaced_whole_or_removed(self, store: EpisodeStore) -> None:
+        for tenant, place in ((None, 0), ("acme", 1)):
             store.put_config(tenant, "helper", {"a": 1, "b": {"c": [1.5, None, "é\0"]}})
-            assert store.config("acme", "helper") == {"a": 1, "b": {"c": [1.5, None, "é\0"]}}
+            kept = store.config("acme", "helper")[place]
+            assert kept == {"a": 1, "b": {"c": [1.5, None, "é\0"]}}
             store.put_config(tenant, "helper", {})
-            assert store.config("acme", "helper") == {}
+            assert store.config("acme", "helper")[place] == {}
+            store.put_config(tenant, "helper", None)
+            store.put_config(tenant, "helper", None)
+            assert store.config("acme", "helper")[place] is None
+        assert store.configs() == {}
+
+    def test_the_version_of_settings_changes_with_either(self, store: EpisodeStore) -> None:
+        versions = [store.config("acme", "helper").version]
+        for tenant, config in ((None, {"a": 1}), ("acme", {"a": 1}), (None, {"a": 2})):
+            store.put_config(tenant, "helper", config)
+            versions.append(store.config("acme", "helper").version)
+        assert len(set(versions)) == 4
+        store.put_config("other", "helper", {"a": 3})
+        store.put_config("acme", "another", {"a": 3})
+        assert store.config("acme", "helper").version == versions[-1]
+
+    def test_settings_changed_since_they_were_seen_are_left(self, store: EpisodeStore) -> None:
+        for tenant in (None, "acme"):
+            seen = store.config(tenant, "helper").version
+            store.put_config(tenant, "helper", {"a": 1}, seen=seen)
+            with pytest.raises(SettingsChanged):
+                store.put_config(tenant, "helper", {"a": 2}, seen=seen)
+            with pytest.raises(SettingsChanged):
+                store.put_config(tenant, "helper", None, seen=seen)
+            assert store.config(tenant, "helper")[0 if tenant is None else 1] == {"a": 1}
+            store.put_config(
+                tenant, "helper", {"a": 2}, seen=store.config(tenant, "helper").version
+            )
 
     def test_a_change_of_settings_is_recorded_with_it(self, store: EpisodeStore) -> None:
         for tenant in (None, "acme"):
@@ -93,7 +125,7 @@ class LifeTests(StoreTests):
         again = reopened()
         assert snapshot(again, ANA, BEN) == before
         assert again.salt == salt
-        assert again.config("acme", "helper") == {"kept": True}
+        assert again.config("acme", "helper").own == {"kept": True}
         retried = again.append(make_next(write, "a", "b", idempotency=make_key()))
         assert [turn.id for turn in retried] == [turn.id for turn in stored]
         assert [turn.ordinal for turn in again.append(make_next(write, "d"))] == [2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from . import work_list
 from .keeping import last_run
-from .sql import config, configs
 from .statements import (
+    agents,
     ending,
     erasing,
     facts,
@@ -22,8 +22,8 @@ from .statements import (
 
 READS = frozenset(
     {
-        config,
-        configs,
+        agents.config,
+        agents.configs,
         last_run,
         reads.episodes,
         reads.episodes_and_turns,

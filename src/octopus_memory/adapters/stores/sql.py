@@ -13,6 +13,7 @@ from ...domain.errors import SessionNotFound
 from ...domain.message import Json
 from ...ports.seams import Clock
 from ...ports.store import (
+    AgentSettings,
     Append,
     Closing,
     EpisodeStore,
@@ -23,16 +24,26 @@ from ...ports.store import (
     RecallState,
     SessionState,
 )
-from . import migrate, rows
+from . import migrate
 from .facts import SqlFacts
 from .forgetting import SqlForgetting
 from .keeping import SqlKeeping
 from .keys import SqlKeys
-from .later import Connection, sa, schema, sql
+from .later import Connection, sa, schema
 from .moving import SqlMoving
 from .portable import SqlPortable
 from .scrubbing import SqlScrubbing
-from .statements import chain, ending, listing, meta, placeholders, queue, reads, recalling, writes
+from .statements import (
+    agents,
+    ending,
+    listing,
+    meta,
+    placeholders,
+    queue,
+    reads,
+    recalling,
+    writes,
+)
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .work_list import SqlWork
@@ -41,9 +52,6 @@ if TYPE_CHECKING:
     from ...domain.audit import AuditDraft
     from ...domain.replay import SessionReplay
     from ...ports.stats import StoreStats
-
-_FOR_ALL = ""
-"""The tenant of settings that hold for every tenant without its own; no real one is empty."""
 
 
 class SqlStore(
@@ -238,22 +246,24 @@ class SqlStore(
             limit=limit,
         )
 
-    def config(self, tenant: str, agent: str) -> Mapping[str, Json] | None:
-        return self._read(tenant, config, tenant, agent)
+    def config(self, tenant: str | None, agent: str) -> AgentSettings:
+        whose = agents.FOR_ALL if tenant is None else tenant
+        return self._read(whose, agents.config, whose, agent)
 
     def put_config(
         self,
         tenant: str | None,
         agent: str,
-        config: Mapping[str, Json],
+        config: Mapping[str, Json] | None,
         *,
         entry: AuditDraft | None = None,
+        seen: str | None = None,
     ) -> None:
-        whose = _FOR_ALL if tenant is None else tenant
-        self._write(whose, _put_config, whose, agent, config, entry)
+        whose = agents.FOR_ALL if tenant is None else tenant
+        self._write(whose, agents.put, whose, agent, config, entry, seen)
 
     def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:
-        return self._read(Every.TENANT, configs)
+        return self._read(Every.TENANT, agents.configs)
 
     def prune_idempotency(self, *, before: datetime) -> int:
         return self._write(Every.TENANT, _prune_idempotency, before)
@@ -288,57 +298,6 @@ class SqlStore(
             vectors={row[0]: row[1] for row in vectors},
             backlog=queue.backlog(conn),
         )
-
-
-def config(conn: Connection, tenant: str, agent: str) -> Mapping[str, Json] | None:
-    row = conn.execute(_config, {"agent_": agent, "tenants": [tenant, _FOR_ALL]}).first()
-    return None if row is None else rows.load_json(row.config)
-
-
-@sql
-def _config() -> sa.Select[Any]:
-    agents = schema.agents
-    # The empty tenant sorts before every other, so the tenant's own comes first.
-    return (
-        sa.select(agents.c.config)
-        .where(
-            agents.c.agent == sa.bindparam("agent_"),
-            agents.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
-        )
-        .order_by(agents.c.tenant.desc())
-        .limit(1)
-    )
-
-
-def _put_config(
-    conn: Connection,
-    tenant: str,
-    agent: str,
-    config: Mapping[str, Json],
-    entry: AuditDraft | None,
-) -> None:
-    agents, text = schema.agents, rows.dump_json(config)
-    done = conn.execute(
-        sa.update(agents)
-        .where(agents.c.tenant == tenant, agents.c.agent == agent)
-        .values(config=text)
-    )
-    if not done.rowcount:
-        conn.execute(sa.insert(agents).values(tenant=tenant, agent=agent, config=text))
-    if entry is not None:
-        chain.append(conn, entry)
-
-
-def configs(conn: Connection) -> dict[tuple[str | None, str], Mapping[str, Json]]:
-    return {
-        (row.tenant or None, row.agent): rows.load_json(row.config)
-        for row in conn.execute(_configs)
-    }
-
-
-@sql
-def _configs() -> sa.Select[Any]:
-    return sa.select(schema.agents)
 
 
 def _prune_idempotency(conn: Connection, before: datetime) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from ..urls import shown_url
-from .options import AsJson
+from .opening import open_existing
+from .options import AsJson, Db
 from .plain import print_json
 from .screen import Screen
 
@@ -15,14 +16,24 @@ config = typer.Typer(help="The settings that are in force.", no_args_is_help=Tru
 
 
 @config.command()
-def show(*, as_json: AsJson = False) -> None:
+def show(
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            help="Show the settings that this agent runs with, as the database has them.",
+            show_default=False,
+        ),
+    ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="With --agent: its settings with this tenant.", show_default=False),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
     """Show every setting, its value, and where the value came from."""
-    from ...settings import sources
-
-    found = [
-        {"setting": each.name, "value": _safe(each.name, each.value), "from": each.source}
-        for each in sources()
-    ]
+    found = _of_installation() if agent is None else _of_agent(db, agent, tenant)
     if as_json:
         print_json({"settings": found})
         return
@@ -30,6 +41,26 @@ def show(*, as_json: AsJson = False) -> None:
     width = max(len(each["setting"]) for each in found)
     for each in found:
         screen.write(f"{each['setting']:<{width}}  {each['value']}  ({each['from']})")
+
+
+def _of_installation() -> list[dict[str, str]]:
+    from ...settings import sources
+
+    return [
+        {"setting": each.name, "value": _safe(each.name, each.value), "from": each.source}
+        for each in sources()
+    ]
+
+
+def _of_agent(db: str | None, agent: str, tenant: str | None) -> list[dict[str, str]]:
+    with open_existing(db) as memory:
+        config: dict[str, Any] = memory.config(agent, tenant=tenant).to_dict()
+        sources = memory.config_sources(agent, tenant=tenant)
+    return [
+        {"setting": f"{part}.{name}", "value": str(value), "from": sources[part][name]}
+        for part, values in config.items()
+        for name, value in values.items()
+    ]
 
 
 def _safe(name: str, value: Any) -> str:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ...domain.errors import InvalidSetting
-from ...domain.policy import MemoryConfig
 from .actor import actor
 from .opening import open_existing
 from .options import AsJson, Db
 from .plain import print_json
 from .screen import Screen
-
-if TYPE_CHECKING:
-    from ...wiring import EpisodicMemory
 
 _FORM = "PART.NAME=VALUE"
 
@@ -42,7 +38,7 @@ def set_config(
         part, name, value = _parsed(text)
         change.setdefault(part, {})[name] = value
     with open_existing(db) as memory:
-        _configure(memory, agent, tenant, change)
+        memory.configure(agent, change, tenant=tenant, actor=actor())
     if as_json:
         print_json({"agent": agent, "tenant": tenant, "set": change})
         return
@@ -65,12 +61,3 @@ def _parsed(text: str) -> tuple[str, str, Any]:
     except ValueError:
         return part, name, value
     return part, name, read if isinstance(read, bool | int | float) else value
-
-
-def _configure(
-    memory: EpisodicMemory, agent: str, tenant: str | None, change: dict[str, dict[str, Any]]
-) -> None:
-    whole: dict[str, Any] = memory.config(agent, tenant=tenant).to_dict()
-    for part, values in change.items():
-        whole[part] = {**whole.get(part, {}), **values}
-    memory.configure(agent, MemoryConfig.from_dict(whole), tenant=tenant, actor=actor())

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
 
 _BETWEEN_MESSAGES = timedelta(minutes=1)
+_BUILT_IN = MemoryConfig.from_dict(MemoryConfig().to_dict())
+"""Every setting set: the story goes by no setting of the machine that it is told on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +170,7 @@ def _open(file: Path, story: Story) -> Iterator[EpisodicMemory]:
     )
     if file.exists():
         _check_is_demo(settings, story)
-    parts = build(settings, clock=_Standing(story.now), config=MemoryConfig())
+    parts = build(settings, clock=_Standing(story.now), config=_BUILT_IN)
     with EpisodicMemory(parts, run_in_background=False) as memory:
         yield memory
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +10,7 @@ from rich.text import Text
 
 from ...domain.episode import Episode
 from ...domain.errors import InvalidSetting
-from ...domain.message import Json
-from ...domain.policy import EpisodicRetentionPolicy, MemoryConfig
+from ...domain.policy import EpisodicRetentionPolicy
 from ...domain.retention import RetentionReport
 from .actor import actor
 from .opening import open_existing
@@ -100,18 +98,19 @@ def _policies(
     memory: EpisodicMemory,
 ) -> list[tuple[tuple[str | None, str | None], EpisodicRetentionPolicy | None]]:
     """Those that are stored, by whom they are for, after the one for everybody else."""
-    stored = memory.parts.store.configs()
-    known = sorted(stored, key=lambda whose: (whose[0] or "", whose[1]))
+    known = sorted(memory.parts.store.configs(), key=lambda whose: (whose[0] or "", whose[1]))
     return [
         ((None, None), memory.parts.defaults.retention),
-        *((whose, _policy(stored[whose])) for whose in known),
+        *((whose, _policy(memory, *whose)) for whose in known),
     ]
 
 
-def _policy(stored: Mapping[str, Json]) -> EpisodicRetentionPolicy | None:
+def _policy(
+    memory: EpisodicMemory, tenant: str | None, agent: str
+) -> EpisodicRetentionPolicy | None:
     """None where an agent's settings cannot be used: its episodes stay as they are."""
     try:
-        return MemoryConfig.from_dict(stored).retention
+        return memory.config(agent, tenant=tenant).retention
     except InvalidSetting:
         return None
 

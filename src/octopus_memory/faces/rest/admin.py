@@ -8,7 +8,6 @@ from uuid import UUID
 from fastapi import Body, Query, Request, Response
 
 from ...domain.identity import AccessRole, Principal
-from ...domain.policy import MemoryConfig
 from .answers import answer, problems, tagged
 from .identity import need
 from .problems import Refused
@@ -38,13 +37,21 @@ def _need_whole(caller: Principal, *roles: AccessRole) -> None:
 
 
 @routes.get("/agents/{agent_id:name}/memory-config", response_model=ConfigOut, responses=problems())
-def get_config(request: Request, caller: Principal, agent_id: NameText) -> Response:
-    """The settings an agent runs with."""
+def get_config(
+    request: Request,
+    caller: Principal,
+    agent_id: NameText,
+    sources: Annotated[bool, Query(description="Whether to say where each value is from.")] = False,
+) -> Response:
+    """The settings an agent runs with; with `sources`, and where each of them comes from."""
     need(caller, AccessRole.AGENT, *_WATCHES)
-    if caller.user is not None or not caller.reaches(agent=agent_id):
-        raise Refused(403, "forbidden", "this credential is not for all users of that agent")
-    config = memory_of(request).config(agent_id, tenant=caller.tenant)
-    return tagged(request, ConfigOut, ConfigOut.of(config))
+    _need_all_users(caller, agent_id)
+    memory = memory_of(request)
+    found = ConfigOut.of(
+        memory.config(agent_id, tenant=caller.tenant),
+        memory.config_sources(agent_id, tenant=caller.tenant) if sources else None,
+    )
+    return tagged(request, ConfigOut, found)
 
 
 @routes.put("/agents/{agent_id:name}/memory-config", response_model=ConfigOut, responses=problems())
@@ -53,16 +60,37 @@ def put_config(
     caller: Principal,
     agent_id: NameText,
     body: Annotated[
-        dict[str, dict[str, Any]],
+        dict[str, dict[str, Any] | None],
         Body(examples=[{"retention": {"active_retention_days": 30}, "privacy": {"pii": "redact"}}]),
     ],
 ) -> Response:
-    """Store an agent's settings; parts and fields left out have their defaults."""
+    """Change an agent's settings: what is left out stays as it is, and null unsets."""
     need(caller, AccessRole.ADMIN)
-    if caller.user is not None or not caller.reaches(agent=agent_id):
+    _need_all_users(caller, agent_id)
+    memory = memory_of(request)
+    memory.configure(agent_id, body, tenant=caller.tenant, actor=caller.actor)
+    return _config_now(request, caller, agent_id)
+
+
+@routes.delete(
+    "/agents/{agent_id:name}/memory-config", response_model=ConfigOut, responses=problems()
+)
+def reset_config(request: Request, caller: Principal, agent_id: NameText) -> Response:
+    """Remove what is stored for an agent; answers with the settings that it then runs with."""
+    need(caller, AccessRole.ADMIN)
+    _need_all_users(caller, agent_id)
+    memory_of(request).reset_config(agent_id, tenant=caller.tenant, actor=caller.actor)
+    return _config_now(request, caller, agent_id)
+
+
+def _need_all_users(caller: Principal, agent: str) -> None:
+    """For what is the agent's with every user."""
+    if caller.user is not None or not caller.reaches(agent=agent):
         raise Refused(403, "forbidden", "this credential is not for all users of that agent")
-    config = MemoryConfig.from_dict(body)
-    memory_of(request).configure(agent_id, config, tenant=caller.tenant, actor=caller.actor)
+
+
+def _config_now(request: Request, caller: Principal, agent: str) -> Response:
+    config = memory_of(request).config(agent, tenant=caller.tenant)
     return answer(request, ConfigOut, ConfigOut.of(config))
 
 

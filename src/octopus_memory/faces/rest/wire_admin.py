@@ -59,11 +59,13 @@ class ImportOut(Wire):
 
 
 class ConfigOut(RootModel[dict[str, dict[str, Any]]]):
-    """The settings of an agent, part by part."""
+    """The settings of an agent, part by part; `sources`, where asked for, has the same parts."""
 
     @classmethod
-    def of(cls, config: MemoryConfig) -> ConfigOut:
-        return cls(config.to_dict())
+    def of(
+        cls, config: MemoryConfig, sources: dict[str, dict[str, str]] | None = None
+    ) -> ConfigOut:
+        return cls(config.to_dict() | ({} if sources is None else {"sources": sources}))
 
 
 class HoldBody(Wire):

@@ -1,0 +1,88 @@
+"""The settings that are stored for agents, with one tenant or with every tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ....domain.errors import SettingsChanged
+from ....domain.message import Json
+from ....ports.store import AgentSettings
+from .. import rows
+from ..later import Connection, sa, schema, sql
+from . import chain
+
+if TYPE_CHECKING:
+    from ....domain.audit import AuditDraft
+
+FOR_ALL = ""
+"""The tenant of settings that hold with every tenant; no real one is empty."""
+
+
+@sql
+def _config() -> sa.Select[Any]:
+    agents = schema.agents
+    return sa.select(agents.c.tenant, agents.c.config).where(
+        agents.c.agent == sa.bindparam("agent_"),
+        agents.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
+    )
+
+
+@sql
+def _configs() -> sa.Select[Any]:
+    return sa.select(schema.agents)
+
+
+def _asked(conn: Connection, tenant: str, agent: str) -> Any:
+    return conn.execute(_config, {"agent_": agent, "tenants": [tenant, FOR_ALL]})
+
+
+def config(conn: Connection, tenant: str, agent: str) -> AgentSettings:
+    texts = _texts(_asked(conn, tenant, agent))
+    own, for_all = texts.get(tenant), texts.get(FOR_ALL)
+    return AgentSettings(
+        for_all=None if for_all is None else rows.load_json(for_all),
+        own=None if own is None or tenant == FOR_ALL else rows.load_json(own),
+        version=_version(texts),
+    )
+
+
+def _texts(found: Iterable[rows.Row]) -> dict[str, str]:
+    return {row.tenant: row.config for row in found}
+
+
+def _version(texts: Mapping[str, str]) -> str:
+    """The stored texts themselves: whatever changes one of them changes this, too."""
+    return "\0".join(f"{tenant}\0{texts[tenant]}" for tenant in sorted(texts))
+
+
+def configs(conn: Connection) -> dict[tuple[str | None, str], Mapping[str, Json]]:
+    return {
+        (row.tenant or None, row.agent): rows.load_json(row.config)
+        for row in conn.execute(_configs)
+    }
+
+
+def put(
+    conn: Connection,
+    tenant: str,
+    agent: str,
+    config: Mapping[str, Json] | None,
+    entry: AuditDraft | None,
+    seen: str | None,
+) -> None:
+    agents = schema.agents
+    this = sa.and_(agents.c.tenant == tenant, agents.c.agent == agent)
+    # Locked before the version is read: another change waits here, and then sees this one.
+    conn.execute(sa.select(agents.c.agent).where(this).with_for_update()).first()
+    if seen is not None and _version(_texts(_asked(conn, tenant, agent))) != seen:
+        raise SettingsChanged
+    if config is None:
+        conn.execute(sa.delete(agents).where(this))
+    else:
+        text = rows.dump_json(config)
+        # Of two that insert at once the database refuses one, which is run again and sees this.
+        if not conn.execute(sa.update(agents).where(this).values(config=text)).rowcount:
+            conn.execute(sa.insert(agents).values(tenant=tenant, agent=agent, config=text))
+    if entry is not None:
+        chain.append(conn, entry)
