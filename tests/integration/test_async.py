@@ -140,6 +140,9 @@ def test_every_call_answers(tmp_path: Path):
         config = MemoryConfig(session=SessionConfig(idle_timeout_minutes=5))
         await said(memory, "configure", "default", config)
         assert await said(memory, "config", "default") == config
+        sources = await said(memory, "config_sources", "default")
+        assert sources["session"]["idle_timeout_minutes"] == "agent"
+        await said(memory, "reset_config", "default")
         await said(memory, "run_pending")
         assert await said(memory, "flush", timeout=30)
         assert (await said(memory, "stats")).turns == 2

@@ -290,6 +290,6 @@ def test_redaction_reaches_every_fact(memory: EpisodicMemory, finder: FactFinder
     given = scope.add_fact("My mail is ana.lopez@example.com.", slot="ana.lopez@example.com")
     scope.correct_fact(given, "My name is Maria López, call 415-555-0134.")
     shown = repr([scope.facts(history=True), memory.parts.store.facts(scope.scope)])
-    for secret in ("Maria", "maria", "López", "lópez", "example.com", "415"):
+    for secret in ("Maria", "maria", "López", "lópez", "example.com", "555-0134"):
         assert secret not in shown
     assert "[EMAIL]" in given.text

@@ -69,7 +69,8 @@ def test_one_that_is_very_old_is_in_its_stage_after_one_run(
 
 def test_each_agent_has_its_own_policy(memory: EpisodicMemory, clock: FixedClock):
     memory.configure("short", policy(active_retention_days=1, archive_retention_days=2))
-    memory.configure("short", policy(active_retention_days=50), tenant="acme")
+    longer = policy(active_retention_days=50, archive_retention_days=365)
+    memory.configure("short", longer, tenant="acme")
     told = {
         (tenant, agent): tell(memory.scope(tenant=tenant, agent=agent, user="u"), clock, days=1.5)
         for tenant in ("acme", "zeta")

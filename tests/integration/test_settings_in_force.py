@@ -192,6 +192,13 @@ def test_a_change_that_does_not_fit_what_is_in_force_is_refused(memory: Episodic
     assert memory.config_sources("hr")["recall"]["enabled"] == "default"
 
 
+def test_a_change_for_every_tenant_must_fit_what_one_has_set(memory: EpisodicMemory):
+    memory.configure("hr", {"retention": {"active_retention_days": 50}}, tenant="acme")
+    with pytest.raises(InvalidSetting, match="tenant 'acme'"):
+        memory.configure("hr", {"retention": {"archive_retention_days": 20}})
+    assert memory.config("hr", tenant="acme").retention.archive_retention_days == 365
+
+
 def test_two_who_change_different_parts_at_once_keep_both(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):

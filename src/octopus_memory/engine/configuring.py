@@ -7,8 +7,9 @@ from typing import Any
 
 from ..domain import layers
 from ..domain.episode import check_name
-from ..domain.errors import SettingsChanged
+from ..domain.errors import InvalidSetting, SettingsChanged
 from ..domain.policy import ConfigPart, MemoryConfig
+from ..ports.store import AgentSettings
 from . import audit
 from .parts import Parts
 
@@ -33,6 +34,8 @@ def configure(
         new = layers.changed(here or {}, change)
         after = stored._replace(for_all=new) if tenant is None else stored._replace(own=new)
         layers.resolved([*parts.layers(after).values()])
+        if tenant is None:
+            _check_tenants(parts, agent, after)
         try:
             parts.store.put_config(
                 tenant, agent, new, entry=_entry(parts, agent, tenant, actor), seen=stored.version
@@ -43,6 +46,18 @@ def configure(
             parts.forget_configs()
         return
     raise SettingsChanged
+
+
+def _check_tenants(parts: Parts, agent: str, after: AgentSettings) -> None:
+    """Settings for every tenant must fit what single tenants have set above them."""
+    for (tenant, theirs), own in parts.store.configs().items():
+        if tenant is None or theirs != agent:
+            continue
+        try:
+            layers.resolved([*parts.layers(after._replace(own=own)).values()])
+        except InvalidSetting as error:
+            problem = f"{error.problem} (beside the settings of tenant {tenant!r})"
+            raise InvalidSetting(error.field, problem) from error
 
 
 def reset(parts: Parts, agent: str, *, tenant: str | None, actor: str) -> None:

@@ -20,11 +20,17 @@ from ..domain.episode import (
     Turn,
     check_time,
 )
-from ..domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound, InvalidInput
+from ..domain.errors import (
+    EpisodeChanged,
+    EpisodeClosed,
+    EpisodeNotFound,
+    InvalidInput,
+    SettingsChanged,
+)
 from ..domain.facts import Fact, FactOrigin
-from ..domain.policy import PiiMode
-from ..ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target
+from ..ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target, Work
 from . import facts, findable
+from .deciding import decided_again
 from .parts import Parts
 from .privacy.guard import Guard
 
@@ -35,6 +41,7 @@ _ATTEMPTS = 3
 """How often an episode is summed up anew because somebody added to it meanwhile."""
 
 
+@decided_again
 def close(
     parts: Parts,
     scope: Scope,
@@ -87,6 +94,9 @@ def close(
             )
         except (EpisodeChanged, EpisodeClosed):
             continue
+        except SettingsChanged:
+            parts.forget_configs()
+            continue
         parts.places.leave(closed)
         return closed
     return _close_first(parts, episode, closing, len(turns), key_facts)
@@ -108,6 +118,7 @@ def _close_first(
         at=closing.ended_at,
         now=parts.clock.now(),
         closing=closing,
+        settings=None if closing.summary is None else closing.summary.settings,
     )
     given = closing.summary is not None and closing.summary.by == BY_CALLER
     try:
@@ -126,9 +137,23 @@ def _close_first(
             if whole is not None:
                 # Where the text was rewritten just now, so was the summary that is there.
                 with suppress(EpisodeChanged):
-                    new = replace(whole, made_of=made_of)
-                    parts.store.put_summary(episode.scope, episode.id, new)
+                    put_summary(parts, episode, replace(whole, made_of=made_of), turns)
     return _known(parts, episode.scope, episode.id)
+
+
+@decided_again
+def put_summary(
+    parts: Parts,
+    episode: Episode | Work,
+    new: NewSummary,
+    turns: Sequence[Turn],
+    *,
+    replacing: int | None = None,
+) -> None:
+    """Store a summary of an ended episode, by what the agent's settings let through now."""
+    episode_id = episode.episode_id if isinstance(episode, Work) else episode.id
+    safe = _protected(parts, episode.scope, new, turns)
+    parts.store.put_summary(episode.scope, episode_id, safe, replacing=replacing)
 
 
 def read(
@@ -180,28 +205,57 @@ def closing_for(
     input_tokens: int | None = None,
     output_tokens: int | None = None,
 ) -> Closing:
+    """The end of an episode; of a `guard` that is given, the caller stores the new numbers."""
     _check_summary(summary, key_facts)
-    if summary is not None or key_facts is not None:
-        guard = guard or _guard_for(parts, scope, turns)
-        summary = None if summary is None else guard.text(summary)
-        key_facts = None if key_facts is None else [guard.text(fact) for fact in key_facts]
-    new = _summary(parts, scope, turns, summary, key_facts, wait=wait, guard=guard)
+    new = _summary(parts, scope, turns, summary, key_facts, wait=wait)
+    if new is not None:
+        new = _protected(parts, scope, replace(new, made_of=made_of), turns, guard)
     return Closing(
         ended_at=ended_at,
         reason=reason,
-        summary=None if new is None else replace(new, made_of=made_of),
+        summary=new,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
     )
 
 
+def _protected(
+    parts: Parts,
+    scope: Scope,
+    new: NewSummary,
+    turns: Sequence[Turn],
+    guard: Guard | None = None,
+) -> NewSummary:
+    """The summary, its key facts and its facts without what the agent's settings keep out.
+
+    Every summary that an episode gets here passes this one function, because a model may write what
+    the turns do not say, and turns may be from before redaction was on.
+    """
+    own = guard or _guard_for(parts, scope, turns)
+    own.hear([turn.message for turn in turns])
+    if own.redacts:
+        safe = limited(own.summary(new.summary))
+        lexical = summary_lexical(parts, scope, safe.text, safe.key_facts)
+        new = replace(new, summary=safe, lexical=lexical)
+    return replace(
+        new,
+        facts=None if new.facts is None else facts.guarded(new.facts, own),
+        settings=own.settings,
+        # Read last: by now every number is given.
+        placeholders=() if guard is not None else own.new(),
+    )
+
+
 def _guard_for(parts: Parts, scope: Scope, turns: Sequence[Turn]) -> Guard:
     """For a summary and facts: by the names and numbers of the episode's own turns."""
-    privacy = parts.config(scope.tenant, scope.agent).privacy
-    if not turns or privacy.pii is not PiiMode.REDACT:
+    if not turns:
         return parts.guard(scope)
+    session_id = turns[0].session_id
+    guard = parts.guard(scope, session_id=session_id)
+    if not guard.redacts:
+        return guard
     known = parts.store.placeholders(scope, turns[0].episode_id)
-    return parts.guard(scope, session_id=turns[0].session_id, known=known)
+    return parts.guard(scope, session_id=session_id, known=known)
 
 
 def _summary(
@@ -212,8 +266,8 @@ def _summary(
     key_facts: Sequence[str] | None,
     *,
     wait: bool,
-    guard: Guard | None = None,
 ) -> NewSummary | None:
+    """The summary before it passes the guard; None where there is nothing to sum up."""
     improve = False
     if given is not None:
         made, by = _given(parts, turns, given, key_facts), BY_CALLER
@@ -225,7 +279,7 @@ def _summary(
         made, by, improve = _made_summary(parts, turns, wait=wait)
         if key_facts is not None:
             made, improve = replace(made, key_facts=tuple(key_facts)), False
-    return new_summary(parts, scope, made, by, improve=improve, turns=turns, guard=guard)
+    return new_summary(parts, scope, made, by, improve=improve, turns=turns)
 
 
 def _given(
@@ -270,35 +324,27 @@ def new_summary(
     *,
     improve: bool = False,
     turns: Sequence[Turn] | None = None,
-    guard: Guard | None = None,
 ) -> NewSummary:
-    """A summary as it is stored; with the `turns` that it is of, the facts found in them too.
+    """A summary to store; with the `turns` that it is of, the facts found in them too.
 
-    Without them, the episode's facts stay as they are.
+    Without them, the episode's facts stay as they are. It holds its text as it is given: the caller
+    guards it, before or after.
     """
     lexical = summary_lexical(parts, scope, summary.text, summary.key_facts)
-    found = None if turns is None else _facts(parts, scope, turns, summary, by, guard)
+    found = None if turns is None else _facts(parts, turns, summary, by)
+    summary = replace(summary, facts=())
     return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve, facts=found)
 
 
-def _facts(
-    parts: Parts,
-    scope: Scope,
-    turns: Sequence[Turn],
-    summary: Summary,
-    by: str,
-    guard: Guard | None,
-) -> tuple[Fact, ...]:
-    """The summarizer's facts; the rules' where a caller or another model gave a summary alone."""
+def _facts(parts: Parts, turns: Sequence[Turn], summary: Summary, by: str) -> tuple[Fact, ...]:
+    """The summarizer's facts; the rules' where a caller or a model gave a summary alone."""
     found, origin = summary.facts, FactOrigin.MODEL
-    if by == parts.extractive.name:
+    if by in (parts.extractive.name, BY_CALLER):
         origin = FactOrigin.RULES
     elif not found and turns:
         found = parts.extractive.summarize(turns, timeout=parts.timeouts.at_close).facts
         origin = FactOrigin.RULES
-    if not found:
-        return ()
-    return facts.found(turns, found, origin, guard or _guard_for(parts, scope, turns))
+    return facts.found(turns, found, origin)
 
 
 def summary_lexical(parts: Parts, scope: Scope, text: str, key_facts: Sequence[str]) -> Lexical:
@@ -317,7 +363,7 @@ def ensure_summary(parts: Parts, episode: Episode) -> None:
     if made.text:
         made = replace(made, key_facts=episode.key_facts or made.key_facts)
         new = new_summary(parts, episode.scope, made, parts.extractive.name, turns=turns)
-        parts.store.put_summary(episode.scope, episode.id, replace(new, made_of=made_of))
+        put_summary(parts, episode, replace(new, made_of=made_of), turns)
 
 
 def _check_summary(summary: str | None, key_facts: Sequence[str] | None) -> None:

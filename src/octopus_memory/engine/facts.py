@@ -26,6 +26,7 @@ from ..domain.facts import (
 )
 from ..domain.ids import as_id, new_id
 from . import audit
+from .deciding import decided_again
 from .parts import Parts
 from .privacy.guard import Guard
 
@@ -33,34 +34,45 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def found(
-    turns: Sequence[Turn], facts: Iterable[FoundFact], origin: FactOrigin, guard: Guard
+    turns: Sequence[Turn], facts: Iterable[FoundFact], origin: FactOrigin
 ) -> tuple[Fact, ...]:
-    """Facts that a summarizer found in these turns, as they are stored.
+    """Facts that a summarizer found in these turns; `guarded` makes of them what is stored.
 
-    A model's answer is not trusted: what is empty or names a turn that is not there is left out,
-    what is too long is cut, and of the same fact the first is kept.
+    A model's answer is not trusted: what is empty or names a turn that is not there is left out.
     """
     said = {turn.ordinal: turn for turn in turns}
-    kept: dict[tuple[FactKind, str, str], Fact] = {}
+    kept: list[Fact] = []
     for fact in facts:
-        turn = said.get(fact.ordinal)
-        text = _cut(guard.text(" ".join(fact.text.split())))
+        turn, text = said.get(fact.ordinal), " ".join(fact.text.split())
         if turn is None or not text:
             continue
-        slot = _guarded_slot(guard, fact.slot)
-        key = (fact.kind, slot, text)
-        if key not in kept and len(kept) < MOST_FACTS_OF_EPISODE:
-            kept[key] = Fact(
+        kept.append(
+            Fact(
                 id=new_id(),
                 kind=fact.kind,
                 text=text,
-                slot=slot,
+                slot=fact.slot,
                 since=turn.at,
                 turn_id=turn.id,
                 ordinal=turn.ordinal,
                 origin=origin,
                 ends=fact.ends,
             )
+        )
+    return tuple(kept)
+
+
+def guarded(facts: Iterable[Fact], guard: Guard) -> tuple[Fact, ...]:
+    """Facts found in one episode, as they are stored: without personal data, and of a fit length.
+
+    Of those that then say the same, the first is kept.
+    """
+    kept: dict[tuple[FactKind, str, str], Fact] = {}
+    for fact in facts:
+        if len(kept) == MOST_FACTS_OF_EPISODE:
+            break
+        safe = redacted(fact, guard)
+        kept.setdefault((safe.kind, safe.slot, safe.text), safe)
     return tuple(kept.values())
 
 
@@ -73,7 +85,7 @@ def _guarded_slot(guard: Guard, slot: str) -> str:
 
 
 def redacted(fact: Fact, guard: Guard) -> Fact:
-    """The fact without personal data; the same object where it has none."""
+    """The fact without personal data, and cut; the same object where nothing changes."""
     text = _cut(guard.text(fact.text))
     slot = _guarded_slot(guard, fact.slot)
     return fact if (text, slot) == (fact.text, fact.slot) else replace(fact, text=text, slot=slot)
@@ -97,6 +109,7 @@ def listed(
     return facts if wanted is None else [fact for fact in facts if fact.kind in wanted]
 
 
+@decided_again
 def add(
     parts: Parts,
     scope: Scope,
@@ -123,9 +136,10 @@ def add(
         origin=FactOrigin.CALLER,
         is_pinned=pinned,
     )
-    return _store(parts, scope, fact, "fact_add", actor=actor)
+    return _store(parts, scope, fact, guard, "fact_add", actor=actor)
 
 
+@decided_again
 def correct(parts: Parts, scope: Scope, given: Fact | UUID | str, text: str, *, actor: str) -> Fact:
     """Store what a fact should say; it takes the place of the one that is corrected.
 
@@ -141,16 +155,17 @@ def correct(parts: Parts, scope: Scope, given: Fact | UUID | str, text: str, *, 
             raise FactNotFound(fact_id)
     # The conversation's clock may be ahead of this one, and the newest fact is the one that holds.
     beside = [fact.since for fact in stored if (fact.kind, fact.slot) == (old.kind, old.slot)]
+    guard = _guard(parts, scope)
     fact = Fact(
         id=new_id(),
         kind=old.kind,
-        text=_cut(_guard(parts, scope).text(text)),
+        text=_cut(guard.text(text)),
         slot=old.slot,
         since=max(parts.clock.now(), max(beside) + _MICROSECOND),
         origin=FactOrigin.CALLER,
         is_pinned=old.is_pinned,
     )
-    return _store(parts, scope, fact, "fact_correct", actor=actor, corrected=str(old.id))
+    return _store(parts, scope, fact, guard, "fact_correct", actor=actor, corrected=str(old.id))
 
 
 def pin(parts: Parts, scope: Scope, given: Fact | UUID | str, *, pinned: bool, actor: str) -> Fact:
@@ -189,8 +204,9 @@ def check_flag(field: str, value: bool) -> None:
 
 
 def _store(
-    parts: Parts, scope: Scope, fact: Fact, action: str, *, actor: str, **about: str
+    parts: Parts, scope: Scope, fact: Fact, guard: Guard, action: str, *, actor: str, **about: str
 ) -> Fact:
+    """Store a fact that passed the guard, by whose settings the write is decided."""
     entry = audit.draft(
         parts,
         action,
@@ -201,7 +217,7 @@ def _store(
         kind=fact.kind.value,
         **about,
     )
-    parts.store.add_fact(scope, fact, entry=entry)
+    parts.store.add_fact(scope, fact, settings=guard.settings, entry=entry)
     return _settled(parts, scope, fact.id, fact)
 
 

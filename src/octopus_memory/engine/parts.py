@@ -139,11 +139,12 @@ class Parts:
 
         Without `numbered`, placeholders have no numbers, whatever the settings say.
         """
-        privacy = self.config(scope.tenant, scope.agent).privacy
+        config, stored = self.in_force(scope.tenant, scope.agent)
+        privacy, version = config.privacy, stored.version
         if not numbered:
             privacy = replace(privacy, numbered=False)
         if privacy.pii is PiiMode.OFF or self.make_redactor is None:
-            return Guard(privacy, None, salt=self.store.salt, scope=scope)
+            return Guard(privacy, None, salt=self.store.salt, scope=scope, settings=version)
         return Guard(
             privacy,
             self.make_redactor(),
@@ -151,6 +152,7 @@ class Parts:
             scope=scope,
             known=known,
             names=self.heard.of(scope, session_id),
+            settings=version,
         )
 
     def forget_configs(self) -> None:

@@ -245,9 +245,8 @@ def _improve(parts: Parts, model: Summarizer, work: Work, owner: str) -> bool:
         parts, work.scope, consolidate.limited(made), model.name, turns=turns
     )
     try:
-        parts.store.put_summary(
-            work.scope, work.episode_id, replace(summary, made_of=made_of), replacing=work.seq
-        )
+        new = replace(summary, made_of=made_of)
+        consolidate.put_summary(parts, work, new, turns, replacing=work.seq)
     except EpisodeChanged:
         # Its text was rewritten while the model read it.
         _give_back(parts, [work], owner)

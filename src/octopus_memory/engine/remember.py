@@ -23,6 +23,7 @@ from ..domain.quick import maker
 from ..domain.retention import Stage, is_overdue, overdue_warning
 from ..ports.store import Append, NewTurn, Target
 from . import consolidate, intake, planning
+from .deciding import decided_again
 from .intake import Times
 from .parts import Parts
 
@@ -33,6 +34,7 @@ _RETRIES = 20
 """How often a write is planned anew because another caller was faster."""
 
 
+@decided_again
 def open_episode(
     parts: Parts,
     scope: Scope,
@@ -71,6 +73,7 @@ def open_episode(
             now=now,
             metadata=safe,
             placeholders=guard.used(),
+            settings=guard.settings,
         )
         try:
             parts.store.append(write)
@@ -98,6 +101,7 @@ def _set_metadata(
         now=now,
         metadata=guard.json(metadata),
         placeholders=guard.new(),
+        settings=guard.settings,
     )
 
 
@@ -109,6 +113,7 @@ def _just_written(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
     return episode
 
 
+@decided_again
 def add(
     parts: Parts,
     scope: Scope,
@@ -163,6 +168,7 @@ def add(
             idempotency=idempotency,
             closing=None,
             placeholders=guard.used() if plan.target is Target.NEW else guard.new(),
+            settings=guard.settings,
         )
         left = _left(parts, scope, plan, config, turns)
         try:
@@ -197,6 +203,7 @@ def _session_named(where: Episode | UUID | str) -> str | None:
     return where if isinstance(where, str) else None
 
 
+@decided_again
 def store(
     parts: Parts,
     scope: Scope,
@@ -259,6 +266,7 @@ def store(
         idempotency=intake.idempotency(parts, idempotency_key, given_session or "", parsed),
         closing=closing,
         placeholders=guard.used(),
+        settings=guard.settings,
     )
     for _ in range(_RETRIES):
         try:

@@ -29,6 +29,8 @@ class Brought:
     placeholders: Sequence[Placeholder] = ()
     now: datetime
     """By the clock: what an episode that is still open is judged by from here on."""
+    settings: str | None = None
+    """As `Append.settings`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,20 @@ class Facts(ABC):
         """
 
     @abstractmethod
-    def add_fact(self, scope: Scope, fact: Fact, *, entry: AuditDraft | None = None) -> None:
-        """Store a fact that the caller gave; it has no episode. Makes the scope if it is new."""
+    def add_fact(
+        self,
+        scope: Scope,
+        fact: Fact,
+        *,
+        settings: str | None = None,
+        entry: AuditDraft | None = None,
+    ) -> None:
+        """Store a fact that the caller gave; it has no episode. Makes the scope if it is new.
+
+        `settings` is as `Append.settings`.
+
+        :raises SettingsChanged: when the agent's settings are not those that it was decided by
+        """
 
     @abstractmethod
     def pin_fact(
@@ -69,10 +81,14 @@ class Facts(ABC):
         """
 
     @abstractmethod
-    def bring_facts(self, scope: Scope, facts: Sequence[Fact]) -> int:
+    def bring_facts(
+        self, scope: Scope, facts: Sequence[Fact], *, settings: str | None = None
+    ) -> int:
         """Store facts without an episode as they are; those whose id is there are passed over.
 
-        Returns how many were stored.
+        Returns how many were stored. `settings` is as `Append.settings`.
+
+        :raises SettingsChanged: as `add_fact`
         """
 
     @abstractmethod

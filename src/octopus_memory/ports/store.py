@@ -109,6 +109,10 @@ class NewSummary:
     Pinned and deleted ones stay, and what a deleted one said is not stored again. None leaves the
     episode's facts as they are.
     """
+    settings: str | None = None
+    """As `Append.settings`."""
+    placeholders: Sequence[Placeholder] = ()
+    """As `Append.placeholders`, for numbers that stand in the summary first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +155,9 @@ class Append:
     placeholders: Sequence[Placeholder] = ()
     """Numbers given for the first time in these turns; a number that is taken by now is a change.
     """
+    settings: str | None = None
+    """The version of the agent's settings that it was decided by what may be stored; None for a
+    write that they do not matter to."""
 
 
 class SessionState(NamedTuple):
@@ -210,6 +217,7 @@ class EpisodeStore(
             were rewritten since its closing's summary was made of them
         :raises EpisodeNotFound: when an OPEN or RESUME target is not in the scope
         :raises IdempotencyConflict: when the key was used with another fingerprint
+        :raises SettingsChanged: when the agent's settings are not those that it was decided by
         """
 
     @abstractmethod
@@ -222,6 +230,7 @@ class EpisodeStore(
         :raises EpisodeClosed: when it has ended already
         :raises EpisodeChanged: when its number of turns is another, or they were rewritten since
             the summary was made of them
+        :raises SettingsChanged: as `append`, by the summary's `settings`
         """
 
     @abstractmethod
@@ -239,6 +248,7 @@ class EpisodeStore(
         whoever took long to make a better one must not undo what came meanwhile.
 
         :raises EpisodeChanged: when the turns were rewritten since it was made of them
+        :raises SettingsChanged: as `append`
         """
 
     @abstractmethod
@@ -251,12 +261,14 @@ class EpisodeStore(
         now: datetime,
         metadata: Mapping[str, Json] | None = None,
         placeholders: Sequence[Placeholder] = (),
+        settings: str | None = None,
     ) -> Session:
         """Keep a session open; `metadata` takes the place of what it has, unless it is None.
 
         `placeholders` are the numbers that its last episode gets with that.
 
         :raises SessionNotFound: when it is not in the scope
+        :raises SettingsChanged: as `append`
         """
 
     @abstractmethod

@@ -181,6 +181,7 @@ def make_summary(
     by: str = "fake",
     improve: bool = False,
     facts: Sequence[Fact] | None = None,
+    settings: str | None = None,
 ) -> NewSummary:
     return NewSummary(
         summary=Summary(text=text, key_facts=key_facts),
@@ -188,6 +189,7 @@ def make_summary(
         lexical=make_lexical(" ".join((text, *key_facts))),
         improve=improve,
         facts=facts,
+        settings=settings,
     )
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from ..domain.episode import EndReason, Episode, Scope, Session, SessionStatus
-from ..domain.errors import EpisodeChanged
+from ..domain.errors import EpisodeChanged, SettingsChanged
 from ..domain.ids import new_id
 from ..domain.portable import KeptEpisode
 from ..domain.retention import Stage
@@ -328,6 +328,15 @@ class BringTests(StoreTests):
             store.bring(replace(make_brought("x"), turns=Broken()))
         assert snapshot(store, ANA) == before
         assert store.holders([new_id()]) == {}
+
+    def test_what_was_decided_by_other_settings_is_not_brought(self, store: EpisodeStore) -> None:
+        old = store.config(ANA.tenant, ANA.agent).version
+        store.put_config(None, ANA.agent, {"a": 1})
+        brought = replace(make_brought("a"), settings=old)
+        with pytest.raises(SettingsChanged):
+            store.bring(brought)
+        assert store.kept_sessions(ANA, limit=9) == []
+        assert store.bring(replace(brought, settings=store.config(ANA.tenant, ANA.agent).version))
 
     def test_the_same_episode_at_once_comes_in_once(self, store: EpisodeStore) -> None:
         brought = make_brought("x", "y")

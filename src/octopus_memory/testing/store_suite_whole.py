@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
+
 import pytest
 
 from ..domain.errors import SettingsChanged
-from ..ports.store import EpisodeStore, WorkKind
-from .fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
+from ..domain.facts import FactOrigin
+from ..ports.store import Append, EpisodeStore, WorkKind
+from .fakes import (
+    make_append,
+    make_closing,
+    make_fact,
+    make_key,
+    make_next,
+    make_scope,
+    make_summary,
+)
 from .store_suite_keeping import make_entry
 from .store_tests import ANA, BEN, FAR, Reopen, StoreTests, after, claim_all, snapshot, texts
+
+
+def _writes_decided_by(
+    store: EpisodeStore, started: Append, settings: str
+) -> Iterator[Callable[[], object]]:
+    """Each kind of write that brings text to a store."""
+    scope, episode_id = started.scope, started.episode_id
+    for append in (
+        make_next(started, "b", settings=settings),
+        make_append(scope, "b", session_id="new", settings=settings),
+        make_append(BEN, "b", settings=settings),
+    ):
+        yield partial(store.append, append)
+    closing = make_closing(summary=make_summary(settings=settings))
+    yield partial(store.close_episode, scope, episode_id, closing, expect_messages=1)
+    yield partial(
+        store.touch, scope, "session", seen_at=FAR, now=FAR, metadata={}, settings=settings
+    )
+    fact = make_fact("Likes tea.", ordinal=None, origin=FactOrigin.CALLER)
+    yield partial(store.add_fact, scope, fact, settings=settings, entry=make_entry())
+    yield partial(store.bring_facts, scope, [fact], settings=settings)
 
 
 class ConfigTests(StoreTests):
@@ -56,6 +89,40 @@ class ConfigTests(StoreTests):
             store.put_config(
                 tenant, "helper", {"a": 2}, seen=store.config(tenant, "helper").version
             )
+
+    def test_what_was_decided_by_other_settings_is_not_stored(self, store: EpisodeStore) -> None:
+        who = ANA.tenant, ANA.agent
+        old = store.config(*who).version
+        write = make_append(ANA, "a", settings=old)
+        store.append(write)
+        for tenant in (None, ANA.tenant):
+            store.put_config(tenant, ANA.agent, {"privacy": {"pii": "redact"}})
+            before = snapshot(store, ANA)
+            for refused in _writes_decided_by(store, write, old):
+                with pytest.raises(SettingsChanged):
+                    refused()
+            assert snapshot(store, ANA) == before
+            assert store.recall_state(BEN) is None
+            assert store.facts(ANA) == []
+            old = store.config(*who).version
+        store.append(make_next(write, "b", settings=old))
+        store.add_fact(ANA, make_fact(), settings=old)
+        assert store.bring_facts(ANA, [make_fact("Likes tea.")], settings=old) == 1
+        store.close_episode(ANA, write.episode_id, make_closing(summary=None), expect_messages=2)
+        store.put_config(*who, None)
+        with pytest.raises(SettingsChanged):
+            store.put_summary(ANA, write.episode_id, make_summary(settings=old))
+        store.put_summary(ANA, write.episode_id, make_summary("by the new ones"))
+        assert store.episodes(ANA, [write.episode_id])[write.episode_id].summary
+
+    def test_a_repeated_call_is_answered_whatever_the_settings_are(
+        self, store: EpisodeStore
+    ) -> None:
+        old = store.config(ANA.tenant, ANA.agent).version
+        write = make_append(ANA, "a", idempotency=make_key(), settings=old)
+        [turn] = store.append(write)
+        store.put_config(None, ANA.agent, {"a": 1})
+        assert [again.id for again in store.append(write)] == [turn.id]
 
     def test_a_change_of_settings_is_recorded_with_it(self, store: EpisodeStore) -> None:
         for tenant in (None, "acme"):

@@ -21,8 +21,15 @@ class SqlFacts(Transactions, Facts):
     def facts(self, scope: Scope, *, until: datetime | None = None) -> list[Fact]:
         return self._read(scope.tenant, facts.newest, scope, until)
 
-    def add_fact(self, scope: Scope, fact: Fact, *, entry: AuditDraft | None = None) -> None:
-        self._write(scope.tenant, facts.add, scope, fact, entry)
+    def add_fact(
+        self,
+        scope: Scope,
+        fact: Fact,
+        *,
+        settings: str | None = None,
+        entry: AuditDraft | None = None,
+    ) -> None:
+        self._write(scope.tenant, facts.add, scope, fact, settings=settings, entry=entry)
 
     def pin_fact(
         self, scope: Scope, fact_id: UUID, *, pinned: bool, entry: AuditDraft | None = None
@@ -37,8 +44,10 @@ class SqlFacts(Transactions, Facts):
     def kept_facts(self, scope: Scope, episode_id: UUID | None) -> list[Fact]:
         return self._read(scope.tenant, facts.kept, scope, episode_id)
 
-    def bring_facts(self, scope: Scope, facts: Sequence[Fact]) -> int:
-        return self._write(scope.tenant, _bring, scope, facts) if facts else 0
+    def bring_facts(
+        self, scope: Scope, facts: Sequence[Fact], *, settings: str | None = None
+    ) -> int:
+        return self._write(scope.tenant, _bring, scope, facts, settings) if facts else 0
 
     def rewrite_facts(self, scope: Scope, facts: Sequence[Fact]) -> None:
         if facts:

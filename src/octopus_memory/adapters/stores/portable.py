@@ -15,7 +15,7 @@ from ...ports.portable import Portable
 from ...ports.turns import NewTurn
 from . import plain, rows
 from .later import Connection, sa, schema
-from .statements import ending, facts, findable, placeholders, reads, scopes
+from .statements import agents, ending, facts, findable, placeholders, reads, scopes
 from .transactions import Every, Transactions
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ def _bring(conn: Connection, brought: Brought) -> bool:
     if scopes.lock(conn, scope) is not None and _is_there(conn, scope, episode.id):
         return False
     scope_id, next_seq = scopes.take_rows(conn, scope, 0)
+    agents.check(agents.asked(conn, scope, brought.settings), brought.settings)
     _bring_session(conn, scope_id, brought)
     span = {"first_seq": next_seq, "last_seq": next_seq}
     conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, brought) | span))

@@ -138,6 +138,7 @@ class SqlStore(
         now: datetime,
         metadata: Mapping[str, Json] | None = None,
         placeholders: Sequence[Placeholder] = (),
+        settings: str | None = None,
     ) -> Session:
         self._write(
             scope.tenant,
@@ -148,6 +149,7 @@ class SqlStore(
             now=now,
             metadata=metadata,
             numbers=placeholders,
+            settings=settings,
         )
         state = self.session(scope, session_id)
         if state is None:

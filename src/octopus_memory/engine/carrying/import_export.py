@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -30,6 +30,7 @@ from ...ports.carried import Brought
 from ...ports.store import NewSummary, NewTurn, Placeholder
 from .. import consolidate, intake
 from .. import facts as standing
+from ..deciding import decided_again
 from ..parts import Parts
 from ..privacy.guard import Guard
 from .arrivals import Arrivals
@@ -53,7 +54,7 @@ def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
                 scope = Scope(tenant=arrivals.tenant, agent=agent, user=arrivals.user)
                 session = None
             case "fact" if scope is not None and session is None:
-                _given_fact(arrivals, scope, line)
+                _given_fact(arrivals.parts, arrivals, scope, fact_of(line, None))
             case "session" if scope is not None:
                 session = session_of(line, scope)
                 _check_metadata(line, session)
@@ -63,11 +64,12 @@ def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
                 raise line.wrong("kind", "is not one that may stand here")
 
 
-def _given_fact(arrivals: Arrivals, scope: Scope, line: Line) -> None:
+@decided_again
+def _given_fact(parts: Parts, arrivals: Arrivals, scope: Scope, fact: Fact) -> None:
     """Store a fact that a caller gave; numbers of placeholders count within episodes alone."""
-    guard = arrivals.parts.guard(scope, numbered=False)
-    fact = standing.redacted(fact_of(line, None), guard)
-    arrivals.count(facts=arrivals.parts.store.bring_facts(scope, [fact]))
+    guard = parts.guard(scope, numbered=False)
+    safe = standing.redacted(fact, guard)
+    arrivals.count(facts=parts.store.bring_facts(scope, [safe], settings=guard.settings))
 
 
 def _check_metadata(line: Line, session: Session) -> None:
@@ -91,25 +93,40 @@ def _episode(arrivals: Arrivals, session: Session, line: Line, lines: Iterator[L
         is_copy = own in holders
         if is_copy:
             kept = replace(kept, episode=replace(kept.episode, id=beside))
-        known = _placeholders(line)
-        guard = parts.guard(scope, known=known)
-        # First the turns: whom the guard hears of there, it finds in the rest as well.
-        ready = _ready(_NewTurns(parts, scope, turns, guard, is_copy=is_copy), turns)
-        summary = _summary(parts, kept, guard)
-        facts = [
-            standing.redacted(fact, guard)
-            for fact in _facts(turns.facts, kept.episode.id, scope if is_copy else None)
-        ]
-        brought = Brought(
-            session=replace(session, metadata=guard.json(session.metadata) or {}),
-            kept=kept,
-            turns=ready,
-            summary=summary,
-            facts=facts,
-            placeholders=[*known, *guard.new()],
-            now=arrivals.now,
-        )
-        arrivals.bring(brought, turns=turns.count, has_new_id=is_copy)
+        _bring(parts, arrivals, session, kept, turns, _placeholders(line), is_copy=is_copy)
+
+
+@decided_again
+def _bring(
+    parts: Parts,
+    arrivals: Arrivals,
+    session: Session,
+    kept: KeptEpisode,
+    turns: _TurnLines,
+    known: Sequence[Placeholder],
+    *,
+    is_copy: bool,
+) -> None:
+    scope = session.scope
+    guard = parts.guard(scope, known=known)
+    # First the turns: whom the guard hears of there, it finds in the rest as well.
+    ready = _ready(_NewTurns(parts, scope, turns, guard, is_copy=is_copy), turns)
+    summary = _summary(parts, kept, guard)
+    facts = [
+        standing.redacted(fact, guard)
+        for fact in _facts(turns.facts, kept.episode.id, scope if is_copy else None)
+    ]
+    brought = Brought(
+        session=replace(session, metadata=guard.json(session.metadata) or {}),
+        kept=kept,
+        turns=ready,
+        summary=summary,
+        facts=facts,
+        placeholders=[*known, *guard.new()],
+        now=arrivals.now,
+        settings=guard.settings,
+    )
+    arrivals.bring(brought, turns=turns.count, has_new_id=is_copy)
 
 
 def _ready(turns: Iterable[NewTurn], lines: _TurnLines) -> Iterable[NewTurn]:
@@ -125,8 +142,8 @@ def _summary(parts: Parts, kept: KeptEpisode, guard: Guard) -> NewSummary | None
     episode = kept.episode
     if episode.summary is None:
         return None
-    facts = tuple(guard.text(fact) for fact in episode.key_facts)
-    made = consolidate.limited(Summary(text=guard.text(episode.summary), key_facts=facts))
+    kept_as = Summary(text=episode.summary, key_facts=episode.key_facts)
+    made = consolidate.limited(guard.summary(kept_as))
     by = episode.summarized_by or consolidate.BY_CALLER
     return consolidate.new_summary(parts, episode.scope, made, by)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from ...domain import calls
@@ -16,6 +17,8 @@ from ...domain.transcripts import Conversation, Source, openai_conversations
 from ...ports.carried import Brought
 from ...ports.store import NewTurn
 from .. import consolidate, intake
+from ..deciding import decided_again
+from ..parts import Parts
 from ..privacy.guard import Guard
 from .arrivals import Arrivals
 
@@ -57,8 +60,22 @@ def _conversation(
         arrivals.count(passed_over=1)
         return
     times = [moment or arrivals.now for moment in each.times[first:]]
-    guard = arrivals.parts.guard(scope)
-    turns = intake.new_turns(arrivals.parts, scope, messages[first:], times, config, None, guard)
+    _bring(arrivals.parts, arrivals, scope, each, messages[first:], times, config, episode_id)
+
+
+@decided_again
+def _bring(
+    parts: Parts,
+    arrivals: Arrivals,
+    scope: Scope,
+    each: Conversation,
+    messages: Sequence[Message],
+    times: Sequence[datetime],
+    config: MemoryConfig,
+    episode_id: UUID,
+) -> None:
+    guard = parts.guard(scope)
+    turns = intake.new_turns(parts, scope, messages, times, config, None, guard)
     session = Session(
         id=each.session_id,
         scope=scope,
@@ -136,4 +153,5 @@ def _finished(
         summary=closing.summary,
         placeholders=guard.used(),
         now=arrivals.now,
+        settings=guard.settings,
     )

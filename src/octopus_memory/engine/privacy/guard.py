@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from ...domain.episode import Scope
+from ...domain.episode import Scope, Summary
 from ...domain.message import Json, Message
 from ...domain.policy import PiiMode, PrivacyConfig
 from ...domain.quick import maker
@@ -76,7 +76,11 @@ class Guard:
         scope: Scope,
         known: Sequence[Placeholder] = (),
         names: Sequence[str] = (),
+        settings: str | None = None,
     ) -> None:
+        self.settings = settings
+        """The version of the agent's settings that it goes by; a write of what it let pass names
+        it."""
         self._mode = config.pii if redactor is not None else PiiMode.OFF
         self._redactor = redactor
         self._salt, self._scope = salt, scope
@@ -87,6 +91,11 @@ class Guard:
             self._highest[each.kind] = max(each.number, self._highest.get(each.kind, 0))
         self._names = list(names)
         self._number_of: NumberOf | None = self._number if config.numbered else None
+
+    @property
+    def redacts(self) -> bool:
+        """Whether it replaces anything at all."""
+        return self._mode is PiiMode.REDACT and self._redactor is not None
 
     @property
     def names(self) -> list[str]:
@@ -132,6 +141,23 @@ class Guard:
         )
         self._hear(found.names)
         return found.value
+
+    def hear(self, messages: Sequence[Message]) -> None:
+        """Learn who is named in messages that are stored already.
+
+        They may be from before redaction was turned on, and a summary may say a first name alone.
+        """
+        if self._mode is not PiiMode.REDACT or self._redactor is None:
+            return
+        from . import redaction
+
+        for message in messages:
+            self._hear(redaction.found_in(message, self._redactor, names=self._names).names)
+
+    def summary(self, summary: Summary) -> Summary:
+        """The text and the key facts of a summary; standing facts pass as they are stored."""
+        text = self.text(summary.text)
+        return replace(summary, text=text, key_facts=tuple(map(self.text, summary.key_facts)))
 
     def json(self, value: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
         """A session's metadata."""

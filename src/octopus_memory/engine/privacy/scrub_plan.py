@@ -103,11 +103,7 @@ def _summary(
     made, by, is_own = was, episode.summarized_by or consolidate.BY_CALLER, True
     if changed and by == parts.extractive.name:
         made, is_own = _extracted(parts, stored.turns, turns, was)
-    made = consolidate.limited(
-        Summary(
-            text=guard.text(made.text), key_facts=tuple(guard.text(fact) for fact in made.key_facts)
-        )
-    )
+    made = consolidate.limited(guard.summary(made))
     active = bool(turns) and not episode.is_archived and not stored.is_deleted
     better = is_own and active and parts.summarizer is not None and by != consolidate.BY_CALLER
     if made == was and not (changed and better):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ....domain.episode import Scope
 from ....domain.errors import SettingsChanged
 from ....domain.message import Json
 from ....ports.store import AgentSettings
@@ -45,6 +46,20 @@ def config(conn: Connection, tenant: str, agent: str) -> AgentSettings:
         own=None if own is None or tenant == FOR_ALL else rows.load_json(own),
         version=_version(texts),
     )
+
+
+def asked(conn: Connection, scope: Scope, decided_by: str | None) -> Any:
+    """The answer that `check` reads; None where there is nothing to check.
+
+    PostgreSQL sends it along with the next statement, so it costs no trip of its own.
+    """
+    return None if decided_by is None else _asked(conn, scope.tenant, scope.agent)
+
+
+def check(found: Any, decided_by: str | None) -> None:
+    """:raises SettingsChanged: when the settings are not those that a write was decided by"""
+    if found is not None and _version(_texts(found)) != decided_by:
+        raise SettingsChanged
 
 
 def _texts(found: Iterable[rows.Row]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from ....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from ....ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
 from .. import plain, rows
 from ..later import Connection, sa, schema, sql, sql_for, types
-from . import facts, mirror, reads, scopes
+from . import agents, facts, mirror, placeholders, reads, scopes
 
 
 @cache
@@ -166,6 +166,8 @@ def close_episode(
     now: datetime,
 ) -> Episode:
     scope_id, seq = scopes.take_rows(conn, scope, rows_for(closing))
+    decided_by = None if closing.summary is None else closing.summary.settings
+    settings = agents.asked(conn, scope, decided_by)
     before = reads.episodes(conn, scope, [episode_id]).get(episode_id)
     if before is None:
         raise EpisodeNotFound(episode_id)
@@ -173,6 +175,7 @@ def close_episode(
         raise EpisodeClosed(episode_id)
     if before.message_count != expect_messages:
         raise EpisodeChanged(before.session_id)
+    agents.check(settings, decided_by)
     place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
     end(conn, place, before.session_id, seq, closing, now=now)
     return reads.episodes(conn, scope, [episode_id])[episode_id]
@@ -224,6 +227,7 @@ def end(
         },
     )
     if new is not None:
+        placeholders.put(conn, place, session_id, new.placeholders)
         _insert_summary(conn, place, seq, new, at=closing.ended_at, now=now)
         if new.facts is not None:
             facts.replace_found(conn, place, new.facts, is_new=is_new)
@@ -247,6 +251,7 @@ def put_summary(
     if summary.made_of is not None and before.is_archived:
         # Its turns have no recall rows any more, which would tell whether they were rewritten.
         raise EpisodeChanged(before.session_id)
+    agents.check(agents.asked(conn, scope, summary.settings), summary.settings)
     _check_text(conn, {"episode_": episode_id, "scope_": held[0]}, before.session_id, summary)
     drop_summary_rows(conn, scope, held[0], episode_id, now=now)
     scope_id, seq = scopes.take_rows(conn, scope, 1)
@@ -256,6 +261,7 @@ def put_summary(
         | rows.pack_summary(summary.summary),
     )
     place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    placeholders.put(conn, place, before.session_id, summary.placeholders)
     _insert_summary(conn, place, seq, summary, at=before.ended_at, now=now)
     if summary.facts is not None:
         facts.replace_found(conn, place, summary.facts)

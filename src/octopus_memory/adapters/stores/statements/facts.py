@@ -13,7 +13,7 @@ from ....domain.errors import FactNotFound
 from ....domain.facts import MOST_FACTS_READ, Fact
 from .. import fact_rows, plain, rows
 from ..later import Connection, sa, schema, sql
-from . import chain, holding, meta, reads, scopes
+from . import agents, chain, holding, meta, reads, scopes
 
 if TYPE_CHECKING:
     from ....domain.audit import AuditDraft
@@ -130,15 +130,19 @@ def _by_time(fact: Fact) -> tuple[datetime, int]:
     return fact.since, fact.id.int
 
 
-def add(conn: Connection, scope: Scope, fact: Fact, entry: AuditDraft | None) -> None:
+def add(
+    conn: Connection, scope: Scope, fact: Fact, *, settings: str | None, entry: AuditDraft | None
+) -> None:
     scope_id, _ = scopes.take_rows(conn, scope, 0)
+    agents.check(agents.asked(conn, scope, settings), settings)
     insert(conn, {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": None}, [fact])
     if entry is not None:
         chain.append(conn, entry)
 
 
-def bring(conn: Connection, scope: Scope, facts: Sequence[Fact]) -> int:
+def bring(conn: Connection, scope: Scope, facts: Sequence[Fact], settings: str | None) -> int:
     scope_id, _ = scopes.take_rows(conn, scope, 0)
+    agents.check(agents.asked(conn, scope, settings), settings)
     known: set[UUID] = set()
     for some in reads.chunks([fact.id for fact in facts]):
         there = sa.select(schema.facts.c.id).where(

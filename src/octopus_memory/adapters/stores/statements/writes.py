@@ -13,7 +13,7 @@ from ....domain.message import Json, Role
 from ....ports.store import Append, Placeholder, Target
 from .. import plain, rows
 from ..later import Connection, sa, schema, sql, types
-from . import ending, findable, placeholders, reads, repeats, scopes
+from . import agents, ending, findable, placeholders, reads, repeats, scopes
 
 
 @cache
@@ -153,6 +153,8 @@ def append(conn: Connection, write: Append) -> list[Turn]:
         if stored is not None:
             return stored
     scope_id, first_seq = _take(conn, write)
+    # After the scope is locked: by then the settings may be others.
+    settings = agents.asked(conn, write.scope, write.settings)
     match write.target:
         case Target.NEW:
             first = _start(conn, scope_id, first_seq, write)
@@ -161,6 +163,7 @@ def append(conn: Connection, write: Append) -> list[Turn]:
             scope_id, first = _grow(conn, scope_id, first_seq, write)
         case Target.OPEN:
             scope_id, first = _grow(conn, scope_id, first_seq, write)
+    agents.check(settings, write.settings)
     place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
     turns = _insert(conn, place, write, first, first_seq)
     placeholders.put(conn, place, write.session_id, write.placeholders)
@@ -369,8 +372,10 @@ def touch(
     now: datetime,
     metadata: Mapping[str, Json] | None,
     numbers: Sequence[Placeholder],
+    settings: str | None,
 ) -> None:
     held = scopes.lock(conn, scope)
+    agents.check(agents.asked(conn, scope, settings), settings)
     state = reads.session(conn, scope, session_id)
     if held is None or state is None:
         raise SessionNotFound(session_id)
