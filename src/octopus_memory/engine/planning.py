@@ -67,6 +67,14 @@ def plan_for(
     answers = turns[0].message.role is Role.TOOL and turns[0].message.tool_call is None
     episode = state.episode if state else None
     if episode is not None and not episode.is_open:
+        if answers and _timed_out_waiting(parts, scope, episode, turns[0]):
+            _check_turns(parts, scope, episode, turns)
+            return Plan(
+                session_id=session_id,
+                episode_id=episode.id,
+                target=Target.RESUME,
+                goes_on=episode,
+            )
         if named is not None or may_resume(episode, config):
             plan = _closed(episode, config, retried)
             _check_turns(parts, scope, episode, turns)
@@ -180,6 +188,16 @@ def still_open(
         return episode
     consolidate.close_expired(parts, episode, wait=False)
     return None
+
+
+def _timed_out_waiting(parts: Parts, scope: Scope, episode: Episode, first: NewTurn) -> bool:
+    """Whether a tool result is for a call of an episode that only the time-out ended.
+
+    The episode goes on with it, as it would have if the worker had not come first.
+    """
+    if episode.end_reason is not EndReason.TIMEOUT or episode.is_archived:
+        return False
+    return _waits_for(parts, scope, episode, first.message.body["tool_call_id"])
 
 
 def _check_turns(
