@@ -14,6 +14,7 @@
     │   ├── EpisodeClosed
     │   │   └── EpisodeArchived
     │   ├── EpisodeChanged
+    │   ├── EpisodeDeleted
     │   ├── IdempotencyConflict
     │   ├── LegalHold
     │   └── SettingsChanged
@@ -155,6 +156,17 @@ class IdempotencyConflict(Conflict):
             "new key for each call"
         )
         self.key = key
+
+
+class EpisodeDeleted(Conflict):
+    """A call is repeated whose episode was deleted since: nothing is stored again."""
+
+    def __init__(self, episode_id: UUID) -> None:
+        super().__init__(
+            f"the call was stored in episode {episode_id}, which was deleted since: restore() "
+            "brings it back, and a new idempotency_key stores it again"
+        )
+        self.episode_id = episode_id
 
 
 class LegalHold(Conflict):

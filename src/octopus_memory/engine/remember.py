@@ -11,13 +11,15 @@ from uuid import UUID
 from ..domain import boundary, calls
 from ..domain.episode import EndReason, Episode, Scope, Session, Turn, check_name, check_time
 from ..domain.errors import (
+    EpisodeArchived,
     EpisodeChanged,
     EpisodeNotFound,
     InvalidInput,
     SessionNotFound,
+    ToolResultWithoutCall,
 )
 from ..domain.ids import new_id
-from ..domain.message import Json, MessageLike
+from ..domain.message import Json, Message, MessageLike
 from ..domain.policy import MemoryConfig
 from ..domain.quick import maker
 from ..domain.retention import Stage, is_overdue, overdue_warning
@@ -135,15 +137,22 @@ def add(
     )
     for attempt in range(_RETRIES):
         guard, turns = first_guard, first_turns
-        plan = planning.plan_for(
-            parts,
-            scope,
-            where,
-            config,
-            turns,
-            retried=idempotency_key is not None,
-            may_guess=attempt == 0,
-        )
+        try:
+            plan = planning.plan_for(
+                parts,
+                scope,
+                where,
+                config,
+                turns,
+                retried=idempotency_key is not None,
+                may_guess=attempt == 0,
+            )
+        except ToolResultWithoutCall:
+            # A repeated call: the result that it brings has been stored, so no call waits for it.
+            repeated = _repeated(parts, scope, where, idempotency_key, parsed)
+            if repeated is None:
+                raise
+            return repeated
         idempotency = intake.idempotency(parts, idempotency_key, plan.session_id, parsed)
         # Who names an episode does not say in which session its names were heard.
         unheard = plan.session_id != _session_named(where) and parts.heard.of(
@@ -194,6 +203,20 @@ def add(
             planning.note_place(parts, scope, where, plan, turns)
         return stored
     raise EpisodeChanged(plan.session_id)
+
+
+def _repeated(
+    parts: Parts,
+    scope: Scope,
+    where: Episode | UUID | str,
+    key: str | None,
+    messages: Sequence[Message],
+) -> list[Turn] | None:
+    """The turns that an earlier call with this key stored."""
+    episode = planning.find_episode(parts, scope, where)
+    session_id = _session_named(where) if episode is None else episode.session_id
+    idempotency = intake.idempotency(parts, key, session_id or "", messages)
+    return None if idempotency is None else parts.store.repeated(scope, idempotency)
 
 
 def _session_named(where: Episode | UUID | str) -> str | None:
@@ -271,6 +294,9 @@ def store(
     for _ in range(_RETRIES):
         try:
             stored = parts.store.append(write)
+        except EpisodeArchived as error:
+            # A repeated call: the episode is there, without its turns.
+            return _just_written(parts, scope, error.episode_id)
         except EpisodeChanged:
             # Looked at only now: a call that is retried may find its session going on again.
             _end_open_episode(parts, scope, session_id, config, min(times))

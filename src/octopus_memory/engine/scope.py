@@ -96,6 +96,7 @@ class MemoryScope(FactCalls):
         list with one for each; `tokens` likewise, where the caller has counted.
 
         :raises EpisodeClosed: for the id of an episode that has ended
+        :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored again
         :raises EpisodeNotFound: for an episode id that is not in this scope
         :raises InvalidMessage: for a message that cannot be stored; then none of them is
         """
@@ -166,6 +167,8 @@ class MemoryScope(FactCalls):
         """Store a finished episode in one call and one transaction.
 
         Without `at`, everything was said at `ended_at`, else now.
+
+        :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored again
         """
         stored = remember.store(
             self._parts,

@@ -87,7 +87,7 @@ class Keeping(ABC):
     ) -> None:
         """Mark an ended episode: it is gone from every read and index at once.
 
-        Its turns and summary stay until `purge`; recall rows, work and idempotency keys go. A
+        Its turns, summary and idempotency keys stay until `purge`; recall rows and work go. A
         session that has no other episode is gone too. Deleting it again changes nothing.
 
         :raises EpisodeChanged: when its days do not count from `since`

@@ -211,13 +211,24 @@ class EpisodeStore(
         in one append all are of one kind, and to an episode that has others only those are added.
 
         With an idempotency key that was used before, nothing is written and the turns stored
-        then are returned.
+        then are returned, as `repeated` does.
 
         :raises EpisodeChanged: when the target is not in the state the append says, or the turns
             were rewritten since its closing's summary was made of them
         :raises EpisodeNotFound: when an OPEN or RESUME target is not in the scope
         :raises IdempotencyConflict: when the key was used with another fingerprint
         :raises SettingsChanged: when the agent's settings are not those that it was decided by
+        """
+
+    @abstractmethod
+    def repeated(self, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
+        """The turns that an earlier call with this key stored; None for a key that is new here.
+
+        A key stays with its episode until that is purged or erased, or the key itself is pruned.
+
+        :raises EpisodeDeleted: when the episode was deleted since
+        :raises EpisodeArchived: when the episode was archived since
+        :raises IdempotencyConflict: when the key was used with another fingerprint
         """
 
     @abstractmethod

@@ -52,6 +52,7 @@ def _made(kind: type[OctopusError], problem: dict[str, Any], detail: str) -> Oct
         errors.EpisodeNotFound: "episodeId",
         errors.EpisodeClosed: "episodeId",
         errors.EpisodeArchived: "episodeId",
+        errors.EpisodeDeleted: "episodeId",
         errors.FactNotFound: "factId",
         errors.EpisodeChanged: "sessionId",
         errors.SessionNotFound: "sessionId",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from ..domain.audit import AuditDraft
 from ..domain.episode import Scope
-from ..domain.errors import EpisodeChanged, EpisodeNotFound
+from ..domain.errors import EpisodeArchived, EpisodeChanged, EpisodeDeleted, EpisodeNotFound
 from ..domain.ids import new_id
 from ..domain.retention import Stage
 from ..ports.store import SUMMARY_ORDINAL, Append, EpisodeStore, Placeholder, Target
@@ -271,13 +272,35 @@ class DeleteTests(StoreTests):
         store.delete(ANA, closed.episode_id, at=LATER, since=after(hours=1))
         assert len(store.deleted(ANA)) == 1
 
-    def test_its_session_and_key_are_free_again(self, store: EpisodeStore) -> None:
+    def test_its_session_is_free_again_and_its_key_is_not(self, store: EpisodeStore) -> None:
         write = tell(store, idempotency=make_key("key"), metadata={"channel": "web"})
+        stored = store.turns(ANA, write.episode_id)
+        assert store.repeated(ANA, make_key("key")) == stored
+        assert store.repeated(ANA, make_key("another")) is None
+        assert store.repeated(BEN, make_key("key")) is None
         store.delete(ANA, write.episode_id, at=LATER)
         again = make_append(ANA, "c", idempotency=make_key("key"), at=LATER)
-        assert [turn.episode_id for turn in store.append(again)] == [again.episode_id]
+        with pytest.raises(EpisodeDeleted) as caught:
+            store.append(again)
+        assert caught.value.episode_id == write.episode_id
+        with pytest.raises(EpisodeDeleted):
+            store.repeated(ANA, make_key("key"))
+        assert store.session_episodes(ANA, "session") == []
+        store.append(replace(again, idempotency=make_key("new")))
         assert store.session_episodes(ANA, "session") == [again.episode_id]
         assert texts(store, again) == ["c"]
+
+    @pytest.mark.parametrize("cold", [True, False])
+    def test_a_key_is_taken_while_its_episode_is_archived(
+        self, store: EpisodeStore, cold: bool
+    ) -> None:
+        write = tell(store, idempotency=make_key("key"))
+        store.archive(ANA, write.episode_id, cold=cold, at=LATER)
+        again = make_append(ANA, "c", idempotency=make_key("key"), at=LATER)
+        with pytest.raises(EpisodeArchived) as caught:
+            store.append(again)
+        assert caught.value.episode_id == write.episode_id
+        assert store.session_episodes(ANA, "session") == [write.episode_id]
 
     def test_it_takes_neither_turns_nor_a_summary(self, store: EpisodeStore) -> None:
         write = tell(store)
@@ -299,6 +322,7 @@ class PurgeTests(StoreTests):
         store.delete(ANA, write.episode_id, at=LATER)
         removed = store.purge(ANA, write.episode_id)
         assert {place: count for place, count in removed.items() if count} == {
+            "idempotency keys": 1,
             "turns": 2,
             "placeholders": 1,
             "episodes": 1,

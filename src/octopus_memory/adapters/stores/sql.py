@@ -17,6 +17,7 @@ from ...ports.store import (
     Append,
     Closing,
     EpisodeStore,
+    Idempotency,
     NewSummary,
     OpenEpisode,
     Placeholder,
@@ -42,6 +43,7 @@ from .statements import (
     queue,
     reads,
     recalling,
+    repeats,
     writes,
 )
 from .tenant import SqlTenantReads
@@ -97,6 +99,9 @@ class SqlStore(
 
     def append(self, write: Append) -> list[Turn]:
         return self._write(write.scope.tenant, writes.append, write)
+
+    def repeated(self, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
+        return self._read(scope.tenant, repeats.stored_before, scope, idempotency)
 
     def close_episode(
         self, scope: Scope, episode_id: UUID, closing: Closing, *, expect_messages: int

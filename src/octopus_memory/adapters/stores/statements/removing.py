@@ -26,9 +26,8 @@ def _drop_placeholders() -> sa.Delete:
     return ending.of_episode(schema.placeholders)
 
 
-# A key whose turns are gone has nothing left to give back.
 @sql
-def drop_keys() -> sa.Delete:
+def _drop_keys() -> sa.Delete:
     return ending.of_episode(schema.idempotency)
 
 
@@ -73,7 +72,7 @@ def episode(
     searched = ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now)
     this = {"episode_": episode_id, "scope_": scope_id}
     statements = {
-        "idempotency keys": drop_keys,
+        "idempotency keys": _drop_keys,
         "turns": drop_turns,
         "archived turns": drop_cold_turns,
         "placeholders": _drop_placeholders,

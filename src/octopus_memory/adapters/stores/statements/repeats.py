@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from ....domain.episode import Scope, Turn
-from ....domain.errors import IdempotencyConflict
+from ....domain.errors import EpisodeArchived, EpisodeDeleted, IdempotencyConflict
 from ....ports.store import Append, Idempotency
+from .. import rows
 from ..later import Connection, sa, schema, sql
-from . import reads
+from . import ending, reads
 
 
 @sql
@@ -25,6 +26,11 @@ def _key_before() -> sa.Select[Any]:
     )
 
 
+@sql
+def _stage() -> sa.Select[Any]:
+    return sa.select(schema.episodes.c.deleted_at).where(ending.this_episode())
+
+
 def stored_before(conn: Connection, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
     row = conn.execute(
         _key_before, {**reads.who(scope), "idempotency_key": idempotency.key}
@@ -33,7 +39,17 @@ def stored_before(conn: Connection, scope: Scope, idempotency: Idempotency) -> l
         return None
     if row.fingerprint != idempotency.fingerprint:
         raise IdempotencyConflict(idempotency.key)
-    return reads.turns(conn, scope, row.episode_id, row.first, row.first + row.count)
+    stored = reads.turns(conn, scope, row.episode_id, row.first, row.first + row.count)
+    if not stored:
+        _explain(conn, row)
+    return stored
+
+
+def _explain(conn: Connection, key: rows.Row) -> NoReturn:
+    """Tell what became of the turns. They must not be stored again: a restore would show both."""
+    this = {"episode_": key.episode_id, "scope_": key.scope_id}
+    episode = conn.execute(_stage, this).one()
+    raise (EpisodeArchived if episode.deleted_at is None else EpisodeDeleted)(key.episode_id)
 
 
 def remember(

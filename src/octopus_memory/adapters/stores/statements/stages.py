@@ -143,7 +143,6 @@ def archive(
         conn.execute(_keep_cold, this)
     conn.execute(removing.drop_turns, this)
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.TURNS, now=at)
-    conn.execute(removing.drop_keys, this)
     conn.execute(_set_archived, this | {"cold_": cold, "at_": at})
     meta.count_removal(conn)
     return replace(rows.episode(before, scope), is_archived=True, is_cold=cold, archived_at=at)
@@ -167,7 +166,6 @@ def delete(
     holding.check(conn, scope.tenant, scope.user, [episode_id])
     ending.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
     this = {"episode_": episode_id, "scope_": scope_id}
-    conn.execute(removing.drop_keys, this)
     conn.execute(_set_deleted, this | {"at_": at})
     meta.count_removal(conn)
     if entry is not None:
