@@ -197,9 +197,13 @@ class AsyncMemoryTenant:
     def tenant(self) -> str:
         return self.sync.tenant
 
-    async def locate(self, episode_id: UUID, *, actor: str = "library") -> AsyncMemoryScope | None:
+    async def locate(
+        self, episode_id: UUID, *, include_deleted: bool = False, actor: str = "library"
+    ) -> AsyncMemoryScope | None:
         """See `MemoryTenant.locate`."""
-        found = await asyncio.to_thread(self.sync.locate, episode_id, actor=actor)
+        found = await asyncio.to_thread(
+            self.sync.locate, episode_id, include_deleted=include_deleted, actor=actor
+        )
         return None if found is None else AsyncMemoryScope(found)
 
     async def export_user(

@@ -192,8 +192,8 @@ def test_what_the_page_offers_is_answered_in_development_mode(memory: EpisodicMe
         assert page.post("/sessions/s/heartbeat", json=beating).status_code == 200
         assert page.post("/sessions/s/close", json=closing).status_code == 200
         assert page.post(f"/episodes/{stored}/delete", json=who).status_code == 204
-        unnamed = page.post(f"/episodes/{stored}/restore", json={})
-        assert "agentId and userId in the body" in unnamed.json()["detail"]
+        elsewhere = page.post(f"/episodes/{stored}/restore", json=who | {"userId": "another"})
+        assert "/deleted" in elsewhere.json()["detail"]
         assert page.post(f"/episodes/{stored}/restore", json=who).status_code == 200
         importing = spec["paths"][f"{PREFIX}/users/{{user_id}}/import"]["post"]["requestBody"]
         [lines] = importing["content"].values()

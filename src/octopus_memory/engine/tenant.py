@@ -40,11 +40,20 @@ class MemoryTenant:
         return self._memory.parts
 
     def locate(
-        self, episode_id: Episode | UUID | str, *, actor: str = "library"
+        self,
+        episode_id: Episode | UUID | str,
+        *,
+        include_deleted: bool = False,
+        actor: str = "library",
     ) -> MemoryScope | None:
-        """The scope that an episode is in; None where this tenant has no such episode."""
+        """The scope that an episode is in; None where this tenant has no such episode.
+
+        With `include_deleted` also of one that is deleted and not purged yet.
+        """
         key = as_id("episode_id", episode_id, Episode)
-        found = None if key is None else self._parts.store.locate(self.tenant, key)
+        if key is None:
+            return None
+        found = self._parts.store.locate(self.tenant, key, include_deleted=include_deleted)
         return None if found is None else MemoryScope(self._memory, found, actor=actor)
 
     def episodes(

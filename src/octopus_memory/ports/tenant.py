@@ -13,7 +13,9 @@ class TenantReads(ABC):
     """The part of a store that sees a tenant whole, and nothing outside it."""
 
     @abstractmethod
-    def locate(self, tenant: str, episode_id: UUID) -> Scope | None:
+    def locate(
+        self, tenant: str, episode_id: UUID, *, include_deleted: bool = False
+    ) -> Scope | None:
         """The scope that an episode is in; None where the tenant has no such episode."""
 
     @abstractmethod

@@ -55,6 +55,8 @@ class TenantReadTests(StoreTests):
         store.archive(scope, kept.episode_id, at=START)
         store.delete(scope, gone.episode_id, at=START)
         assert store.locate(scope.tenant, gone.episode_id) is None
+        assert store.locate(scope.tenant, gone.episode_id, include_deleted=True) == scope
+        assert store.locate("other", gone.episode_id, include_deleted=True) is None
         page, total = store.tenant_episodes(scope.tenant, offset=0, limit=9)
         assert ([episode.id for episode in page], total) == ([kept.episode_id], 1)
         without = store.tenant_episodes(scope.tenant, include_archived=False, offset=0, limit=9)

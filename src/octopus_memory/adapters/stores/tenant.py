@@ -13,8 +13,10 @@ from .transactions import Transactions
 
 
 class SqlTenantReads(Transactions, TenantReads):
-    def locate(self, tenant: str, episode_id: UUID) -> Scope | None:
-        return self._read(tenant, _locate, tenant, episode_id)
+    def locate(
+        self, tenant: str, episode_id: UUID, *, include_deleted: bool = False
+    ) -> Scope | None:
+        return self._read(tenant, _locate, tenant, episode_id, include_deleted=include_deleted)
 
     def tenant_episodes(
         self,
@@ -40,17 +42,21 @@ class SqlTenantReads(Transactions, TenantReads):
         return self._read(tenant, _page, tenant, wanted, offset, limit)
 
 
-def _locate(conn: Connection, tenant: str, episode_id: UUID) -> Scope | None:
-    row = conn.execute(
+def _locate(
+    conn: Connection, tenant: str, episode_id: UUID, *, include_deleted: bool
+) -> Scope | None:
+    statement = (
         sa.select(schema.scopes.c.agent, schema.scopes.c.user)
         .join(schema.episodes, schema.episodes.c.scope_id == schema.scopes.c.id)
         .where(
             schema.episodes.c.id == episode_id,
             schema.episodes.c.tenant == tenant,
             schema.scopes.c.tenant == tenant,
-            schema.episodes.c.deleted_at.is_(None),
         )
-    ).one_or_none()
+    )
+    if not include_deleted:
+        statement = statement.where(schema.episodes.c.deleted_at.is_(None))
+    row = conn.execute(statement).one_or_none()
     return None if row is None else Scope(tenant=tenant, agent=row.agent, user=row.user)
 
 

@@ -222,8 +222,8 @@ def _detail(error: Exception) -> str:
     # The error's own remedies are calls of Python.
     if isinstance(error, errors.EpisodeNotFound):
         return (
-            f"no episode {error.episode_id} here: GET /episodes lists those that there are; one "
-            "that is deleted is restored with its agentId and userId in the body"
+            f"no episode {error.episode_id} here: GET /episodes lists those that there are, "
+            "GET /users/{user_id}/deleted those that can be restored"
         )
     if isinstance(error, errors.FactNotFound):
         return (

@@ -48,13 +48,16 @@ def scope_with(
     episode_id: UUID,
     agent_id: str | None = None,
     user_id: str | None = None,
+    *,
+    include_deleted: bool = False,
 ) -> MemoryScope:
     """The scope that an episode is in, which must be of this agent and user where they are given.
 
     :raises EpisodeNotFound: for one that is not there, and in the same words for one that is there
         for others
     """
-    found = memory_of(request).tenant(caller.tenant).locate(episode_id, actor=caller.actor)
+    tenant = memory_of(request).tenant(caller.tenant)
+    found = tenant.locate(episode_id, include_deleted=include_deleted, actor=caller.actor)
     if found is None:
         raise EpisodeNotFound(episode_id)
     agent, user = found.scope.agent, found.scope.user

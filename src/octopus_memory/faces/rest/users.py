@@ -55,7 +55,7 @@ def erase_episode(
 ) -> Response:
     """Erase one episode from rows, indexes and files; the receipt says what went."""
     need(caller, *OWNS)
-    scope = scope_with(request, caller, episode_id, agentId, userId)
+    scope = scope_with(request, caller, episode_id, agentId, userId, include_deleted=True)
     receipt = scope.erase_episode(episode_id, physical=physical, actor=caller.actor)
     return answer(request, ReceiptOut, ReceiptOut.of(receipt))
 
@@ -67,7 +67,9 @@ def delete_episode(
     """Mark an episode: gone from every read, and restorable until its grace days are over."""
     need(caller, *WRITES)
     body = body or WhoBody()
-    scope = scope_with(request, caller, episode_id, body.agent_id, body.user_id)
+    scope = scope_with(
+        request, caller, episode_id, body.agent_id, body.user_id, include_deleted=True
+    )
     scope.delete(episode_id, actor=caller.actor)
     return Response(status_code=204)
 
@@ -88,13 +90,12 @@ def deleted_episodes(
 def restore_episode(
     request: Request, caller: Principal, episode_id: UUID, body: WhoBody | None = None
 ) -> Response:
-    """Bring a deleted or a cold-archived episode back; one that is deleted needs its user named."""
+    """Bring a deleted or a cold-archived episode back."""
     need(caller, *WRITES)
     body = body or WhoBody()
-    if body.user_id is not None:
-        scope = scope_of(request, caller, body.agent_id, body.user_id)
-    else:
-        scope = scope_with(request, caller, episode_id, body.agent_id)
+    scope = scope_with(
+        request, caller, episode_id, body.agent_id, body.user_id, include_deleted=True
+    )
     restored = scope.restore(episode_id, actor=caller.actor)
     return answer(request, EpisodeOut, episode_out(restored))
 
