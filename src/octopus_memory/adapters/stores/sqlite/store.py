@@ -28,6 +28,7 @@ from ..sql import SqlStore
 from ..transactions import READING, Every, Reach
 from . import errors
 from .driver import DriverConnection, Prepared
+from .identity import FileIdentity
 from .together import Together
 from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
 
@@ -53,7 +54,8 @@ class SqliteStore(SqlStore):
         self, path: str | Path, *, read_only: bool = False, clock: Clock | None = None
     ) -> None:
         self._in_memory = str(path) == ":memory:"
-        self._path = Path(path)
+        # A later change of the working folder must not lead to another file.
+        self._path = Path(path).absolute()
         self._read_only = read_only
         # Threads of one process queue here; only other processes make SQLite wait and poll.
         self._writing = threading.RLock()
@@ -61,6 +63,7 @@ class SqliteStore(SqlStore):
         self._idle: list[sqlite3.Connection] = []
         self._known: dict[Any, Prepared] = {}
         self._closed = False
+        self._file = FileIdentity(self._path)
         self._together = Together(self._connect, self._writing)
         if not (self._in_memory or read_only):
             self._make_folder()
@@ -169,7 +172,11 @@ class SqliteStore(SqlStore):
         **named: P.kwargs,
     ) -> T:
         if not self._in_memory:
-            return self._commit(lambda conn: do(conn, *args, **named), hot=do in hot.WRITES)
+            self._file.check()
+            done = self._commit(lambda conn: do(conn, *args, **named), hot=do in hot.WRITES)
+            # Before it is acknowledged: it may have been committed to a file that is gone.
+            self._file.check()
+            return done
         with self._writing:
             return super()._write(reach, do, *args, **named)
 
@@ -186,6 +193,7 @@ class SqliteStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
+        self._file.check()
         if do in hot.READS and not self._in_memory:
             return self._on_driver(do, *args, **named)
         if not self._in_memory:
@@ -316,8 +324,10 @@ class SqliteStore(SqlStore):
         if self._in_memory:
             target = "file::memory:"
         else:
-            mode = "ro" if self._read_only else "rwc"
-            target = f"file:{quote(str(self._path.absolute()))}?mode={mode}"
+            # A file that was there and is not any more must not be made anew.
+            self._file.check()
+            mode = "ro" if self._read_only else "rw" if self._file.is_known else "rwc"
+            target = f"file:{quote(str(self._path))}?mode={mode}"
         conn = sqlite3.connect(
             target,
             uri=True,
@@ -328,6 +338,9 @@ class SqliteStore(SqlStore):
         )
         try:
             self._prepare(conn)
+            if not self._in_memory:
+                self._file.note()
+                self._file.check()
         except BaseException:
             conn.close()
             raise
