@@ -12,7 +12,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from ..domain.erasure import EraseReceipt, Erasure, Subject
-from ..domain.errors import InvalidInput, NotFound, OctopusError, StoreError
+from ..domain.errors import InvalidInput, NotFound, OctopusError, StoreCorrupt, StoreError
 from ..domain.ids import as_id, new_id
 from . import audit, indexing, owners
 from .parts import Parts
@@ -25,6 +25,8 @@ VERIFICATION = "verification"
 
 def erase(parts: Parts, subject: Subject, *, actor: str, physical: bool = True) -> EraseReceipt:
     """Remove everything of the subject; the receipt says what is still to be done, if anything is.
+
+    Where an error is raised, nothing is gone.
 
     :raises EpisodeNotFound: for an episode that is not in its scope
     :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
@@ -49,10 +51,15 @@ def erase(parts: Parts, subject: Subject, *, actor: str, physical: bool = True) 
     ):
         begun = parts.store.erase(subject, erasure, entry)
     parts.forget()
-    _take_out(parts, begun)
-    if physical and not _rewrite(parts, begun):
-        log.warning("an erasure waits for the files to be rewritten: octopus compact")
-    return _settle(parts, begun)
+    try:
+        _take_out(parts, begun)
+        if physical and not _rewrite(parts, begun):
+            log.warning("an erasure waits for the files to be rewritten: octopus compact")
+        return _settle(parts, begun)
+    except StoreError as error:
+        # The rows are gone, so the caller gets a receipt. It stays unfinished, and is tried again.
+        log.warning("an erasure cannot be verified yet: %s", error.for_log())
+        return _begun(begun)
 
 
 def finish(parts: Parts, *, younger_than: timedelta | None = None) -> int:
@@ -71,8 +78,12 @@ def finish(parts: Parts, *, younger_than: timedelta | None = None) -> int:
         _rewrite(parts, max(wanted, key=lambda erasure: erasure.number))
     done = 0
     for erasure in waiting:
-        if _has_news(parts, erasure):
-            done += _settle(parts, erasure).is_complete
+        try:
+            if _has_news(parts, erasure):
+                done += _settle(parts, erasure).is_complete
+        except StoreCorrupt as error:
+            # A damaged page must not keep the other work waiting.
+            log.warning("an erasure cannot be verified: %s", error.for_log())
     return done
 
 

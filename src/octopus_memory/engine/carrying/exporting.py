@@ -18,8 +18,8 @@ _PAGE = 100
 def export(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: str) -> Iterator[str]:
     """The lines of an export, each with its end.
 
-    Recorded before the first line is given and again after the last, so that the log also knows of
-    one that was cut short.
+    Recorded before the first line is given and again before the last, so that the log also knows
+    of one that was cut short.
     """
     check_name("user", user)
     if agent is not None:
@@ -48,9 +48,10 @@ def _lines(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: st
         if agent is None or scope.agent == agent:
             for body in _scope(parts, scope):
                 yield line(body)
-    yield f"{portable.encode_line(tally.trailer())}\n"
     counts = {f"{kind}s": tally.of(kind) for kind in ("episode", "turn", "fact")}
+    # Before the trailer: an export that cannot be recorded is not whole either.
     _record(parts, tenant, user, actor=actor, outcome="done", **counts)
+    yield f"{portable.encode_line(tally.trailer())}\n"
 
 
 def _record(

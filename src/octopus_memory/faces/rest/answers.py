@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
@@ -89,7 +90,12 @@ def sent(
 
 
 def streamed(request: Request, lines: Iterator[str], media_type: str) -> Response:
-    """Lines as they come, which may be more than memory holds."""
+    """Lines as they come, which may be more than memory holds.
+
+    The first one is waited for: an error that it brings is the answer's status, where a later one
+    can only break the body off.
+    """
+    lines = chain(list(islice(lines, 1)), lines)
     headers = {"Vary": "Accept-Encoding"}
     if not _takes_gzip(request):
         return StreamingResponse(lines, media_type=media_type, headers=headers)

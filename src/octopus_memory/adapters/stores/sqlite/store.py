@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -270,20 +270,20 @@ class SqliteStore(SqlStore):
         """
         if self._in_memory:
             return True
-        conn = self._connect()
         try:
-            with self._writing:
-                if (self.size_bytes() or 0) > _LARGE:
-                    conn.execute("PRAGMA temp_store=FILE")
-                wait_oneself(conn)
-                when_free(conn, "VACUUM")
-            return self._empty_log(conn)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise self.translate_driver(error) from error
+            with closing(self._connect()) as conn:
+                with self._writing:
+                    if (self.size_bytes() or 0) > _LARGE:
+                        conn.execute("PRAGMA temp_store=FILE")
+                    wait_oneself(conn)
+                    when_free(conn, "VACUUM")
+                return self._empty_log(conn)
+        except _DRIVER_ERRORS as error:
+            # A damaged page is no OperationalError, but a DatabaseError.
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise self._as_ours(error) from error
             return False
-        finally:
-            conn.close()
 
     def _empty_log(self, conn: sqlite3.Connection) -> bool:
         """Whoever still reads what was before stands in the way; writers wait only a little."""
