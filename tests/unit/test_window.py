@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -142,15 +143,102 @@ def test_the_output_reserve_is_kept_free() -> None:
     assert fit(LONG, tight).dropped == 8
 
 
-def test_the_last_exchanges_stay_even_over_the_limit() -> None:
+def test_the_last_exchanges_stay_as_long_as_they_fit() -> None:
+    fitted = fit(LONG, config(FIXED + PAIR + PAIR // 2, min_history_turns=2))
+
+    assert fitted.messages == [*HEAD, *LONG[-2:], user("And now?")]
+    assert (fitted.tokens, fitted.dropped, fitted.overflow_tokens) == (FIXED + PAIR, 14, 0)
+
+
+def test_what_cannot_fit_at_all_is_told() -> None:
     fitted = fit(LONG, config(10, min_history_turns=2))
 
-    assert fitted.messages == [*HEAD, *LONG[-4:], user("And now?")]
-    assert fitted.tokens == FIXED + 2 * PAIR
+    assert fitted.messages == [*HEAD, user("And now?")]
+    assert (fitted.tokens, fitted.dropped) == (FIXED, 16)
+    assert fitted.overflow_tokens == FIXED - 10
+
+
+def rounds(*ids: str) -> list[Body]:
+    return [message for each in ids for message in (call(each), result(each))]
+
+
+ROUND = sum(map(cost, rounds("a")))
+
+
+def test_tool_rounds_inside_an_exchange_go_oldest_first() -> None:
+    history = [user("question 0"), *rounds("a", "b", "c"), assistant("answer 0")]
+
+    fitted = fit(history, config(FIXED + PAIR + ROUND))
+
+    kept = [user("question 0"), *rounds("c"), assistant("answer 0")]
+    assert fitted.messages == [*HEAD, *kept, user("And now?")]
+    assert (fitted.dropped, fitted.overflow_tokens) == (4, 0)
+    assert fitted.tokens == FIXED + PAIR + ROUND
+
+
+def test_tool_rounds_of_older_exchanges_go_before_those_of_later_ones() -> None:
+    history = [
+        *(user("question 0"), *rounds("a"), assistant("answer 0")),
+        *(user("question 1"), *rounds("b"), assistant("answer 1")),
+    ]
+
+    fitted = fit(history, config(FIXED + 2 * PAIR + ROUND))
+
+    kept = [history[0], history[3], *history[4:]]
+    assert fitted.messages == [*HEAD, *kept, user("And now?")]
+
+
+def test_no_tool_round_goes_while_everything_fits() -> None:
+    history = [user("question 0"), *rounds("a", "b"), assistant("answer 0")]
+
+    assert fit(history, config(FIXED + PAIR + 2 * ROUND)).dropped == 0
+
+
+def test_an_exchange_whose_words_do_not_fit_leaves_room_for_the_tools_of_the_next() -> None:
+    history = [
+        *(user("question 0"), *rounds("a"), assistant("word " * 500)),
+        *(user("question 1"), *rounds("b"), assistant("answer 1")),
+    ]
+
+    fitted = fit(history, config(FIXED + PAIR + ROUND))
+
+    assert fitted.messages == [*HEAD, *history[4:], user("And now?")]
+    assert fitted.dropped == 4
+
+
+def test_many_tool_rounds_of_one_exchange_keep_to_the_limit() -> None:
+    long = {"content": "row " * 500}
+    many = [
+        message
+        for number in range(40)
+        for message in (call(str(number)), result(str(number)) | long)
+    ]
+
+    fitted = fit([user("Look it all up."), *many, assistant("Done.")], config(7_000))
+
+    assert fitted.tokens <= 7_000
+    assert fitted.dropped >= 2 * 25
+    assert fitted.overflow_tokens == 0
+    assert fitted.messages[2] == user("Look it all up.")
+    assert fitted.messages[-3:-1] == [many[-1], assistant("Done.")]
+
+
+def test_tool_rounds_that_go_are_summarized() -> None:
+    history = [user("question 0"), *rounds("a", "b", "c"), assistant("answer 0")]
+    told: list[Body] = []
+
+    def summarize(messages: list[Body]) -> str:
+        told.extend(messages)
+        return "They looked it up."
+
+    fitted = fit(history, config(FIXED + PAIR + ROUND, prune="summarize"), summarize=summarize)
+
+    assert told == rounds("a", "b")
+    assert fitted.tokens <= FIXED + PAIR + ROUND
 
 
 def test_a_greeting_goes_before_any_exchange() -> None:
-    fitted = fit([assistant("Welcome!"), *LONG[:2]], config(10))
+    fitted = fit([assistant("Welcome!"), *LONG[:2]], config(FIXED + PAIR))
 
     assert fitted.messages == [*HEAD, *LONG[:2], user("And now?")]
 
@@ -318,21 +406,21 @@ TOLD = st.text(max_size=400)
 
 
 @given(HISTORIES, CONFIGS, TOLD)
-def test_the_limit_holds_unless_only_what_must_stay_is_left(
+def test_the_limit_holds_unless_what_is_never_left_out_is_over_it(
     history: list[Body], settings: ContextConfig, told: str
 ) -> None:
     fitted = fit(history, settings, summarize=lambda _: told)
 
     assert fitted.tokens == sum(map(cost, fitted.messages))
     limit = settings.max_working_memory_tokens - settings.output_reserve
-    if fitted.tokens > limit:
-        asked = sum(m["role"] == "user" for m in fitted.messages[:-1])
-        assert asked <= settings.min_history_turns
+    assert fitted.overflow_tokens == max(0, fitted.tokens - limit)
+    if fitted.overflow_tokens:
+        assert [m["role"] for m in fitted.messages if m["role"] != "system"] == ["user"]
         assert not any("[Earlier in" in str(m["content"]) for m in fitted.messages)
 
 
 @given(HISTORIES, CONFIGS, TOLD)
-def test_the_last_exchanges_always_stay_in_order(
+def test_the_last_exchanges_stay_in_order_as_long_as_their_words_fit(
     history: list[Body], settings: ContextConfig, told: str
 ) -> None:
     fitted = fit(history, settings, summarize=lambda _: told)
@@ -340,8 +428,16 @@ def test_the_last_exchanges_always_stay_in_order(
     questions = [m for m in history if m["role"] == "user"]
     kept = [m for m in fitted.messages[:-1] if m["role"] == "user"]
     assert kept == questions[len(questions) - len(kept) :]
-    assert len(kept) >= min(len(questions), settings.min_history_turns)
     assert fitted.messages[-1] == user("And now?")
+    if len(kept) < min(len(questions), settings.min_history_turns):
+        whole = replace(settings, max_working_memory_tokens=10_000, output_reserve=0)
+        all_kept = fit(history, replace(whole, prune=PruneStrategy.FIFO)).messages[:-1]
+        places = [n for n, m in enumerate(all_kept) if m["role"] == "user"]
+        one_more = all_kept[places[len(places) - len(kept) - 1] :]
+        words = [m for m in one_more if m["role"] != "tool" and not m.get("tool_calls")]
+        head = [m for m in all_kept[: places[0]] if m["role"] == "system"]
+        limit = settings.max_working_memory_tokens - settings.output_reserve
+        assert sum(map(cost, [*head, *words, user("And now?")])) > limit
 
 
 @given(HISTORIES, CONFIGS, TOLD)

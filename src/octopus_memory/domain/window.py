@@ -32,6 +32,9 @@ class FittedMessages:
     messages: list[Body]
     tokens: int
     dropped: int
+    overflow_tokens: int = 0
+    """How far over the limit the list is: the system messages, the block and the current message,
+    which are never left out, are too long by this much. 0 where everything fits."""
 
 
 def fit_messages(
@@ -46,8 +49,9 @@ def fit_messages(
     """System prompt, block, as much of the history as fits, and the current user message.
 
     The history is pruned by whole exchanges: a user message and everything up to the next one.
-    The last `min_history_turns` of them stay, even where they alone are over the limit of
-    `max_working_memory_tokens` less `output_reserve`; then `tokens` says so. System messages at
+    The last `min_history_turns` of them stay as long as they fit into `max_working_memory_tokens`
+    less `output_reserve`. The limit wins: inside them tool rounds go, oldest first, then the
+    exchanges themselves. What cannot fit even so is in `overflow_tokens`. System messages at
     the history's start are taken for further system prompts and stay before the block, unless they
     repeat `system`. With `single_system_message` all that is system becomes the one first message,
     wherever in the history it stood.
@@ -72,19 +76,20 @@ def fit_messages(
     prompts = [system, *(p for p in pinned if p.text != system), block_text]
     head = _head(prompts, config)
     room = limit - _tokens([*head, last], count)
-    start = _first_kept(exchanges, costs, room, config)
-    if start and summarize and config.prune == PruneStrategy.SUMMARIZE:
+    kept = _kept(exchanges, costs, room, config, count)
+    if summarize and config.prune == PruneStrategy.SUMMARIZE and len(kept) < _length(exchanges):
         spare = min(_SUMMARY_TOKENS, max(0, limit // 10))
-        start = _first_kept(exchanges, costs, room - spare, config)
-        told = summarize([dict(m.body) for m in chain(*exchanges[:start])])
-        room = limit - sum(costs[start:]) - _tokens([last], count)
-        head = _head_with_summary(prompts, told, room, config, count) or head
+        kept = _kept(exchanges, costs, room, config, count, spare=spare)
+        told = summarize(_bodies_without(chain(*exchanges), kept))
+        left = limit - _tokens([*kept, last], count)
+        head = _head_with_summary(prompts, told, left, config, count) or head
 
-    kept = list(chain(*exchanges[start:]))
+    tokens = _tokens([*head, *kept, last], count)
     return FittedMessages(
         messages=[dict(message.body) for message in (*head, *kept, last)],
-        tokens=_tokens([*head, last], count) + sum(costs[start:]),
+        tokens=tokens,
         dropped=len(parsed) - len(pinned) - len(kept),
+        overflow_tokens=max(0, tokens - limit),
     )
 
 
@@ -145,6 +150,60 @@ def _exchanges(messages: Iterable[Message]) -> list[list[Message]]:
             exchanges.append([])
         exchanges[-1].append(message)
     return exchanges
+
+
+def _kept(
+    exchanges: Sequence[Sequence[Message]],
+    costs: Sequence[int],
+    room: int,
+    config: ContextConfig,
+    count: TokenCount,
+    *,
+    spare: int = 0,
+) -> list[Message]:
+    """The messages that stay. Only exchanges that may go anyway make way for the `spare` tokens."""
+    start = _first_kept(exchanges, costs, room - spare, config)
+    over = sum(costs[start:]) - room
+    if over <= 0:
+        return list(chain(*exchanges[start:]))
+    # Of the exchanges that should stay, those that fit without their tool rounds do.
+    split = [_rounds(exchange) for exchange in exchanges[start:]]
+    bare = [_tokens(chain(*(s for s in e if not _is_round(s))), count) for e in split]
+    while split and sum(bare) > room:
+        del split[0], bare[0]
+    steps = list(chain(*split))
+    over = _tokens(chain(*steps), count) - room
+    kept: list[Message] = []
+    for step in steps:
+        if over > 0 and _is_round(step):
+            over -= _tokens(step, count)
+        else:
+            kept += step
+    return kept
+
+
+def _rounds(exchange: Sequence[Message]) -> list[list[Message]]:
+    """An exchange cut into steps: a call with its results, or a single message."""
+    steps: list[list[Message]] = []
+    for message in exchange:
+        if message.role is Role.TOOL:
+            steps[-1].append(message)
+        else:
+            steps.append([message])
+    return steps
+
+
+def _is_round(step: Sequence[Message]) -> bool:
+    return len(step) > 1
+
+
+def _length(exchanges: Sequence[Sequence[Message]]) -> int:
+    return sum(map(len, exchanges))
+
+
+def _bodies_without(messages: Iterable[Message], kept: Sequence[Message]) -> list[Body]:
+    known = set(map(id, kept))
+    return [dict(message.body) for message in messages if id(message) not in known]
 
 
 def _first_kept(

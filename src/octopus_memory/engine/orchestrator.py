@@ -59,6 +59,9 @@ class MemoryContext:
     facts: tuple[Fact, ...] = ()
     """The standing facts that are shown."""
     left_out: tuple[LeftOut, ...] = ()
+    overflow_tokens: int = 0
+    """How far `messages` are over the limit, because the system prompt, the block and the current
+    message alone are too long; 0 where everything fits."""
 
 
 class MemoryOrchestrator:
@@ -117,6 +120,7 @@ class MemoryOrchestrator:
             passages=block.passages,
             facts=block.facts,
             left_out=block.left_out,
+            overflow_tokens=fitted.overflow_tokens,
         )
 
     def material(

@@ -225,6 +225,8 @@ def context(body: Body) -> MemoryContext:
         tokens=body["tokens"],
         block_tokens=body["blockTokens"],
         dropped=body["dropped"],
+        # An older service does not say.
+        overflow_tokens=body.get("overflowTokens", 0),
     )
 
 

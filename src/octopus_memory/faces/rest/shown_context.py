@@ -53,6 +53,7 @@ class ContextOut(TypedDict):
     tokens: int
     blockTokens: int
     dropped: int
+    overflowTokens: int
 
 
 def context_out(context: MemoryContext) -> ContextOut:
@@ -66,6 +67,7 @@ def context_out(context: MemoryContext) -> ContextOut:
         "tokens": context.tokens,
         "blockTokens": context.block_tokens,
         "dropped": context.dropped,
+        "overflowTokens": context.overflow_tokens,
     }
 
 
