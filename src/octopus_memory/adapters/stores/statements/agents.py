@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....domain.episode import Scope
@@ -23,9 +23,9 @@ FOR_ALL = ""
 @sql
 def _config() -> sa.Select[Any]:
     agents = schema.agents
+    own, for_all = agents.c.tenant == sa.bindparam("tenant_"), agents.c.tenant == FOR_ALL
     return sa.select(agents.c.tenant, agents.c.config).where(
-        agents.c.agent == sa.bindparam("agent_"),
-        agents.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
+        agents.c.agent == sa.bindparam("agent_"), sa.or_(own, for_all)
     )
 
 
@@ -35,11 +35,11 @@ def _configs() -> sa.Select[Any]:
 
 
 def _asked(conn: Connection, tenant: str, agent: str) -> Any:
-    return conn.execute(_config, {"agent_": agent, "tenants": [tenant, FOR_ALL]})
+    return conn.execute(_config, {"tenant_": tenant, "agent_": agent})
 
 
 def config(conn: Connection, tenant: str, agent: str) -> AgentSettings:
-    texts = _texts(_asked(conn, tenant, agent))
+    texts = dict(_asked(conn, tenant, agent).all())
     own, for_all = texts.get(tenant), texts.get(FOR_ALL)
     return AgentSettings(
         for_all=None if for_all is None else rows.load_json(for_all),
@@ -58,12 +58,8 @@ def asked(conn: Connection, scope: Scope, decided_by: str | None) -> Any:
 
 def check(found: Any, decided_by: str | None) -> None:
     """:raises SettingsChanged: when the settings are not those that a write was decided by"""
-    if found is not None and _version(_texts(found)) != decided_by:
+    if found is not None and _version(dict(found.all())) != decided_by:
         raise SettingsChanged
-
-
-def _texts(found: Iterable[rows.Row]) -> dict[str, str]:
-    return {row.tenant: row.config for row in found}
 
 
 def _version(texts: Mapping[str, str]) -> str:
@@ -90,7 +86,7 @@ def put(
     this = sa.and_(agents.c.tenant == tenant, agents.c.agent == agent)
     # Locked before the version is read: another change waits here, and then sees this one.
     conn.execute(sa.select(agents.c.agent).where(this).with_for_update()).first()
-    if seen is not None and _version(_texts(_asked(conn, tenant, agent))) != seen:
+    if seen is not None and _version(dict(_asked(conn, tenant, agent).all())) != seen:
         raise SettingsChanged
     if config is None:
         conn.execute(sa.delete(agents).where(this))
