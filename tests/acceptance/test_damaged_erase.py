@@ -66,7 +66,8 @@ def test_an_erasure_gives_its_receipt_or_removes_nothing(tmp_path: Path, whole: 
         receipts += 1
         assert receipt.removed["turns"] == 4
         assert _rows_of(path, "user 7") in (0, None)
-    assert receipts > refusals > 0
+    assert receipts > 0
+    assert refusals > 0
 
 
 def test_a_receipt_says_that_the_files_are_not_rewritten(tmp_path: Path, whole: bytes):

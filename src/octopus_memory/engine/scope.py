@@ -164,9 +164,7 @@ class MemoryScope(FactCalls):
         output_tokens: int | None = None,
         idempotency_key: str | None = None,
     ) -> Episode:
-        """Store a finished episode in one call and one transaction.
-
-        Without `at`, everything was said at `ended_at`, else now.
+        """Store a finished episode in one call; without `at` all was said at `ended_at`, else now.
 
         :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored again
         """

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
+from .agents import AgentConfigs, AgentSettings
 from .facts import Facts
 from .forgetting import Forgetting
 from .keeping import Keeping, Lead
@@ -27,7 +28,6 @@ from .turns import Findable, Lexical, NewTurn, Placeholder
 from .work import Backlog, Removal, RowPart, Unfindable, Work, WorkKind, WorkList
 
 if TYPE_CHECKING:
-    from ..domain.audit import AuditDraft
     from ..domain.facts import Fact
     from ..domain.replay import SessionReplay
     from .stats import StoreStats
@@ -66,17 +66,6 @@ class Idempotency(NamedTuple):
 
     key: str
     fingerprint: bytes
-
-
-class AgentSettings(NamedTuple):
-    """The settings stored for an agent, as one read saw them; None where there are none."""
-
-    for_all: Mapping[str, Json] | None
-    """With every tenant."""
-    own: Mapping[str, Json] | None
-    """With one tenant: what is set here counts before `for_all`."""
-    version: str
-    """Another text whenever either of them is another."""
 
 
 class SummedUp(NamedTuple):
@@ -175,7 +164,7 @@ class OpenEpisode(NamedTuple):
 
 
 class EpisodeStore(
-    WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantReads, Keys, Facts, ABC
+    WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantReads, Keys, Facts, AgentConfigs, ABC
 ):
     """Thread-safe. A write is durable when it returns, and happens whole or not at all.
 
@@ -395,32 +384,6 @@ class EpisodeStore(
 
         In the order of their ids, those above `after`.
         """
-
-    @abstractmethod
-    def config(self, tenant: str | None, agent: str) -> AgentSettings:
-        """The agent's stored settings, for this tenant and for all; None asks for the latter."""
-
-    @abstractmethod
-    def put_config(
-        self,
-        tenant: str | None,
-        agent: str,
-        config: Mapping[str, Json] | None,
-        *,
-        entry: AuditDraft | None = None,
-        seen: str | None = None,
-    ) -> None:
-        """Store an agent's settings for one tenant, or for every tenant; None removes them.
-
-        They take the place of what was stored there. An `entry` for the audit log is recorded in
-        the same transaction.
-
-        :raises SettingsChanged: when `seen` is given and is not the agent's version any more
-        """
-
-    @abstractmethod
-    def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:
-        """Every stored setting, by tenant (None: every tenant) and agent."""
 
     @abstractmethod
     def prune_idempotency(self, *, before: datetime) -> int:

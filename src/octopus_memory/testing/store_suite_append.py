@@ -8,6 +8,7 @@ import pytest
 
 from ..domain.episode import Episode, SessionStatus
 from ..domain.errors import (
+    EpisodeArchived,
     EpisodeChanged,
     EpisodeNotFound,
     IdempotencyConflict,
@@ -311,6 +312,19 @@ class IdempotencyTests(StoreTests):
         assert raised(outcomes) == []
         assert all(outcome == outcomes[0] for outcome in outcomes)
         assert texts(store, write) == ["a"]
+
+    @pytest.mark.parametrize("cold", [True, False])
+    def test_a_key_is_taken_while_its_episode_is_archived(
+        self, store: EpisodeStore, cold: bool
+    ) -> None:
+        write = make_append(ANA, "a", closing=make_closing(), idempotency=make_key("key"))
+        store.append(write)
+        store.archive(ANA, write.episode_id, cold=cold, at=after(days=90))
+        again = make_append(ANA, "c", idempotency=make_key("key"), at=after(days=90))
+        with pytest.raises(EpisodeArchived) as caught:
+            store.append(again)
+        assert caught.value.episode_id == write.episode_id
+        assert store.session_episodes(ANA, "session") == [write.episode_id]
 
     def test_keys_are_forgotten_by_their_age(self, store: EpisodeStore) -> None:
         write = make_append(ANA, "a", now=after(days=1), idempotency=make_key("old"))

@@ -11,7 +11,7 @@ import pytest
 
 from ..domain.audit import AuditDraft
 from ..domain.episode import Scope
-from ..domain.errors import EpisodeArchived, EpisodeChanged, EpisodeDeleted, EpisodeNotFound
+from ..domain.errors import EpisodeChanged, EpisodeDeleted, EpisodeNotFound
 from ..domain.ids import new_id
 from ..domain.retention import Stage
 from ..ports.store import SUMMARY_ORDINAL, Append, EpisodeStore, Placeholder, Target
@@ -289,18 +289,6 @@ class DeleteTests(StoreTests):
         store.append(replace(again, idempotency=make_key("new")))
         assert store.session_episodes(ANA, "session") == [again.episode_id]
         assert texts(store, again) == ["c"]
-
-    @pytest.mark.parametrize("cold", [True, False])
-    def test_a_key_is_taken_while_its_episode_is_archived(
-        self, store: EpisodeStore, cold: bool
-    ) -> None:
-        write = tell(store, idempotency=make_key("key"))
-        store.archive(ANA, write.episode_id, cold=cold, at=LATER)
-        again = make_append(ANA, "c", idempotency=make_key("key"), at=LATER)
-        with pytest.raises(EpisodeArchived) as caught:
-            store.append(again)
-        assert caught.value.episode_id == write.episode_id
-        assert store.session_episodes(ANA, "session") == [write.episode_id]
 
     def test_it_takes_neither_turns_nor_a_summary(self, store: EpisodeStore) -> None:
         write = tell(store)
