@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ...domain.episode import SAYS, Turn
 from ...domain.message import Json, Role
+from ...domain.neutral import LINE_BREAK
 from .reading import one_line_of, shorten, speaker_of
 
 _RESULT_CHARS = 4_000
@@ -32,8 +33,9 @@ def _told(text: str, said: str) -> str:
     """The result in one line, or nothing if the conversation says all of it."""
     pairs = list(_pairs(_parsed(text)))
     if not pairs:
-        line = one_line_of(text[:_RESULT_CHARS])
-        return "" if line.casefold() in said else shorten(line, _FACT_CHARS)
+        lines = _lines(text[:_RESULT_CHARS])
+        is_said = all(line.casefold() in said for line in lines)
+        return "" if is_said else shorten(LINE_BREAK.join(lines), _FACT_CHARS)
     is_new = [value.casefold() not in said for _, value in pairs]
     if not any(is_new):
         return ""
@@ -47,6 +49,11 @@ def _told(text: str, said: str) -> str:
         kept.add(place)
     shown = [f"{name} {value}".strip() for name, value in map(pairs.__getitem__, sorted(kept))]
     return ", ".join(shown) + "." if shown else ""
+
+
+def _lines(text: str) -> list[str]:
+    """The lines that say something. They stay apart, because a role header begins one."""
+    return [line for line in map(one_line_of, text.splitlines()) if line]
 
 
 def _parsed(text: str) -> Json:
@@ -68,7 +75,7 @@ def _pairs(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for inner in value:
             yield from _pairs(inner, name)
-    elif isinstance(value, str) and (line := one_line_of(value)):
-        yield name, shorten(line, _VALUE_CHARS)
+    elif isinstance(value, str) and (lines := _lines(value)):
+        yield name, shorten(LINE_BREAK.join(lines), _VALUE_CHARS)
     elif isinstance(value, bool):
         yield name, "yes" if value else "no"
