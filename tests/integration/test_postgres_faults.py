@@ -319,6 +319,8 @@ def test_a_table_that_another_version_changed_is_read_as_it_is(fragile: Installa
         store.append(write)
         assert texts(store, write) == ["hello"]
         with connected(database.admin_url) as admin:
+            # A migration makes the view anew, because it depends on the column.
+            admin.execute("DROP VIEW octopus_episodes_readable")
             admin.execute("ALTER TABLE octopus_turns ALTER COLUMN tokens TYPE bigint")
             admin.execute("ALTER TABLE octopus_episodes ALTER COLUMN message_count TYPE bigint")
         # What was prepared before says that its plan must not change.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -109,7 +110,7 @@ def test_the_best_turn_and_its_episode_come_first() -> None:
 def test_a_summary_that_is_found_says_so() -> None:
     talk = Talk([*SMALL.said, Said(1, "A flight to Oslo.", SUMMARY)])
     found = talk.ask("flight to Oslo", [0.1, 0.0, 0.1, 0.4, 0.2, 0.5])
-    words = {row: {share.signal: share.words for share in found.why(row)()} for row in (3, 5)}
+    words = {row: {share.signal: share.words for share in found.why(row, 0.5)()} for row in (3, 5)}
     assert words[5]["meaning"] == "cosine 0.50 with its summary"
     assert words[5]["words"] == "are looked for in its turns, not in its summary"
     assert words[3]["meaning"] == "cosine 0.40"
@@ -182,7 +183,7 @@ def test_a_date_turns_to_what_was_said_then() -> None:
     talk = Talk([Said(0, "We had pasta.", at=june), Said(1, "We had soup.", at=may)])
     found = talk.ask("What did I eat on 7 May 2023?", [0.3, 0.3])
     assert episodes(found)[0] == 1
-    assert "date" in {part.signal for part in found.why(1)()}
+    assert "date" in {part.signal for part in found.why(1, 0.5)()}
 
 
 def test_latest_and_earliest() -> None:
@@ -219,12 +220,12 @@ def test_a_filter_takes_rows_out_of_every_result() -> None:
     assert found.matches(1) == []
 
 
-def test_parts_add_up_to_the_score() -> None:
+@pytest.mark.parametrize("relevance", [0.02, 0.5, 0.93])
+def test_parts_add_up_to_the_relevance(relevance: float) -> None:
     found = SMALL.ask("When does my flight leave on Friday?", [0.1, 0.0, 0.1, 0.6, 0.3])
-    parts = found.why(found.matches(1)[0])()
-    assert sum(part.contribution for part in parts) == pytest.approx(
-        found.episode_score[1], abs=0.03
-    )
+    parts = found.why(found.matches(1)[0], relevance)()
+    total = sum(part.contribution for part in parts)
+    assert 1 / (1 + math.exp(-total)) == pytest.approx(relevance, abs=0.001)
     strengths = [abs(part.contribution) for part in parts]
     assert strengths == sorted(strengths, reverse=True)
     assert {"meaning", "words"} <= {part.signal for part in parts}
@@ -297,7 +298,7 @@ def test_nothing_breaks_the_order(texts: list[str], query: str, data: st.DataObj
         best = found.matches(episode)[0]
         assert talk.rows.episode[best] == episode
         assert found.turn_score[best] == found.episode_score[episode]
-        assert all(np.isfinite(part.contribution) for part in found.why(best)())
+        assert all(np.isfinite(part.contribution) for part in found.why(best, 0.5)())
 
 
 def test_a_word_in_two_languages_is_one_word() -> None:

@@ -23,6 +23,8 @@ _BEST_SHARE = 0.35
 Weigh = Callable[[str], float]
 """How much of what the question asks for stands in a sentence; 0 for nothing."""
 
+SUMMARY_SPEAKER = "summary"
+"""Who speaks in a passage that is made of a summary or key facts."""
 _GAP = " … "
 _SHORTEST_PART = 40
 _QUESTION_LENGTH = 240

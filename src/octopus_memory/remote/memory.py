@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
 
+from ..domain.context import TokenCount
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -330,7 +331,10 @@ class RemoteScope(RemoteFacts):
         system: str | None = None,
         budget_tokens: int | None = None,
         session_id: str | None = None,
+        count_tokens: TokenCount | None = None,
     ) -> MemoryContext:
+        if count_tokens is not None:
+            raise InvalidInput("count_tokens", "must not be given: the service counts for itself")
         past = [dict(each.body) for each in encode.messages(history)] if history else []
         said = message if isinstance(message, str) else encode.messages(message)[0].body
         body = self._who | {
