@@ -232,3 +232,23 @@ def test_the_last_sessions_are_there_behind_one_with_many_episodes(
     assert sessions == {"main", "second"}
     # Not all of the thirty are read to find what stands before them.
     assert len(asked) == 2
+
+
+def test_key_facts_are_found_by_words_and_by_meaning(memory: EpisodicMemory, scope: MemoryScope):
+    scope.store(
+        [("user", "Hello there."), ("assistant", "Hello!")],
+        session_id="facts",
+        summary="A short greeting.",
+        key_facts=["Drives a red Volvo"],
+    )
+    for number in range(5):
+        scope.store([("user", f"Remark {number} about the garden.")], session_id=f"s{number}")
+    memory.flush()
+    for query in ("What car do I drive?", "red Volvo"):
+        best = scope.recall(query)[0]
+        assert best.session_id == "facts"
+        assert best.relevance >= 0.65
+        assert "Drives a red Volvo" in scope.context(query).text
+    memory.parts.store.archive(scope.scope, best.episode_id)
+    memory.flush()
+    assert scope.recall("What car do I drive?")[0].session_id == "facts"

@@ -12,6 +12,7 @@ from uuid import UUID
 from .episode import SAYS, SUMMARY_LIMIT, EpisodeSnippet, TurnHit
 from .message import Role
 from .neutral import LINE_BREAK, neutralise
+from .one_line import split_sentences
 from .passages import SUMMARY_SPEAKER, Passage
 from .policy import Layout
 
@@ -79,9 +80,10 @@ class Draft:
 
 
 def is_quoted(text: str, passages: Iterable[Passage]) -> bool:
-    """Whether the words stand in a passage already: twice would waste tokens."""
-    told = text.rpartition(SAYS)[2].strip()
-    return bool(told) and any(told in passage.text for passage in passages)
+    """Whether every sentence stands in an episode's passages already: twice would waste tokens."""
+    said = " ".join(f"{passage.asked} {passage.text}" for passage in passages)
+    told = [sentence.rpartition(SAYS)[2].strip() for sentence in split_sentences(text)]
+    return bool(said) and all(sentence in said for sentence in told)
 
 
 def fenced(lines: Iterable[str]) -> str:

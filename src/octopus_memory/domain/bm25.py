@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .rows import SUMMARY, Rows
 from .term_lists import Layers, Places, TermList, found, having, places
+from .terms import Flag
 
 _K1_ROW, _B_ROW = 1.0, 0.5
 _K1_EPISODE, _B_EPISODE = 1.2, 0.75
@@ -184,8 +185,9 @@ class Postings:
         rows: Rows,
     ) -> Self:
         """From the flat list of every row's terms, in row order."""
-        # A summary has nothing to add while its episode has its turns.
-        has = ((rows.role != SUMMARY) | (rows.archived > 0))[row_of]
+        # A summary that repeats its turns has nothing to add while its episode has them.
+        own = (rows.flags & Flag.OWN_WORDS) != 0
+        has = ((rows.role != SUMMARY) | (rows.archived > 0) | own)[row_of]
         terms, counts, row_of = terms[has], counts[has], row_of[has]
         lengths = np.bincount(row_of, weights=counts, minlength=len(rows))
         return cls.of((TermList.build(terms, counts, row_of),), lengths, rows)

@@ -306,7 +306,8 @@ def _summary(snippet: EpisodeSnippet) -> ShownSummary:
 def _add_summaries(draft: Draft, shown: Sequence[ShownSummary], allowed: int) -> Iterator[LeftOut]:
     for summary in shown:
         episode_id = summary.snippet.episode_id
-        if all(is_quoted(said.text, draft.passages) for said in summary.words):
+        passages = [each for each in draft.passages if each.episode_id == episode_id]
+        if all(is_quoted(said.text, passages) for said in summary.words):
             continue
         for form in (summary, replace(summary, facts=())):
             draft.summaries[episode_id] = form

@@ -15,6 +15,7 @@ from .episode import SignalShare
 from .query import QueryPlan
 from .rows import SUMMARY, WEIGHTS, Rows
 from .temporal import Order
+from .terms import Flag
 
 Floats = NDArray[np.float32]
 
@@ -83,7 +84,7 @@ class ScoreParts(NamedTuple):
             episode=self.episode.item(episode),
             form=rows.form.item(row),
             summary=rows.role.item(row) == SUMMARY,
-            archived=rows.archived.item(row) > 0,
+            has_words=rows.archived.item(row) > 0 or rows.flags.item(row) & Flag.OWN_WORDS > 0,
             asked=[(signal, adds.item(row), words) for signal, adds, words in self.asked],
         )
 
@@ -187,7 +188,7 @@ def _shares(
     episode: float,
     form: float,
     summary: bool,
-    archived: bool,
+    has_words: bool,
     asked: Sequence[tuple[str, float, str]],
 ) -> tuple[SignalShare, ...]:
     """Parts of the log odds that the row is relevant, the strongest first: they add up to it.
@@ -197,7 +198,7 @@ def _shares(
     """
     covered = min(1.0, covered)
     by_words = f"{covered:.0%} of the question's words, by rarity"
-    if summary and not archived:
+    if summary and not has_words:
         by_words = "are looked for in its turns, not in its summary"
     all_of_it = [
         (

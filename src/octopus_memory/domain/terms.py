@@ -39,11 +39,13 @@ _IS_UNSPACED = rf"[{_UNSPACED}]"
 
 
 class Flag(IntFlag):
-    """What can be seen of a turn without reading it; the top three bits hold its length class."""
+    """What can be told of a row at a glance; the top three bits hold a turn's length class."""
 
     QUESTION = 1
     NUMBER = 2
     TIME = 4
+    OWN_WORDS = 8
+    """Of a summary that a caller or a model wrote: it may say what no turn says."""
 
 
 _TIMES = """yesterday today tonight tomorrow ago last next week weeks weekend weekends month months

@@ -235,7 +235,7 @@ def _protected(
     own.hear([turn.message for turn in turns])
     if own.redacts:
         safe = limited(own.summary(new.summary))
-        lexical = summary_lexical(parts, scope, safe.text, safe.key_facts)
+        lexical = summary_lexical(parts, scope, safe, new.by)
         new = replace(new, summary=safe, lexical=lexical)
     return replace(
         new,
@@ -330,7 +330,7 @@ def new_summary(
     Without them, the episode's facts stay as they are. It holds its text as it is given: the caller
     guards it, before or after.
     """
-    lexical = summary_lexical(parts, scope, summary.text, summary.key_facts)
+    lexical = summary_lexical(parts, scope, summary, by)
     found = None if turns is None else _facts(parts, turns, summary, by)
     summary = replace(summary, facts=())
     return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve, facts=found)
@@ -347,9 +347,25 @@ def _facts(parts: Parts, turns: Sequence[Turn], summary: Summary, by: str) -> tu
     return facts.found(turns, found, origin)
 
 
-def summary_lexical(parts: Parts, scope: Scope, text: str, key_facts: Sequence[str]) -> Lexical:
-    """What a summary and its key facts are found by."""
-    return parts.lexicon.summary(scope, "\n".join((text, *key_facts)))
+def summary_lexical(parts: Parts, scope: Scope, summary: Summary, by: str | None) -> Lexical:
+    """The words that a summary and its key facts are found by; `by` says who wrote it."""
+    text = "\n".join((summary.text, *summary.key_facts))
+    return parts.lexicon.summary(scope, text, own_words=not is_extractive(by))
+
+
+def is_extractive(by: str | None) -> bool:
+    """Whether a summary is made of the turns' own sentences, so that it repeats them."""
+    return by is None or by.startswith("extractive")
+
+
+def embedded_summary(episode: Episode) -> str:
+    """The text that is embedded for an episode's summary.
+
+    Key facts that are not the turns' own words stand first, because an embedder may read no further
+    than a few hundred words.
+    """
+    facts = () if is_extractive(episode.summarized_by) else episode.key_facts
+    return "\n".join((*facts, episode.summary or ""))
 
 
 def ensure_summary(parts: Parts, episode: Episode) -> None:

@@ -39,10 +39,14 @@ class Lexicon:
         speaker = hasher.pack_words(name.casefold().split()) if name else b""
         return Lexical(hasher.pack(counts), speaker, told | shape_flags(text))
 
-    def summary(self, scope: Scope, text: str) -> Lexical:
-        """A summary is searched whole, where a turn's text is capped."""
+    def summary(self, scope: Scope, text: str, *, own_words: bool) -> Lexical:
+        """A summary is searched whole, where a turn's text is capped.
+
+        One with words of its own is searched beside the turns, and not only in their place.
+        """
         counts, _ = self._counts(text[:SUMMARY_CAP])
-        return Lexical(terms=self._hasher(scope).pack(counts))
+        flags = int(Flag.OWN_WORDS) if own_words else 0
+        return Lexical(terms=self._hasher(scope).pack(counts), flags=flags)
 
     def forget(self) -> None:
         self._known.clear()

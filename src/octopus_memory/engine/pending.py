@@ -188,7 +188,7 @@ def _texts_of(
         if work.ordinal == SUMMARY_ORDINAL:
             episode = episodes[work.scope].get(work.episode_id)
             if episode is not None and episode.summary:
-                yield work, episode.summary
+                yield work, consolidate.embedded_summary(episode)
             continue
         turn = turns.get((work.episode_id, work.ordinal))
         if turn is not None:

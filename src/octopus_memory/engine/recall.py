@@ -34,7 +34,7 @@ from ..domain.ranking import Ranked, Ranking, Signals, rank
 from ..domain.rows import SUMMARY
 from ..ports.index import AskProbe, Probe, ScopeView
 from ..ports.store import SUMMARY_ORDINAL
-from . import findable
+from . import consolidate, findable
 from .parts import Parts
 
 log = logging.getLogger(__name__)
@@ -206,13 +206,9 @@ def _candidates(
         snippet = snippets.get(int(found.view.rows.episode[row]))
         # An extractive summary repeats the turns, which can be quoted themselves.
         if snippet is not None and (
-            snippet.is_archived or not _is_extractive(episodes[episode_id].summarized_by)
+            snippet.is_archived or not consolidate.is_extractive(episodes[episode_id].summarized_by)
         ):
             yield Candidate(rank=place, score=score, source=snippet)
-
-
-def _is_extractive(summarized_by: str | None) -> bool:
-    return summarized_by is None or summarized_by.startswith("extractive")
 
 
 def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:

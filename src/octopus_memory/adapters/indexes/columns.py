@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...domain import hashing, vectors
 from ...domain.rows import SUMMARY
 from ...domain.term_lists import Layers, with_rows
+from ...domain.terms import Flag
 from ...ports.recall import SUMMARY_ORDINAL, RecallBlock
 from .growing import Growing
 from .ordering import Ordering
@@ -159,9 +160,14 @@ class Columns:
         self._summaries = {seq: said for seq, said in known._summaries.items() if is_alive[seq]}
         self._list_alone(number[known._lone])
 
+    def _repeating(self) -> NDArray[np.bool_]:
+        """Which rows are summaries that only repeat their episode's turns."""
+        repeating: NDArray[np.bool_] = (self.role == SUMMARY) & (self.flags & Flag.OWN_WORDS == 0)
+        return repeating
+
     def _list_alone(self, listed: NDArray[np.int32]) -> None:
         """Summaries whose turns are gone have words again; those that were `listed` have theirs."""
-        summaries = (self.role == SUMMARY).nonzero()[0]
+        summaries = self._repeating().nonzero()[0]
         self._lone = summaries[~self._has_turns.values[self.episode[summaries]]]
         # A place more, for those below zero.
         is_listed = np.zeros(len(self) + 1, np.bool_)
@@ -289,9 +295,9 @@ class Columns:
             self._vectors.values[rows] = found
 
     def _list_terms(self) -> None:
-        """A summary has no words of its own while its episode has its turns."""
+        """A summary that repeats its turns has no words while its episode has them."""
         terms, counts, row_of = (np.concatenate(flat) for flat in zip(*self._unlisted, strict=True))
-        new = (self.role[self._listed :] == SUMMARY).nonzero()[0]
+        new = self._repeating()[self._listed :].nonzero()[0]
         if len(new) or len(self._lone):
             summaries = np.concatenate([self._lone, self._listed + new])
             spoken = self._has_turns.values[self.episode[summaries]]

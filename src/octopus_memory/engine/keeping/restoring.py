@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from ...domain.episode import EndReason, Episode, Scope
+from ...domain.episode import EndReason, Episode, Scope, Summary
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
 from ...ports.store import SUMMARY_ORDINAL, Findable
 from .. import audit, consolidate
@@ -77,6 +77,7 @@ def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
         making.of_turn(parts, scope, turn.ordinal, turn.message, config) for turn in kept.turns
     ]
     if episode.summary is not None:
-        lexical = consolidate.summary_lexical(parts, scope, episode.summary, episode.key_facts)
+        made = Summary(text=episode.summary, key_facts=episode.key_facts)
+        lexical = consolidate.summary_lexical(parts, scope, made, episode.summarized_by)
         findable.append(Findable(ordinal=SUMMARY_ORDINAL, lexical=lexical))
     return findable
