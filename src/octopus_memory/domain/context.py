@@ -23,7 +23,7 @@ from .block_layout import (
     spoken,
     spoken_passage,
 )
-from .episode import SUMMARY_LIMIT, EpisodeSnippet
+from .episode import SUMMARY_LIMIT, EpisodeSnippet, TurnHit
 from .facts import Fact, FactKind
 from .neutral import neutralise
 from .one_line import one_line
@@ -70,7 +70,6 @@ _LEAST_SHARE = 0.1
 _FULL_AT = 0.65
 """How far from `min_recall_score` to 1 the best relevance must be for the whole budget."""
 _ROUNDS = 3
-_LEAST_QUOTE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,22 +123,34 @@ def make_block(
     draft = Draft(layout=layout, count=count)
     left_out = list(_add_facts(draft, material, budget_tokens))
     allowed = _allowance(material, budget_tokens, min_score)
-    shown = _summaries(material)
-    share = max(0, budget_tokens - _SUMMARIES_FROM) // _SUMMARIES_SHARE if shown else 0
+    snippets = _summarised(material)
+    share = max(0, budget_tokens - _SUMMARIES_FROM) // _SUMMARIES_SHARE if snippets else 0
     limit = min(budget_tokens, allowed + share)
     waiting = _add_passages(draft, material, limit - share, budget_tokens, weigh)
     left_out += _passages_left(waiting, draft, short=allowed < budget_tokens)
-    left_out += _add_summaries(draft, shown, limit)
+    left_out += _add_summaries(draft, snippets, limit)
     _shrink(draft, budget_tokens)
     known = {fact.id: fact for fact in material.facts}
     return Block(
         text=draft.text,
         tokens=draft.tokens,
         facts=tuple(known[fact_id] for fact_id in draft.facts),
-        passages=tuple(sorted(draft.passages, key=place_of)),
+        passages=tuple(_explained(draft.passages, material)),
         summaries=tuple(each.snippet for each in draft.summaries.values()),
         left_out=tuple(left_out),
     )
+
+
+def _explained(passages: Iterable[Passage], material: Material) -> Iterator[Passage]:
+    """The passages oldest first, each with what made up its score."""
+    sources = {_key(candidate.source): candidate.source for candidate in material.candidates}
+    for passage in sorted(passages, key=place_of):
+        source = sources[passage.turn_ids[-1] if passage.turn_ids else passage.episode_id]
+        yield replace(passage, signals=source.signals)
+
+
+def _key(source: TurnHit | EpisodeSnippet) -> UUID:
+    return source.id if isinstance(source, TurnHit) else source.episode_id
 
 
 def _allowance(material: Material, budget: int, min_score: float) -> int:
@@ -197,10 +208,11 @@ def _fill(
     for candidate in waiting:
         if candidate.hit is not None and candidate.hit.id in quoted_turns:
             continue
-        if min(candidate.length, _LEAST_QUOTE) // 4 > room:
+        longest = quoted_length(candidate, budget)
+        # Neutralising costs more than looking: what cannot fit is not made ready.
+        if draft.count(candidate.text[:longest]) > room:
             left.append(candidate)
             continue
-        longest = quoted_length(candidate, budget)
         passage = _passage(candidate, draft, longest, weigh, quoted_turns)
         if passage is None:
             continue
@@ -221,7 +233,7 @@ def _passage(
     """The candidate as it is quoted; None where it has no words."""
     hit = candidate.source
     if isinstance(hit, EpisodeSnippet):
-        return _passage_of_summary(hit, candidate.score, draft, longest, weigh)
+        return _passage_of_summary(candidate, hit, draft, longest, weigh)
     said = quoted(speaker(hit), excerpt(hit.text, weigh, longest))
     if not said.text:
         return None
@@ -241,16 +253,14 @@ def _passage(
         at=hit.at,
         score=candidate.score,
         tokens=0,
-        signals=hit.signals,
     )
     return replace(passage, tokens=draft.count(f"Said: {spoken_passage(passage)}\n"))
 
 
 def _passage_of_summary(
-    snippet: EpisodeSnippet, score: float, draft: Draft, longest: int, weigh: Weigh
+    candidate: Candidate, snippet: EpisodeSnippet, draft: Draft, longest: int, weigh: Weigh
 ) -> Passage | None:
-    told = "\n".join((*snippet.key_facts, snippet.summary))
-    text = neutralise(excerpt(told, weigh, longest), SUMMARY_LIMIT)
+    text = neutralise(excerpt(candidate.text, weigh, longest), SUMMARY_LIMIT)
     if not text:
         return None
     return Passage(
@@ -260,10 +270,9 @@ def _passage_of_summary(
         episode_id=snippet.episode_id,
         session_id=snippet.session_id,
         at=snippet.date,
-        score=score,
+        score=candidate.score,
         tokens=draft.count(f"Summary: {text}\n"),
         is_archived=snippet.is_archived,
-        signals=snippet.signals,
     )
 
 
@@ -283,45 +292,54 @@ def _passages_left(waiting: Iterable[Candidate], draft: Draft, *, short: bool) -
             )
 
 
-def _summaries(material: Material) -> list[ShownSummary]:
-    """One a relevant episode and one a last session, each episode once."""
+def _summarised(material: Material) -> list[EpisodeSnippet]:
+    """The relevant episodes and the last sessions, each once."""
     if material.is_small_talk:
         return []
-    snippets = {each.episode_id: each for each in (*material.relevant, *material.recent)}
-    return [shown for shown in map(_summary, snippets.values()) if shown.words]
+    return list({each.episode_id: each for each in (*material.relevant, *material.recent)}.values())
 
 
-def _summary(snippet: EpisodeSnippet) -> ShownSummary:
-    facts = filter(None, (neutralise(fact, SUMMARY_LIMIT) for fact in snippet.key_facts))
+def _add_summaries(
+    draft: Draft, snippets: Sequence[EpisodeSnippet], limit: int
+) -> Iterator[LeftOut]:
+    used = draft.tokens
+    for snippet in snippets:
+        cost = draft.count(snippet.summary[:_SUMMARY_LENGTH])
+        shown = _summary(snippet, draft, limit - used - cost) if used + cost <= limit else None
+        if shown is not None:
+            if not shown.words:
+                continue
+            draft.summaries[snippet.episode_id] = shown
+            if (now := draft.tokens) <= limit:
+                used = now
+                continue
+            del draft.summaries[snippet.episode_id]
+        yield LeftOut(
+            what="summary",
+            reason=LeftOutReason.SHARE,
+            episode_id=snippet.episode_id,
+            score=snippet.relevance,
+            tokens=cost,
+        )
+
+
+def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
+    """The episode in one line, and its key facts where there is room for them.
+
+    It has no words where the episode's passages say all of it.
+    """
     if snippet.summary:
         # First neutralised: what begins a line cannot be told when lines have become one.
-        told = one_line(neutralise(snippet.summary, SUMMARY_LIMIT), _SUMMARY_LENGTH)
+        told = one_line(neutralise(snippet.summary[: 3 * _SUMMARY_LENGTH]), _SUMMARY_LENGTH)
         said = [Said("", told)]
     else:
         said = [quoted(speaker(turn), turn.text) for turn in snippet.turns]
-    words = tuple(each for each in said if each.text)
-    return ShownSummary(snippet=snippet, words=words, facts=tuple(facts))
-
-
-def _add_summaries(draft: Draft, shown: Sequence[ShownSummary], allowed: int) -> Iterator[LeftOut]:
-    for summary in shown:
-        episode_id = summary.snippet.episode_id
-        passages = [each for each in draft.passages if each.episode_id == episode_id]
-        if all(is_quoted(said.text, passages) for said in summary.words):
-            continue
-        for form in (summary, replace(summary, facts=())):
-            draft.summaries[episode_id] = form
-            if draft.tokens <= allowed:
-                break
-            del draft.summaries[episode_id]
-        else:
-            yield LeftOut(
-                what="summary",
-                reason=LeftOutReason.SHARE,
-                episode_id=episode_id,
-                score=summary.snippet.relevance,
-                tokens=draft.count(" ".join(said.text for said in summary.words)),
-            )
+    passages = [each for each in draft.passages if each.episode_id == snippet.episode_id]
+    words = tuple(each for each in said if each.text and not is_quoted(each.text, passages))
+    facts: tuple[str, ...] = ()
+    if draft.count(" ".join(snippet.key_facts)) <= room:
+        facts = tuple(filter(None, map(neutralise, snippet.key_facts)))
+    return ShownSummary(snippet=snippet, words=words, facts=facts)
 
 
 def _shrink(draft: Draft, budget: int) -> None:

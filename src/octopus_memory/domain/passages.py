@@ -11,7 +11,7 @@ from uuid import UUID
 from .episode import EpisodeSnippet, SignalShare, TurnHit
 from .one_line import split_sentences
 
-SHORT_ANSWER = 80
+SHORT_ANSWER = 64
 """A turn of fewer characters may mean nothing without the question before it."""
 WHOLE_TURN = 600
 """A turn of at most so many characters is quoted whole."""
@@ -106,11 +106,16 @@ class Candidate:
         return self.source if isinstance(self.source, TurnHit) else None
 
     @property
+    def text(self) -> str:
+        """What there is to quote."""
+        if isinstance(self.source, TurnHit):
+            return self.source.text
+        return "\n".join((*self.source.key_facts, self.source.summary))
+
+    @property
     def length(self) -> int:
         """How many characters there are to quote."""
-        if isinstance(self.source, TurnHit):
-            return len(self.source.text)
-        return len(self.source.summary) + sum(len(fact) + 1 for fact in self.source.key_facts)
+        return len(self.text)
 
 
 def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> list[Candidate]:

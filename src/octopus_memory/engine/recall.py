@@ -93,7 +93,7 @@ class _Found(NamedTuple):
 
     def is_short(self, row: int) -> bool:
         """Whether the turn may be an answer that means nothing without its question."""
-        return int(self.view.ordinals[row]) > 0 and self.view.rows.length.item(row) <= 0
+        return int(self.view.ordinals[row]) > 0 and self.view.rows.length.item(row) < 0
 
     def places(self, rows: Sequence[int]) -> list[tuple[UUID, int]]:
         return [(self.episode_id(row), int(self.view.ordinals[row])) for row in rows]
