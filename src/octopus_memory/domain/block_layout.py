@@ -6,7 +6,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -107,7 +106,6 @@ def spoken(said: Said) -> str:
     return f'{said.speaker}: "{said.text}"' if said.speaker else said.text
 
 
-@lru_cache(maxsize=256)
 def _name(speaker: str) -> str:
     if speaker in set(Role):
         return speaker
