@@ -222,7 +222,7 @@ class Cursor:
             self._give(rows, [column[0] for column in done.description])
 
     @staticmethod
-    def _run(server: Server, statement: str, values: list[Any]) -> sqlite3.Cursor:
+    def _run(server: Server, statement: str, values: dict[str, Any]) -> sqlite3.Cursor:
         with server.turn:
             try:
                 return server.data.execute(statement, values)
@@ -318,13 +318,14 @@ def _app_lock(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
     return []
 
 
-def _values(statement: str, parameters: Any, sizes: list[Declared]) -> list[Any]:
+def _values(statement: str, parameters: Any, sizes: list[Declared]) -> dict[str, Any]:
     places, page = _places(statement)
     assert places == len(parameters), "every parameter has a place"
     assert len(sizes) == places, "the driver would type a parameter by its value"
     if page is not None:
         assert parameters[page] > 0, "no page has less than one row"
-    return [_write(value, *size) for value, size in zip(parameters, sizes, strict=True)]
+    kept = [_write(value, *size) for value, size in zip(parameters, sizes, strict=True)]
+    return {f"p{place}": value for place, value in enumerate(kept, 1)}
 
 
 @lru_cache(512)
@@ -380,7 +381,7 @@ def _read(value: Any) -> Any:
 def to_sqlite(statement: str) -> str:
     """The same statement for SQLite; one of another form than the store's is an error."""
     numbers = count(1)
-    text = re.sub(r"\?", lambda _: f"?{next(numbers)}", statement)
+    text = re.sub(r"\?", lambda _: f":p{next(numbers)}", statement)
     text = re.sub(r" WITH \((UPDLOCK|HOLDLOCK)[A-Z, ]*\)", "", text)
     text = re.sub(r"\(SELECT TOP (\d+) ([^()]*)\)", r"(SELECT \2 LIMIT \1)", text)
     match text.split(maxsplit=1)[0].upper():
@@ -411,7 +412,7 @@ def to_sqlite(statement: str) -> str:
 
 
 def _select(text: str) -> str:
-    page = re.compile(r"OFFSET (\?\d+|0) ROWS\s+FETCH FIRST (\?\d+) ROWS ONLY")
+    page = re.compile(r"OFFSET (:\w+|0) ROWS\s+FETCH FIRST (:\w+) ROWS ONLY")
     text = page.sub(r"LIMIT \2 OFFSET \1", text)
     top = re.compile(r"^SELECT (DISTINCT )?TOP (\d+) (.+)$", re.DOTALL)
     return top.sub(r"SELECT \1\3 LIMIT \2", text)
