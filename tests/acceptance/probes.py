@@ -14,6 +14,8 @@ from octopus_memory import (
     Episode,
     EpisodeNotFound,
     EpisodicMemory,
+    Fact,
+    FactNotFound,
     MemoryScope,
     SessionNotFound,
 )
@@ -30,6 +32,7 @@ class Owned:
     session_id: str
     closed: Episode
     open: Episode
+    fact: Fact
 
 
 def fill(memory: EpisodicMemory, number: int, who: Who) -> Owned:
@@ -45,7 +48,14 @@ def fill(memory: EpisodicMemory, number: int, who: Who) -> Owned:
     session_id = f"session {number}"
     scope.add(session_id, ("user", f"My safe still has {mark} for a password."))
     [opened] = scope.session(session_id).episodes
-    return Owned(scope=scope, mark=mark, session_id=session_id, closed=closed, open=opened.episode)
+    return Owned(
+        scope=scope,
+        mark=mark,
+        session_id=session_id,
+        closed=closed,
+        open=opened.episode,
+        fact=scope.add_fact(f"Has {mark} for a password", "home"),
+    )
 
 
 def refused(error: type[Exception], call: Callable[..., object], *args: Any, **named: Any) -> None:
@@ -193,21 +203,57 @@ def context(a: MemoryScope, other: Owned) -> object:
     ]
 
 
+def facts(a: MemoryScope, other: Owned) -> object:
+    return [a.facts(), a.facts(history=True)]
+
+
+def add_fact(a: MemoryScope, other: Owned) -> object:
+    return a.add_fact("Lives somewhere else", "home")
+
+
+def correct_fact(a: MemoryScope, other: Owned) -> object:
+    for given in fact_ids(other):
+        refused(FactNotFound, a.correct_fact, given, "forged")
+    return None
+
+
+def pin_fact(a: MemoryScope, other: Owned) -> object:
+    for given in fact_ids(other):
+        refused(FactNotFound, a.pin_fact, given)
+    return None
+
+
+def delete_fact(a: MemoryScope, other: Owned) -> object:
+    for given in fact_ids(other):
+        refused(FactNotFound, a.delete_fact, given)
+    return None
+
+
+def fact_ids(other: Owned) -> list[Any]:
+    """Every way to name the other's fact."""
+    return [other.fact, other.fact.id, str(other.fact.id)]
+
+
 PROBES: dict[str, Callable[[MemoryScope, Owned], object]] = {
     probe.__name__: probe
     for probe in (
         add,
+        add_fact,
         close_episode,
         close_session,
         context,
+        correct_fact,
         delete,
+        delete_fact,
         deleted,
         episode,
         episodes,
         erase_episode,
+        facts,
         get,
         heartbeat,
         open_episode,
+        pin_fact,
         recall,
         recall_turns,
         recent,

@@ -16,6 +16,7 @@ from retention_children import open_memory
 
 from compiled_once import compiled_once
 from octopus_memory import EpisodicMemory
+from octopus_memory.adapters.stores.sqlite.identity import FileIdentity
 
 
 @compiled_once()
@@ -31,6 +32,8 @@ def be_killed_at_each(pipe: Connection, ready: str, folder: str) -> None:
     # No connection may be used on both sides of a fork.
     memory.parts.store.close()
     memory.parts.store._closed = False
+    # Every copy is another file, which the store would take for one that was put in its place.
+    memory.parts.store._file = FileIdentity(path)
     for moment in itertools.count(1):
         shutil.copy(ready, path)
         pid = os.fork()

@@ -100,6 +100,8 @@ def good(scope: MemoryScope, name: str) -> dict[str, Any]:
         "session_id": "open",
         "query": "leave days",
         "message": "How many leave days?",
+        "text": "Prefers tea",
+        "fact_id": scope.add_fact("Prefers coffee").id,
     }
     needed = inspect.signature(getattr(scope, name)).parameters.values()
     return {one.name: known[one.name] for one in needed if one.default is one.empty}
@@ -131,7 +133,7 @@ def test_an_odd_argument_is_taken_or_refused(memory: EpisodicMemory, path: Path,
     assert scope.recall("leave days", limit=1_000) is not None
 
 
-@pytest.mark.parametrize("config", [None, {}, "x", MemoryConfig])
+@pytest.mark.parametrize("config", [None, [], "x", MemoryConfig])
 def test_settings_must_be_settings(memory: EpisodicMemory, config: Any):
     with pytest.raises(InvalidInput, match="config"):
         memory.configure("hr", config)

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.rest import shown, users
+from octopus_memory.faces.rest import shown, shown_context, users
 from octopus_memory.faces.rest.routes import PREFIX
 from octopus_memory.settings import ServerSettings
 
@@ -160,7 +160,7 @@ def test_answers_are_as_the_description_says(client: httpx.Client, memory: Episo
         shown.EpisodeList: client.get("/episodes", params=WHO),
         shown.SearchOut: client.post("/episodes/search", json=query | {"mode": "hybrid"}),
         shown.TurnSearchOut: client.post("/turns/search", json=query | {"mode": "hybrid"}),
-        shown.ContextOut: client.post("/context", json=WHO | {"message": "And leave?"}),
+        shown_context.ContextOut: client.post("/context", json=WHO | {"message": "And leave?"}),
     }
     for kind, answer in answers.items():
         found = TypeAdapter(kind).validate_json(answer.content)
