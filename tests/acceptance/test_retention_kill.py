@@ -99,7 +99,7 @@ def check_all(memory: EpisodicMemory, expected: tuple[str, ...]) -> None:
 
 
 def content(path: Path) -> dict[str, list[Any]]:
-    """Every row of every table, but for the name that a runner gives itself."""
+    """Every row of every table, but for a runner's own name and the ids of facts that it finds."""
     conn = sqlite3.connect(path)
     try:
         assert conn.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -110,6 +110,7 @@ def content(path: Path) -> dict[str, list[Any]]:
     rows["octopus_jobs"] = [
         (name, bool(owner), *rest) for name, owner, *rest in rows["octopus_jobs"]
     ]
+    rows["octopus_facts"] = [(scope_id, *rest) for scope_id, _, *rest in rows["octopus_facts"]]
     return rows
 
 
