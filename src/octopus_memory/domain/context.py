@@ -61,13 +61,13 @@ _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
 _SUMMARIES_FROM = 600
-"""Of the tokens above this many, summaries and last sessions get a fifth: in a small block
+"""Of the tokens above this many, summaries and last sessions get a tenth: in a small block
 quotations are worth more than what a conversation was about."""
-_SUMMARIES_SHARE = 5
+_SUMMARIES_SHARE = 10
 _SUMMARY_LENGTH = 160
 _LEAST_SHARE = 0.1
 """The part of the budget for a question that has nothing to do with what is stored."""
-_FULL_AT = 0.65
+_FULL_AT = 0.5
 """How far from `min_recall_score` to 1 the best relevance must be for the whole budget."""
 _ROUNDS = 3
 

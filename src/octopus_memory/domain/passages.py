@@ -32,7 +32,7 @@ _QUESTION_LENGTH = 240
 # The chance that a turn of a rank is what was asked for falls like 1 / (rank + 2); the cost of a
 # quotation is its tokens and what stands around it.
 _HEAD_START = 2
-_FRAME_TOKENS = 15
+_FRAME_TOKENS = 50
 
 
 class LeftOutReason(StrEnum):
