@@ -61,9 +61,10 @@ _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
 _SUMMARIES_FROM = 600
-"""Of the tokens above this many, summaries and last sessions get a tenth: in a small block
-quotations are worth more than what a conversation was about."""
-_SUMMARIES_SHARE = 10
+"""Of the tokens above this many, summaries and last sessions get a fifth, and 120 at most: in a
+small block quotations are worth more than what a conversation was about."""
+_SUMMARIES_SHARE = 5
+_MOST_FOR_SUMMARIES = 120
 _SUMMARY_LENGTH = 160
 _LEAST_SHARE = 0.1
 """The part of the budget for a question that has nothing to do with what is stored."""
@@ -124,7 +125,7 @@ def make_block(
     left_out = list(_add_facts(draft, material, budget_tokens))
     allowed = _allowance(material, budget_tokens, min_score)
     snippets = _summarised(material)
-    share = max(0, budget_tokens - _SUMMARIES_FROM) // _SUMMARIES_SHARE if snippets else 0
+    share = _share_of_summaries(budget_tokens) if snippets else 0
     limit = min(budget_tokens, allowed + share)
     waiting = _add_passages(draft, material, limit - share, budget_tokens, weigh)
     left_out += _passages_left(waiting, draft, short=allowed < budget_tokens)
@@ -139,6 +140,10 @@ def make_block(
         summaries=tuple(each.snippet for each in draft.summaries.values()),
         left_out=tuple(left_out),
     )
+
+
+def _share_of_summaries(budget: int) -> int:
+    return min(max(0, budget - _SUMMARIES_FROM) // _SUMMARIES_SHARE, _MOST_FOR_SUMMARIES)
 
 
 def _explained(passages: Iterable[Passage], material: Material) -> Iterator[Passage]:

@@ -14,9 +14,10 @@ from .one_line import split_sentences
 SHORT_ANSWER = 64
 """A turn of fewer characters may mean nothing without the question before it."""
 WHOLE_TURN = 600
-"""A turn of at most so many characters is quoted whole."""
+"""A turn of at most so many characters is quoted whole, in a large block one of up to an eighth."""
 EXCERPT = 360
-"""Characters that are quoted of a longer one, where it is not the very turn that was asked for."""
+"""Characters that are quoted of a longer one, where it is not the very turn that was asked for; in
+a large block up to a sixteenth of it."""
 _BEST_SHARE = 0.35
 """The part of the budget that the best turn may take; the second half as much, and so on."""
 
@@ -130,10 +131,10 @@ def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> li
 
 def quoted_length(candidate: Candidate, budget_tokens: int) -> int:
     """How many characters of a candidate may be quoted: the better its rank, the more."""
-    if candidate.length <= WHOLE_TURN:
+    if candidate.length <= max(WHOLE_TURN, budget_tokens // 2):
         return candidate.length
     share = int(4 * budget_tokens * _BEST_SHARE / (candidate.rank + 1))
-    return min(candidate.length, max(EXCERPT, share))
+    return min(candidate.length, max(EXCERPT, budget_tokens // 4, share))
 
 
 def excerpt(text: str, weigh: Weigh, longest: int) -> str:
