@@ -14,7 +14,7 @@ from .one_line import split_sentences
 SHORT_ANSWER = 64
 """A turn of fewer characters may mean nothing without the question before it."""
 WHOLE_TURN = 600
-"""A turn of at most so many characters is quoted whole, in a large block one of up to an eighth."""
+"""A turn of at most so many characters, or of half the budget, is quoted whole."""
 EXCERPT = 360
 """Characters that are quoted of a longer one, where it is not the very turn that was asked for; in
 a large block up to a sixteenth of it."""
@@ -30,10 +30,10 @@ _GAP = " … "
 _SHORTEST_PART = 40
 _QUESTION_LENGTH = 240
 """Characters at the end of a turn in which the question of a short answer is looked for."""
-# The chance that a turn of a rank is what was asked for falls like 1 / (rank + 2); the cost of a
-# quotation is its tokens and what stands around it.
+# The chance that a turn of a rank is what was asked for falls like 1 / (rank + 2). A fixed cost
+# beside a quotation's tokens keeps long answers from falling behind everything that is short.
 _HEAD_START = 2
-_FRAME_TOKENS = 50
+_FRAME_TOKENS = 100
 
 
 class LeftOutReason(StrEnum):
@@ -131,7 +131,7 @@ def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> li
 
 def quoted_length(candidate: Candidate, budget_tokens: int) -> int:
     """How many characters of a candidate may be quoted: the better its rank, the more."""
-    if candidate.length <= max(WHOLE_TURN, budget_tokens // 2):
+    if candidate.length <= max(WHOLE_TURN, 2 * budget_tokens):
         return candidate.length
     share = int(4 * budget_tokens * _BEST_SHARE / (candidate.rank + 1))
     return min(candidate.length, max(EXCERPT, budget_tokens // 4, share))
