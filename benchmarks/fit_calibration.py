@@ -55,6 +55,8 @@ def fit_calibration(examples: Sequence[Example]) -> Calibration:
         both=Line(bias=both[2], cosine=both[0], coverage=both[1]),
         meaning=Line(bias=meaning[1], cosine=meaning[0], coverage=0.0),
         words=Line(bias=words[1], cosine=0.0, coverage=words[0]),
+        # Examples in a language that the embedder does not know are fitted on their own.
+        foreign=Line(bias=words[1], cosine=0.0, coverage=words[0]),
         behind=_behind(examples),
     )
 
