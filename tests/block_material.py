@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -143,7 +142,3 @@ def materials(words: st.SearchStrategy[str]) -> st.SearchStrategy[Material]:
 
 def shown_episodes(block: Block) -> set[UUID]:
     return {each.episode_id for each in (*block.passages, *block.summaries)}
-
-
-def sequence(found: Sequence[TurnHit]) -> tuple[Candidate, ...]:
-    return candidates(*found)
