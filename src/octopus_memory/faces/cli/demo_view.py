@@ -95,8 +95,9 @@ class DemoView(Silent):
         screen.panel(f"context block, {counted(context.block_tokens, 'token')}", context.text)
         rule = MemoryConfig().recall
         screen.write(
-            f"In it is what has a relevance of {rule.min_recall_score} or more, and the last "
-            f"{rule.recent_sessions_to_inject} sessions in any case, oldest first."
+            "It quotes what is worth most for its tokens, oldest first. Below a relevance of "
+            f"{rule.min_recall_score} little would be spent; the last "
+            f"{rule.recent_sessions_to_inject} sessions get a line each where there is room."
         )
         screen.write(
             f"It goes between the system prompt and the history. The message list, "
