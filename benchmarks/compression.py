@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import zstandard
 
-from octopus_memory.adapters.stores import codec
+from octopus_memory.adapters.stores.sql import codec
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))

@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from octopus_memory.domain.calibration import Calibration, Line
+from octopus_memory.domain.search.calibration import Calibration, Line
 
 THRESHOLD = 0.65
 """Where a sure episode begins: `EpisodicRecallConfig.min_recall_score`."""

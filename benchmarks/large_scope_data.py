@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
-from octopus_memory.domain import vectors
 from octopus_memory.domain.episode import EndReason, Scope, Summary
-from octopus_memory.domain.hashing import TermHasher
 from octopus_memory.domain.ids import new_id
 from octopus_memory.domain.message import Message
-from octopus_memory.domain.terms import turn_flags
+from octopus_memory.domain.search import vectors
+from octopus_memory.domain.search.term_hashing import TermHasher
+from octopus_memory.domain.search.terms import turn_flags
 from octopus_memory.ports.store import (
     Append,
     Closing,

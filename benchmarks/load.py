@@ -33,7 +33,7 @@ from typing import Any
 
 from benchmarks.load_processes import OCTOPUS, Program, free_port, locust_in
 from octopus_memory import EpisodicMemory
-from octopus_memory.engine import access
+from octopus_memory.engine.privacy import api_keys
 from octopus_memory.ports.store import WorkKind
 
 HERE = Path(__file__).parent
@@ -174,7 +174,7 @@ def fill(path: Path) -> str:
             scope.store(TALK, session_id="before")
             scope.add(SESSION, ("user", OPENING))
         memory.flush()
-        made = access.make_key(
+        made = api_keys.make_key(
             memory.parts, tenant="default", role="agent", name="load", agents=[AGENT], actor="load"
         )
         return made.token

@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from octopus_memory.faces.rest.app import PREFIX
-from octopus_memory.faces.rest.wire import SearchBody, SessionAddBody
+from octopus_memory.faces.rest.requests import SearchBody, SessionAddBody
 from octopus_memory.settings import ServerSettings
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from octopus_memory.adapters.redactors.patterns import PatternRedactor
-from octopus_memory.domain.pii import PiiKind, PiiSpan
-from octopus_memory.ports.seams import Redactor
+from octopus_memory.domain.text.pii import PiiKind, PiiSpan
+from octopus_memory.ports.models import Redactor
 
 DATA = Path(__file__).parent / "data" / "pii"
 _MARK = re.compile(r"⟦([A-Z_]+):(.*?)⟧", re.DOTALL)

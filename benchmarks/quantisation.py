@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from octopus_memory.domain import vectors
+from octopus_memory.domain.search import vectors
 
 DIMENSION = 384
 

@@ -24,7 +24,7 @@ from uuid import UUID
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
 from octopus_memory.domain.episode import Summary, Turn
 from octopus_memory.domain.message import parse_message
-from octopus_memory.ports.seams import Summarizer
+from octopus_memory.ports.models import Summarizer
 
 _SHORT = 3
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")

@@ -1,4 +1,4 @@
-"""Makes `texts.json`: the statements of SQLite's hot calls, as SQLAlchemy compiles them.
+"""Makes `compiled_statements.json`: SQLite's hot statements, as SQLAlchemy compiles them.
 
     make texts
 
@@ -14,8 +14,8 @@ from typing import Any
 from uuid import uuid4
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.adapters.stores.later import Statement
-from octopus_memory.adapters.stores.sqlite import texts
+from octopus_memory.adapters.stores.sql.lazy import Statement
+from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
 from octopus_memory.adapters.stores.sqlite.compiling import compiled
 from octopus_memory.domain.facts import FactKind, FoundFact
 from octopus_memory.testing import FakeSummarizer
@@ -25,15 +25,15 @@ MOST_PLACES = 16
 
 
 def main() -> None:
-    texts.FILE.write_text("[]\n", encoding="utf-8")
-    asked: dict[tuple[str, ...], texts.Compiled] = {}
+    compiled_statements.FILE.write_text("[]\n", encoding="utf-8")
+    asked: dict[tuple[str, ...], compiled_statements.Compiled] = {}
     with tempfile.TemporaryDirectory() as folder:
         # The second time, everything is there already.
         for _ in range(2):
             for statement, keys in _asked(Path(folder, "memory.db")):
                 asked[statement.name, *keys] = compiled(statement(), keys)
     lines = (json.dumps([key, *made]) for key, made in sorted(asked.items()))
-    texts.FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    compiled_statements.FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
 def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:

@@ -8,9 +8,9 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from octopus_memory import EpisodeSnippet, Role, TurnHit
-from octopus_memory.domain.context import Block, Material, make_block
+from octopus_memory.domain.block.block import Block, Material, make_block
+from octopus_memory.domain.block.passages import Candidate
 from octopus_memory.domain.facts import Fact, FactKind
-from octopus_memory.domain.passages import Candidate
 from octopus_memory.domain.policy import Layout
 
 START = datetime(2025, 3, 14, 9, 38, tzinfo=UTC)

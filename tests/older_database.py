@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from octopus_memory.adapters.stores import migrate, schema, views
-from octopus_memory.domain import vectors
+from octopus_memory.adapters.stores.sql import migrate, schema, views
+from octopus_memory.domain.search import vectors
 
 _GONE = b"\x9c"
 """The byte of a term's number that is not kept any more."""

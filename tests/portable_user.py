@@ -10,7 +10,7 @@ from typing import Any
 
 from fact_finder import FactFinder
 from octopus_memory import EndReason, EpisodicMemory, MemoryScope
-from octopus_memory.domain.portable import LineCount, encode_line
+from octopus_memory.domain.transfer.export_format import LineCount, encode_line
 from octopus_memory.testing import FixedClock
 
 TOOLS: list[dict[str, Any]] = [

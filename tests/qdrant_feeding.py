@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from qdrant_client import QdrantClient
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
-from octopus_memory.adapters.indexes.qdrant import QdrantIndex
+from octopus_memory.adapters.indexes.qdrant.index import QdrantIndex
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
 from octopus_memory.adapters.tokens.approximate import ApproximateCounter
-from octopus_memory.engine import indexing
-from octopus_memory.engine.parts import Parts
+from octopus_memory.engine.core.runtime import Parts
+from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore, Work
 from octopus_memory.testing import FixedClock
-from octopus_memory.testing.store_tests import FAR
+from octopus_memory.testing.store.base import FAR
 
 SERVER = os.environ.get("OCTOPUS_TEST_QDRANT_URL")
 
@@ -76,11 +76,11 @@ class Feeder:
 
     store: EpisodeStore
     index: QdrantIndex
-    runs: list[indexing.FeedReport] = field(default_factory=list)
+    runs: list[mirror.FeedReport] = field(default_factory=list)
 
-    def feed(self, model: str, dimension: int) -> indexing.FeedReport:
+    def feed(self, model: str, dimension: int) -> mirror.FeedReport:
         parts = parts_of(self.store, self.index, model, dimension)
-        self.runs.append(indexing.feed(parts, "feeder"))
+        self.runs.append(mirror.feed(parts, "feeder"))
         return self.runs[-1]
 
 

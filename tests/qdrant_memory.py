@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.engine import comparing, owners
+from octopus_memory.engine.core import leases
+from octopus_memory.engine.work import mirror_verify
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
 from pending_work import open_memory
@@ -57,4 +58,4 @@ def later(clock: FixedClock) -> None:
 
 
 def is_true(memory: EpisodicMemory) -> bool:
-    return comparing.verify(memory.parts, owners.new_owner()).is_true
+    return mirror_verify.verify(memory.parts, leases.new_owner()).is_true

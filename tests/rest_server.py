@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import httpx
 
 from octopus_memory import EpisodicMemory, RemoteMemory
-from octopus_memory.engine import access
+from octopus_memory.engine.privacy import api_keys
 from octopus_memory.faces.rest.app import make_app
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.faces.rest.server import Server
 from octopus_memory.settings import ServerSettings
 
@@ -58,7 +58,7 @@ def token(
     agents: list[str] | None = None,
     user: str | None = None,
 ) -> str:
-    made = access.make_key(
+    made = api_keys.make_key(
         memory.parts, tenant=tenant, role=role, name="test", agents=agents, user=user, actor="test"
     )
     return made.token

@@ -12,9 +12,9 @@ import numpy as np
 from octopus_memory.adapters.indexes.exact import EXACT_ROWS, ExactIndex
 from octopus_memory.adapters.indexes.sketch import Segment
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.domain import hashing
-from octopus_memory.domain.bm25 import Sought
 from octopus_memory.domain.message import Json
+from octopus_memory.domain.search import term_hashing
+from octopus_memory.domain.search.bm25 import Sought
 from octopus_memory.ports.index import ScopeView
 from octopus_memory.ports.store import Append, NewTurn, Target
 from octopus_memory.testing import (
@@ -25,10 +25,10 @@ from octopus_memory.testing import (
     make_turn,
 )
 from octopus_memory.testing.fakes import START, make_next
-from octopus_memory.testing.index_tests import MODEL, put, unit
-from octopus_memory.testing.store_suite_erasing import erase
-from octopus_memory.testing.store_suite_keeping import findable
-from octopus_memory.testing.store_tests import ANA, claim_all
+from octopus_memory.testing.index.base import MODEL, put, unit
+from octopus_memory.testing.store.base import ANA, claim_all
+from octopus_memory.testing.store.erasure import erase
+from octopus_memory.testing.store.retention import findable
 
 WORDS = [f"word{number}" for number in range(40)]
 
@@ -132,7 +132,7 @@ class Life:
 def told(view: ScopeView) -> list[object]:
     """All that recall can see of a view, in arrays that are compared exactly."""
     asked = [unit([number]) for number in range(3)]
-    terms, _, _ = hashing.unpack_all([make_lexical(" ".join(WORDS[:6])).terms])
+    terms, _, _ = term_hashing.unpack_all([make_lexical(" ".join(WORDS[:6])).terms])
     scores = view.postings.score(Sought.only(terms))
     names = [field.name for field in dataclasses.fields(view.rows)]
     speakers = [view.speakers[n] if n >= 0 else b"" for n in view.rows.speaker.tolist()]

@@ -31,7 +31,7 @@ def given() -> SqlServer:
 @contextmanager
 def session(url: str) -> Iterator[Callable[[str], sa.CursorResult[object]]]:
     """Run statements outside any transaction."""
-    from octopus_memory.adapters.stores.sqlserver.setup import Engines
+    from octopus_memory.adapters.stores.sqlserver.engine import Engines
 
     engine = Engines(url, pool_size=1, statement_seconds=60, connect_seconds=30).aside()
     with engine.connect() as conn:
@@ -84,7 +84,7 @@ class SqlServer:
         return name
 
     def _empty(self, name: str) -> None:
-        from octopus_memory.adapters.stores import schema
+        from octopus_memory.adapters.stores.sql import schema
 
         with session(self.of(name)) as run:
             for table in schema.metadata.sorted_tables:

@@ -89,8 +89,8 @@ class Octopus(Subject):
         self.memory.scope(user=f"user-{user}").erase()
 
     def marks(self, turn: Turn) -> dict[str, bytes]:
-        from octopus_memory.adapters.stores import codec
-        from octopus_memory.domain import vectors
+        from octopus_memory.adapters.stores.sql import codec
+        from octopus_memory.domain.search import vectors
 
         _, packed = codec.encode({"role": turn.role, "content": turn.text})
         (vector,) = vectors.pack(turn.vector[None])

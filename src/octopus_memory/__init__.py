@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
+from .domain.config_layers import ConfigSource
 from .domain.episode import (
     EndReason,
     Episode,
@@ -51,7 +52,6 @@ from .domain.errors import (
     SummarizerFailed,
     ToolResultWithoutCall,
 )
-from .domain.layers import ConfigSource
 from .domain.message import Message, Role, ToolCall
 from .domain.policy import (
     ArchiveMode,
@@ -76,20 +76,20 @@ if TYPE_CHECKING:
         AsyncRemoteMemory,
     )
     from .domain.audit import AuditCheck, AuditEntry
+    from .domain.block.passages import LeftOut, LeftOutReason, Passage
     from .domain.erasure import EraseReceipt
     from .domain.facts import Fact, FactKind, FactOrigin
     from .domain.page import Page
-    from .domain.passages import LeftOut, LeftOutReason, Passage
-    from .domain.portable import ImportReport
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
-    from .engine.hand import EpisodeInHand
-    from .engine.keeping.retention import MemoryRetentionJob
-    from .engine.orchestrator import MemoryContext, MemoryOrchestrator
-    from .engine.pending import PendingReport
+    from .domain.transfer.export_format import ImportReport
+    from .engine.episode import EpisodeInHand
     from .engine.privacy.scrub import ScrubReport
+    from .engine.read.context import MemoryContext, MemoryOrchestrator
+    from .engine.retention.job import MemoryRetentionJob
     from .engine.scope import MemoryScope
     from .engine.tenant import MemoryTenant
+    from .engine.work.pending import PendingReport
     from .ports.stats import StoreStats
     from .ports.work import Backlog
     from .remote import RemoteMemory, RemoteScope
@@ -204,14 +204,14 @@ _LATER = {
     "domain.erasure": ("EraseReceipt",),
     "domain.facts": ("Fact", "FactKind", "FactOrigin"),
     "domain.page": ("Page",),
-    "domain.passages": ("LeftOut", "LeftOutReason", "Passage"),
-    "domain.portable": ("ImportReport",),
+    "domain.block.passages": ("LeftOut", "LeftOutReason", "Passage"),
+    "domain.transfer.export_format": ("ImportReport",),
     "domain.replay": ("EpisodeReplay", "SessionReplay"),
     "domain.retention": ("AgentRetention", "Hold", "RetentionCounts", "RetentionReport"),
-    "engine.hand": ("EpisodeInHand",),
-    "engine.keeping.retention": ("MemoryRetentionJob",),
-    "engine.orchestrator": ("MemoryContext", "MemoryOrchestrator"),
-    "engine.pending": ("PendingReport",),
+    "engine.episode": ("EpisodeInHand",),
+    "engine.retention.job": ("MemoryRetentionJob",),
+    "engine.read.context": ("MemoryContext", "MemoryOrchestrator"),
+    "engine.work.pending": ("PendingReport",),
     "engine.privacy.scrub": ("ScrubReport",),
     "engine.scope": ("MemoryScope",),
     "engine.tenant": ("MemoryTenant",),

@@ -18,11 +18,11 @@ from uuid import UUID
 from .domain.episode import EndReason, Episode, Scope
 from .domain.message import Json
 from .domain.policy import MemoryConfig
-from .engine.hand import EpisodeInHand
+from .engine.episode import EpisodeInHand
 from .engine.memory import Memory
 from .engine.scope import MemoryScope
 from .engine.tenant import MemoryTenant
-from .ports.seams import Clock, Embedder, Redactor, Summarizer, TokenCounter
+from .ports.models import Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .remote import RemoteMemory, RemoteScope
 from .wiring import EpisodicMemory
 

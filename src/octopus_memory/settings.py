@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from .domain.config_layers import changed
 from .domain.errors import InvalidSetting
-from .domain.layers import changed
 from .domain.policy import MemoryConfig
 from .setting_values import READERS, Secret, as_json, as_table, as_text, setting
 

@@ -15,18 +15,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from .domain.calibration import Calibration
 from .domain.errors import InvalidInput, InvalidSetting, StoreUnavailable
 from .domain.policy import MemoryConfig
+from .domain.search.calibration import Calibration
+from .engine.core.runtime import Parts, Timeouts
 from .engine.memory import Memory
-from .engine.parts import Parts, Timeouts
 from .ports.index import RecallIndex
-from .ports.keeping import Schedule
-from .ports.seams import Clock, Embedder, Redactor, Summarizer, TokenCounter
+from .ports.models import Clock, Embedder, Redactor, Summarizer, TokenCounter
+from .ports.retention import Schedule
 from .ports.store import EpisodeStore
 
 if TYPE_CHECKING:
-    from .domain.moving import MoveReport
+    from .domain.transfer.move import MoveReport
     from .remote import RemoteMemory
     from .settings import Settings
 
@@ -181,11 +181,11 @@ def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
 
             return ExactIndex(store, exact_rows=settings.exact_rows, cache_bytes=cache_bytes)
         case "pgvector":
-            from .adapters.indexes.pgvector import PgVectorIndex
+            from .adapters.indexes.pgvector.index import PgVectorIndex
 
             return PgVectorIndex(store, cache_bytes=cache_bytes)
         case "qdrant":
-            from .adapters.indexes.qdrant import QdrantIndex, connect
+            from .adapters.indexes.qdrant.index import QdrantIndex, connect
 
             key = settings.qdrant_api_key
             client = connect(
@@ -226,17 +226,17 @@ def move(
     :raises InvalidInput: when the target holds something else
     :raises StoreError: when either cannot be used, or they differ in the end
     """
-    from .adapters.stores import moving
+    from .adapters.stores.sql import move as move_module
     from .settings import load
 
     with ExitStack() as stack:
         ends = []
         for field, url in (("from", _only_to_read(source)), ("to", target)):
             store = stack.enter_context(closing(open_store(load(database_url=url))))
-            if not isinstance(store, moving.SqlMoving):
+            if not isinstance(store, move_module.SqlMoving):
                 raise InvalidInput(field, "is no SQL database: export and import its users instead")
             ends.append(store)
-        return moving.move(ends[0], ends[1], progress)
+        return move_module.move(ends[0], ends[1], progress)
 
 
 def _only_to_read(url: str) -> str:

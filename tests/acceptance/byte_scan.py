@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from octopus_memory.adapters.stores import codec
+from octopus_memory.adapters.stores.sql import codec
 
 _FRAME = re.compile(re.escape(zstandard.FRAME_HEADER[:4]))
 _LONGEST = 1 << 14

@@ -78,10 +78,10 @@ def record_from_threads(
 
 def recall_and_wait(pipe: Connection, url: str) -> None:
     """Holds a user's vectors in memory; says so, and says when they are gone from it."""
-    from octopus_memory.engine import background
+    from octopus_memory.engine import worker as worker_module
 
-    background._BETWEEN_ROUNDS = 0.05
-    background._BETWEEN_LOOKS = 0.0
+    worker_module._BETWEEN_ROUNDS = 0.05
+    worker_module._BETWEEN_LOOKS = 0.0
     with EpisodicMemory.open(url, embedder="hashing") as memory:
         assert memory.scope(user=VICTIM).recall("what I said")
         held = memory.parts.index._cache._slots

@@ -20,7 +20,7 @@ import watched
 from compiled_once import compiled_once
 from octopus_memory import EpisodicMemory, RetentionReport
 from octopus_memory.adapters.stores.sqlite.identity import FileIdentity
-from octopus_memory.engine.keeping import due
+from octopus_memory.engine.retention import due
 from octopus_memory.testing import FixedClock
 
 NOW = datetime(2025, 3, 14, tzinfo=UTC)

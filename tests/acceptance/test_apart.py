@@ -19,7 +19,7 @@ from octopus_memory import (
     MemoryScope,
     SessionConfig,
 )
-from octopus_memory.adapters.stores import schema
+from octopus_memory.adapters.stores.sql import schema
 from octopus_memory.testing import FixedClock
 from postgres_installation import Installation
 

@@ -21,7 +21,7 @@ from fact_finder import FactFinder
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.facts import FactKind, FoundFact
-from octopus_memory.engine import consolidate
+from octopus_memory.engine.write import close
 
 USERS, EPISODES, TURNS = 100, 10, 10
 """Ten thousand turns, a hundred of them of each user."""
@@ -391,8 +391,8 @@ def test_what_archiving_purging_and_new_summaries_remove_is_gone_from_the_file(
         store.archive(scope.scope, ids[0])
         store.delete(scope.scope, ids[1], at=memory.parts.clock.now())
         store.purge(scope.scope, ids[1])
-        new = consolidate.limited(memory.parts.extractive.summarize([], timeout=1))
-        summary = consolidate.new_summary(memory.parts, scope.scope, new, "scrubbed")
+        new = close.limited(memory.parts.extractive.summarize([], timeout=1))
+        summary = close.new_summary(memory.parts, scope.scope, new, "scrubbed")
         store.put_summary(scope.scope, ids[2], summary)
         assert memory.compact()
     texts = ("message", "tool", "result", "key", "speaker")

@@ -23,7 +23,7 @@ from octopus_memory import (
     RetentionCounts,
 )
 from octopus_memory.ports.store import SUMMARY_ORDINAL
-from octopus_memory.testing.store_tests import cold_turns, marked_turns
+from octopus_memory.testing.store.base import cold_turns, marked_turns
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"

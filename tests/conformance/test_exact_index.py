@@ -14,9 +14,9 @@ from octopus_memory.domain.episode import Scope
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore, RecallState
 from octopus_memory.testing import IndexSuite, make_append, make_closing
-from octopus_memory.testing.index_suite_refresh import SharedTests
-from octopus_memory.testing.index_tests import MODEL, assert_true_to, embed
-from octopus_memory.testing.store_tests import ANA
+from octopus_memory.testing.index.base import MODEL, assert_true_to, embed
+from octopus_memory.testing.index.refresh import SharedTests
+from octopus_memory.testing.store.base import ANA
 
 
 @pytest.fixture(scope="module")

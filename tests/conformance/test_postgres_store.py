@@ -11,7 +11,7 @@ import pytest
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import StoreSuite
-from octopus_memory.testing.store_tests import Reopen
+from octopus_memory.testing.store.base import Reopen
 from postgres_installation import Installation
 
 

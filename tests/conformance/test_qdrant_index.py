@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient
 
-from octopus_memory.adapters.indexes.qdrant import QdrantIndex
+from octopus_memory.adapters.indexes.qdrant.index import QdrantIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.index import RecallIndex

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from octopus_memory.adapters.stores.sql.statements import close
 from octopus_memory.adapters.stores.sqlite.compiling import compiled
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.adapters.stores.statements import ending
 from octopus_memory.ports.store import SUMMARY_ORDINAL, EpisodeStore, RowPart
 from octopus_memory.testing import StoreSuite
 from octopus_memory.testing.fakes import make_append, make_closing, make_scope
-from octopus_memory.testing.store_tests import Reopen
+from octopus_memory.testing.store.base import Reopen
 
 
 class TestSqliteFile(StoreSuite):
@@ -85,7 +85,7 @@ def test_an_episodes_rows_are_found_without_reading_its_whole_scope(
     blank_file: Path, part: RowPart
 ) -> None:
     with closing(sqlite3.connect(blank_file)) as conn:
-        for drop in (ending._drop_recall, ending._drop_work):
+        for drop in (close._drop_recall, close._drop_work):
             made = compiled(drop(part)(), ["episode_", "scope_"])
             asked = conn.execute(f"EXPLAIN QUERY PLAN {made.text[0]}", [0] * len(made.names))
             assert "(scope_id=? AND seq>? AND seq<?)" in asked.fetchone()[3]

@@ -10,14 +10,14 @@ import sqlalchemy as sa
 from sqlserver_server import SqlServer, session
 
 from octopus_memory.adapters.indexes.exact import ExactIndex
-from octopus_memory.adapters.stores import types
+from octopus_memory.adapters.stores.sql import types
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.domain.errors import StoreUnavailable
 from octopus_memory.domain.ids import new_id
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import IndexSuite, StoreSuite, make_append
-from octopus_memory.testing.store_tests import ANA, Reopen, texts
+from octopus_memory.testing.store.base import ANA, Reopen, texts
 
 BY_ID = (
     "test_erasures_newest_first_in_pages",

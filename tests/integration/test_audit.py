@@ -18,7 +18,7 @@ from octopus_memory import (
     SessionConfig,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.engine import access
+from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
 TALK = [("user", "My passport is in the blue folder."), ("assistant", "I will remember that.")]
@@ -55,9 +55,11 @@ def test_settings_and_keys_never_change_without_their_entry(
     """As if the process died where a second transaction would begin."""
     monkeypatch.setattr(memory.parts.store, "record", lambda _: 1 / 0)
     memory.configure("hr", MemoryConfig(), tenant="acme")
-    made = access.make_key(memory.parts, tenant="acme", role="user", name="n", user="u", actor="a")
-    again = access.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="a")
-    access.revoke_key(memory.parts, again.key.id, actor="a")
+    made = api_keys.make_key(
+        memory.parts, tenant="acme", role="user", name="n", user="u", actor="a"
+    )
+    again = api_keys.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="a")
+    api_keys.revoke_key(memory.parts, again.key.id, actor="a")
     done = ["configure", "make_key", "make_key", "rotate_key", "revoke_key"]
     assert actions(memory) == done
 
@@ -310,7 +312,7 @@ def test_a_log_made_anew_is_seen_by_a_head_that_was_noted(memory: EpisodicMemory
 
 
 def test_a_long_log_is_read_in_pages(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("octopus_memory.engine.audit._PAGE", 2)
+    monkeypatch.setattr("octopus_memory.engine.core.audit._PAGE", 2)
     for number in range(5):
         memory.configure(f"agent {number}", MemoryConfig(), tenant="acme")
     found = memory.tenant("acme").verify_audit()

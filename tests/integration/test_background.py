@@ -24,8 +24,9 @@ from octopus_memory import (
     StoreCorrupt,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.engine import background, owners
-from octopus_memory.engine.owners import new_owner
+from octopus_memory.engine import worker as worker_module
+from octopus_memory.engine.core import leases
+from octopus_memory.engine.core.leases import new_owner
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
 from patience import eventually
@@ -104,7 +105,7 @@ def test_the_lease_of_a_living_one_is_respected_until_it_ends(
         if where == "another machine":
             there.setattr(platform, "node", lambda: "another-machine")
         if where == "another container":
-            there.setattr(owners, "_PROCESS_NUMBERS", "/proc/self/ns/net")
+            there.setattr(leases, "_PROCESS_NUMBERS", "/proc/self/ns/net")
         owner = new_owner()
     if where != "here":
         owner = owner.replace(f"/{os.getpid()}/", f"/{gone}/")
@@ -178,7 +179,7 @@ def test_a_failing_embedder_is_left_alone_for_longer_each_time(database_url: str
 def test_the_thread_outlives_a_failing_embedder(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(background, "_BETWEEN_ROUNDS", 0.05)
+    monkeypatch.setattr(worker_module, "_BETWEEN_ROUNDS", 0.05)
     embedder = FailingEmbedder(HashingEmbedder(), failures=1)
     with open_memory(database_url, embedder=embedder, background=True) as memory:
         memory.scope(user="u").store(TALK)

@@ -17,7 +17,8 @@ from octopus_memory import (
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
 from octopus_memory.adapters.summarizers.openai import OpenAISummarizer
 from octopus_memory.domain.episode import Summary, Turn
-from octopus_memory.engine import background, pending
+from octopus_memory.engine import worker
+from octopus_memory.engine.work import pending
 from octopus_memory.ports.store import SUMMARY_ORDINAL, WorkKind
 from octopus_memory.testing import FakeOpenAIServer, FakeSummarizer, FixedClock
 from patience import eventually
@@ -68,7 +69,7 @@ def test_a_slow_model_keeps_neither_new_messages_nor_the_end_waiting(database_ur
 def test_a_slow_model_does_not_put_off_whole_rounds(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(background, "_BETWEEN_ROUNDS", 0.01)
+    monkeypatch.setattr(worker, "_BETWEEN_ROUNDS", 0.01)
     clock, model = FixedClock(), Held()
     failing = FakeSummarizer()
     failing.fail(times=3)
@@ -176,7 +177,7 @@ def test_what_the_caller_gave_is_not_improved(database_url: str):
 
 @pytest.mark.both_databases
 def test_the_thread_improves_summaries(database_url: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(background, "_BETWEEN_ROUNDS", 0.05)
+    monkeypatch.setattr(worker, "_BETWEEN_ROUNDS", 0.05)
     model = FakeSummarizer("by the model")
     model.fail(times=2)
     with open_memory(database_url, summarizer=model, background=True) as memory:

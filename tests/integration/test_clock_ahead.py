@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.engine import findable
-from octopus_memory.engine.keeping.retention import run_if_due
+from octopus_memory.engine.retention.job import run_if_due
+from octopus_memory.engine.write import index_turns
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
 
@@ -24,7 +24,7 @@ def test_work_that_waits_is_done(memory: EpisodicMemory, clock: FixedClock, stat
     now = clock.now()
     clock.set(now + YEAR)
     scope.add("s", [("user", "My dog is called Rex and likes to run")])
-    findable.make_some(memory.parts)
+    index_turns.make_some(memory.parts)
     until = clock.now() + timedelta(minutes=1)
     if state != "queued":
         work = store.claim(WorkKind.EMBED, owner=OTHER, limit=10, now=clock.now(), until=until)
@@ -41,7 +41,7 @@ def test_work_that_somebody_does_is_left_to_them(memory: EpisodicMemory, clock: 
     memory.scope(agent="hr", user="ana").add("s", [("user", "I have a dog that likes to run")])
     memory.run_pending()
     memory.scope(agent="hr", user="ana").add("s", [("user", "And a cat that sleeps all day")])
-    findable.make_some(memory.parts)
+    index_turns.make_some(memory.parts)
     until = clock.now() + timedelta(minutes=2)
     claimed = memory.parts.store.claim(
         WorkKind.EMBED, owner=OTHER, limit=10, now=clock.now(), until=until

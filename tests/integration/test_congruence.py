@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from octopus_memory.adapters.indexes import pgvector_search
 from octopus_memory.adapters.indexes.exact import ExactIndex
-from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
-from octopus_memory.adapters.indexes.qdrant import QdrantIndex
+from octopus_memory.adapters.indexes.pgvector import search as pgvector_search
+from octopus_memory.adapters.indexes.pgvector.index import PgVectorIndex
+from octopus_memory.adapters.indexes.qdrant.index import QdrantIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.domain import hashing
-from octopus_memory.domain.bm25 import Sought
 from octopus_memory.domain.episode import Scope
-from octopus_memory.engine import indexing
+from octopus_memory.domain.search import term_hashing
+from octopus_memory.domain.search.bm25 import Sought
+from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import Probe, RecallIndex, ScopeView
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import make_append, make_closing, make_lexical, make_scope
-from octopus_memory.testing.store_tests import after, claim_all
+from octopus_memory.testing.store.base import after, claim_all
 from pgvector_database import with_vectors
 from postgres_installation import Database, Installation
 from qdrant_edge_client import EdgeClient
@@ -100,7 +100,7 @@ def filled_qdrant() -> Iterator[tuple[SqliteStore, Any]]:
         store.use_mirror(index.copy.name)
         fill(store, index)
         parts = parts_of(store, index, MODEL, DIMENSION)
-        assert indexing.feed(parts, "test").given == sum(store.stats().vectors.values())
+        assert mirror.feed(parts, "test").given == sum(store.stats().vectors.values())
         yield store, client
     store.close()
 
@@ -112,7 +112,7 @@ def filled_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sq
     index = QdrantIndex(store, client)  # type: ignore[arg-type]
     store.use_mirror(index.copy.name)
     fill(store, index)
-    assert not indexing.feed(parts_of(store, index, MODEL, DIMENSION), "test").failed
+    assert not mirror.feed(parts_of(store, index, MODEL, DIMENSION), "test").failed
     client.optimize()
     yield store, client
     client.end()
@@ -190,7 +190,7 @@ def test_a_part_of_a_scope_by_the_probe(made: Any, scope: Scope) -> None:
 def test_words_bring_their_episodes(made: Any) -> None:
     pair, scope = made(taken_whole=0), SCOPES[-1]
     whole = pair.exact.view(scope, MODEL)
-    terms, _, _ = hashing.unpack_all([make_lexical("otter").terms])
+    terms, _, _ = term_hashing.unpack_all([make_lexical("otter").terms])
     probe = Probe(vector=None, terms=terms, episodes=1)
     part = pair.other.view(scope, MODEL, lambda: probe)
     having = np.flatnonzero(whole.postings.score(Sought.only(terms)).row)

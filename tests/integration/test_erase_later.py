@@ -16,7 +16,8 @@ from octopus_memory import (
     MemoryScope,
     StoreFull,
 )
-from octopus_memory.engine import background, forget
+from octopus_memory.engine import worker
+from octopus_memory.engine.privacy import erasure
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FixedClock
 
@@ -81,11 +82,11 @@ class TestFinishedLater:
     ):
         scope.store(TALK)
         with monkeypatch.context() as patched:
-            patched.setattr(forget, "_settle", lambda *_: 1 / 0)
+            patched.setattr(erasure, "_settle", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 scope.erase()
         [begun] = memory.tenant("acme").receipts()
-        assert begun.pending == (forget.VERIFICATION,)
+        assert begun.pending == (erasure.VERIFICATION,)
         assert not begun.is_complete
         assert memory.tenant("acme").receipt(begun.id) == begun
         memory.run_pending()
@@ -97,13 +98,13 @@ class TestFinishedLater:
     ):
         scope.store(TALK)
         with monkeypatch.context() as patched:
-            patched.setattr(forget, "_settle", lambda *_: 1 / 0)
+            patched.setattr(erasure, "_settle", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 scope.erase()
-        young = background._STILL_ERASING
-        assert forget.finish(memory.parts, younger_than=young) == 0
+        young = worker._STILL_ERASING
+        assert erasure.finish(memory.parts, younger_than=young) == 0
         clock.advance(seconds=young.total_seconds() + 1)
-        assert forget.finish(memory.parts, younger_than=young) == 1
+        assert erasure.finish(memory.parts, younger_than=young) == 1
 
     def test_what_is_left_is_said_and_looked_for_again(
         self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch

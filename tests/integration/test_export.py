@@ -26,7 +26,7 @@ from octopus_memory import (
     StoreReadOnly,
 )
 from octopus_memory.domain.ids import new_id
-from octopus_memory.engine.carrying import exporting as portable
+from octopus_memory.engine.transfer import export as portable
 from octopus_memory.ports.store import Append, EpisodeStore, Target
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_turn
 from portable_user import TOOLS, fill

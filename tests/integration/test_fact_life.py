@@ -20,8 +20,8 @@ from octopus_memory import (
     MemoryScope,
     PrivacyConfig,
 )
-from octopus_memory.adapters.stores import schema
-from octopus_memory.domain.portable import LineCount, encode_line
+from octopus_memory.adapters.stores.sql import schema
+from octopus_memory.domain.transfer.export_format import LineCount, encode_line
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from octopus_memory.wiring import move
 from older_database import make_older

@@ -21,7 +21,7 @@ from octopus_memory import (
     PrivacyConfig,
 )
 from octopus_memory.domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FoundFact
-from octopus_memory.engine import consolidate
+from octopus_memory.engine.write import close
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from pending_work import open_memory
 
@@ -166,7 +166,7 @@ def test_a_deletion_is_not_undone_by_a_better_summary(
         turns = scope.get(episode_id).turns
         model.answer("better", facts=[FoundFact(kind=FactKind.HOME, text=found, ordinal=0)])
         made = model.summarize(turns, timeout=1)
-        new = consolidate.new_summary(memory.parts, scope.scope, made, "slow", turns=turns)
+        new = close.new_summary(memory.parts, scope.scope, made, "slow", turns=turns)
         memory.parts.store.put_summary(scope.scope, episode_id, new)
         assert scope.facts() == []
     say(scope, "home[] Lives in Lyon.", day=2)

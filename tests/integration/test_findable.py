@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from octopus_memory import EndReason, EpisodicMemory, MemoryConfig, MemoryScope, StoreFull
-from octopus_memory.domain.hashing import unpack_all
-from octopus_memory.engine import consolidate, findable
-from octopus_memory.engine.lexicon import Lexicon
+from octopus_memory.domain.search.term_hashing import unpack_all
+from octopus_memory.engine.core.lexicon import Lexicon
+from octopus_memory.engine.write import close, index_turns
 from octopus_memory.ports.work import WorkKind
 
 HELLO = "The kettle in the small kitchen leaks."
@@ -74,7 +74,7 @@ def test_pending_work_leaves_nothing(memory: EpisodicMemory, scope: MemoryScope)
 
 def test_much_of_one_session_is_made_findable_in_one_go(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("long", [("system", HELLO)] * 600)
-    findable.make_some(memory.parts)
+    index_turns.make_some(memory.parts)
     assert unfindable(memory) == 0
 
 
@@ -92,7 +92,7 @@ def test_no_more_texts_are_held_at_a_time_than_of_one_session(
     monkeypatch.setattr(kind, "unfindable_turns", counted)
     for number in range(5):
         scope.add(f"s{number}", [("user", HELLO)] * 100)
-    findable.make_some(memory.parts)
+    index_turns.make_some(memory.parts)
     assert held == [200, 200, 100]
     assert unfindable(memory) == 0
 
@@ -101,7 +101,7 @@ def test_a_busy_user_keeps_nobody_else_waiting(memory: EpisodicMemory):
     """More than a batch is made findable before one is embedded, which goes by age."""
     for number in range(100):
         memory.scope(user=f"u{number}").add("s", ("user", HELLO))
-    assert findable.make_some(memory.parts) == 100
+    assert index_turns.make_some(memory.parts) == 100
 
 
 def test_who_only_reads_finds_what_others_made_findable(
@@ -146,11 +146,11 @@ def test_a_closing_does_not_mind_who_makes_it_findable(
         tries.append(1)
         made = summed_up(*given, **named)
         scope.add(episode, ("user", "Thank you.")) if len(tries) == 1 else None
-        findable.make_some(memory.parts)
+        index_turns.make_some(memory.parts)
         return made
 
-    summed_up = consolidate.closing_for
-    monkeypatch.setattr(consolidate, "closing_for", watched)
+    summed_up = close.closing_for
+    monkeypatch.setattr(close, "closing_for", watched)
     closed = scope.close_episode(episode)
     assert (closed.message_count, closed.end_reason) == (3, EndReason.USER_CLOSED)
     assert len(tries) == 2
@@ -162,7 +162,7 @@ def test_scrubbing_leaves_no_word_of_what_was_not_findable(
 ):
     scope.add("s", ("user", "Write to ana.lopez@example.com about the kettle."))
     reader = memory.parts.store.unfindable(limit=10)
-    old = findable._made(memory.parts, reader)
+    old = index_turns._made(memory.parts, reader)
     report = memory.tenant("default").scrub()
     assert report.changed_turns == 1
     assert memory.parts.store.make_findable(old) == 0
@@ -178,7 +178,7 @@ def test_scrubbing_leaves_no_word_of_what_was_not_findable(
 def test_a_damaged_turn_keeps_no_other_from_being_found(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("s", [("user", HELLO), ("user", "It is damaged."), ("user", "The plumber comes.")])
     memory.parts.store.inside(None, _damage, writes=True)
-    findable.catch_up(memory.parts, scope.scope)
+    index_turns.catch_up(memory.parts, scope.scope)
     assert unfindable(memory) == 0
     rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
     assert [bool(row.lexical.terms) for row in rows] == [True, False, True]
@@ -208,13 +208,13 @@ def test_a_recall_does_not_wait_for_what_comes_meanwhile(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     scope.add("s", ("user", HELLO))
-    made = findable._made
+    made = index_turns._made
 
     def while_others_add(*given: Any) -> Any:
         scope.add("s", ("user", "One more."))
         return made(*given)
 
-    monkeypatch.setattr(findable, "_made", while_others_add)
+    monkeypatch.setattr(index_turns, "_made", while_others_add)
     assert found(scope, "kettle") == [HELLO]
 
 
@@ -226,7 +226,7 @@ def test_another_process_that_writes_for_long_is_not_waited_for(
 ):
     scope.store([("user", HELLO)])
     scope.add("s", ("user", "A second kettle."))
-    monkeypatch.setattr(findable, "_PATIENCE", 0.05)
+    monkeypatch.setattr(index_turns, "_PATIENCE", 0.05)
     with closing(sqlite3.connect(tmp_path / "m.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert found(scope, "kettle") == [HELLO]

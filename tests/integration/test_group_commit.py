@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from octopus_memory.adapters.stores.sqlite import together, waiting
+from octopus_memory.adapters.stores.sqlite import group_commit, waiting
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.errors import EpisodeNotFound, StoreBusy, StoreFull
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
@@ -145,7 +145,7 @@ def test_nobody_waits_for_a_call_that_does_not_come(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ):
     """A thread can be stopped just before it calls the next."""
-    monkeypatch.setattr(together, "_PATIENCE", 0.01)
+    monkeypatch.setattr(group_commit, "_PATIENCE", 0.01)
     store._together._is_led = True
     assert len(store.append(make_append(make_scope("u"), "a"))) == 1
     assert not store._together._queue
@@ -153,7 +153,7 @@ def test_nobody_waits_for_a_call_that_does_not_come(
 
 
 def test_more_writers_than_a_transaction_takes(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(together, "_MOST", 5)
+    monkeypatch.setattr(group_commit, "_MOST", 5)
     writes = [make_append(make_scope(f"u{n}"), "a") for n in range(WRITERS)]
     Counting.commits = 0
     for future in _at_once(store, [lambda w=w: store.append(w) for w in writes]):

@@ -79,7 +79,7 @@ def test_it_is_stored_over_rest(
     body = {"agentId": "hr", "userId": "user-17", "messages": LATE}
     import httpx
 
-    from octopus_memory.faces.rest.routes import PREFIX
+    from octopus_memory.faces.rest.routing import PREFIX
 
     with rest_server.serving(memory) as url:
         added = httpx.post(f"{url}{PREFIX}/sessions/s/messages", json=body, headers=headers)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from octopus_memory import EndReason, EpisodeClosed, EpisodicMemory, MemoryScope
-from octopus_memory.engine import access
+from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
 
@@ -49,8 +49,8 @@ def test_an_episode_that_timed_out_is_closed_for_whoever_names_it(
 def test_a_slow_look_at_a_key_does_not_bring_it_back(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
-    made = access.make_key(memory.parts, tenant="acme", role="admin", name="k", actor="tester")
-    ring, store = access.KeyRing(memory.parts), memory.parts.store
+    made = api_keys.make_key(memory.parts, tenant="acme", role="admin", name="k", actor="tester")
+    ring, store = api_keys.KeyRing(memory.parts), memory.parts.store
     find, looked, go_on = store.find_key, threading.Event(), threading.Event()
 
     def slow(key_id: str) -> Any:
@@ -64,7 +64,7 @@ def test_a_slow_look_at_a_key_does_not_bring_it_back(
     reader = threading.Thread(target=ring.who, args=(made.token,), name="slow")
     reader.start()
     assert looked.wait(30)
-    access.revoke_key(memory.parts, made.key.id, actor="tester")
+    api_keys.revoke_key(memory.parts, made.key.id, actor="tester")
     assert ring.who(made.token) is None
     go_on.set()
     reader.join()

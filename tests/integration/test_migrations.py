@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from octopus_memory import EpisodicMemory, StoreError
-from octopus_memory.adapters.stores import migrate, schema
+from octopus_memory.adapters.stores.sql import migrate, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.domain import hashing, vectors
+from octopus_memory.domain.search import term_hashing, vectors
 from octopus_memory.ports.store import RecallRow, WorkKind
 from older_database import make_older
 
@@ -151,7 +151,7 @@ def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
 
 def _engine(url: str) -> sa.Engine:
     if url.startswith("sqlserver:"):
-        from octopus_memory.adapters.stores.sqlserver.setup import Engines
+        from octopus_memory.adapters.stores.sqlserver.engine import Engines
 
         return Engines(url, pool_size=1, statement_seconds=30, connect_seconds=30).writing()
     return sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
@@ -163,5 +163,5 @@ def _unit(row: RecallRow) -> np.ndarray:
 
 
 def _words(row: RecallRow) -> set[tuple[int, int]]:
-    terms, counts, _ = hashing.unpack_all([row.lexical.terms])
+    terms, counts, _ = term_hashing.unpack_all([row.lexical.terms])
     return set(zip(terms.tolist(), counts.tolist(), strict=True))

@@ -26,7 +26,8 @@ from octopus_memory import (
     StoreError,
     StoreUnavailable,
 )
-from octopus_memory.adapters.stores import moving, numbering, schema
+from octopus_memory.adapters.stores.sql import move as move_module
+from octopus_memory.adapters.stores.sql import numbering, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_scope
@@ -186,7 +187,7 @@ def test_a_row_that_came_over_wrong_is_noticed(
     full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, change: str
 ):
     target = tmp_path / "target.db"
-    compare = moving._compare
+    compare = move_module._compare
 
     def damage(*given: Any) -> Any:
         with closing(sqlite3.connect(target)) as conn:
@@ -194,7 +195,7 @@ def test_a_row_that_came_over_wrong_is_noticed(
             conn.commit()
         return compare(*given)
 
-    monkeypatch.setattr(moving, "_compare", damage)
+    monkeypatch.setattr(move_module, "_compare", damage)
     with pytest.raises(StoreError, match=f"^{table} is not the same"):
         move(url(full), url(target))
 
@@ -204,7 +205,7 @@ def test_a_row_that_came_over_wrong_is_noticed(
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moving, "_ROWS", 7)
+    monkeypatch.setattr(move_module, "_ROWS", 7)
 
 
 class Stopped(Exception):
@@ -340,13 +341,13 @@ def test_each_statement_can_be_said_to_every_product():
     from sqlalchemy.dialects import mssql, postgresql, sqlite
 
     for dialect in (sqlite.dialect(), postgresql.dialect(), mssql.dialect()):
-        for table in moving._tables():
+        for table in move_module._tables():
             keys = list(table.primary_key.columns)
             last = [_some(key) for key in keys]
-            where = moving._above(keys, last, dialect.name)
+            where = move_module._above(keys, last, dialect.name)
             text = str(sa.select(table).where(where).order_by(*keys).compile(dialect=dialect))
             assert "WHERE" in text
-    numbered = {table.name for table, _ in numbering._numbered(moving._tables())}
+    numbered = {table.name for table, _ in numbering._numbered(move_module._tables())}
     assert numbered == {
         "octopus_models",
         "octopus_scopes",
@@ -354,11 +355,11 @@ def test_each_statement_can_be_said_to_every_product():
         "octopus_turns_archive",
         "octopus_work",
     }
-    assert schema.meta not in moving._tables()
+    assert schema.meta not in move_module._tables()
 
 
 def _some(column: sa.Column[Any]) -> Any:
-    from octopus_memory.adapters.stores.types import Uuid
+    from octopus_memory.adapters.stores.sql.types import Uuid
     from octopus_memory.domain.ids import new_id
 
     if isinstance(column.type, Uuid):

@@ -18,16 +18,17 @@ from octopus_memory import (
     StoreError,
     StoreUnavailable,
 )
-from octopus_memory.adapters.indexes import pgvector_search as search
 from octopus_memory.adapters.indexes.exact import ExactIndex
-from octopus_memory.adapters.indexes.pgvector import PgVectorIndex
+from octopus_memory.adapters.indexes.pgvector import search as pgvector_search
+from octopus_memory.adapters.indexes.pgvector.index import PgVectorIndex
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.engine import comparing, owners
+from octopus_memory.engine.core import leases
+from octopus_memory.engine.work import mirror_verify
 from octopus_memory.ports.index import Probe
 from octopus_memory.testing import FixedClock, make_append
-from octopus_memory.testing.index_tests import MODEL, put, unit
-from octopus_memory.testing.store_tests import ANA, claim_all
+from octopus_memory.testing.index.base import MODEL, put, unit
+from octopus_memory.testing.store.base import ANA, claim_all
 from older_database import make_older
 from pgvector_database import empty, with_vectors
 from postgres_installation import Database, Installation
@@ -81,7 +82,7 @@ def test_recall_finds_what_was_said(
     assert rows(postgres, database) == [(6,)]
     found = scope.recall("Where is the key of the greenhouse?", mode="semantic", min_score=0)
     assert found[0].session_id == "monday"
-    assert comparing.verify(memory.parts, "me").is_true
+    assert mirror_verify.verify(memory.parts, "me").is_true
 
 
 def test_whatever_removes_a_row_removes_its_vector(
@@ -161,18 +162,18 @@ def test_drift_is_seen_and_mended(
     tell(scope)
     tell(memory.scope(user="ben"))
     memory.run_pending()
-    owner = owners.new_owner()
+    owner = leases.new_owner()
     turned = "ARRAY(SELECT -value FROM unnest(embedding::real[]) AS value)::halfvec"
     for change, expected in (
         ("DELETE FROM octopus_vectors WHERE seq = 1", (2, 0, 0)),
         (f"UPDATE octopus_vectors SET embedding = {turned} WHERE seq = 2", (0, 0, 2)),
     ):
         postgres.server.execute(change, database=database.name)
-        report = comparing.verify(memory.parts, owner)
+        report = mirror_verify.verify(memory.parts, owner)
         assert (report.missing, report.extra, report.changed) == expected
         assert report.index == "pgvector"
-        assert comparing.verify(memory.parts, owner, repair=True).repaired
-        assert comparing.verify(memory.parts, owner).is_true
+        assert mirror_verify.verify(memory.parts, owner, repair=True).repaired
+        assert mirror_verify.verify(memory.parts, owner).is_true
 
 
 def test_rows_of_a_database_that_was_there_before(
@@ -188,7 +189,7 @@ def test_rows_of_a_database_that_was_there_before(
         assert rows(postgres, database) == [(0,)]
         assert memory.scope(user="ana").recall("greenhouse key", mode="semantic", min_score=0)
         seen: list[int] = []
-        report = comparing.rebuild(memory.parts, owners.new_owner(), seen.append)
+        report = mirror_verify.rebuild(memory.parts, leases.new_owner(), seen.append)
         assert report.is_true
         assert seen == [3]
         assert rows(postgres, database) == [(3,)]
@@ -207,7 +208,7 @@ def test_terms_of_an_older_database_are_found_by_again(
         assert rows(postgres, database, "seq, terms") != now
     with EpisodicMemory.open(database.owner_url, **named) as memory:
         assert sorted(rows(postgres, database, "seq, terms")) == sorted(now)
-        assert comparing.verify(memory.parts, "me").is_true
+        assert mirror_verify.verify(memory.parts, "me").is_true
 
 
 def test_a_big_scope_is_searched_by_the_probe(memory: EpisodicMemory, scope: MemoryScope) -> None:
@@ -266,11 +267,11 @@ def test_a_graph_that_could_not_be_made_is_made_by_a_rebuild(
         index._graph_from = 0  # type: ignore[attr-defined]
         tell(memory.scope(user="u"), "s", "The trombones are in the cellar.")
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(search, "make_indexes", busy)
+            meanwhile.setattr(pgvector_search, "make_indexes", busy)
             memory.run_pending()
         assert postgres.server.execute(graphs, database=database.name) == []
         index._next_try = 0.0  # type: ignore[attr-defined]
-        assert comparing.rebuild(memory.parts, "me").is_true
+        assert mirror_verify.rebuild(memory.parts, "me").is_true
     [[made]] = postgres.server.execute(graphs, database=database.name)
     postgres.server.execute(
         f"DROP INDEX octopus_vectors_words; DROP INDEX {made}", database=database.name

@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 from postgres_server import LocalServer, Programs, connected
 
-from octopus_memory.adapters.stores import schema
 from octopus_memory.adapters.stores.postgres import compaction as postgres_compaction
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
+from octopus_memory.adapters.stores.sql import schema
 from octopus_memory.domain.audit import AuditDraft
 from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.erasure import Erasure, Subject
@@ -21,7 +21,7 @@ from octopus_memory.domain.ids import new_id
 from octopus_memory.ports.store import Placeholder
 from octopus_memory.testing import make_append, make_closing, make_key, make_scope, make_turn
 from octopus_memory.testing.fakes import START
-from octopus_memory.testing.store_tests import claim_all
+from octopus_memory.testing.store.base import claim_all
 from postgres_installation import Database, Installation, guide
 
 MODEL = "model"

@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from octopus_memory import StoreAnswerLost
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.testing import make_append, make_next
-from octopus_memory.testing.store_tests import ANA, texts
+from octopus_memory.testing.store.base import ANA, texts
 from postgres_installation import Database
 
 _FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection\0\0"

@@ -23,14 +23,14 @@ from octopus_memory import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from octopus_memory.adapters.stores import schema
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
-from octopus_memory.adapters.stores.statements import recalling
-from octopus_memory.adapters.stores.transactions import Every
+from octopus_memory.adapters.stores.sql import schema
+from octopus_memory.adapters.stores.sql.statements import recall_rows
+from octopus_memory.adapters.stores.sql.transactions import Every
 from octopus_memory.domain.errors import InvalidSetting
 from octopus_memory.domain.ids import new_id
 from octopus_memory.testing import make_append, make_key, make_next, make_scope
-from octopus_memory.testing.store_tests import ANA, at_once, claim_all, raised, texts
+from octopus_memory.testing.store.base import ANA, at_once, claim_all, raised, texts
 from patience import eventually
 from postgres_installation import Database, Installation, kill_connections
 
@@ -304,10 +304,10 @@ def test_a_connection_made_since_is_not_suspected(database: Database, store: Pos
     with pytest.raises(sa.exc.DBAPIError), lent() as late:
         with pytest.raises(sa.exc.DBAPIError), lent() as early:
             kill_connections(database)
-            recalling.state(early, ANA)
+            recall_rows.state(early, ANA)
         assert texts(store, write) == ["hello"]
         made.clear()
-        recalling.state(late, ANA)
+        recall_rows.state(late, ANA)
     assert texts(store, write) == ["hello"]
     assert made == []
 

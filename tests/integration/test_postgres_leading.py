@@ -12,7 +12,7 @@ import pytest
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import make_append, make_scope
-from octopus_memory.testing.store_tests import FAR, at_once, raised
+from octopus_memory.testing.store.base import FAR, at_once, raised
 from patience import eventually
 from postgres_installation import Database, kill_connections
 

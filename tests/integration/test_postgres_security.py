@@ -15,10 +15,10 @@ import sqlalchemy as sa
 from postgres_server import connected
 
 from octopus_memory import StoreBusy, StoreError, StoreReadOnly
-from octopus_memory.adapters.stores import schema
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
+from octopus_memory.adapters.stores.sql import schema
 from octopus_memory.testing import make_append, make_next, make_scope
-from octopus_memory.testing.store_tests import at_once, raised
+from octopus_memory.testing.store.base import at_once, raised
 from postgres_installation import Database, Installation
 
 TABLES = sorted(table.name for table in schema.metadata.tables.values() if "tenant" in table.c)

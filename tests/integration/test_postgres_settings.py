@@ -11,7 +11,7 @@ from postgres_server import connected
 
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.testing import make_append
-from octopus_memory.testing.store_tests import ANA
+from octopus_memory.testing.store.base import ANA
 from postgres_installation import Database, Installation
 
 _NOTE_EACH_COMMIT = """
@@ -104,7 +104,7 @@ def test_one_process_rewrites_at_a_time(database: Database, monkeypatch: pytest.
 def test_a_lead_and_an_opening_outlast_the_servers_time_outs(
     database: Database, setting: str, monkeypatch: pytest.MonkeyPatch
 ):
-    from octopus_memory.adapters.stores import migrate
+    from octopus_memory.adapters.stores.sql import migrate
 
     ensure_current = migrate.ensure_current
 

@@ -14,13 +14,13 @@ from postgres_server import connected
 
 from octopus_memory import EpisodicMemory, StoreBusy
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
-from octopus_memory.adapters.stores.rows import KINDS
-from octopus_memory.adapters.stores.statements import reads
-from octopus_memory.engine import parts
+from octopus_memory.adapters.stores.sql.rows import KINDS
+from octopus_memory.adapters.stores.sql.statements import episodes
+from octopus_memory.engine.core import runtime
 from octopus_memory.ports.work import RowPart, WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 from octopus_memory.testing.fakes import START
-from octopus_memory.testing.store_tests import ANA
+from octopus_memory.testing.store.base import ANA
 from postgres_installation import Database, Installation
 
 TRACED = pytest.mark.skipif(sys.platform != "linux", reason="psycopg traces on Linux alone")
@@ -71,7 +71,7 @@ def test_what_must_see_one_moment_takes_one_more_to_end_it(store: PostgresStore)
 def test_the_loop_of_an_agent(postgres_database: Database, monkeypatch: pytest.MonkeyPatch):
     """A message is stored, and what was said before is recalled for it."""
     # An agent's settings are looked at every two seconds, which could fall into any call.
-    monkeypatch.setattr(parts, "_CONFIG_SECONDS", 3_600)
+    monkeypatch.setattr(runtime, "_CONFIG_SECONDS", 3_600)
     with EpisodicMemory.open(postgres_database.url, embedder="hashing", background=False) as memory:
         scope, store = memory.scope(user="ana"), memory.parts.store
         assert isinstance(store, PostgresStore)
@@ -141,7 +141,7 @@ def test_turns_are_read_by_their_places(filled: Filled, role: str):
     """Not every turn of a scope, however few episodes the server takes it to have."""
     places = [(write.episode_id, 3) for write in filled.writes[:5]]
     assert len(filled.store.turns_at(ANA, places)) == 5
-    given = reads.who(ANA) | {
+    given = episodes.who(ANA) | {
         name: value
         for number, place in enumerate(places)
         for name, value in zip((f"episode_{number}", f"ordinal_{number}"), place, strict=True)

@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.adapters.stores import views
-from octopus_memory.adapters.stores.types import to_sql_server
+from octopus_memory.adapters.stores.sql import views
+from octopus_memory.adapters.stores.sql.types import to_sql_server
 from octopus_memory.domain.ids import new_id
 
 pytestmark = pytest.mark.both_databases

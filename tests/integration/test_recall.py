@@ -16,7 +16,7 @@ from octopus_memory import (
     MemoryConfig,
     MemoryScope,
 )
-from octopus_memory.engine.orchestrator import MemoryOrchestrator
+from octopus_memory.engine.read.context import MemoryOrchestrator
 from octopus_memory.testing import FixedClock
 
 pytestmark = pytest.mark.both_databases

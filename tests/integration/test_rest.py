@@ -18,8 +18,9 @@ from pydantic import TypeAdapter
 from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.rest import shown, shown_context, users
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest import context_responses, responses
+from octopus_memory.faces.rest.routes import users
+from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
 
 
@@ -154,18 +155,22 @@ def test_answers_are_as_the_description_says(client: httpx.Client, memory: Episo
     query = WHO | {"query": "leave", "mode": "recent"}
     sent = HELLO | {"name": "Ana", "tool_calls": None}
     answers: dict[Any, httpx.Response] = {
-        shown.AddedOut: client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO, sent]}),
-        shown.SessionOut: client.post("/sessions/s/close", json=WHO),
-        shown.SessionDetail: client.get("/sessions/s", params=WHO),
-        shown.EpisodeList: client.get("/episodes", params=WHO),
-        shown.SearchOut: client.post("/episodes/search", json=query | {"mode": "hybrid"}),
-        shown.TurnSearchOut: client.post("/turns/search", json=query | {"mode": "hybrid"}),
-        shown_context.ContextOut: client.post("/context", json=WHO | {"message": "And leave?"}),
+        responses.AddedOut: client.post(
+            "/sessions/s/messages", json=WHO | {"messages": [HELLO, sent]}
+        ),
+        responses.SessionOut: client.post("/sessions/s/close", json=WHO),
+        responses.SessionDetail: client.get("/sessions/s", params=WHO),
+        responses.EpisodeList: client.get("/episodes", params=WHO),
+        responses.SearchOut: client.post("/episodes/search", json=query | {"mode": "hybrid"}),
+        responses.TurnSearchOut: client.post("/turns/search", json=query | {"mode": "hybrid"}),
+        context_responses.ContextOut: client.post("/context", json=WHO | {"message": "And leave?"}),
     }
     for kind, answer in answers.items():
         found = TypeAdapter(kind).validate_json(answer.content)
         assert any(found.values()), kind
-    assert all(answers[kind].json()["results"] for kind in (shown.SearchOut, shown.TurnSearchOut))
+    assert all(
+        answers[kind].json()["results"] for kind in (responses.SearchOut, responses.TurnSearchOut)
+    )
 
 
 def test_every_answer_has_a_request_id(client: httpx.Client):

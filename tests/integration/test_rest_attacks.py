@@ -14,7 +14,7 @@ import rest_server
 from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.routing import PREFIX
 
 JSON = {"Content-Type": "application/json"}
 MARKER = "mark-of-the-sender"

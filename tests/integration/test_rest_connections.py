@@ -14,8 +14,8 @@ import pytest
 import rest_server
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.rest import episodes
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.routes import episodes
+from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
 from service_programs import serve
 

@@ -9,7 +9,7 @@ import pytest
 import rest_server
 
 from octopus_memory import Episode, EpisodeNotFound, EpisodicMemory, LegalHold
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.routing import PREFIX
 
 pytestmark = pytest.mark.both_databases
 

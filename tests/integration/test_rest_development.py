@@ -12,7 +12,7 @@ import rest_server
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.faces.rest.app import make_app
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
 
 FORWARDING = [

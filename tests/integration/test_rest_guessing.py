@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from octopus_memory import EpisodicMemory, InvalidSetting
 from octopus_memory.faces.rest.identity import IssuerUnavailable
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.faces.rest.tokens import JwtReader
 from octopus_memory.settings import JwtSettings, ServerSettings
 

@@ -14,9 +14,9 @@ import rest_server
 from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory, InvalidInput, StoreAnswerLost, StoreUnavailable
-from octopus_memory.engine import access
+from octopus_memory.engine.privacy import api_keys
 from octopus_memory.faces.rest.identity import Limiter
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
 from octopus_memory.testing import FixedClock
 
@@ -139,7 +139,9 @@ def test_a_caller_that_keeps_asking_is_not_forgotten(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.both_databases
 def test_a_key_ends(memory: EpisodicMemory, client: httpx.Client, clock: FixedClock):
-    made = access.make_key(memory.parts, tenant="default", role="admin", name="short", actor="test")
+    made = api_keys.make_key(
+        memory.parts, tenant="default", role="admin", name="short", actor="test"
+    )
     base = str(client.base_url).rstrip("/")
 
     def status(token: str) -> int:
@@ -148,13 +150,13 @@ def test_a_key_ends(memory: EpisodicMemory, client: httpx.Client, clock: FixedCl
         ).status_code
 
     assert status(made.token) == 200
-    new = access.rotate_key(memory.parts, made.key.id, grace=timedelta(hours=1), actor="test")
+    new = api_keys.rotate_key(memory.parts, made.key.id, grace=timedelta(hours=1), actor="test")
     assert (status(made.token), status(new.token)) == (200, 200)
     clock.advance(hours=2)
     with rest_server.serving(memory) as url:
         headers = {"Authorization": f"Bearer {made.token}"}
         assert httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code == 401
-        access.revoke_key(memory.parts, new.key.id, actor="test")
+        api_keys.revoke_key(memory.parts, new.key.id, actor="test")
         headers = {"Authorization": f"Bearer {new.token}"}
         assert httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code == 401
 
@@ -207,8 +209,8 @@ def test_what_the_page_offers_is_answered_in_development_mode(memory: EpisodicMe
 
 
 def test_one_of_many_asks_for_the_key_anew(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
-    token, ring, now = rest_server.token(memory), access.KeyRing(memory.parts), [100.0]
-    monkeypatch.setattr("octopus_memory.engine.access.time.monotonic", lambda: now[0])
+    token, ring, now = rest_server.token(memory), api_keys.KeyRing(memory.parts), [100.0]
+    monkeypatch.setattr("octopus_memory.engine.privacy.api_keys.time.monotonic", lambda: now[0])
     assert ring.remembered(token) is None
     asked = ring.who(token)
     assert ring.remembered(token) == asked
@@ -229,7 +231,7 @@ def test_a_failure_of_ours_says_nothing_of_theirs(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError(PRIVATE)
 
-    monkeypatch.setattr("octopus_memory.engine.remember.add", fail)
+    monkeypatch.setattr("octopus_memory.engine.write.remember.add", fail)
     answer = client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
     assert answer.status_code == 500
     assert answer.json()["requestId"] in caplog.text
@@ -302,15 +304,15 @@ def test_what_may_be_stored_is_not_said_not_to_be(
 
 def test_a_rotated_key_ends_when_the_old_one_would(memory: EpisodicMemory, clock: FixedClock):
     ends = clock.now() + timedelta(hours=1)
-    made = access.make_key(
+    made = api_keys.make_key(
         memory.parts, tenant="t", role="admin", name="k", expires_at=ends, actor="test"
     )
-    new = access.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="test")
+    new = api_keys.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="test")
     assert new.key.expires_at == ends
 
 
 def test_a_key_that_cannot_end_so_late_is_not_rotated(memory: EpisodicMemory):
-    made = access.make_key(memory.parts, tenant="t", role="admin", name="k", actor="test")
+    made = api_keys.make_key(memory.parts, tenant="t", role="admin", name="k", actor="test")
     with pytest.raises(InvalidInput, match="grace: is longer than the calendar"):
-        access.rotate_key(memory.parts, made.key.id, grace=timedelta(hours=1e8), actor="test")
+        api_keys.rotate_key(memory.parts, made.key.id, grace=timedelta(hours=1e8), actor="test")
     assert [key.id for key in memory.parts.store.listed_keys()] == [made.key.id]

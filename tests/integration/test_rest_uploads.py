@@ -18,7 +18,7 @@ import rest_server
 from rest_server import HELLO, WHO
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.rest.routes import PREFIX
+from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
 from service_programs import serve
 

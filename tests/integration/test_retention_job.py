@@ -19,7 +19,7 @@ from octopus_memory import (
     RetentionCounts,
     RetentionReport,
 )
-from octopus_memory.engine.keeping import due
+from octopus_memory.engine.retention import due
 from octopus_memory.testing import FakeSummarizer, FixedClock, make_append, make_closing
 from retention_talk import TALK, policy, tell
 

@@ -32,7 +32,7 @@ from octopus_memory import (
     MemoryScope,
     SessionNotFound,
 )
-from octopus_memory.engine.keeping import due
+from octopus_memory.engine.retention import due
 from octopus_memory.testing import FixedClock
 from retention_model import ACTIVE, ARCHIVED, DAY, DELETED, GONE, IDLE, OPEN, SCOPES, Kept, Model
 

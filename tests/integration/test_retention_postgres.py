@@ -16,7 +16,7 @@ from octopus_memory import (
     RetentionCounts,
     RetentionReport,
 )
-from octopus_memory.engine.keeping import due
+from octopus_memory.engine.retention import due
 from octopus_memory.testing import FixedClock
 from postgres_installation import Database
 

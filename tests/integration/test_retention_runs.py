@@ -20,9 +20,10 @@ from octopus_memory import (
     RetentionReport,
     StoreBusy,
 )
-from octopus_memory.engine import background
-from octopus_memory.engine.keeping import due, retention
-from octopus_memory.engine.owners import new_owner
+from octopus_memory.engine import worker as worker_module
+from octopus_memory.engine.core.leases import new_owner
+from octopus_memory.engine.retention import due
+from octopus_memory.engine.retention import job as job_module
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from patience import eventually
@@ -203,7 +204,7 @@ def test_a_slow_one_notices_between_two_episodes(
     clock: FixedClock,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(retention, "_RENEW_SECONDS", -1.0)
+    monkeypatch.setattr(job_module, "_RENEW_SECONDS", -1.0)
     for _ in range(3):
         tell(scope, clock, days=91)
     other = MemoryRetentionJob(memory.parts, "another-machine/1/x")
@@ -247,7 +248,7 @@ def test_the_lead_of_a_dead_process_ends_at_once(memory: EpisodicMemory, clock: 
 @pytest.fixture
 def worker(tmp_path: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Opens a memory whose thread looks often."""
-    monkeypatch.setattr(background, "_BETWEEN_ROUNDS", 0.01)
+    monkeypatch.setattr(worker_module, "_BETWEEN_ROUNDS", 0.01)
     opened: list[EpisodicMemory] = []
 
     def open_memory(**more: Any) -> EpisodicMemory:
@@ -287,7 +288,7 @@ def test_an_empty_schedule_never_comes(
     monkeypatch.setenv("OCTOPUS_RETENTION_SCHEDULE", "")
     memory = worker(background=False)
     assert memory.next_retention() is None
-    assert retention.run_if_due(memory.parts, "owner") is None
+    assert job_module.run_if_due(memory.parts, "owner") is None
     assert memory.parts.store.last_run("retention") is None
 
 
@@ -296,10 +297,10 @@ def test_run_pending_leaves_it_alone(memory: EpisodicMemory, scope: MemoryScope,
     memory.parts.store.set_last_run("retention", clock.now() - timedelta(days=9))
     memory.run_pending()
     assert memory.run_retention(dry_run=True).counts.archived == 1
-    report = retention.run_if_due(memory.parts, "owner")
+    report = job_module.run_if_due(memory.parts, "owner")
     assert report is not None
     assert report.counts.archived == 1
-    assert retention.run_if_due(memory.parts, "owner") is None
+    assert job_module.run_if_due(memory.parts, "owner") is None
 
 
 def test_what_a_run_closes_and_archives_has_the_models_summary(worker: Any, clock: FixedClock):
@@ -330,7 +331,7 @@ def test_closing_stops_a_run_between_batches(
     memory.parts.store.set_last_run("retention", clock.now() - timedelta(days=9))
     memory.close()
     begun = threading.Event()
-    real = background.Background._between_batches
+    real = worker_module.Background._between_batches
 
     def slowly(self: Any, report: RetentionReport) -> None:
         if report.counts.archived:
@@ -338,7 +339,7 @@ def test_closing_stops_a_run_between_batches(
             time.sleep(0.01)
         real(self, report)
 
-    monkeypatch.setattr(background.Background, "_between_batches", slowly)
+    monkeypatch.setattr(worker_module.Background, "_between_batches", slowly)
     memory = worker()
     memory.wake()
     assert begun.wait(30)
@@ -358,7 +359,7 @@ def test_what_is_said_meanwhile_is_embedded(
     for number in range(3):
         tell(memory.scope(user=str(number)), clock, days=91)
     assert memory.flush()
-    thread = background.Background(memory.parts, "owner")
+    thread = worker_module.Background(memory.parts, "owner")
     waiting: list[int] = []
 
     def said(report: RetentionReport) -> None:
@@ -367,5 +368,5 @@ def test_what_is_said_meanwhile_is_embedded(
         waiting.append(sum(b.waiting for b in memory.stats().backlog.values()))
 
     memory.parts.store.set_last_run("retention", clock.now() - timedelta(days=9))
-    retention.run_if_due(memory.parts, "owner", said)
+    job_module.run_if_due(memory.parts, "owner", said)
     assert set(waiting) == {0}

@@ -20,7 +20,7 @@ from octopus_memory import (
     Turn,
 )
 from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
-from octopus_memory.engine.topics import TopicWatch
+from octopus_memory.engine.core.topic_shift import TopicWatch
 from octopus_memory.testing import FailingEmbedder, FixedClock
 
 HOLIDAY = [
@@ -317,12 +317,12 @@ def test_vectors_are_kept_for_a_few_sessions_only(
 
 
 def _new_turn(memory: EpisodicMemory, scope: MemoryScope):
-    from octopus_memory.engine import intake
+    from octopus_memory.engine.write import validate
 
     config = MemoryConfig()
-    message = intake.parse(MOVED, config)
+    message = validate.parse(MOVED, config)
     at = [memory.parts.clock.now()]
-    return intake.new_turns(memory.parts, scope.scope, message, at, config, None)[0]
+    return validate.new_turns(memory.parts, scope.scope, message, at, config, None)[0]
 
 
 def test_a_resumed_session_goes_on_where_its_subject_is_the_same(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from octopus_memory.domain.calibration import Calibration, Line
 from octopus_memory.domain.errors import InvalidSetting
+from octopus_memory.domain.search.calibration import Calibration, Line
 
 DEFAULT = Calibration.default()
 

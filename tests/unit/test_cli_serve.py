@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from octopus_memory.domain.errors import OctopusError
 from octopus_memory.faces.rest.command import _listening
-from octopus_memory.faces.rest.processes import Serving
+from octopus_memory.faces.rest.multiprocess import Serving
 from octopus_memory.program import app
 from octopus_memory.settings import ServerSettings
 

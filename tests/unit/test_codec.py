@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from octopus_memory.adapters.stores import codec
+from octopus_memory.adapters.stores.sql import codec
 from octopus_memory.domain.errors import InvalidInput, MessageTooLarge, StoreCorrupt
 
 # An empty set of excluded categories lets lone surrogates in, which are left out by default.

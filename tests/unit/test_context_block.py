@@ -22,7 +22,7 @@ from block_material import (
     turn,
 )
 from octopus_memory import LeftOutReason, Role
-from octopus_memory.domain.context import Block, Material
+from octopus_memory.domain.block.block import Block, Material
 from octopus_memory.domain.facts import FactKind
 from octopus_memory.domain.policy import Layout
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 import octopus_memory
 from octopus_memory import EndReason, MemoryConfig, MemoryScope, MemoryTenant
-from octopus_memory.adapters.stores import schema, views
-from octopus_memory.adapters.stores.migrate import VERSION_TABLE
+from octopus_memory.adapters.stores.sql import schema, views
+from octopus_memory.adapters.stores.sql.migrate import VERSION_TABLE
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 DATABASE = (PAGES / "database.md").read_text()

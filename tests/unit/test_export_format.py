@@ -11,7 +11,7 @@ import pytest
 
 from octopus_memory import ImportReport, InvalidInput
 from octopus_memory.domain.ids import new_id
-from octopus_memory.domain.portable import (
+from octopus_memory.domain.transfer.export_format import (
     LineCount,
     derived_id,
     encode_line,
@@ -20,7 +20,7 @@ from octopus_memory.domain.portable import (
     is_header,
     time_text,
 )
-from octopus_memory.domain.portable_lines import Line, read_lines
+from octopus_memory.domain.transfer.export_reader import Line, read_lines
 
 MADE_AT = datetime(2025, 3, 14, 9, 26, 53, 589793, tzinfo=UTC)
 HEADER = header(made_at=MADE_AT, tenant="acme", user="ana", agent=None)

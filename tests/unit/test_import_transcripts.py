@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from octopus_memory import InvalidInput
-from octopus_memory.domain.chatgpt import chatgpt_conversations
-from octopus_memory.domain.transcripts import (
+from octopus_memory.domain.transfer.chatgpt import chatgpt_conversations
+from octopus_memory.domain.transfer.transcripts import (
     Source,
     as_time,
     detect,
@@ -55,7 +55,7 @@ def test_no_more_is_read_than_is_asked_for():
 
 
 def test_a_large_value_is_not_read_over_and_over(monkeypatch: pytest.MonkeyPatch):
-    from octopus_memory.domain import transcripts
+    from octopus_memory.domain.transfer import transcripts
 
     scanned = []
 

@@ -11,12 +11,18 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.adapters.indexes import cache, large, ordering, sketch, views
+from octopus_memory.adapters.indexes import (
+    row_order,
+    scope_cache,
+    scope_views,
+    sketch,
+    sketch_search,
+)
 from octopus_memory.adapters.indexes.exact import ExactIndex
 from octopus_memory.adapters.indexes.sketch import ones_by_table
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.domain import hashing, term_lists
-from octopus_memory.domain.term_lists import Layers, TermList, with_newer
+from octopus_memory.domain.search import term_hashing, term_lists
+from octopus_memory.domain.search.term_lists import Layers, TermList, with_newer
 from octopus_memory.ports.index import Probe
 from octopus_memory.ports.store import SUMMARY_ORDINAL
 from octopus_memory.testing import (
@@ -25,15 +31,15 @@ from octopus_memory.testing import (
     make_lexical,
     make_summary,
 )
-from octopus_memory.testing.index_tests import MODEL, unit
-from octopus_memory.testing.store_tests import ANA, claim_all
+from octopus_memory.testing.index.base import MODEL, unit
+from octopus_memory.testing.store.base import ANA, claim_all
 from scope_life import WORDS, Life, segments_of, told
 
 
 @pytest.fixture
 def _no_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows are looked at anew; here even those are joined to what is known."""
-    for module in (views, ordering, term_lists):
+    for module in (scope_views, row_order, term_lists):
         monkeypatch.setattr(module, "_FEW", 0)
 
 
@@ -55,7 +61,7 @@ def test_a_view_that_grew_is_the_view_made_anew(seed: int) -> None:
 def _found(index: ExactIndex) -> list[object]:
     """All that the segments of a sketch tell that does not depend on where one ends."""
     segments = segments_of(index)
-    terms, _, _ = hashing.unpack_all([make_lexical(" ".join(WORDS)).terms])
+    terms, _, _ = term_hashing.unpack_all([make_lexical(" ".join(WORDS)).terms])
     known = sorted({str(known) for segment in segments for known in segment._ids})
     near = []
     for include_archived in (True, False):
@@ -95,8 +101,8 @@ def test_a_summary_far_from_its_turns_is_not_taken_for_an_archived_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sketch, "_ROWS", 4)
-    monkeypatch.setattr(cache, "BLOCK", 4)
-    monkeypatch.setattr(large, "BLOCK", 4)
+    monkeypatch.setattr(scope_cache, "BLOCK", 4)
+    monkeypatch.setattr(sketch_search, "BLOCK", 4)
     store = SqliteStore(":memory:")
     first = make_append(ANA, "a question", "an answer", session_id="first")
     store.append(first)

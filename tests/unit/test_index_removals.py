@@ -10,20 +10,20 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from octopus_memory.adapters.indexes import cache, large, sketch
-from octopus_memory.adapters.indexes.columns import Columns
+from octopus_memory.adapters.indexes import scope_cache, sketch, sketch_search
 from octopus_memory.adapters.indexes.exact import EXACT_ROWS, ExactIndex
+from octopus_memory.adapters.indexes.scope_columns import Columns
 from octopus_memory.adapters.indexes.sketch import Segment
+from octopus_memory.adapters.stores.sql.statements import recall_rows
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.adapters.stores.statements import recalling
 from octopus_memory.domain.errors import StoreUnavailable
 from octopus_memory.ports.index import Probe
-from octopus_memory.ports.recall import RecallBlock, RecallState
+from octopus_memory.ports.recall_rows import RecallBlock, RecallState
 from octopus_memory.testing import make_append, make_closing, make_summary
 from octopus_memory.testing.fakes import START
-from octopus_memory.testing.index_tests import MODEL, put, unit
-from octopus_memory.testing.store_suite_erasing import erase
-from octopus_memory.testing.store_tests import ANA, claim_all
+from octopus_memory.testing.index.base import MODEL, put, unit
+from octopus_memory.testing.store.base import ANA, claim_all
+from octopus_memory.testing.store.erasure import erase
 from scope_life import segments_of, told
 
 _HERE = "of this file alone"
@@ -45,10 +45,10 @@ class _Counting(SqliteStore):
 def test_what_is_known_is_not_read_again_because_rows_went(
     exact_rows: int, segment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (cache, large):
+    for module in (scope_cache, sketch_search):
         monkeypatch.setattr(module, "BLOCK", min(segment, module.BLOCK))
     monkeypatch.setattr(sketch, "_ROWS", segment)
-    monkeypatch.setattr(recalling, "_LISTED", segment)
+    monkeypatch.setattr(recall_rows, "_LISTED", segment)
     store = _Counting(":memory:")
     index = ExactIndex(store, exact_rows=exact_rows)
     writes = [
@@ -101,7 +101,7 @@ class _Restless(_Counting):
 def test_a_view_need_not_wait_until_nothing_is_removed_any_more(
     held: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "BLOCK", 40)
+    monkeypatch.setattr(scope_cache, "BLOCK", 40)
     episodes: list[UUID] = []
     store = _Restless(episodes)
     index = ExactIndex(store)

@@ -36,9 +36,9 @@ from injection_memory import MODES, START, config, opened, remember
 
 from block_material import block_of, candidates, materials, shown_episodes, turn
 from octopus_memory import EpisodicMemory
-from octopus_memory.domain.context import Material
-from octopus_memory.domain.neutral import DOT, neutralise
+from octopus_memory.domain.block.block import Material
 from octopus_memory.domain.policy import Layout
+from octopus_memory.domain.text.neutralize import DOT, neutralise
 
 # Ten attempts share a user, a day for each: a database takes longer than a block.
 DAYS = [START - timedelta(days=ago) for ago in range(10)]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from octopus_memory.adapters.analyzers import concepts, related
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
-from octopus_memory.domain.languages import is_latin
-from octopus_memory.domain.stopwords import STOPWORDS
-from octopus_memory.domain.terms import bare, fold, words
+from octopus_memory.domain.search.languages import is_latin
+from octopus_memory.domain.search.stopwords import STOPWORDS
+from octopus_memory.domain.search.terms import bare, fold, words
 
 ANALYZER = SnowballAnalyzer()
 TEXTS = Path(__file__).parents[2] / "scripts" / "dictionary_text"

@@ -6,9 +6,9 @@ import sqlite3
 
 import sqlalchemy as sa
 
-from octopus_memory.adapters.stores import schema
-from octopus_memory.adapters.stores.later import Connection
-from octopus_memory.adapters.stores.statements import mirror
+from octopus_memory.adapters.stores.sql import schema
+from octopus_memory.adapters.stores.sql.lazy import Connection
+from octopus_memory.adapters.stores.sql.statements import mirror
 
 SQL_SERVERS_LIMIT = 2_100
 

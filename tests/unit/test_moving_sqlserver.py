@@ -12,13 +12,13 @@ pytest.importorskip("mssql_python", reason="needs the extra sqlserver")
 
 from sqlserver_double import Driver, Server
 
-from octopus_memory.adapters.stores import moving
+from octopus_memory.adapters.stores.sql import move
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.testing import make_append, make_closing, make_key, make_scope
-from octopus_memory.testing.store_suite_erasing import erase
-from octopus_memory.testing.store_tests import snapshot
+from octopus_memory.testing.store.base import snapshot
+from octopus_memory.testing.store.erasure import erase
 
 URL = "sqlserver://sa:secret@example.invalid:1433/memory"
 SCOPES = [make_scope(f"user {number}") for number in range(5)]
@@ -30,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         driver = Driver(server)
         monkeypatch.setattr(sqlserver_dialect.SqlServerDialect, "import_dbapi", lambda: driver)
         # So that every table is read in more than one page, by keys in the server's own order.
-        monkeypatch.setattr(moving, "_ROWS", 3)
+        monkeypatch.setattr(move, "_ROWS", 3)
         yield server
 
 
@@ -52,7 +52,7 @@ def source(tmp_path: Path) -> Iterator[SqliteStore]:
 def test_there_and_back(server: Server, source: SqliteStore, tmp_path: Path):
     before = snapshot(source, *SCOPES)
     with closing(SqlServerStore(URL)) as there:
-        report = moving.move(source, there)
+        report = move.move(source, there)
         ready = snapshot(there, *SCOPES)
         assert {k: v for k, v in ready.items() if k != "stats"} == {
             k: v for k, v in before.items() if k != "stats"
@@ -68,7 +68,7 @@ def test_there_and_back(server: Server, source: SqliteStore, tmp_path: Path):
                 for said in server.seen
             )
         with closing(SqliteStore(tmp_path / "back.db")) as back:
-            again = moving.move(there, back)
+            again = move.move(there, back)
             assert again.tables == report.tables
             assert snapshot(back, *SCOPES) == before
 
@@ -82,12 +82,12 @@ def test_no_number_is_given_twice_after_two_moves(server: Server, tmp_path: Path
         given = source.numbers_given()
         assert given["octopus_scopes"] == len(SCOPES)
         with closing(SqlServerStore(URL)) as there:
-            moving.move(source, there)
+            move.move(source, there)
             assert server.reseeded["octopus_scopes"] == len(SCOPES) + 1
             kept = there.numbers_given()
             assert all(kept[name] >= number for name, number in given.items())
             with closing(SqliteStore(tmp_path / "back.db")) as back:
-                moving.move(there, back)
+                move.move(there, back)
                 again = back.numbers_given()
                 assert all(again[name] >= number for name, number in given.items())
                 assert back.meta_values() == source.meta_values()

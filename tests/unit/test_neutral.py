@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from octopus_memory.domain.neutral import neutralise, shorten
+from octopus_memory.domain.text.neutralize import neutralise, shorten
 
 # What was written, and the piece of it that must not come through whole.
 INJECTIONS = [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octopus_memory.domain.pii import (
+from octopus_memory.domain.text.pii import (
     PiiKind,
     PiiSpan,
     is_placeholder,

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from octopus_memory.adapters.redactors.patterns import PatternRedactor
-from octopus_memory.domain.pii import PiiKind, PiiSpan
+from octopus_memory.domain.text.pii import PiiKind, PiiSpan
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from octopus_memory.adapters.redactors.patterns import PatternRedactor
 from octopus_memory.domain.message import Message, parse_message
-from octopus_memory.domain.pii import PiiKind, PiiSpan
-from octopus_memory.engine.privacy.redaction import (
+from octopus_memory.domain.text.pii import PiiKind, PiiSpan
+from octopus_memory.engine.core.redaction import (
     found_in,
     redact_json,
     redact_message,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from octopus_memory.adapters.redactors.patterns import PatternRedactor
 from octopus_memory.domain.errors import InvalidSetting
-from octopus_memory.domain.pii import PiiKind, placeholder, redact
+from octopus_memory.domain.text.pii import PiiKind, placeholder, redact
 
 REDACTOR = PatternRedactor()
 

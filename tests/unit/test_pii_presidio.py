@@ -11,7 +11,7 @@ import pytest
 
 from octopus_memory.adapters.redactors.presidio import KINDS, PresidioRedactor
 from octopus_memory.domain.errors import InvalidSetting, MissingExtra
-from octopus_memory.domain.pii import PiiKind, redact
+from octopus_memory.domain.text.pii import PiiKind, redact
 
 
 @dataclass

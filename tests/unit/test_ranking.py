@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
-from octopus_memory.domain import bm25
-from octopus_memory.domain.bm25 import Postings
-from octopus_memory.domain.calibration import Calibration
 from octopus_memory.domain.episode import Scope
-from octopus_memory.domain.hashing import TermHasher, numbers, unpack_all
-from octopus_memory.domain.query import QueryPlan, plan_query
-from octopus_memory.domain.ranking import Ranking, Signals, rank
-from octopus_memory.domain.rows import ASSISTANT, SUMMARY, USER, Rows
-from octopus_memory.domain.terms import turn_flags
+from octopus_memory.domain.search import bm25
+from octopus_memory.domain.search.bm25 import Postings
+from octopus_memory.domain.search.calibration import Calibration
+from octopus_memory.domain.search.features import ASSISTANT, SUMMARY, USER, Rows
+from octopus_memory.domain.search.query import QueryPlan, plan_query
+from octopus_memory.domain.search.ranking import Ranking, Signals, rank
+from octopus_memory.domain.search.term_hashing import TermHasher, numbers, unpack_all
+from octopus_memory.domain.search.terms import turn_flags
 
 ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
 MANY = 100

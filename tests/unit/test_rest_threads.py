@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from octopus_memory.faces.rest.threads import Threads
+from octopus_memory.faces.rest.threadpool import Threads
 
 WHO: ContextVar[str] = ContextVar("who")
 

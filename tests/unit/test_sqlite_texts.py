@@ -15,8 +15,8 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters import stores
-from octopus_memory.adapters.stores import later
-from octopus_memory.adapters.stores.sqlite import texts
+from octopus_memory.adapters.stores.sql import lazy
+from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
 from octopus_memory.adapters.stores.sqlite.compiling import compiled
 
 REMEDY = "run make texts"
@@ -43,11 +43,11 @@ def _named(name: str) -> Any:
     return found(*ast.literal_eval(f"({arguments}")) if arguments else found
 
 
-@pytest.mark.parametrize("key", texts.shipped(), ids=lambda key: key[0])
+@pytest.mark.parametrize("key", compiled_statements.shipped(), ids=lambda key: key[0])
 def test_a_text_is_what_is_compiled_now(key: tuple[str, ...]) -> None:
     name, *keys = key
     made = compiled(_named(name)(), keys)
-    assert json.loads(json.dumps(made)) == list(texts.shipped()[key]), REMEDY
+    assert json.loads(json.dumps(made)) == list(compiled_statements.shipped()[key]), REMEDY
 
 
 def test_hot_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
@@ -64,16 +64,16 @@ def test_without_the_file_all_is_compiled(tmp_path: Path, monkeypatch: pytest.Mo
         file = tmp_path / "texts.json"
         if spoilt is not None:
             file.write_text(spoilt, encoding="utf-8")
-        monkeypatch.setattr(texts, "FILE", file)
-        texts.shipped.cache_clear()
+        monkeypatch.setattr(compiled_statements, "FILE", file)
+        compiled_statements.shipped.cache_clear()
         try:
-            assert texts.shipped() == {}
+            assert compiled_statements.shipped() == {}
             url = f"sqlite:///{tmp_path / 'memory.db'}"
             with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
                 memory.scope(user="somebody").add("first", ("user", "Which ferry goes to Naxos?"))
                 assert memory.scope(user="somebody").recall("ferry")
         finally:
-            texts.shipped.cache_clear()
+            compiled_statements.shipped.cache_clear()
 
 
 def test_what_is_loaded_later_no_signal_can_cut_off(
@@ -83,12 +83,12 @@ def test_what_is_loaded_later_no_signal_can_cut_off(
     assert threading.current_thread() is threading.main_thread()
     (tmp_path / "loaded_later.py").write_text("import threading\nby = threading.current_thread()\n")
     monkeypatch.syspath_prepend(tmp_path)
-    module = later.load("loaded_later")
+    module = lazy.load("loaded_later")
     assert module.by is not threading.main_thread()
-    assert later.load("loaded_later") is module
+    assert lazy.load("loaded_later") is module
 
 
 def test_what_cannot_be_loaded_says_so() -> None:
     for _ in range(2):
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
-            later.load("no_such_module")
+            lazy.load("no_such_module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.adapters.stores.sqlite.traces import FileTrace
+from octopus_memory.adapters.stores.sqlite.file_search import FileTrace
 from octopus_memory.domain.erasure import Subject
 
 SAID = "My allergy is penicillin."

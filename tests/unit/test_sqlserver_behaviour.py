@@ -17,11 +17,11 @@ from mssql_python.constants import ConstantsDDBC as Odbc
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlserver_double import Driver, Server
 
-from octopus_memory.adapters.stores import migrate, moving, schema
+from octopus_memory.adapters.stores.sql import migrate, move, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
 from octopus_memory.adapters.stores.sqlserver.dialect import SqlServerDialect
-from octopus_memory.adapters.stores.sqlserver.setup import Engines
+from octopus_memory.adapters.stores.sqlserver.engine import Engines
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.domain.errors import (
     InvalidInput,
@@ -34,8 +34,8 @@ from octopus_memory.domain.errors import (
 )
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
-from octopus_memory.testing.store_suite_portable import make_brought
-from octopus_memory.testing.store_tests import ANA, FAR, after, claim_all, texts
+from octopus_memory.testing.store.base import ANA, FAR, after, claim_all, texts
+from octopus_memory.testing.store.transfer import make_brought
 from older_database import make_older
 
 URL = "sqlserver://sa:secret@example.invalid:1433/memory"
@@ -452,7 +452,7 @@ def test_a_database_can_be_moved_here(store: SqlServerStore, server: Server) -> 
     source.append(write)
     source.append(make_append(ANA, "c", session_id="open", metadata={"k": 1}))
     source.put_vectors("m", [(work, b"vector") for work in claim_all(source)[:2]])
-    moving.move(source, store)
+    move.move(source, store)
     assert texts(store, write) == ["a", "b"]
     assert store.recall_rows(ANA, after=0) == source.recall_rows(ANA, after=0)
     assert "SET IDENTITY_INSERT octopus_turns ON" in server.seen
@@ -466,7 +466,7 @@ def test_names_too_long_for_an_index_are_not_moved_here(
     with closing(SqliteStore(":memory:")) as source:
         source.append(make_append(make_scope("\U0001f419" * 256, agent="\U0001f419" * 256), "a"))
         with pytest.raises(InvalidInput, match="shorter names"):
-            moving.move(source, store)
+            move.move(source, store)
     assert not any("INSERT INTO octopus_scopes" in text for text in server.seen)
 
 

@@ -16,7 +16,7 @@ from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialec
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import StoreSuite
-from octopus_memory.testing.store_tests import Reopen
+from octopus_memory.testing.store.base import Reopen
 
 URL = "sqlserver://sa:secret@example.invalid:1433/memory"
 

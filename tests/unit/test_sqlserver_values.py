@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octopus_memory.adapters.stores import types
+from octopus_memory.adapters.stores.sql import types
 from octopus_memory.adapters.stores.sqlserver import binding
 from octopus_memory.domain.errors import StoreCorrupt
 from octopus_memory.domain.ids import new_id
-from octopus_memory.testing.store_suite_isolation import LOOK_ALIKES
+from octopus_memory.testing.store.isolation import LOOK_ALIKES
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octopus_memory.domain.temporal import DateWindow, Order, date_window, order_cue
+from octopus_memory.domain.search.temporal import DateWindow, Order, date_window, order_cue
 
 ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
 """A Wednesday."""

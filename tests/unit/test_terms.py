@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.errors import InvalidSetting
-from octopus_memory.domain.hashing import TermHasher
-from octopus_memory.domain.terms import LENGTH_SHIFT, TEXT_CAP, Flag, passage, turn_flags, words
-from octopus_memory.engine import lexicon
+from octopus_memory.domain.search.term_hashing import TermHasher
+from octopus_memory.domain.search.terms import (
+    LENGTH_SHIFT,
+    TEXT_CAP,
+    Flag,
+    passage,
+    turn_flags,
+    words,
+)
+from octopus_memory.engine.core import lexicon
 
 ANALYZER = SnowballAnalyzer()
 SCOPE = Scope(tenant="acme", agent="hr", user="ana")

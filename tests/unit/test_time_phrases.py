@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.episode import Scope
-from octopus_memory.domain.hashing import TermHasher
-from octopus_memory.domain.query import QueryPlan, plan_query
-from octopus_memory.domain.temporal import Order
-from octopus_memory.domain.terms import Flag, turn_flags
-from octopus_memory.domain.time_phrases import in_english
+from octopus_memory.domain.search.query import QueryPlan, plan_query
+from octopus_memory.domain.search.temporal import Order
+from octopus_memory.domain.search.term_hashing import TermHasher
+from octopus_memory.domain.search.terms import Flag, turn_flags
+from octopus_memory.domain.search.time_phrases import in_english
 
 ASKED = datetime(2024, 3, 13, 15, 30, tzinfo=UTC)
 """A Wednesday."""

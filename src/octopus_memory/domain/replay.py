@@ -137,7 +137,7 @@ def _result(turn: Turn) -> dict[str, Json]:
 
 
 def _archived(episode: Episode) -> dict[str, Json]:
-    from .neutral import neutralise  # noqa: PLC0415 - its patterns take a while to compile
+    from .text.neutralize import neutralise  # noqa: PLC0415 - its patterns take a while to compile
 
     # A summary holds other people's words: as a system message it must not pass for ours.
     summary = neutralise(episode.summary or "no summary")

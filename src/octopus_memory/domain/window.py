@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
-from .context import RECORD, TokenCount, longest
+from .block.block import RECORD, TokenCount, longest
 from .episode import SUMMARY_LIMIT
 from .errors import InvalidMessage
 from .message import Json, Message, MessageLike, Role, message_tokens, parse_message
-from .neutral import neutralise, shorten
 from .policy import ContextConfig, PruneStrategy
+from .text.neutralize import neutralise, shorten
 
 Body: TypeAlias = dict[str, Json]
 """A chat-completion message, as a provider takes it."""

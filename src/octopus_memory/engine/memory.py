@@ -14,15 +14,17 @@ from uuid import UUID
 from ..domain.episode import Scope, check_name
 from ..domain.errors import MemoryClosed, StoreCorrupt, StoreError
 from ..domain.policy import ConfigPart, MemoryConfig
-from . import background, indexing, owners, pending
-from .parts import Parts
-from .pending import PendingReport
+from . import worker
+from .core import leases
+from .core.runtime import Parts
 from .scope import MemoryScope
+from .work import mirror, pending
+from .work.pending import PendingReport
 
 if TYPE_CHECKING:
     from ..domain.retention import RetentionReport
     from ..ports.stats import StoreStats
-    from .keeping.retention import Progress
+    from .retention.job import Progress
     from .tenant import MemoryTenant
 
 log = logging.getLogger(__name__)
@@ -35,18 +37,18 @@ class Memory:
 
     def __init__(self, parts: Parts, *, run_in_background: bool = True) -> None:
         self._parts = parts
-        self._owner = owners.new_owner()
+        self._owner = leases.new_owner()
         self._closed = False
         self._process = os.getpid()
         self._has_model = False
         self._next_count = 0.0
-        self._background = background.Background(parts, self._owner) if run_in_background else None
+        self._background = worker.Background(parts, self._owner) if run_in_background else None
         # Who only looks must not have everything embedded anew because their settings are others.
         if run_in_background or parts.store.model() is None:
             self._use_model()
-        indexing.attach(parts)
+        mirror.attach(parts)
         parts.look_for_removals()
-        if run_in_background and (pending.is_waiting(parts) or indexing.waiting(parts)):
+        if run_in_background and (pending.is_waiting(parts) or mirror.waiting(parts)):
             # Left by a process that died, or queued anew because the model is another.
             self.wake()
 
@@ -91,9 +93,9 @@ class Memory:
 
         :raises InvalidSetting: for a value that cannot be used, or not beside those in force
         """
-        from . import configuring
+        from .core import agent_configs
 
-        configuring.configure(self.parts, agent, config, tenant=tenant, actor=actor)
+        agent_configs.configure(self.parts, agent, config, tenant=tenant, actor=actor)
 
     def reset_config(
         self, agent: str, *, tenant: str | None = None, actor: str = "library"
@@ -102,34 +104,34 @@ class Memory:
 
         Each setting comes from the next layer again: see `config_sources`.
         """
-        from . import configuring
+        from .core import agent_configs
 
-        configuring.reset(self.parts, agent, tenant=tenant, actor=actor)
+        agent_configs.reset(self.parts, agent, tenant=tenant, actor=actor)
 
     def compact(self, *, actor: str = "library") -> bool:
         """Rewrite the database's files, so that nothing removed before can be read from them.
 
         False when others' use of the database stands in the way: try again later.
         """
-        from . import forget
+        from .privacy import erasure
 
-        return forget.compact(self.parts, actor=actor)
+        return erasure.compact(self.parts, actor=actor)
 
     def config(self, agent: str, *, tenant: str | None = None) -> MemoryConfig:
         """The settings an agent runs with."""
-        from . import configuring
+        from .core import agent_configs
 
-        return configuring.config(self.parts, agent, tenant=tenant)
+        return agent_configs.config(self.parts, agent, tenant=tenant)
 
     def config_sources(self, agent: str, *, tenant: str | None = None) -> dict[str, dict[str, str]]:
         """Where each of an agent's settings comes from: the name of a `ConfigSource`."""
-        from . import configuring
+        from .core import agent_configs
 
-        return configuring.config_sources(self.parts, agent, tenant=tenant)
+        return agent_configs.config_sources(self.parts, agent, tenant=tenant)
 
     def run_pending(self) -> PendingReport:
         """Do the waiting work in this thread: time-outs, summaries, vectors."""
-        owners.release_dead(self.parts)
+        leases.release_dead(self.parts)
         self._use_model()
         return pending.run_pending(self.parts, self._owner)
 
@@ -143,17 +145,17 @@ class Memory:
         actor: str = "library",
     ) -> RetentionReport:
         """Archive, delete and purge what is due, of every tenant: see `MemoryRetentionJob.run`."""
-        from .keeping.retention import MemoryRetentionJob
+        from .retention.job import MemoryRetentionJob
 
         if not dry_run:
-            owners.release_dead(self.parts)
+            leases.release_dead(self.parts)
         return MemoryRetentionJob(self.parts, self._owner).run(
             dry_run=dry_run, progress=progress, now=now, compact=compact, actor=actor
         )
 
     def next_retention(self) -> datetime | None:
         """When retention runs by itself next; None where it runs only by hand."""
-        from .keeping.retention import next_run
+        from .retention.job import next_run
 
         return next_run(self.parts)
 
@@ -165,7 +167,7 @@ class Memory:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         parts = self.parts
-        owners.release_dead(parts)
+        leases.release_dead(parts)
         self._use_model()
         while True:
             damaged = 0
@@ -234,7 +236,7 @@ class Memory:
                     model,
                     queued,
                 )
-            from . import audit
+            from .core import audit
 
             audit.record(
                 parts,

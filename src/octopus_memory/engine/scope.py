@@ -20,20 +20,21 @@ from ..domain.episode import (
 )
 from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
-from . import consolidate, intake, latest, planning, recall, remember
-from .hand import EpisodeInHand
-from .intake import Times
-from .parts import Parts
-from .recall import Ask
-from .scope_facts import FactCalls
+from .core.runtime import Parts
+from .episode import EpisodeInHand
+from .facts.scope import FactCalls
+from .read import latest, recall
+from .read.recall import Ask
+from .write import close, remember, target, validate
+from .write.validate import Times
 
 if TYPE_CHECKING:
-    from ..domain.context import TokenCount
+    from ..domain.block.block import TokenCount
     from ..domain.erasure import EraseReceipt
     from ..domain.page import Page
     from ..domain.replay import EpisodeReplay, SessionReplay
     from .memory import Memory
-    from .orchestrator import MemoryContext
+    from .read.context import MemoryContext
 
 
 class MemoryScope(FactCalls):
@@ -56,7 +57,7 @@ class MemoryScope(FactCalls):
         parts = self._parts
         if not parts.audit_reads:
             return nullcontext(parts)
-        from . import audit
+        from .core import audit
 
         return audit.reading(parts, action, self.scope, actor=self._actor)
 
@@ -125,11 +126,11 @@ class MemoryScope(FactCalls):
 
         One that has ended already is returned as it is. Never fails because a model did.
         """
-        closed = consolidate.close(
+        closed = close.close(
             self._parts,
             self.scope,
             self._find(episode_id).id,
-            reason=consolidate.end_reason(reason),
+            reason=close.end_reason(reason),
             summary=summary,
             key_facts=key_facts,
             at=at,
@@ -175,7 +176,7 @@ class MemoryScope(FactCalls):
             session_id=session_id,
             at=at,
             ended_at=ended_at,
-            reason=consolidate.end_reason(reason),
+            reason=close.end_reason(reason),
             summary=summary,
             key_facts=key_facts,
             metadata=metadata,
@@ -316,9 +317,9 @@ class MemoryScope(FactCalls):
         :raises EpisodeNotFound: for an id that is not in this scope
         :raises LegalHold: when a hold stands on it or on its user
         """
-        from .keeping import restoring
+        from .retention import restore as restore_module
 
-        restoring.delete(self._parts, self.scope, episode_id, actor=actor or self._actor)
+        restore_module.delete(self._parts, self.scope, episode_id, actor=actor or self._actor)
 
     def deleted(self) -> list[Episode]:
         """The episodes that are deleted and not purged yet, newest first by end."""
@@ -333,9 +334,9 @@ class MemoryScope(FactCalls):
         :raises EpisodeNotFound: for an id that is not in this scope, or was purged
         :raises EpisodeArchived: when it was archived to its summary: the turns are gone
         """
-        from .keeping import restoring
+        from .retention import restore as restore_module
 
-        restored = restoring.restore(
+        restored = restore_module.restore(
             self._parts, self.scope, episode_id, actor=actor or self._actor
         )
         self._memory.wake()
@@ -357,7 +358,7 @@ class MemoryScope(FactCalls):
         is still open is. `count_tokens` counts as the model at hand does, in place of the
         configured counter.
         """
-        from .orchestrator import MemoryOrchestrator
+        from .read.context import MemoryOrchestrator
 
         with self._reading("context") as parts:
             return MemoryOrchestrator(parts, self.scope).context(
@@ -386,18 +387,18 @@ class MemoryScope(FactCalls):
         :raises EpisodeNotFound: for an id that is not in this scope
         :raises LegalHold: when a hold stands on the user or the episode; nothing is gone
         """
-        return self._erase(intake.episode_id_of(episode_id), physical, actor)
+        return self._erase(validate.episode_id_of(episode_id), physical, actor)
 
     def _erase(self, episode_id: UUID | None, physical: bool, actor: str | None) -> EraseReceipt:
         from ..domain.erasure import Subject
-        from . import forget
+        from .privacy import erasure
 
         names = {"tenant": self.scope.tenant, "agent": self.scope.agent, "user": self.scope.user}
         subject = Subject(**names, episode_id=episode_id)
-        return forget.erase(self._parts, subject, actor=actor or self._actor, physical=physical)
+        return erasure.erase(self._parts, subject, actor=actor or self._actor, physical=physical)
 
     def _find(self, episode_id: Episode | UUID | str) -> Episode:
-        found = planning.find_episode(self._parts, self.scope, episode_id)
+        found = target.find_episode(self._parts, self.scope, episode_id)
         if found is None:
             raise EpisodeNotFound(episode_id.id if isinstance(episode_id, Episode) else episode_id)
         return found

@@ -11,15 +11,17 @@ from ..domain.episode import Episode, check_name
 from ..domain.erasure import EraseReceipt, Subject
 from ..domain.ids import as_id
 from ..domain.page import Page
-from ..domain.portable import LONGEST_PART, ImportReport
 from ..domain.retention import Hold
-from . import audit, forget, intake, recall
-from .carrying import exporting, importing
-from .keeping import holds
-from .parts import Parts
-from .privacy import scrub
+from ..domain.transfer.export_format import LONGEST_PART, ImportReport
+from .core import audit
+from .core.runtime import Parts
+from .privacy import erasure, scrub
 from .privacy.scrub import Progress, ScrubReport
+from .read import recall
+from .retention import holds
 from .scope import MemoryScope
+from .transfer import export, importer
+from .write import validate
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -94,7 +96,7 @@ class MemoryTenant:
 
         :raises EpisodeNotFound: for an episode that is not this tenant's
         """
-        key = None if episode_id is None else intake.episode_id_of(episode_id)
+        key = None if episode_id is None else validate.episode_id_of(episode_id)
         return holds.place(
             self._parts, self.tenant, user=user, episode_id=key, reason=reason, actor=actor
         )
@@ -130,20 +132,20 @@ class MemoryTenant:
             user=check_name("user", user),
             agent=None if agent is None else check_name("agent", agent),
         )
-        return forget.erase(self._parts, subject, actor=actor, physical=physical)
+        return erasure.erase(self._parts, subject, actor=actor, physical=physical)
 
     def receipt(self, erasure_id: EraseReceipt | UUID | str) -> EraseReceipt:
         """The receipt of an erasure as it is by now.
 
         :raises NotFound: when this tenant has none of that id
         """
-        return forget.receipt(self._parts, self.tenant, erasure_id)
+        return erasure.receipt(self._parts, self.tenant, erasure_id)
 
     def receipts(
         self, *, before: EraseReceipt | UUID | str | None = None, limit: int = 100
     ) -> list[EraseReceipt]:
         """The receipts of this tenant's erasures, newest first, those before `before`."""
-        return forget.receipts(
+        return erasure.receipts(
             self._parts, self.tenant, before=before, limit=recall.check_limit(limit)
         )
 
@@ -170,7 +172,7 @@ class MemoryTenant:
         :raises EpisodeChanged: when an episode is archived or erased while it is read
         :raises StoreReadOnly: when it could not be recorded in the audit log
         """
-        return exporting.export(self._parts, self.tenant, user, agent=agent, actor=actor)
+        return export.export(self._parts, self.tenant, user, agent=agent, actor=actor)
 
     def import_user(
         self,
@@ -191,7 +193,7 @@ class MemoryTenant:
 
         :raises InvalidInput: naming the line and the field; the episodes before it are stored
         """
-        report = importing.bring_in(
+        report = importer.bring_in(
             self._parts,
             self.tenant,
             lines,

@@ -9,7 +9,13 @@ from .datasets import BenchTurn, Conversation, Dataset, Format, Question, load_d
 from .embedding import SharedEmbedder
 from .octopus import OctopusSystem
 from .relevance import RelevanceRun, run_relevance
-from .report import recall_json, recall_markdown, relevance_json, relevance_markdown, write_report
+from .report import (
+    recall_json,
+    recall_markdown,
+    relevance_json,
+    relevance_markdown,
+    write_report,
+)
 from .run import RecallRun, SystemRun, run_recall
 from .suite import SYSTEMS, make_systems, shared_embedder
 from .systems import Hit, RecallSystem

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..domain.policy import EpisodicRetentionPolicy, MemoryConfig
-from ..ports.seams import Analyzer, Embedder
+from ..ports.models import Analyzer, Embedder
 from ..wiring import EpisodicMemory
 from .conversation import BenchTurn
 from .embedding import SharedEmbedder

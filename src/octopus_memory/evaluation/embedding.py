@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ports.seams import Embedder
+from ..ports.models import Embedder
 
 _KEY_BYTES = 32
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..domain.errors import InvalidInput
-from ..ports.seams import Analyzer
+from ..ports.models import Analyzer
 from ..settings import load
 from ..wiring import EpisodicMemory, make_embedder
 from .baselines import BM25, Dense, NaiveDesign, Recency, ReciprocalRanks, TurnBaseline

@@ -9,7 +9,7 @@ from datetime import datetime
 from ..domain.episode import Episode, Session, Turn
 from ..domain.facts import Fact
 from ..domain.message import Json, Message
-from ..domain.portable import KeptEpisode
+from ..domain.transfer.export_format import KeptEpisode
 from .store import NewSummary
 from .turns import Lexical, NewTurn, Placeholder
 

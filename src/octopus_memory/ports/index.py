@@ -17,9 +17,9 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ..domain.bm25 import Postings
 from ..domain.episode import Scope
-from ..domain.rows import Rows
+from ..domain.search.bm25 import Postings
+from ..domain.search.features import Rows
 from .store import RecallRow, RecallState, Removal, Work
 
 

@@ -15,15 +15,15 @@ from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
 from ..domain.message import Json
-from .agents import AgentConfigs, AgentSettings
+from .agent_configs import AgentConfigs, AgentSettings
+from .api_keys import Keys
+from .erasure import Forgetting
 from .facts import Facts
-from .forgetting import Forgetting
-from .keeping import Keeping, Lead
-from .keys import Keys
-from .portable import Portable
-from .recall import SUMMARY_ORDINAL, RecallBlock, RecallRow, RecallState
-from .scrubbing import Scrubbing
+from .recall_rows import SUMMARY_ORDINAL, RecallBlock, RecallRow, RecallState
+from .retention import Keeping, Lead
+from .scrub import Scrubbing
 from .tenant import TenantReads
+from .transfer import Portable
 from .turns import Findable, Lexical, NewTurn, Placeholder
 from .work import Backlog, Removal, RowPart, Unfindable, Work, WorkKind, WorkList
 

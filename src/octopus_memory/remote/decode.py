@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
+from ..domain.block.passages import LeftOut, LeftOutReason, Passage
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -23,9 +24,8 @@ from ..domain.erasure import EraseReceipt
 from ..domain.facts import Fact, FactKind, FactOrigin
 from ..domain.message import Message, Role
 from ..domain.page import Page
-from ..domain.passages import LeftOut, LeftOutReason, Passage
 from ..domain.replay import EpisodeReplay, SessionReplay
-from ..engine.orchestrator import MemoryContext
+from ..engine.read.context import MemoryContext
 from .problems import not_ours
 
 Body = Mapping[str, Any]

@@ -10,8 +10,8 @@ from ..domain.episode import Episode, check_time
 from ..domain.errors import InvalidInput
 from ..domain.message import Message, MessageLike
 from ..domain.policy import LARGEST_MESSAGE, MemoryConfig
-from ..engine import intake
-from ..engine.intake import Times
+from ..engine.write import validate
+from ..engine.write.validate import Times
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _ANY_SIZE = MemoryConfig.from_dict({"session": {"max_message_bytes": LARGEST_MESSAGE}})
@@ -19,11 +19,11 @@ _ANY_SIZE = MemoryConfig.from_dict({"session": {"max_message_bytes": LARGEST_MES
 
 
 def messages(given: MessageLike | Sequence[MessageLike]) -> list[Message]:
-    return intake.parse(given, _ANY_SIZE)
+    return validate.parse(given, _ANY_SIZE)
 
 
 def episode_id(given: Episode | UUID | str) -> str:
-    return str(intake.episode_id_of(given))
+    return str(validate.episode_id_of(given))
 
 
 def time(field: str, at: datetime | None) -> str | None:
@@ -33,7 +33,7 @@ def time(field: str, at: datetime | None) -> str | None:
 def times(at: Times, count: int) -> str | list[str] | None:
     if at is None or isinstance(at, datetime):
         return time("at", at)
-    return [moment.isoformat() for moment in intake.times(at, count, _NEVER)]
+    return [moment.isoformat() for moment in validate.times(at, count, _NEVER)]
 
 
 def texts(field: str, values: Sequence[str]) -> list[str]:

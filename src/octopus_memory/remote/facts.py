@@ -10,7 +10,7 @@ from ..domain.episode import Scope
 from ..domain.errors import FactNotFound
 from ..domain.facts import Fact, FactKind, check_fact_text, check_given_slot, check_kind
 from ..domain.message import Json
-from ..engine import facts
+from ..engine.facts import facts
 from . import decode, encode
 from .transport import Transport, segment
 

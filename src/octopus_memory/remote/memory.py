@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
 
-from ..domain.context import TokenCount
+from ..domain.block.block import TokenCount
+from ..domain.config_layers import change_of
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -20,15 +21,15 @@ from ..domain.episode import (
 )
 from ..domain.erasure import EraseReceipt
 from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
-from ..domain.layers import change_of
 from ..domain.message import Json, MessageLike
 from ..domain.page import Page
 from ..domain.policy import ConfigPart, MemoryConfig
 from ..domain.replay import EpisodeReplay, SessionReplay
-from ..engine import intake, recall
-from ..engine.hand import EpisodeInHand
-from ..engine.intake import Times
-from ..engine.orchestrator import MemoryContext
+from ..engine.episode import EpisodeInHand
+from ..engine.read import recall
+from ..engine.read.context import MemoryContext
+from ..engine.write import validate
+from ..engine.write.validate import Times
 from . import decode, encode
 from .facts import RemoteFacts
 from .transport import Transport, segment
@@ -129,10 +130,10 @@ class RemoteScope(RemoteFacts):
         at: datetime | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> Episode:
-        intake.check_metadata(metadata)
+        validate.check_metadata(metadata)
         # The session's name is made here, so that the call can be tried again.
         body = self._who | {
-            "sessionId": intake.session_id(session_id),
+            "sessionId": validate.session_id(session_id),
             "at": encode.time("at", at),
             "metadata": None if metadata is None else dict(metadata),
         }

@@ -35,8 +35,8 @@ from .fakes import (
 from .openai_server import FakeOpenAIServer
 
 if TYPE_CHECKING:
-    from .index_suite import IndexSuite
-    from .store_suite import StoreSuite
+    from .index.suite import IndexSuite
+    from .store.suite import StoreSuite
 
 __all__ = [
     "FailingEmbedder",
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 # The suites need pytest, which whoever only wants a fake may not have.
-_SUITES = {"IndexSuite": ".index_suite", "StoreSuite": ".store_suite"}
+_SUITES = {"IndexSuite": ".index.suite", "StoreSuite": ".store.suite"}
 
 
 def __getattr__(name: str) -> Any:

@@ -17,20 +17,12 @@ from numpy.typing import NDArray
 from ..domain.episode import EndReason, Scope, Summary, Turn
 from ..domain.errors import EmbedderFailed, SummarizerFailed
 from ..domain.facts import Fact, FactKind, FoundFact, check_slot
-from ..domain.hashing import TermHasher
 from ..domain.ids import new_id
 from ..domain.message import Json, Message
-from ..domain.terms import turn_flags, words
-from ..ports.seams import Embedder
-from ..ports.store import (
-    Append,
-    Closing,
-    Idempotency,
-    Lexical,
-    NewSummary,
-    NewTurn,
-    Target,
-)
+from ..domain.search.term_hashing import TermHasher
+from ..domain.search.terms import turn_flags, words
+from ..ports.models import Embedder
+from ..ports.store import Append, Closing, Idempotency, Lexical, NewSummary, NewTurn, Target
 
 START = datetime(2025, 3, 14, 9, 26, 53, 589793, tzinfo=UTC)
 """When things happen, unless a test says otherwise."""

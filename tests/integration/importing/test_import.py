@@ -20,8 +20,8 @@ from octopus_memory import (
     PiiMode,
     PrivacyConfig,
 )
-from octopus_memory.adapters.stores import portable as store_portable
-from octopus_memory.engine.carrying import import_export
+from octopus_memory.adapters.stores.sql import transfer as store_portable
+from octopus_memory.engine.transfer import import_octopus
 from octopus_memory.testing import FixedClock
 from portable_user import export, fill, signed
 
@@ -202,10 +202,10 @@ def test_an_episode_that_is_too_large_to_hold_comes_in_whole(
     fill(memory, clock)
     lines = export(memory)
     opened = []
-    nameless = import_export._nameless_file
-    monkeypatch.setattr(import_export, "_SMALL", 300)
+    nameless = import_octopus._nameless_file
+    monkeypatch.setattr(import_octopus, "_SMALL", 300)
     monkeypatch.setattr(
-        import_export, "_nameless_file", lambda: opened.append(nameless()) or opened[-1]
+        import_octopus, "_nameless_file", lambda: opened.append(nameless()) or opened[-1]
     )
     there.tenant("acme").import_user(lines)
     assert opened
@@ -222,7 +222,7 @@ def test_a_wrong_line_in_a_large_episode_leaves_nothing_of_it(
     scope.store([("user", f"turn {n}") for n in range(150)])
     bodies = [json.loads(line) for line in export(memory, "user-17")]
     bodies[4 + 140]["has_pii"] = "no"
-    monkeypatch.setattr(import_export, "_SMALL", 300)
+    monkeypatch.setattr(import_octopus, "_SMALL", 300)
     with pytest.raises(InvalidInput, match="^line 145, has_pii: must be true or false"):
         there.tenant("acme").import_user(signed(bodies))
     assert there.stats().turns == there.stats().scopes == 0
@@ -238,8 +238,8 @@ def test_many_times_the_turns_take_no_more_memory(
     scope.store([("user", "formal language, leave days and tea " * 20)])
     *start, turn, end, trailer = [json.loads(line) for line in export(memory, "user-17")]
     # Smaller batches, so that less has to be imported to see that it is done in batches.
-    monkeypatch.setattr(import_export, "_SMALL", 20_000)
-    monkeypatch.setattr(import_export, "_BATCH", 20)
+    monkeypatch.setattr(import_octopus, "_SMALL", 20_000)
+    monkeypatch.setattr(import_octopus, "_BATCH", 20)
     monkeypatch.setattr(store_portable, "_BATCH", 20)
     seen = []
     for number, turns in enumerate((60, 60, 600)):
@@ -269,7 +269,7 @@ def test_personal_data_is_kept_out_as_the_agent_there_says(
     monkeypatch: pytest.MonkeyPatch,
     small: int,
 ):
-    monkeypatch.setattr(import_export, "_SMALL", small)
+    monkeypatch.setattr(import_octopus, "_SMALL", small)
     scope.store(
         [
             ("user", "Write to ana@example.com"),

@@ -13,7 +13,7 @@ from qdrant_client import models
 
 from octopus_memory import EpisodicMemory, InvalidSetting, MemoryScope
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.engine import indexing
+from octopus_memory.engine.work import mirror
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
 from patience import eventually
@@ -166,7 +166,7 @@ def test_other_settings_leave_the_queue_alone(
     plain.scope(user="ana").erase()
     assert plain.parts.store.backlog()[WorkKind.UNINDEX].waiting == 1
     with pytest.raises(InvalidSetting, match="qdrant"):
-        indexing.detach(plain.parts)
+        mirror.detach(plain.parts)
     plain.close()
     monkeypatch.setenv("OCTOPUS_INDEX", "qdrant")
     again = open_memory()
@@ -179,7 +179,7 @@ def test_leaving_it_removes_the_copy(
 ) -> None:
     tell(scope)
     memory.run_pending()
-    assert indexing.detach(memory.parts)
+    assert mirror.detach(memory.parts)
     assert server.collections() == []
     assert memory.parts.store.mirror() is None
     tell(scope, "tuesday")

@@ -11,7 +11,8 @@ import pytest
 from qdrant_client import models
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.engine import comparing, owners
+from octopus_memory.engine.core import leases
+from octopus_memory.engine.work import mirror_verify
 from octopus_memory.testing import FixedClock
 from qdrant_memory import tell
 from qdrant_server import QdrantServer
@@ -24,8 +25,8 @@ class TestDrift:
         tell(memory.scope(user="ben"), said="The ladder stands in the shed.")
         memory.run_pending()
 
-    def verify(self, memory: EpisodicMemory, **named: Any) -> comparing.IndexReport:
-        return comparing.verify(memory.parts, owners.new_owner(), **named)
+    def verify(self, memory: EpisodicMemory, **named: Any) -> mirror_verify.IndexReport:
+        return mirror_verify.verify(memory.parts, leases.new_owner(), **named)
 
     def assert_mended(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         assert self.verify(memory, repair=True).repaired
@@ -71,7 +72,7 @@ class TestDrift:
     def test_made_anew(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         [name] = server.collections()
         server.client.upsert(name, [_moved(server.points()[0], 4_321, 99)])
-        report = comparing.rebuild(memory.parts, owners.new_owner())
+        report = mirror_verify.rebuild(memory.parts, leases.new_owner())
         assert report.is_true
         assert report.rows == len(server.points()) == 6
 
@@ -99,9 +100,9 @@ def test_the_exact_index_has_nothing_to_compare(tmp_path: Path, clock: FixedCloc
     with EpisodicMemory.open(url, embedder="hashing", clock=clock, background=False) as memory:
         tell(memory.scope(user="ana"))
         memory.run_pending()
-        report = comparing.verify(memory.parts, "me")
-        assert dataclasses.replace(report, model="") == comparing.IndexReport(
+        report = mirror_verify.verify(memory.parts, "me")
+        assert dataclasses.replace(report, model="") == mirror_verify.IndexReport(
             index="exact", model=""
         )
         assert memory.parts.index.left_of([1]) == 0
-        assert comparing.rebuild(memory.parts, "me").is_true
+        assert mirror_verify.rebuild(memory.parts, "me").is_true

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from octopus_memory import EpisodicMemory, IndexUnavailable, MemoryScope
-from octopus_memory.adapters.indexes.qdrant_points import QdrantCopy
-from octopus_memory.engine import comparing, indexing, owners
+from octopus_memory.adapters.indexes.qdrant.mirror import QdrantCopy
+from octopus_memory.engine.core import leases
+from octopus_memory.engine.work import mirror, mirror_verify
 from octopus_memory.ports.index import CopiedRow
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
@@ -59,7 +60,7 @@ def test_a_server_that_is_not_there(
         away.run_pending()
         assert away.scope(user="ana").recall("greenhouse key")
         with pytest.raises(IndexUnavailable):
-            comparing.verify(away.parts, owners.new_owner())
+            mirror_verify.verify(away.parts, leases.new_owner())
         away.close()
     monkeypatch.setenv("OCTOPUS_QDRANT_URL", server.url)
     back = open_memory()
@@ -163,15 +164,15 @@ def test_a_scope_that_begins_again_meanwhile_is_another(
     scope.erase()
     tell(scope, said="Quite another thing to say.")
     memory.flush()
-    assert indexing._rows(parts, claimed) == []
+    assert mirror._rows(parts, claimed) == []
 
 
 def test_one_process_feeds_at_a_time(memory: EpisodicMemory, scope: MemoryScope) -> None:
     tell(scope)
     memory.flush()
     with memory.parts.store.lead("index", owner="somebody"):
-        assert indexing.feed(memory.parts, "me") == indexing.FeedReport()
-    assert indexing.feed(memory.parts, "me").given == 3
+        assert mirror.feed(memory.parts, "me") == mirror.FeedReport()
+    assert mirror.feed(memory.parts, "me").given == 3
 
 
 def test_killed_between_giving_and_finishing_it_is_given_again(
@@ -186,7 +187,7 @@ def test_killed_between_giving_and_finishing_it_is_given_again(
     with monkeypatch.context() as patch:
         patch.setattr(memory.parts.store, "finish", _killed)
         with pytest.raises(KeyboardInterrupt):
-            indexing.feed(memory.parts, "killed")
+            mirror.feed(memory.parts, "killed")
     assert len(server.points()) == waiting(memory) == 3
     later(clock)
     assert memory.run_pending().indexed == 3
@@ -205,21 +206,21 @@ def test_a_failure_ends_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else every batch of a long queue would wait for its own time-out."""
-    monkeypatch.setattr(indexing, "_BATCH", 1)
+    monkeypatch.setattr(mirror, "_BATCH", 1)
     memory.run_pending()
     tell(scope)
     memory.flush()
     server.fault = 503
     server.requests.clear()
     monkeypatch.setattr(QdrantCopy, "prepare", lambda *_: False)
-    assert indexing.feed(memory.parts, "me").failed
+    assert mirror.feed(memory.parts, "me").failed
     assert len(server.requests) == 1
 
 
 def test_feeding_stops_when_it_is_told_to(memory: EpisodicMemory, scope: MemoryScope) -> None:
     tell(scope)
     memory.flush()
-    assert indexing.feed(memory.parts, "me", stop=lambda: True).given == 0
+    assert mirror.feed(memory.parts, "me", stop=lambda: True).given == 0
     assert waiting(memory) == 3
 
 
@@ -230,7 +231,7 @@ def test_a_server_that_is_gone_for_good_can_be_left(
     memory.run_pending()
     server.fault = "drop"
     with pytest.raises(IndexUnavailable):
-        indexing.detach(memory.parts)
+        mirror.detach(memory.parts)
     assert memory.parts.store.mirror() is not None
-    assert indexing.detach(memory.parts, abandon=True) == []
+    assert mirror.detach(memory.parts, abandon=True) == []
     assert memory.parts.store.mirror() is None

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from octopus_memory import (
     EpisodicMemory,
 )
-from octopus_memory.domain import vectors
 from octopus_memory.domain.episode import Summary, Turn
 from octopus_memory.domain.errors import EpisodeChanged
+from octopus_memory.domain.search import vectors
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from qdrant_server import QdrantServer
 from scrub_talk import KETTLE, TALK, left, open_memory, shown, texts

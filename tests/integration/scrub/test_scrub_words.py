@@ -12,8 +12,8 @@ from octopus_memory import (
     PrivacyConfig,
 )
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
-from octopus_memory.domain import vectors
-from octopus_memory.domain.terms import passage
+from octopus_memory.domain.search import vectors
+from octopus_memory.domain.search.terms import passage
 from octopus_memory.ports.store import SUMMARY_ORDINAL, WorkKind
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from scrub_talk import KETTLE, TALK, left, open_memory, texts

@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
-from ...domain.chinese import characters
-from ...domain.terms import fold_case
+from ...domain.search.chinese import characters
+from ...domain.search.terms import fold_case
 
 _FILE = Path(__file__).parent / "concepts.txt"
 _LANGUAGES = {"en": "english", "de": "german", "fr": "french", "es": "spanish"}

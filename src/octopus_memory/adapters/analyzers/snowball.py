@@ -15,12 +15,12 @@ from functools import cache, lru_cache, partial
 
 import Stemmer
 
-from ...domain import languages
-from ...domain.chinese import characters, pieces_sought
 from ...domain.errors import InvalidSetting
-from ...domain.known import KnownWords
-from ...domain.stopwords import STOPWORDS
-from ...domain.terms import (
+from ...domain.memo import KnownWords
+from ...domain.search import languages
+from ...domain.search.chinese import characters, pieces_sought
+from ...domain.search.stopwords import STOPWORDS
+from ...domain.search.terms import (
     TEXT_CAP,
     bare,
     fold,

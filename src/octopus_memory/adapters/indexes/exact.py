@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain import vectors
 from ...domain.episode import Scope
+from ...domain.search import vectors
 from ...ports.index import AskProbe, RecallIndex
 from ...ports.store import EpisodeStore, RecallState, Work
-from .cache import DEFAULT_CACHE_BYTES, ScopeCache
-from .views import ExactView, Whole
+from .scope_cache import DEFAULT_CACHE_BYTES, ScopeCache
+from .scope_views import ExactView, Whole
 
 if TYPE_CHECKING:
-    from .large import Source
+    from .sketch_search import Source
 
 EXACT_ROWS = 120_000
 """A scope of more rows than this is not taken into memory whole: with vectors of 384 components,
@@ -51,7 +51,7 @@ class ExactIndex(RecallIndex):
     ) -> ExactView:
         state = state or self._store.recall_state(scope)
         if probe is not None and state is not None and state.newest > self._exact_rows:
-            from .large import part_of
+            from .sketch_search import part_of
 
             source = self._source(scope, state, model)
             if source is not None:
@@ -60,8 +60,8 @@ class ExactIndex(RecallIndex):
 
     def _source(self, scope: Scope, state: RecallState, model: str) -> Source | None:
         """None where the scope had as many rows, and has not any more."""
-        from .large import Streamed
         from .sketch import BYTES_A_ROW, Sketch
+        from .sketch_search import Streamed
 
         newest, rows = self._counted.get(state.scope_id, (0, 0))
         if (rows + state.newest - newest) * BYTES_A_ROW > self._cache_bytes:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain import vectors
 from ...domain.episode import Scope
+from ...domain.search import vectors
 from ...ports.store import EpisodeStore
 
 _NO_MORE = 2**62

@@ -16,13 +16,13 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from ...domain import hashing, vectors
 from ...domain.episode import Scope
-from ...domain.rows import SUMMARY
-from ...domain.term_lists import Layers, TermList, found, having, places, with_newer
+from ...domain.search import term_hashing, vectors
+from ...domain.search.features import SUMMARY
+from ...domain.search.term_lists import Layers, TermList, found, having, places, with_newer
 from ...ports.index import Probe
 from ...ports.store import RecallBlock, RecallState
-from .views import ExactView
+from .scope_views import ExactView
 
 BYTES_A_ROW = 200
 """About how many a sketch takes, the ids of the episodes included."""
@@ -103,7 +103,7 @@ class Segment:
         has_turns = [known in self._spoken for known in block.episode_ids]
         self._has_turns[numbers[has_turns]] = True
         self._take_vectors(block, model)
-        terms, counts, row_of = hashing.unpack_all(block.terms)
+        terms, counts, row_of = term_hashing.unpack_all(block.terms)
         self._unlisted.append(TermList.build(terms, counts, (row_of + first).astype(np.uint16)))
         self.count = end
 

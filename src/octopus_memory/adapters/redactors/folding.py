@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
 
-from ...domain.pii import PLACEHOLDER
+from ...domain.text.pii import PLACEHOLDER
 
 MASK = "\x1e"
 """Stands for each character of a placeholder or of a span already found; no pattern takes it."""

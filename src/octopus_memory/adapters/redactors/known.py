@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ...domain.pii import is_placeholder
+from ...domain.text.pii import is_placeholder
 from .names import TOKEN, plain
 from .words import PARTICLES, TITLES, also_words, never_names
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...domain.errors import InvalidSetting
-from ...domain.pii import PiiKind, PiiSpan, settle
+from ...domain.text.pii import PiiKind, PiiSpan, settle
 from . import addresses, contact, dates, names, numbers, phones
 from .folding import Folded, masked
 from .known import KnownNames

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...domain.errors import InvalidSetting, MissingExtra
-from ...domain.pii import PLACEHOLDER, PiiKind, PiiSpan, settle
+from ...domain.text.pii import PLACEHOLDER, PiiKind, PiiSpan, settle
 from .folding import MASK
 from .known import KnownNames
 

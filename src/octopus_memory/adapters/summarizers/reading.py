@@ -9,11 +9,11 @@ from itertools import chain
 
 import Stemmer
 
+from ...domain.block.one_line import split_sentences
 from ...domain.episode import Turn
 from ...domain.message import Role
-from ...domain.one_line import split_sentences
-from ...domain.stopwords import STOPWORDS
-from ...domain.terms import Flag, bare, pieces, shape_flags, words
+from ...domain.search.stopwords import STOPWORDS
+from ...domain.search.terms import Flag, bare, pieces, shape_flags, words
 from . import cues
 
 _TURN_CHARS = 40_000

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...domain.episode import SAYS, Summary, Turn
 from ...domain.message import Role
-from ...domain.terms import Flag, word_flags
+from ...domain.search.terms import Flag, word_flags
 from . import cues
 from .reading import Sentence, Words, closed, language_of, one_line_of, read, shorten, speaker_of
 from .tools import tool_facts

@@ -25,13 +25,15 @@ from ...domain.errors import (
 )
 from ...domain.facts import Fact
 from ...domain.message import Json
-from ...domain.pii import PLACEHOLDER
 from ...domain.policy import PiiMode, PrivacyConfig
+from ...domain.text.pii import PLACEHOLDER
 from ...ports.carried import StoredEpisode
-from ...ports.seams import Redactor
-from .. import audit, findable, forget
-from ..parts import Parts
-from .guard import Guard
+from ...ports.models import Redactor
+from ..core import audit
+from ..core.pii_guard import Guard
+from ..core.runtime import Parts
+from ..write import index_turns
+from . import erasure
 from .scrub_plan import Changes, changed_facts, plan
 
 log = logging.getLogger(__name__)
@@ -112,7 +114,7 @@ def scrub(
         parts.forget()
         _record(parts, run, tenant, actor=actor, user=user)
     return replace(
-        run.report, compacted=forget.compact_if_owed(parts, actor=actor) if compact else None
+        run.report, compacted=erasure.compact_if_owed(parts, actor=actor) if compact else None
     )
 
 
@@ -246,7 +248,7 @@ class _Run:
     ) -> None:
         for attempt in range(_ATTEMPTS):
             if not self.report.dry_run:
-                findable.catch_up(self._parts, scope, episode_id)
+                index_turns.catch_up(self._parts, scope, episode_id)
             stored = self._parts.store.stored_episode(scope, episode_id)
             if stored is None:
                 return

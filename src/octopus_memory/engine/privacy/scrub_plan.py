@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from ...domain.episode import Summary, Turn
 from ...domain.facts import Fact
 from ...domain.message import Json, message_tokens
-from ...domain.terms import passage
+from ...domain.search.terms import passage
 from ...ports.carried import Rewritten, StoredEpisode
 from ...ports.store import NewSummary, Placeholder
-from .. import consolidate, intake
-from .. import facts as standing
-from ..parts import Parts
-from .guard import Checked, Guard
+from ..core.pii_guard import Checked, Guard
+from ..core.runtime import Parts
+from ..facts import facts as standing
+from ..write import close, validate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def _turns(parts: Parts, stored: StoredEpisode, checked: Sequence[Checked]) -> l
     rewritten, before = [], ("", "")
     for turn, each in zip(stored.turns, checked, strict=True):
         message = each.message
-        embed = intake.wants_vector(message, config)
+        embed = validate.wants_vector(message, config)
         # A short answer is embedded with what it answers.
         was, now = (passage(message.text, previous=previous) for previous in before)
         if message != turn.message or (embed and was != now):
@@ -100,15 +100,15 @@ def _summary(
     ]
     changed = any(t.message != old.message for t, old in zip(turns, stored.turns, strict=True))
     was = Summary(text=episode.summary, key_facts=episode.key_facts)
-    made, by, is_own = was, episode.summarized_by or consolidate.BY_CALLER, True
+    made, by, is_own = was, episode.summarized_by or close.BY_CALLER, True
     if changed and by == parts.extractive.name:
         made, is_own = _extracted(parts, stored.turns, turns, was)
-    made = consolidate.limited(guard.summary(made))
+    made = close.limited(guard.summary(made))
     active = bool(turns) and not episode.is_archived and not stored.is_deleted
-    better = is_own and active and parts.summarizer is not None and by != consolidate.BY_CALLER
+    better = is_own and active and parts.summarizer is not None and by != close.BY_CALLER
     if made == was and not (changed and better):
         return None
-    return consolidate.new_summary(parts, episode.scope, made, by, improve=better)
+    return close.new_summary(parts, episode.scope, made, by, improve=better)
 
 
 def _extracted(
@@ -116,7 +116,7 @@ def _extracted(
 ) -> tuple[Summary, bool]:
     """The summary taken from the new turns, but for what a caller gave; whether that is nothing."""
     before, after = (
-        consolidate.limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+        close.limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
         for turns in (old, new)
     )
     text = after.text if was.text == before.text else was.text

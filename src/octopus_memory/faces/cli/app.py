@@ -24,17 +24,17 @@ from . import (
     index,
     keys,
     migrate,
-    portable,
+    read,
     reembed,
     retention,
     scrub,
-    show,
-    work,
+    transfer,
     worker,
+    write,
 )
+from .json_output import print_json
 from .options import JSON_WANTED
-from .plain import print_json
-from .screen import clean
+from .terminal import clean
 
 
 class _Commands(TyperGroup):
@@ -135,8 +135,8 @@ app = typer.Typer(
 app.callback()(_octopus)
 for _panel, _commands in {
     "Start": (demo.demo, chat.chat, doctor.doctor),
-    "Look": (show.recall, show.recent, show.replay, show.stats),
-    "Work": (work.add, work.run_pending),
+    "Look": (read.recall, read.recent, read.replay, read.stats),
+    "Work": (write.add, write.run_pending),
     "Keep": (retention.delete, retention.restore, erase.erase, scrub.scrub, erase.compact),
     "Run": (worker.worker, reembed.reembed),
 }.items():
@@ -150,8 +150,8 @@ app.add_typer(config.config, name="config", rich_help_panel="Run")
 app.add_typer(erase.receipts, name="receipts", rich_help_panel="Keep")
 app.add_typer(audit.audit, name="audit", rich_help_panel="Keep")
 app.add_typer(keys.keys, name="keys", rich_help_panel="Run")
-app.command("export", rich_help_panel="Carry")(portable.export)
-app.command("import", rich_help_panel="Carry")(portable.import_)
+app.command("export", rich_help_panel="Carry")(transfer.export)
+app.command("import", rich_help_panel="Carry")(transfer.import_)
 app.command("migrate", rich_help_panel="Carry")(migrate.migrate)
 app.add_typer(index.index, name="index", rich_help_panel="Run")
 app.add_typer(bench.bench, name="bench", rich_help_panel="Measure")

@@ -10,10 +10,10 @@ import typer
 
 from ...domain.audit import AuditEntry
 from ...domain.message import Json
-from .opening import open_existing
+from .database import open_existing
+from .json_output import print_json
 from .options import AsJson, Db, Tenant
-from .plain import print_json
-from .screen import Screen, counted
+from .terminal import Screen, counted
 
 if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
@@ -86,7 +86,7 @@ def verify(
 
     octopus audit verify
     """
-    from ...engine import audit as log
+    from ...engine.core import audit as log
 
     with open_existing(db) as memory:
         found = log.verify(memory.parts, "" if installation else tenant, head=head)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.errors import InvalidInput, MissingExtra
+from .json_output import print_json
 from .options import AsJson
-from .plain import print_json
 from .progress import bar
 
 if TYPE_CHECKING:

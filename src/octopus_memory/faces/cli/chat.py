@@ -15,7 +15,7 @@ from ...domain.ids import new_id
 from ...domain.message import Json
 from .actor import actor
 from .chat_views import JsonView, PersonView, View
-from .opening import flags, open_or_make
+from .database import flags, open_or_make
 from .options import Agent, AsJson, Db, Tenant, User
 
 if TYPE_CHECKING:

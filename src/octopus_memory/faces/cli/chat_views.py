@@ -13,13 +13,13 @@ import typer
 
 from ...domain.episode import Episode, EpisodeSnippet
 from ...domain.errors import OctopusError
-from ...domain.neutral import shorten
-from .listing import show_snippets, show_summary
-from .plain import print_json
-from .screen import Screen, clean, counted
+from ...domain.text.neutralize import shorten
+from .json_output import print_json
+from .tables import show_snippets, show_summary
+from .terminal import Screen, clean, counted
 
 if TYPE_CHECKING:
-    from ...engine.orchestrator import MemoryContext
+    from ...engine.read.context import MemoryContext
 
 _LONGEST_BEFORE = 160
 _HELP = """\

@@ -22,8 +22,8 @@ from ...domain.ids import new_id
 from ...domain.message import Message
 from ...domain.retention import policy_in_words
 from ..urls import shown_url
-from .opening import released, sqlite_file
-from .screen import counted
+from .database import released, sqlite_file
+from .terminal import counted
 
 if TYPE_CHECKING:
     from ...settings import Settings

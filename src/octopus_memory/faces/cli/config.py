@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from ..urls import shown_url
-from .opening import open_existing
+from .database import open_existing
+from .json_output import print_json
 from .options import AsJson, Db
-from .plain import print_json
-from .screen import Screen
+from .terminal import Screen
 
 config = typer.Typer(help="The settings that are in force.", no_args_is_help=True)
 

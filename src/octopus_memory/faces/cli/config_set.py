@@ -9,10 +9,10 @@ import typer
 
 from ...domain.errors import InvalidSetting
 from .actor import actor
-from .opening import open_existing
+from .database import open_existing
+from .json_output import print_json
 from .options import AsJson, Db
-from .plain import print_json
-from .screen import Screen
+from .terminal import Screen
 
 _FORM = "PART.NAME=VALUE"
 

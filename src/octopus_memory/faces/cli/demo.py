@@ -20,11 +20,11 @@ from ...domain.errors import InvalidInput, SessionNotFound
 from ...domain.message import Json, Message
 from ...domain.policy import MemoryConfig
 from ..urls import as_url
+from .json_output import print_json
 from .options import AsJson
-from .plain import print_json
 
 if TYPE_CHECKING:
-    from ...engine.orchestrator import MemoryContext
+    from ...engine.read.context import MemoryContext
     from ...engine.scope import MemoryScope
     from ...settings import Settings
     from ...wiring import EpisodicMemory

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from ...domain.episode import Episode, EpisodeSnippet
 from ...domain.message import Message, Role, as_text
 from ...domain.policy import MemoryConfig
-from .listing import show_snippets, show_summary, speaker
-from .opening import flags
-from .screen import Screen, counted
+from .database import flags
+from .tables import show_snippets, show_summary, speaker
+from .terminal import Screen, counted
 
 if TYPE_CHECKING:
-    from ...engine.orchestrator import MemoryContext
+    from ...engine.read.context import MemoryContext
     from .demo import Part, Story
 
 _SHOWN_CHARS = 60

@@ -8,9 +8,9 @@ import typer
 
 from ..urls import as_url
 from .checks import Check, Status, run_checks
+from .json_output import print_json
 from .options import AsJson, Db
-from .plain import print_json
-from .screen import Screen
+from .terminal import Screen
 
 _MARKS = {
     Status.OK: ("ok", "green"),

@@ -11,11 +11,11 @@ from ...domain.erasure import EraseReceipt, FileSearch, Subject
 from ...domain.errors import InvalidInput, NotFound
 from ..urls import as_url, shown_url
 from .actor import actor
-from .asking import Yes, ask
-from .opening import open_existing
+from .confirm import Yes, ask
+from .database import open_existing
+from .json_output import print_json
 from .options import AsJson, Db, Tenant
-from .plain import print_json
-from .screen import Screen, counted
+from .terminal import Screen, counted
 
 if TYPE_CHECKING:
     from ...wiring import EpisodicMemory

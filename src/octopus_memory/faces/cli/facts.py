@@ -10,11 +10,11 @@ import typer
 
 from ...domain.facts import Fact, FactKind
 from .actor import actor
-from .asking import Yes, ask
-from .opening import open_existing, open_or_make
+from .confirm import Yes, ask
+from .database import open_existing, open_or_make
+from .json_output import print_json
 from .options import Agent, AsJson, Db, Tenant, User, parse_until
-from .plain import print_json
-from .screen import Screen
+from .terminal import Screen
 
 facts = typer.Typer(
     help="What is true of a user whatever they ask: allergies, home, plans, how to address them.",

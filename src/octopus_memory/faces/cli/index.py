@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .opening import open_existing
+from .database import open_existing
+from .json_output import print_json, to_plain
 from .options import AsJson, Db
-from .plain import print_json, to_plain
 from .progress import bar, watch_backlog
-from .screen import Screen, counted
+from .terminal import Screen, counted
 
 if TYPE_CHECKING:
-    from ...engine.comparing import IndexReport
+    from ...engine.work.mirror_verify import IndexReport
 
 index = typer.Typer(
     help="The copy that pgvector or Qdrant keeps of the vectors.", no_args_is_help=True
@@ -36,10 +36,11 @@ def verify(
 
     octopus index verify --repair
     """
-    from ...engine import comparing, owners
+    from ...engine.core import leases
+    from ...engine.work import mirror_verify
 
     with open_existing(db) as memory, watch_backlog("feeding", memory.parts.store):
-        report = comparing.verify(memory.parts, owners.new_owner(), repair=repair)
+        report = mirror_verify.verify(memory.parts, leases.new_owner(), repair=repair)
     _show(report, as_json=as_json)
 
 
@@ -49,7 +50,8 @@ def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
 
     octopus index rebuild --db postgresql://owner@localhost/octopus
     """
-    from ...engine import comparing, owners
+    from ...engine.core import leases
+    from ...engine.work import mirror_verify
 
     with open_existing(db) as memory:
         store, model = memory.parts.store, memory.parts.embedder.model
@@ -57,7 +59,7 @@ def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
             bar("rebuilding", store.stats().vectors.get(model, 0)) as done,
             watch_backlog("rebuilding", store),
         ):
-            report = comparing.rebuild(memory.parts, owners.new_owner(), done)
+            report = mirror_verify.rebuild(memory.parts, leases.new_owner(), done)
     _show(report, as_json=as_json)
 
 
@@ -77,10 +79,10 @@ def drop(
 
     octopus index drop
     """
-    from ...engine import indexing
+    from ...engine.work import mirror
 
     with open_existing(db) as memory:
-        gone = indexing.detach(memory.parts, abandon=abandon)
+        gone = mirror.detach(memory.parts, abandon=abandon)
     if as_json:
         print_json({"removed": gone, "abandoned": abandon})
     elif abandon:

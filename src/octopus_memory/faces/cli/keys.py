@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from ...domain.identity import AccessRole, ApiKey
-from ...engine import access
+from ...engine.privacy import api_keys
 from .actor import actor
-from .opening import open_existing, open_or_make
+from .database import open_existing, open_or_make
+from .json_output import print_json
 from .options import AsJson, Db, parse_until
-from .plain import print_json
-from .screen import Screen
+from .terminal import Screen
 
 keys = typer.Typer(
     help="API keys of the service: made, listed, rotated, revoked.", no_args_is_help=True
@@ -49,7 +49,7 @@ def create(
     octopus keys create --name "hr bot" --role agent --agent hr
     """
     with open_or_make(db) as memory:
-        made = access.make_key(
+        made = api_keys.make_key(
             memory.parts,
             tenant=tenant,
             role=role,
@@ -106,7 +106,7 @@ def rotate(
 ) -> None:
     """Make a new key with the same rights; the old one ends after the grace."""
     with open_existing(db) as memory:
-        made = access.rotate_key(
+        made = api_keys.rotate_key(
             memory.parts, key_id, grace=timedelta(hours=grace_hours), actor=actor()
         )
     _show_new(made, as_json=as_json)
@@ -116,14 +116,14 @@ def rotate(
 def revoke(key_id: KeyId, *, db: Db = None, as_json: AsJson = False) -> None:
     """End a key now. A service that is running refuses it within two seconds."""
     with open_existing(db) as memory:
-        access.revoke_key(memory.parts, key_id, actor=actor())
+        api_keys.revoke_key(memory.parts, key_id, actor=actor())
     if as_json:
         print_json({"revoked": key_id})
     else:
         Screen().write(f"Key {key_id} is revoked.")
 
 
-def _show_new(made: access.NewKey, *, as_json: bool) -> None:
+def _show_new(made: api_keys.NewKey, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": made.key.id, "token": made.token, "role": made.key.role.value})
         return

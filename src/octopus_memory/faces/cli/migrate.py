@@ -8,11 +8,11 @@ import typer
 
 from ...domain.errors import InvalidInput
 from ..urls import as_url, shown_url
-from .opening import sqlite_file
+from .database import sqlite_file
+from .json_output import print_json
 from .options import AsJson
-from .plain import print_json
 from .progress import bar
-from .screen import Screen, counted
+from .terminal import Screen, counted
 
 
 def migrate(

@@ -8,11 +8,11 @@ import typer
 
 from ...domain.errors import InvalidSetting
 from ..urls import as_url
-from .opening import must_exist, released
+from .database import must_exist, released
+from .json_output import print_json
 from .options import AsJson, Db
-from .plain import print_json
 from .progress import waiting, watch_backlog
-from .screen import Screen, counted
+from .terminal import Screen, counted
 
 _OF_ONE_MODEL = ("minilm", "hashing")
 

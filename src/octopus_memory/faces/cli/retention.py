@@ -13,11 +13,11 @@ from ...domain.errors import InvalidSetting
 from ...domain.policy import EpisodicRetentionPolicy
 from ...domain.retention import RetentionReport
 from .actor import actor
-from .opening import open_existing
+from .database import open_existing
+from .json_output import print_json
 from .options import Agent, AsJson, Db, Tenant, User
-from .plain import print_json
 from .progress import bar
-from .screen import Screen, clean, counted
+from .terminal import Screen, clean, counted
 
 if TYPE_CHECKING:
     from ...engine.scope import MemoryScope

@@ -8,12 +8,12 @@ import typer
 
 from ...ports.store import WorkKind
 from .actor import actor
-from .asking import Yes, ask
-from .opening import open_existing
+from .confirm import Yes, ask
+from .database import open_existing
+from .json_output import print_json
 from .options import AsJson, Db, Tenant
-from .plain import print_json
 from .progress import bar
-from .screen import Screen, counted
+from .terminal import Screen, counted
 
 if TYPE_CHECKING:
     from ...engine.privacy.scrub import ScrubReport

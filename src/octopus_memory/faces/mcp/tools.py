@@ -21,8 +21,8 @@ from ...domain.ids import new_id
 from ...engine.scope import MemoryScope
 from ...remote import RemoteScope
 from ..times import parse_moment
-from . import shown
-from .shown import Answer
+from . import results
+from .results import Answer
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(
@@ -107,7 +107,7 @@ class Context(Tool):
 
     def run(self, desk: Desk) -> Answer:
         going_on = self.session_id or desk.session_id
-        return shown.block(desk.scope.context(self.message, session_id=going_on))
+        return results.block(desk.scope.context(self.message, session_id=going_on))
 
 
 class Recall(Tool):
@@ -136,7 +136,7 @@ class Recall(Tool):
         snippets = desk.scope.recall(
             self.query, limit=self.limit, since=self.since, until=self.until
         )
-        return shown.found(snippets, scored=True)
+        return results.found(snippets, scored=True)
 
 
 class Recent(Tool):
@@ -150,7 +150,7 @@ class Recent(Tool):
     limit: int = Field(default=5, ge=1, le=50, description="How many conversations at most")
 
     def run(self, desk: Desk) -> Answer:
-        return shown.found(desk.scope.recent(self.limit), scored=False)
+        return results.found(desk.scope.recent(self.limit), scored=False)
 
 
 class ReadSession(Tool):
@@ -162,7 +162,7 @@ class ReadSession(Tool):
     last: int = Field(default=50, ge=1, le=1_000, description="How many messages, the newest")
 
     def run(self, desk: Desk) -> Answer:
-        return shown.session(desk.scope.session(self.session_id, last=self.last))
+        return results.session(desk.scope.session(self.session_id, last=self.last))
 
 
 class Said(BaseModel):
@@ -198,7 +198,7 @@ class Remember(Tool):
             [(said.role, said.content) for said in self.messages],
             idempotency_key=self.idempotency_key,
         )
-        return shown.stored(turns)
+        return results.stored(turns)
 
 
 class CloseSession(Tool):
@@ -240,7 +240,7 @@ class CloseSession(Tool):
                 episode, EndReason.AGENT_CLOSED, self.summary, self.key_facts
             )
         desk.begin_anew(session_id)
-        return shown.closed(episode, before=not is_open)
+        return results.closed(episode, before=not is_open)
 
 
 class ForgetEpisode(Tool):
@@ -256,7 +256,7 @@ class ForgetEpisode(Tool):
 
     def run(self, desk: Desk) -> Answer:
         receipt = desk.scope.erase_episode(self.episode_id)
-        return shown.erased(receipt, str(self.episode_id))
+        return results.erased(receipt, str(self.episode_id))
 
 
 class Facts(Tool):
@@ -286,7 +286,7 @@ class Facts(Tool):
 
     def run(self, desk: Desk) -> Answer:
         found = desk.scope.facts(as_of=self.as_of, kinds=self.kinds, history=self.history)
-        return shown.facts(found)
+        return results.facts(found)
 
 
 class CorrectFact(Tool):
@@ -304,7 +304,7 @@ class CorrectFact(Tool):
     )
 
     def run(self, desk: Desk) -> Answer:
-        return shown.corrected(desk.scope.correct_fact(self.fact_id, self.text))
+        return results.corrected(desk.scope.correct_fact(self.fact_id, self.text))
 
 
 class ForgetFact(Tool):
@@ -320,7 +320,7 @@ class ForgetFact(Tool):
 
     def run(self, desk: Desk) -> Answer:
         desk.scope.delete_fact(self.fact_id)
-        return shown.forgotten(str(self.fact_id))
+        return results.forgotten(str(self.fact_id))
 
 
 TOOLS: dict[str, type[Tool]] = {

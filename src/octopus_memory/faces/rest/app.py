@@ -14,15 +14,16 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp
 
 from ...domain.errors import OctopusError
-from ...engine.access import KeyRing
 from ...engine.memory import Memory
+from ...engine.privacy.api_keys import KeyRing
 from ...settings import ServerSettings
-from . import admin, episodes, facts, operations, pages, problems, sessions, users
+from . import problems
 from .identity import Gate, Limiter, Lockout
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
-from .routes import PREFIX
-from .threads import Threads
+from .routes import admin, episodes, facts, operations, pages, sessions, users
+from .routing import PREFIX
+from .threadpool import Threads
 from .uploads import Imports, Uploads
 
 if TYPE_CHECKING:

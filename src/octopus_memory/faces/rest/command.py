@@ -17,7 +17,7 @@ import typer
 
 from ...domain.errors import InvalidSetting, MissingExtra
 from ..urls import as_url, is_in_memory, shown_url
-from .processes import STOP_SIGNALS, Serving, shared_numbers
+from .multiprocess import STOP_SIGNALS, Serving, shared_numbers
 
 if TYPE_CHECKING:
     from ...engine.memory import Memory

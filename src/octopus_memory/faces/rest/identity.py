@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
 from ...domain.identity import AccessRole, Principal
-from ...engine.access import KeyRing
+from ...engine.privacy.api_keys import KeyRing
 from .headers import header
 from .local import check_local
 from .problems import Refused

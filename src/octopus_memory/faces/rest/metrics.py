@@ -12,10 +12,10 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from ...domain.errors import OctopusError
+from ...engine.core.counters import Tally
 from ...engine.memory import Memory
-from ...engine.tally import Tally
 from ...ports.store import Backlog, WorkKind
-from .processes import SHARED_NUMBERS
+from .multiprocess import SHARED_NUMBERS
 
 _KNOWN_SECONDS = 1.0
 

@@ -16,8 +16,8 @@ from fastapi import Response
 from starlette.types import Message, Receive
 
 from ...domain.errors import InvalidInput
-from ...domain.portable import is_header
-from ...domain.portable_lines import split_lines
+from ...domain.transfer.export_format import is_header
+from ...domain.transfer.export_reader import split_lines
 from .problems import Refused
 
 _STOP_SECONDS = 1.0

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..later import Statement
-from ..results import Reader, Result, returned
+from ..sql.lazy import Statement
+from ..sql.results import Reader, Result, returned
 from . import errors
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from ..transactions import Every, Reach
-from ..types import Name
+from ..sql.transactions import Every, Reach
+from ..sql.types import Name
 
 _REACHED = "(SELECT current_setting('octopus.reach')) IN ('all', 'tenant:' || tenant)"
 _PROTECT = """

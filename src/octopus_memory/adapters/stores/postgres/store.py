@@ -10,13 +10,19 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
-from ....domain.errors import InvalidSetting, MissingExtra, StoreBusy, StoreError, StoreUnavailable
-from ....ports.keeping import Lead
-from ....ports.seams import Clock
-from .. import hot, migrate
-from ..later import Connection
-from ..sql import SqlStore
-from ..transactions import REACH, READING, Every, Reach
+from ....domain.errors import (
+    InvalidSetting,
+    MissingExtra,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+)
+from ....ports.models import Clock
+from ....ports.retention import Lead
+from ..sql import hot, migrate
+from ..sql.lazy import Connection
+from ..sql.store import SqlStore
+from ..sql.transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
 from .driver import DURABLE, SNAPSHOT, WRITING, Driver
 

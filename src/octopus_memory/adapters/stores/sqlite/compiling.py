@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from .. import plain
-from ..later import load, sa
-from ..results import returned
-from .texts import Compiled
+from ..sql import column_values
+from ..sql.lazy import load, sa
+from ..sql.results import returned
+from .compiled import Compiled
 
 _EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
-_BINDS = {None: "", plain.bind_time: "time", plain.bind_id: "id"}
-_READS = {None: "", plain.read_time: "time", plain.read_id: "id"}
+_BINDS = {None: "", column_values.bind_time: "time", column_values.bind_id: "id"}
+_READS = {None: "", column_values.read_time: "time", column_values.read_id: "id"}
 """What the driver calls our types' own conversions."""
 
 

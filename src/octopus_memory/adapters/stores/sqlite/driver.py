@@ -12,23 +12,23 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, TypeAlias
 
-from .. import plain
-from ..later import Statement
-from ..results import Reader, Result, conversions, convert_columns, converted_row
-from .texts import Compiled, shipped
+from ..sql import column_values
+from ..sql.lazy import Statement
+from ..sql.results import Reader, Result, conversions, convert_columns, converted_row
+from .compiled import Compiled, shipped
 
 _BINDS: dict[str, Any] = {
     "": None,
-    "time": plain.bind_time,
-    "id": plain.bind_id,
+    "time": column_values.bind_time,
+    "id": column_values.bind_id,
     # As what the driver takes a value in a third of the time: for others it looks for an adapter.
     "bytes": lambda value: None if value is None else bytearray(value),
     "flag": lambda value: None if value is None else int(value),
 }
 _READS: dict[str, Any] = {
     "": None,
-    "time": plain.read_time,
-    "id": plain.read_id,
+    "time": column_values.read_time,
+    "id": column_values.read_id,
     "flag": lambda value: None if value is None else bool(value),
 }
 """How values are converted, by the names that `Compiled` has for it."""

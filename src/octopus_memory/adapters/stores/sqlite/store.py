@@ -19,17 +19,17 @@ from ....domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from ....ports.forgetting import Trace
-from ....ports.seams import Clock
+from ....ports.erasure import Trace
+from ....ports.models import Clock
 from ....ports.store import Findable, Unfindable
-from .. import hot, migrate, plain
-from ..later import Connection, sa
-from ..sql import SqlStore
-from ..transactions import READING, Every, Reach
+from ..sql import column_values, hot, migrate
+from ..sql.lazy import Connection, sa
+from ..sql.store import SqlStore
+from ..sql.transactions import READING, Every, Reach
 from . import errors
 from .driver import DriverConnection, Prepared
+from .group_commit import Together
 from .identity import FileIdentity
-from .together import Together
 from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class SqliteStore(SqlStore):
 
     def _as_ours(self, error: Exception) -> StoreError:
         if isinstance(error, UnicodeDecodeError):
-            return StoreCorrupt(plain.DAMAGED)
+            return StoreCorrupt(column_values.DAMAGED)
         return self.translate_driver(error)
 
     def _better_advice(self, kind: type[StoreError]) -> str | None:
@@ -247,15 +247,15 @@ class SqliteStore(SqlStore):
     def trace(self, subject: Subject) -> Trace | None:
         if self._in_memory:
             return None
-        from . import traces
+        from . import file_search
 
-        prints = self._read(subject.tenant, traces.take, subject)
-        return traces.FileTrace(prints, self._files, self._is_live)
+        prints = self._read(subject.tenant, file_search.take, subject)
+        return file_search.FileTrace(prints, self._files, self._is_live)
 
     def _is_live(self, piece: bytes) -> bool:
-        from . import traces
+        from . import file_search
 
-        return self._read(Every.TENANT, traces.is_live, piece)
+        return self._read(Every.TENANT, file_search.is_live, piece)
 
     def _files(self) -> list[Path]:
         """The database, and whatever SQLite keeps beside it."""

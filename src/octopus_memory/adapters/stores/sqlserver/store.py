@@ -13,14 +13,14 @@ import sqlalchemy as sa
 
 from ....domain.episode import Scope, Turn
 from ....domain.errors import InvalidInput, StoreAnswerLost, StoreBusy, StoreError
-from ....ports.keeping import Lead
-from ....ports.seams import Clock
+from ....ports.models import Clock
+from ....ports.retention import Lead
 from ....ports.store import Append
-from .. import moving, schema, types
-from ..later import Connection
-from ..sql import SqlStore
-from ..transactions import READING, Reach
-from . import errors, setup, upkeep
+from ..sql import move, schema, types
+from ..sql.lazy import Connection
+from ..sql.store import SqlStore
+from ..sql.transactions import READING, Reach
+from . import engine, errors, maintenance
 
 if TYPE_CHECKING:
     from ....ports.carried import Brought
@@ -48,7 +48,7 @@ class SqlServerStore(SqlStore):
         connect_timeout_seconds: float = 10,
         clock: Clock | None = None,
     ) -> None:
-        engines = setup.Engines(
+        engines = engine.Engines(
             url,
             pool_size=pool_size,
             statement_seconds=statement_timeout_seconds,
@@ -60,11 +60,11 @@ class SqlServerStore(SqlStore):
     def _prepare_schema(self) -> None:
         with (
             self._translated(),
-            setup.known_options(),
+            engine.known_options(),
             self._aside.connect() as conn,
-            upkeep.locked(conn, "schema"),
+            maintenance.locked(conn, "schema"),
         ):
-            if setup.allows_snapshots(conn):
+            if engine.allows_snapshots(conn):
                 self._reader = self._snapshots.execution_options(**{READING: True})
             super()._prepare_schema()
 
@@ -76,12 +76,12 @@ class SqlServerStore(SqlStore):
     def size_bytes(self) -> int | None:
         try:
             with self._aside.connect() as conn:
-                return upkeep.size_bytes(conn)
+                return maintenance.size_bytes(conn)
         except sa.exc.DBAPIError:
             return None
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
-        if error.connection_invalidated and setup.is_in_doubt(error):
+        if error.connection_invalidated and engine.is_in_doubt(error):
             return StoreAnswerLost(errors.IN_DOUBT)
         return errors.translate(str(error.orig), lost=error.connection_invalidated)
 
@@ -127,8 +127,8 @@ class SqlServerStore(SqlStore):
         _check_key(brought.kept.episode.scope)
         return super().bring(brought)
 
-    def fill(self, place: moving.Place, rows: Sequence[moving.Row], then: moving.Place) -> None:
-        if moving.table_at(place) is schema.scopes:
+    def fill(self, place: move.Place, rows: Sequence[move.Row], then: move.Place) -> None:
+        if move.table_at(place) is schema.scopes:
             for row in rows:
                 _check_key(Scope(tenant=row["tenant"], agent=row["agent"], user=row["user"]))
         super().fill(place, rows, then)
@@ -139,7 +139,7 @@ class SqlServerStore(SqlStore):
             conn = self._aside.connect()
         try:
             with self._translated():
-                leads = upkeep.take(conn, job)
+                leads = maintenance.take(conn, job)
             yield _SessionLead(conn, job) if leads else None
         finally:
             # The lock ends with its session, whatever state that is in.
@@ -149,7 +149,7 @@ class SqlServerStore(SqlStore):
     def _rewrite(self) -> bool:
         with self._aside.connect() as conn:
             try:
-                upkeep.rewrite(conn)
+                maintenance.rewrite(conn)
             except sa.exc.DBAPIError as error:
                 if isinstance(self.translate(error), StoreBusy):
                     return False
@@ -165,7 +165,7 @@ class _SessionLead(Lead):
 
     def renew(self) -> bool:
         try:
-            return upkeep.holds(self._conn, self._job)
+            return maintenance.holds(self._conn, self._job)
         except sa.exc.SQLAlchemyError:
             return False
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ....domain.block.one_line import split_sentences
 from ....domain.episode import Turn
 from ....domain.facts import FACT_LIMIT, MOST_FACTS_OF_EPISODE, FactKind, FoundFact, check_slot
 from ....domain.message import Role
-from ....domain.one_line import split_sentences
-from ....domain.stopwords import STOPWORDS
-from ....domain.terms import words
+from ....domain.search.stopwords import STOPWORDS
+from ....domain.search.terms import words
 from .. import cues
 from ..reading import closed, plain, shorten
 from .rules import DRUG, Asked, Language, Rule, clauses, gate, language

@@ -1,0 +1,228 @@
+"""The vectors in PostgreSQL: a table beside the store's own, kept by the store's transactions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from importlib.resources import files
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+
+from ....domain.errors import InvalidSetting, StoreError, StoreUnavailable
+from ....domain.search import vectors
+from ....ports.index import CopiedRow, IndexCopy
+from ....ports.store import Removal, Work
+
+T = TypeVar("T")
+Floats = NDArray[np.float32]
+log = logging.getLogger(__name__)
+
+_OLDEST = (0, 8)
+"""From this version on a filtered search goes on until it has found enough."""
+_BATCH = 500
+
+
+class SqlAccess(Protocol):
+    """What a SQL store lets an index in the same database do."""
+
+    def inside(
+        self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
+    ) -> T: ...
+
+    def put_vectors(
+        self,
+        model: str,
+        done: Sequence[tuple[Work, bytes]],
+        *,
+        also: Callable[[sa.Connection], object] | None = None,
+    ) -> None: ...
+
+
+class PgVectorCopy(IndexCopy):
+    name = ""
+
+    def __init__(self, store: SqlAccess, grown: Callable[[str, int, int], None]) -> None:
+        """`grown` is told of a model, its dimension and the newest row, when rows came in."""
+        self._store, self._grown = store, grown
+        self._models: dict[str, int] = {}
+        product = store.inside(None, lambda conn: conn.dialect.name)
+        if product != "postgresql":
+            raise InvalidSetting("index", "pgvector needs a database_url that is PostgreSQL's")
+        if not store.inside(None, _is_there):
+            self._make()
+
+    def _make(self) -> None:
+        try:
+            self._store.inside(None, _make, writes=True)
+        except StoreError as error:
+            raise StoreUnavailable(
+                "pgvector's table cannot be made by this role: run CREATE EXTENSION vector as a "
+                "superuser, then octopus index rebuild as the owner of the other tables"
+            ) from error
+
+    def model_id(self, model: str) -> int | None:
+        """Models are numbered once and for all."""
+        if model not in self._models:
+            found = self._store.inside(None, _model_id, model)
+            if found is None:
+                return None
+            self._models[model] = found
+        return self._models[model]
+
+    def prepare(self, model: str, dimension: int) -> bool:  # noqa: ARG002 - one table has room for all
+        return False
+
+    def take_in(self, model: str, rows: Sequence[CopiedRow]) -> None:
+        given = [
+            (row.scope_id, row.row.seq, row.row.vector)
+            for row in rows
+            if row.row.vector is not None
+        ]
+        for start in range(0, len(given), _BATCH):
+            some = given[start : start + _BATCH]
+            self._store.inside(None, write, model, some, writes=True)
+        if given:
+            newest = max(seq for _, seq, _ in given)
+            self._grown(model, vectors.dimension_of(given[0][2]), newest)
+
+    def take_out(self, removal: Removal) -> None:
+        """The database did, in the transaction that removed the store's rows."""
+
+    def drop(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
+        self._store.inside(None, _drop, self.model_id(model), scope_id, list(seqs), writes=True)
+
+    def scope_ids(self, model: str) -> set[int]:
+        return set(self._store.inside(None, _scope_ids, self.model_id(model)))
+
+    def seqs(self, model: str, scope_id: int) -> set[int]:
+        return set(self._store.inside(None, _seqs, self.model_id(model), scope_id))
+
+    def vectors(self, model: str, scope_id: int, seqs: Sequence[int]) -> dict[int, Floats]:
+        return self._store.inside(None, _vectors, self.model_id(model), scope_id, list(seqs))
+
+    def retire(self, *, keep: str | None) -> list[str]:
+        kept = None if keep is None else self.model_id(keep)
+        return self._store.inside(None, _retire, kept, writes=True)
+
+    def left_of(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
+        return self._store.inside(None, _left_of, list(scope_ids), episode_id)
+
+
+def write(conn: sa.Connection, model: str, given: Iterable[tuple[int, int, bytes]]) -> None:
+    """Keep (scope, seq, packed vector) of rows that the store has with that model."""
+    key = _model_id(conn, model)
+    rows = [
+        {
+            "scope": scope_id,
+            "seq": seq,
+            "model": key,
+            "embedding": as_text(vectors.unpack([packed], vectors.dimension_of(packed))[0]),
+        }
+        for scope_id, seq, packed in given
+    ]
+    if rows:
+        conn.execute(_WRITE, rows)
+
+
+def as_text(vector: Floats) -> str:
+    return f"[{','.join(f'{value:.6g}' for value in vector.tolist())}]"
+
+
+# The store packs a row's terms as little-endian numbers, three bytes each, after a zero.
+_TERMS = r"""
+    ARRAY(
+        SELECT get_byte(t.packed, 3 * i) | (get_byte(t.packed, 3 * i + 1) << 8)
+            | (get_byte(t.packed, 3 * i + 2) << 16)
+        FROM substring(r.terms FROM position(CAST('\x00' AS bytea) IN r.terms) + 1) AS t (packed),
+            generate_series(0, length(t.packed) / 3 - 1) AS i
+    )
+"""
+_WRITE = sa.text(f"""
+    INSERT INTO octopus_vectors
+        (scope_id, seq, tenant, model_id, episode_id, ordinal, terms, embedding)
+    SELECT r.scope_id, r.seq, r.tenant, r.model_id, r.episode_id, r.ordinal, {_TERMS},
+        CAST(:embedding AS halfvec)
+    FROM octopus_recall AS r
+    WHERE r.scope_id = :scope AND r.seq = :seq AND r.model_id = :model
+    ON CONFLICT (scope_id, seq) DO UPDATE
+        SET model_id = EXCLUDED.model_id, embedding = EXCLUDED.embedding, terms = EXCLUDED.terms
+""")  # noqa: S608 - nothing in it comes from outside
+_IS_THERE = sa.text("SELECT to_regclass('octopus_vectors') IS NOT NULL")
+_VERSION = sa.text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+_MODEL = sa.text("SELECT id FROM octopus_models WHERE name = :name")
+_DROP = sa.text("""
+    DELETE FROM octopus_vectors
+    WHERE model_id = :model AND scope_id = :scope AND seq = ANY(CAST(:seqs AS bigint[]))
+""")
+_SCOPE_IDS = sa.text("SELECT DISTINCT scope_id FROM octopus_vectors WHERE model_id = :model")
+_SEQS = sa.text("SELECT seq FROM octopus_vectors WHERE model_id = :model AND scope_id = :scope")
+_VECTORS = sa.text("""
+    SELECT seq, CAST(embedding AS real[]) AS embedding FROM octopus_vectors
+    WHERE model_id = :model AND scope_id = :scope AND seq = ANY(CAST(:seqs AS bigint[]))
+""")
+_RETIRE = sa.text("""
+    DELETE FROM octopus_vectors WHERE CAST(:keep AS bigint) IS NULL OR model_id <> :keep
+""")
+_LEFT = sa.text("""
+    SELECT count(*) FROM octopus_vectors
+    WHERE scope_id = ANY(CAST(:scopes AS bigint[]))
+        AND (CAST(:episode AS uuid) IS NULL OR episode_id = :episode)
+""")
+
+
+def _is_there(conn: sa.Connection) -> bool:
+    return bool(conn.execute(_IS_THERE).scalar_one())
+
+
+def _make(conn: sa.Connection) -> None:
+    conn.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('octopus_vectors'))")
+    if _is_there(conn):
+        return
+    if conn.execute(_VERSION).scalar() is None:
+        conn.exec_driver_sql("CREATE EXTENSION vector")
+    version = str(conn.execute(_VERSION).scalar_one())
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
+        raise InvalidSetting(
+            "index",
+            f"pgvector {version} is too old: install 0.8 or newer, then run ALTER EXTENSION vector "
+            "UPDATE",
+        )
+    made = files(__package__).joinpath("pgvector.sql").read_text(encoding="utf-8")
+    conn.exec_driver_sql(made, execution_options={"no_parameters": True})
+
+
+def _model_id(conn: sa.Connection, model: str) -> int | None:
+    found = conn.execute(_MODEL, {"name": model}).scalar()
+    return None if found is None else int(found)
+
+
+def _drop(conn: sa.Connection, model: int | None, scope_id: int, seqs: list[int]) -> None:
+    conn.execute(_DROP, {"model": model, "scope": scope_id, "seqs": seqs})
+
+
+def _scope_ids(conn: sa.Connection, model: int | None) -> list[int]:
+    return list(conn.execute(_SCOPE_IDS, {"model": model}).scalars())
+
+
+def _seqs(conn: sa.Connection, model: int | None, scope_id: int) -> list[int]:
+    return list(conn.execute(_SEQS, {"model": model, "scope": scope_id}).scalars())
+
+
+def _vectors(
+    conn: sa.Connection, model: int | None, scope_id: int, seqs: list[int]
+) -> dict[int, Floats]:
+    read = conn.execute(_VECTORS, {"model": model, "scope": scope_id, "seqs": seqs})
+    return {row.seq: np.asarray(row.embedding, np.float32) for row in read}
+
+
+def _retire(conn: sa.Connection, keep: int | None) -> list[str]:
+    return ["octopus_vectors"] if conn.execute(_RETIRE, {"keep": keep}).rowcount else []
+
+
+def _left_of(conn: sa.Connection, scope_ids: list[int], episode_id: UUID | None) -> int:
+    given = {"scopes": scope_ids, "episode": episode_id}
+    return int(conn.execute(_LEFT, given).scalar_one())

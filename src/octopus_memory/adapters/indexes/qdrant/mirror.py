@@ -1,0 +1,315 @@
+"""The points in Qdrant: a copy of the store's rows, in one collection for each embedding model.
+
+A point's id is made of the scope's number and the row's `seq`, so that giving a row twice is the
+same as once. Its payload says where the row belongs; no agent, user or text is in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....domain.errors import IndexUnavailable, MissingExtra
+from ....domain.search import bm25, term_hashing, vectors
+from ....ports.index import CopiedRow, IndexCopy, Probe
+from ....ports.store import SUMMARY_ORDINAL, Removal, RowPart
+
+try:
+    from qdrant_client import QdrantClient, models
+except ImportError as error:
+    raise MissingExtra("qdrant", "the index 'qdrant'") from error
+
+__all__ = ["Floats", "NoCollection", "QdrantClient", "QdrantCopy"]
+
+DENSE, WORDS = "dense", "words"
+_BATCH = 256
+_PAGE = 2_000
+_MOST_SCOPES = 10_000_000
+_SEQ = (1 << 64) - 1
+_FROM_EACH = 200
+"""How many points meaning brings, and words, before they are fused."""
+
+Floats = NDArray[np.float32]
+
+
+class NoCollection(IndexUnavailable):
+    """Nothing of this model is there: it was never fed, or somebody dropped it."""
+
+
+class QdrantCopy(IndexCopy):
+    """`database` is a secret of the store's: copies of two databases never meet in one Qdrant."""
+
+    def __init__(self, client: QdrantClient, database: bytes, *, is_server: bool = True) -> None:
+        """`is_server` is False for the client's own local mode, which has no payload indexes."""
+        self._client = client
+        self._is_server = is_server
+        self._prefix = f"octopus_{blake2b(database, digest_size=6, person=b'qdrant').hexdigest()}_"
+        self.name = f"qdrant/{self._prefix}"
+
+    def collection(self, model: str) -> str:
+        """A model's name may be anything; its digest keeps names apart that look alike here."""
+        plain = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
+        return f"{self._prefix}{plain}_{blake2b(model.encode(), digest_size=4).hexdigest()}"
+
+    def prepare(self, model: str, dimension: int) -> bool:
+        name = self.collection(model)
+        with _translated():
+            if self._client.collection_exists(name):
+                if self._dimension(name) == dimension:
+                    return False
+                self._client.delete_collection(name)
+            self._client.create_collection(
+                name,
+                vectors_config={
+                    DENSE: models.VectorParams(
+                        size=dimension, distance=models.Distance.COSINE, on_disk=True
+                    )
+                },
+                sparse_vectors_config={
+                    WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)
+                },
+                # Every search is inside one scope: a graph over all of them would never be used.
+                hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
+            )
+            if self._is_server:
+                for field, kind in _PAYLOAD_INDEXES.items():
+                    self._client.create_payload_index(name, field, kind, wait=True)
+        return True
+
+    def take_in(self, model: str, rows: Sequence[CopiedRow]) -> None:
+        with _translated():
+            for start in range(0, len(rows), _BATCH):
+                points = [_point(given) for given in rows[start : start + _BATCH]]
+                self._client.upsert(self.collection(model), points, wait=True)
+
+    def take_out(self, removal: Removal) -> None:
+        gone = _removed(removal)
+        with _translated():
+            for name in self._collections():
+                self._client.delete(name, models.FilterSelector(filter=gone), wait=True)
+                if self._client.count(name, count_filter=gone, exact=True).count:
+                    raise IndexUnavailable("Qdrant still has points that it was told to delete")
+
+    def drop(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
+        ids = [_id(scope_id, seq) for seq in seqs]
+        with _translated():
+            self._client.delete(
+                self.collection(model), models.PointIdsList(points=list(ids)), wait=True
+            )
+
+    def scope_ids(self, model: str) -> set[int]:
+        with _translated():
+            found = self._client.facet(
+                self.collection(model), "scope", limit=_MOST_SCOPES, exact=True
+            )
+        return {int(hit.value) for hit in found.hits}
+
+    def seqs(self, model: str, scope_id: int) -> set[int]:
+        return set(self._scroll(model, _in(scope_id)))
+
+    def vectors(self, model: str, scope_id: int, seqs: Sequence[int]) -> dict[int, Floats]:
+        found: dict[int, Floats] = {}
+        with _translated():
+            for start in range(0, len(seqs), _BATCH):
+                ids = [_id(scope_id, seq) for seq in seqs[start : start + _BATCH]]
+                records = self._client.retrieve(
+                    self.collection(model), list(ids), with_payload=False, with_vectors=[DENSE]
+                )
+                for record in records:
+                    given: Any = record.vector
+                    found[_seq(record.id)] = np.asarray(given[DENSE], np.float32)
+        return found
+
+    def retire(self, *, keep: str | None) -> list[str]:
+        kept = None if keep is None else self.collection(keep)
+        with _translated():
+            gone = [name for name in self._collections() if name != kept]
+            for name in gone:
+                self._client.delete_collection(name)
+        return gone
+
+    def left_of(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
+        """How many points of these scopes are left, of every model."""
+        if not scope_ids:
+            return 0
+        wanted = models.Filter(must=[_any("scope", list(scope_ids))])
+        if episode_id is not None:
+            wanted.must.append(_is("episode", str(episode_id)))  # type: ignore[union-attr]
+        with _translated():
+            return sum(
+                self._client.count(name, count_filter=wanted, exact=True).count
+                for name in self._collections()
+            )
+
+    def cosines(
+        self, model: str, tenant: str, scope_id: int, vector: Floats, limit: int
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """The nearest rows of a scope."""
+        with _translated():
+            found = self._client.query_points(
+                self.collection(model),
+                query=vector.tolist(),
+                using=DENSE,
+                query_filter=_in(scope_id, tenant),
+                limit=limit,
+                with_payload=False,
+                search_params=models.SearchParams(exact=True) if self._is_server else None,
+            ).points
+        seqs = np.array([_seq(point.id) for point in found], np.int64)
+        return seqs, np.array([point.score for point in found], np.float32)
+
+    def near(self, model: str, tenant: str, scope_id: int, probe: Probe) -> list[UUID]:
+        """The episodes that the probe's vector and words bring near, best first."""
+        inside = _in(scope_id, tenant)
+        legs = []
+        if probe.vector is not None:
+            legs.append((DENSE, probe.vector.tolist()))
+        if len(probe.terms):
+            terms = np.unique(probe.terms).tolist()
+            words = models.SparseVector(indices=terms, values=[1.0] * len(terms))
+            legs.append((WORDS, words))
+        if not legs:
+            return []
+        with _translated():
+            found = self._client.query_points(
+                self.collection(model),
+                prefetch=[
+                    models.Prefetch(query=query, using=using, filter=inside, limit=_FROM_EACH)
+                    for using, query in legs
+                ],
+                query=models.FusionQuery(fusion=models.Fusion.RRF),
+                limit=2 * _FROM_EACH,
+                with_payload=["episode"],
+            ).points
+        return list(dict.fromkeys(UUID((point.payload or {})["episode"]) for point in found))
+
+    def rows_of(self, model: str, scope_id: int, episodes: Sequence[UUID]) -> list[int]:
+        """The rows of these episodes that are here."""
+        wanted = _in(scope_id)
+        wanted.must.append(_any("episode", [str(episode) for episode in episodes]))  # type: ignore[union-attr]
+        return list(self._scroll(model, wanted)) if episodes else []
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _scroll(self, model: str, wanted: models.Filter) -> Iterator[int]:
+        offset = None
+        while True:
+            with _translated():
+                records, offset = self._client.scroll(
+                    self.collection(model),
+                    scroll_filter=wanted,
+                    limit=_PAGE,
+                    offset=offset,
+                    with_payload=False,
+                    with_vectors=False,
+                )
+            yield from (_seq(record.id) for record in records)
+            if offset is None:
+                return
+
+    def _collections(self) -> list[str]:
+        every = self._client.get_collections().collections
+        return sorted(found.name for found in every if found.name.startswith(self._prefix))
+
+    def _dimension(self, name: str) -> int | None:
+        kept: Any = self._client.get_collection(name).config.params.vectors
+        return kept[DENSE].size if isinstance(kept, dict) and DENSE in kept else None
+
+
+_PAYLOAD_INDEXES: dict[str, Any] = {
+    "tenant": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    "scope": models.IntegerIndexParams(
+        type=models.IntegerIndexType.INTEGER, lookup=True, range=False
+    ),
+    "episode": models.UuidIndexParams(type=models.UuidIndexType.UUID),
+    "ordinal": models.PayloadSchemaType.INTEGER,
+    "seq": models.PayloadSchemaType.INTEGER,
+}
+
+
+def _point(given: CopiedRow) -> models.PointStruct:
+    row = given.row
+    assert row.vector is not None
+    dense = vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
+    terms, counts, _ = term_hashing.unpack_all([row.lexical.terms])
+    # Two words of one number are one word here: an index must be unique in a sparse vector.
+    unique, place = np.unique(terms, return_inverse=True)
+    values = np.bincount(place, weights=bm25.alone(counts), minlength=len(unique))
+    return models.PointStruct(
+        id=_id(given.scope_id, row.seq),
+        vector={
+            DENSE: dense.tolist(),
+            WORDS: models.SparseVector(indices=unique.tolist(), values=values.tolist()),
+        },
+        payload={
+            "tenant": given.tenant,
+            "scope": given.scope_id,
+            "episode": str(row.episode_id),
+            "ordinal": row.ordinal,
+            "seq": row.seq,
+        },
+    )
+
+
+def _id(scope_id: int, seq: int) -> str:
+    return str(UUID(int=scope_id << 64 | seq))
+
+
+def _seq(point_id: Any) -> int:
+    return UUID(str(point_id)).int & _SEQ
+
+
+def _is(field: str, value: str | int) -> models.FieldCondition:
+    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
+
+
+def _any(field: str, values: list[Any]) -> models.FieldCondition:
+    return models.FieldCondition(key=field, match=models.MatchAny(any=values))
+
+
+def _in(scope_id: int, tenant: str | None = None) -> models.Filter:
+    tenants = [] if tenant is None else [_is("tenant", tenant)]
+    return models.Filter(must=[*tenants, _is("scope", scope_id)])
+
+
+def _removed(removal: Removal) -> models.Filter:
+    must: list[Any] = [
+        _is("tenant", removal.tenant),
+        _is("scope", removal.scope_id),
+        models.FieldCondition(key="seq", range=models.Range(lt=removal.before_seq)),
+    ]
+    must_not: list[Any] = []
+    if removal.episode_id is not None:
+        must.append(_is("episode", str(removal.episode_id)))
+    if removal.part is RowPart.SUMMARY:
+        must.append(_is("ordinal", SUMMARY_ORDINAL))
+    elif removal.part is RowPart.TURNS:
+        must_not.append(_is("ordinal", SUMMARY_ORDINAL))
+    return models.Filter(must=must, must_not=must_not)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Whatever goes wrong out there, there is one thing to know: it was not done."""
+    try:
+        yield
+    except IndexUnavailable:
+        raise
+    except Exception as error:
+        # An answer may quote what was sent, so only its kind is told.
+        status = getattr(error, "status_code", None)
+        if status == 404 or (isinstance(error, ValueError) and "not found" in str(error)):
+            raise NoCollection("Qdrant has no collection for this model: it is fed soon") from error
+        said = f"status {status}" if status else type(error).__name__
+        raise IndexUnavailable(
+            f"Qdrant did not do its part ({said}): see that it runs and that qdrant_url and "
+            "qdrant_api_key are right"
+        ) from error

@@ -1,0 +1,1 @@
+"""The SQL store: schema, rows, statements, and one method a binding."""

@@ -1,0 +1,243 @@
+"""JSON values as bytes, each with the number of the codec that reads them back.
+
+| codec | payload                                         | written                              |
+|-------|-------------------------------------------------|--------------------------------------|
+| 0     | the JSON itself, UTF-8                          | where compression gains nothing      |
+| 1     | gzip                                            | never: read for other writers        |
+| 2     | one zstd frame, checksum, dictionary `turns-v1` | otherwise                            |
+| 3     | such a frame of a text, UTF-8                   | for `{"role": "user", "content": …}` |
+| 4     | the same                                        | for an assistant's, likewise         |
+| 5     | the same                                        | for a system's                       |
+
+Most messages are a role and a text: these need no JSON around them. A codec's number never changes
+its meaning: another dictionary or format takes the next number, and every number that was ever
+written stays readable.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from ....domain.errors import InvalidInput, MessageTooLarge, StoreCorrupt
+
+PLAIN = 0
+GZIP = 1
+ZSTD_TURNS_V1 = 2
+SAID = {3: "user", 4: "assistant", 5: "system"}
+"""Codecs of a text, each with the role of whoever said it."""
+
+MAX_DECODED_BYTES = 64 * 1024 * 1024
+"""No payload is unpacked beyond this, so that a forged one cannot take the memory."""
+
+_LEVEL = 2
+_DICTIONARY = Path(__file__).parent / "data" / "turns-v1.zdict"
+_SHORTEST = b"(\xb5/\xfd \x00\x01\x00\x00"
+"""A frame of nothing."""
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+
+_SAID_BY = {role: number for number, role in SAID.items()}
+_SAID_KEYS = ("role", "content")
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_load = json.JSONDecoder().raw_decode
+_BLANK = " \t\n\r"
+_DAMAGE = (zstandard.ZstdError, zlib.error, ValueError, TypeError, RecursionError)
+_TOGETHER = 64
+"""Payloads that are parsed in one go, while no other thread can run."""
+_TOGETHER_BYTES = 1024 * 1024
+_KEEPS_BYTES = 64 * 1024
+
+
+def encode(value: Any) -> tuple[int, bytes]:
+    """The codec's number and the payload of a plain JSON value; safe to call from any thread.
+
+    :raises InvalidInput: the value is not plain JSON
+    :raises MessageTooLarge: it is over `MAX_DECODED_BYTES` and could not be read back
+    """
+    number = _said_by(value)
+    try:
+        # Clients do send lone surrogates (text cut in the middle of an emoji); they are kept.
+        text = value["content"] if number else _dump(value)
+        plain = text.encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput("value", "must be plain JSON (no NaN, bytes or objects)") from error
+    if len(plain) > MAX_DECODED_BYTES:
+        raise MessageTooLarge(
+            "value",
+            f"is {len(plain):,} bytes, over the {MAX_DECODED_BYTES:,} that are read back: "
+            "store large attachments elsewhere and keep their address",
+        )
+    # A kept context keeps its buffers, which are as large as the largest message was.
+    keeps = len(plain) <= _KEEPS_BYTES
+    packed = (_writing().compress if keeps else _compressor().compress)(plain)
+    if number:
+        # Where nothing packs it is hardly longer than the text, and has the checksum.
+        return number, packed
+    return (ZSTD_TURNS_V1, packed) if len(packed) < len(plain) else (PLAIN, plain)
+
+
+def _said_by(value: Any) -> int | None:
+    """The codec of a message that is a role and a text, and comes back in this order.
+
+    None without a text: zstd does not look at the checksum of a frame of nothing.
+    """
+    if type(value) is not dict or tuple(value) != _SAID_KEYS:
+        return None
+    role, content = value.values()
+    return _SAID_BY.get(role) if type(role) is type(content) is str and content else None
+
+
+def decode(codec: int | None, payload: bytes) -> object:
+    """The value that `encode` was given; safe to call from any thread.
+
+    All but codec 0 carry a checksum. In codec 0 only damage that breaks the JSON is seen.
+
+    :raises StoreCorrupt: the payload is damaged or too large, or the codec unknown
+    """
+    try:
+        plain = _plain(codec, payload)
+        return _said(codec, plain) if codec in SAID else _parse(plain)
+    except _DAMAGE as error:
+        raise StoreCorrupt(
+            f"a stored payload of {len(payload):,} bytes (codec {codec}) cannot be read: "
+            "restore the row from a backup, or erase its episode"
+        ) from error
+
+
+def decode_many(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> list[Any]:
+    """As `decode` of each, in two thirds of the time."""
+    values: list[Any] = []
+    for start in range(0, len(payloads), _TOGETHER):
+        some = slice(start, start + _TOGETHER)
+        try:
+            values += _decode_some(codecs[some], payloads[some])
+        except _DAMAGE:
+            # One by one, to say which it is.
+            values += map(decode, codecs[some], payloads[some])
+    return values
+
+
+def _decode_some(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> list[Any]:
+    found = set(codecs)
+    if found <= SAID.keys():
+        _sizes(payloads)
+        return list(map(_said, codecs, _unpack_zstd(payloads)))
+    # What has a checksum is parsed as one list.
+    if found == {ZSTD_TURNS_V1} and sum(_sizes(payloads)) <= _TOGETHER_BYTES:
+        values: Any = _parse(b"[%b]" % b",".join(_unpack_zstd(payloads)))
+        if isinstance(values, list) and len(values) == len(payloads):
+            return values
+    return list(map(decode, codecs, payloads))
+
+
+def _said(codec: Any, text: bytes) -> dict[str, str]:
+    return {"role": SAID[codec], "content": text.decode("utf-8", "surrogatepass")}
+
+
+def _parse(plain: bytes) -> object:
+    # Other writers may leave blanks around it.
+    text = plain.decode("utf-8", "surrogatepass").strip(_BLANK)
+    value, end = _load(text)
+    if end != len(text):
+        raise ValueError("something follows the value")
+    return value
+
+
+def _plain(codec: int | None, payload: bytes) -> bytes:
+    if codec == ZSTD_TURNS_V1 or codec in SAID:
+        _sizes([payload])
+        return _unpack_zstd([payload])[0]
+    if codec == PLAIN:
+        return bytes(payload)
+    if codec == GZIP:
+        return _unpack_gzip(payload)
+    raise StoreCorrupt(
+        f"codec {codec} is unknown to this version: upgrade octopus-memory if a newer one wrote "
+        "the database, else restore the row from a backup"
+    )
+
+
+def _sizes(payloads: Sequence[bytes]) -> list[int]:
+    """What each will unpack to; none is unpacked before it was asked for that."""
+    sizes = list(map(zstandard.frame_content_size, payloads))
+    if 0 in sizes:
+        raise zstandard.ZstdError("a frame of nothing, which is never written")
+    # Below zero the frame does not say; `encode` always writes it.
+    if min(sizes) < 0 or max(sizes) > MAX_DECODED_BYTES:
+        raise StoreCorrupt(_too_large(max(payloads, key=len)))
+    return sizes
+
+
+def _unpack_zstd(payloads: Sequence[bytes]) -> list[bytes]:
+    unpack = _reading().decompress
+    # No limit, one frame, and nothing after it: by position, since names take as long as the rest.
+    return [unpack(payload, 0, False, False) for payload in payloads]  # noqa: FBT003
+
+
+def _unpack_gzip(payload: bytes) -> bytes:
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    plain = stream.decompress(payload, MAX_DECODED_BYTES + 1)
+    if len(plain) > MAX_DECODED_BYTES:
+        raise StoreCorrupt(_too_large(payload))
+    if not stream.eof or stream.unused_data:
+        raise zlib.error("the stream is cut short, or something follows it")
+    return plain
+
+
+def _too_large(payload: bytes) -> str:
+    return (
+        f"a stored payload of {len(payload):,} bytes hides its size or would unpack to more than "
+        f"{MAX_DECODED_BYTES:,}: Octopus did not write it so; restore the row from a backup"
+    )
+
+
+class _Reading(threading.local):
+    """One for each thread, as of `_Writing`: they must not be shared."""
+
+    def __init__(self) -> None:
+        self.decompress = zstandard.ZstdDecompressor(dict_data=_to_read()).decompress
+
+
+class _Writing(threading.local):
+    def __init__(self) -> None:
+        self.compress = _compressor().compress
+
+
+_reading = cache(_Reading)
+_writing = cache(_Writing)
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(
+        level=_LEVEL, dict_data=_to_write(), write_checksum=True, write_dict_id=False
+    )
+
+
+# Two of the same: whoever only reads need not wait for the tables to write with, nor hold them.
+
+
+@cache
+def _to_read() -> zstandard.ZstdCompressionDict:
+    dictionary = _dictionary()
+    # It is made ready at its first use, without a lock: use it before threads share it.
+    zstandard.ZstdDecompressor(dict_data=dictionary).decompress(_SHORTEST)
+    return dictionary
+
+
+@cache
+def _to_write() -> zstandard.ZstdCompressionDict:
+    dictionary = _dictionary()
+    dictionary.precompute_compress(level=_LEVEL)
+    return dictionary
+
+
+def _dictionary() -> zstandard.ZstdCompressionDict:
+    data = _DICTIONARY.read_bytes()
+    return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)

@@ -1,0 +1,73 @@
+"""Which calls go straight to the driver, where a store has a way for them."""
+
+from __future__ import annotations
+
+from .retention import last_run
+from .statements import (
+    agent_configs,
+    append,
+    close,
+    episodes,
+    erasure,
+    facts,
+    index_turns,
+    listing,
+    meta,
+    mirror,
+    recall_rows,
+    retention,
+    work,
+)
+from .work import put_vectors
+
+READS = frozenset(
+    {
+        agent_configs.config,
+        agent_configs.configs,
+        last_run,
+        episodes.episodes,
+        episodes.episodes_and_turns,
+        listing.page,
+        listing.page_and_count,
+        listing.open_episodes,
+        recall_rows.block,
+        recall_rows.block_at,
+        recall_rows.state,
+        erasure.unfinished,
+        facts.newest,
+        index_turns.turns,
+        index_turns.waiting,
+        meta.get,
+        meta.number,
+        mirror.name,
+        work.backlog,
+        work.has_stale,
+        work.owners,
+        work.turns,
+        episodes.replay,
+        episodes.session,
+        episodes.session_episodes,
+        episodes.turns,
+        episodes.turns_at,
+    }
+)
+"""What recall, every message and each round of the worker ask: they use named statements alone."""
+SNAPSHOTS = frozenset(
+    {listing.page_and_count, work.backlog, episodes.replay, recall_rows.block, recall_rows.block_at}
+)
+"""Those of them whose statements must see one moment; for the others no transaction is begun."""
+WRITES = frozenset(
+    {
+        close.close_episode,
+        index_turns.make,
+        work.claim,
+        work.finish,
+        retention.archive,
+        retention.delete,
+        retention.purge,
+        put_vectors,
+        append.append,
+    }
+)
+"""The same of what is written: every message, a session's end, the worker's and retention's
+steps."""

@@ -1,0 +1,78 @@
+"""Bring a database to this version's schema.
+
+A new database gets the tables at once; an older one is led here by Alembic, step by step, in
+`migrations/versions`. A test holds that both ways end at the same schema.
+"""
+
+from __future__ import annotations
+
+from ....domain.errors import SchemaTooNew, StoreUnavailable
+from .lazy import sa, schema
+
+HEAD = "0008"
+_KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", HEAD})
+VERSION_TABLE = "octopus_schema"
+
+
+def ensure_current(engine: sa.Engine, reader: sa.Engine, *, read_only: bool) -> None:
+    """:raises SchemaTooNew: when a newer Octopus made the database"""
+    with reader.connect() as conn:
+        version = _read_version(conn)
+    if version == HEAD:
+        return
+    if version is not None and version not in _KNOWN:
+        raise SchemaTooNew(
+            f"the database has schema {version}, this Octopus knows up to {HEAD}: "
+            "pip install --upgrade octopus-memory"
+        )
+    if read_only:
+        raise StoreUnavailable(
+            "the database is read-only and has no current Octopus schema: "
+            "open it once with write access"
+        )
+    if version is None:
+        _create(engine)
+    else:
+        upgrade(engine)
+
+
+def upgrade(engine: sa.Engine, revision: str = "head") -> None:
+    # Alembic is only for databases that already exist: most starts never import it.
+    from importlib import resources
+
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("path_separator", "os")
+    migrations = resources.files(__package__) / "migrations"
+    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
+    with engine.begin() as conn:
+        config.attributes["connection"] = conn
+        command.upgrade(config, revision)
+
+
+def _create(engine: sa.Engine) -> None:
+    with engine.begin() as conn:
+        # Another process may have been faster; the write lock is ours only from here on.
+        if _read_version(conn) is not None:
+            return
+        # A table of that name is not ours, whatever it holds: better no memory than a mixed one.
+        schema.create(conn)
+        version = _version_table()
+        version.create(conn)
+        conn.execute(sa.insert(version).values(version_num=HEAD))
+
+
+def _read_version(conn: sa.Connection) -> str | None:
+    if not sa.inspect(conn).has_table(VERSION_TABLE):
+        return None
+    return conn.execute(sa.select(_version_table().c.version_num)).scalar()
+
+
+def _version_table() -> sa.Table:
+    return sa.Table(
+        VERSION_TABLE,
+        sa.MetaData(),
+        sa.Column("version_num", sa.String(32), primary_key=True, nullable=False),
+    )

@@ -1,0 +1,112 @@
+"""What a driver gives back, read as SQLAlchemy's results are."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from .by_column import RowsByColumn
+from .lazy import sa
+
+Conversions: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
+"""The places whose values are converted, and how."""
+
+
+class Cursor(Protocol):
+    """As much as is asked of a driver's."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+
+class Reader:
+    """Makes of a driver's rows what a statement's columns are."""
+
+    def __init__(self, columns: Sequence[str], reads: Iterable[Any]) -> None:
+        """`reads` has for each column how its values are converted, or None."""
+        self._reads = conversions(reads)
+        self.named = _row_type(columns)._make
+
+    def read(self, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
+        if not self._reads:
+            return rows
+        if len(rows) == 1:
+            return (tuple(converted_row(rows[0], self._reads)),)
+        columns: list[Any] = list(zip(*rows, strict=True))
+        if columns:
+            convert_columns(columns, self._reads)
+        return RowsByColumn(columns)
+
+
+class Result:
+    """As much of SQLAlchemy's result as the statements here ask for."""
+
+    def __init__(self, cursor: Cursor, reader: Reader) -> None:
+        self._cursor = cursor
+        self._reader = reader
+
+    @property
+    def rowcount(self) -> int:
+        return self._cursor.rowcount
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._reader.named, self.all())
+
+    def all(self) -> Iterable[tuple[Any, ...]]:
+        """Without names, which rows of SQLAlchemy's have."""
+        return self._reader.read(self._cursor.fetchall())
+
+    def close(self) -> None:
+        """Does nothing: rows that nobody reads go with the cursor."""
+
+    def first(self) -> Any:
+        found = self._cursor.fetchall()
+        return self._reader.named(*self._reader.read(found[:1])) if found else None
+
+    one_or_none = first
+
+    def one(self) -> Any:
+        [row] = self
+        return row
+
+    def scalar_one(self) -> Any:
+        return self.one()[0]
+
+
+def returned(statement: Any) -> list[tuple[str, Any]]:
+    """The name and type of each column that a statement gives back."""
+    if isinstance(statement, sa.SelectBase):
+        return [(column.name, column.type) for column in statement.selected_columns]
+    return [(column["name"], column["type"]) for column in statement.returning_column_descriptions]
+
+
+def conversions(hows: Iterable[Any]) -> Conversions:
+    return [(place, how) for place, how in enumerate(hows) if how]
+
+
+def converted_row(values: Sequence[Any], known: Conversions) -> list[Any]:
+    row = list(values)
+    for place, how in known:
+        row[place] = how(row[place])
+    return row
+
+
+def convert_columns(columns: list[Any], known: Conversions) -> None:
+    for place, how in known:
+        columns[place] = _converted_column(columns[place], how)
+
+
+def _converted_column(column: Sequence[Any], how: Callable[[Any], Any]) -> list[Any]:
+    first = column[0]
+    # Rows that are read or written together often have their episode and their times in common.
+    if first == column[-1] and column.count(first) == len(column):
+        return [how(first)] * len(column)
+    return list(map(how, column))
+
+
+def _row_type(names: Sequence[str]) -> Any:
+    """Rows whose columns are read by name, as SQLAlchemy's are."""
+    return namedtuple("Row", names)  # noqa: PYI024

@@ -1,0 +1,269 @@
+"""Rows to domain values and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from itertools import repeat
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
+
+from ....domain.episode import EndReason, Episode, Scope, Session, SessionStatus, Summary, Turn
+from ....domain.errors import StoreCorrupt
+from ....domain.message import Json, Message, Role
+from ....domain.quick import maker
+from ....ports.store import SUMMARY_ORDINAL, Lexical, NewTurn, RowPart, WorkKind
+from . import codec, column_values
+from .by_column import columns_of
+from .lazy import sa, schema
+
+E = TypeVar("E", bound=StrEnum)
+Row: TypeAlias = Any
+"""A row of SQLAlchemy's, whose columns are attributes."""
+
+ROLES = {Role.USER: 0, Role.ASSISTANT: 1, Role.SYSTEM: 2, Role.TOOL: 3}
+SUMMARY_ROLE = 4
+KINDS = {WorkKind.EMBED: 0, WorkKind.SUMMARIZE: 1, WorkKind.INDEX: 2, WorkKind.UNINDEX: 3}
+PARTS = {RowPart.SUMMARY: SUMMARY_ORDINAL, RowPart.TURNS: -2, RowPart.ALL: -3}
+"""Which rows a removal is about, in the column of ordinals."""
+
+# On a tool turn these make up the record of the call; on an assistant's, the requests. They are
+# compressed apart from the message, so that either can be read or cleared alone.
+_TOOL_KEYS = frozenset(
+    ("tool_calls", "function_name", "arguments", "result", "duration_ms", "is_error")
+)
+
+_NO_EPISODE = frozenset(
+    {
+        "tenant",
+        "scope_id",
+        "order_at",
+        "opened_at",
+        "touched_at",
+        "aged_from",
+        "deleted_at",
+        "unfindable_from",
+        "first_seq",
+        "last_seq",
+    }
+)
+
+
+_TURN = (
+    "episode_id",
+    "ordinal",
+    "id",
+    "at",
+    "tokens",
+    "has_pii",
+    "embedding_ref",
+    "codec",
+    "message",
+    "tool_codec",
+    "tool_calls",
+)
+_TURN_WIDTH = len(_TURN)
+_PACKED = ("codec", "message", "tool_codec", "tool_calls")
+"""The columns a message is kept in."""
+_WHOSE = ("tenant", "scope_id", "episode_id")
+_SAID = ("ordinal", "id", "role", "at", "tokens", "agent", "has_pii")
+NEW_TURN = (*_WHOSE, *_SAID, *_PACKED)
+
+
+@cache
+def episode_columns() -> list[sa.Column[Any]]:
+    return [column for column in schema.episodes.c if column.name not in _NO_EPISODE]
+
+
+@cache
+def turn_columns() -> list[sa.Column[Any]]:
+    return [schema.turns.c[name] for name in _TURN]
+
+
+_END_REASONS = {str(reason): reason for reason in EndReason}
+_STATUSES = {str(status): status for status in SessionStatus}
+
+_make_episode = maker(Episode)
+_make_session = maker(Session)
+_make_turn = maker(Turn)
+_make_message = maker(Message)
+
+
+def episode(row: Row, scope: Scope) -> Episode:
+    summary = unpack_summary(row.summary_codec, row.summary)
+    return _make_episode(
+        row.id,
+        scope,
+        row.session_id,
+        row.started_at,
+        row.last_message_at,
+        row.ended_at,
+        one_of(_END_REASONS, row.end_reason) if row.end_reason else None,
+        row.message_count,
+        row.input_tokens,
+        row.output_tokens,
+        summary.text if summary else None,
+        summary.key_facts if summary else (),
+        row.summarized_by,
+        bool(row.is_archived),
+        row.archived_at,
+        bool(row.is_cold),
+    )
+
+
+def session(row: Row, scope: Scope) -> Session:
+    return _make_session(
+        row.session_id,
+        scope,
+        one_of(_STATUSES, row.status),
+        load_json(row.metadata),
+        row.created_at,
+        row.last_seen_at or row.created_at,
+    )
+
+
+def one_of(known: Mapping[str, E], word: str) -> E:
+    try:
+        return known[word]
+    except KeyError as error:
+        raise StoreCorrupt(column_values.DAMAGED) from error
+
+
+def turns(found: Iterable[Row], session_id: str | None = None) -> list[Turn]:
+    """Rows of `turn_columns`, with the session's id after them unless it is given."""
+    columns = columns_of(found)
+    if not columns:
+        return []
+    episode_id, ordinal, turn_id, at, tokens, has_pii, refs, *packed = columns[:_TURN_WIDTH]
+    messages = map(_make_message, _unpack(*packed))
+    sessions = columns[_TURN_WIDTH] if session_id is None else repeat(session_id)
+    flags = map(bool, has_pii)
+    return list(
+        map(_make_turn, turn_id, episode_id, sessions, ordinal, messages, tokens, at, flags, refs)
+    )
+
+
+def _unpack(
+    marks: Sequence[int],
+    payloads: Sequence[bytes],
+    tool_marks: Sequence[int | None],
+    tool_payloads: Sequence[bytes | None],
+) -> list[Any]:
+    bodies = codec.decode_many(marks, payloads)
+    if any(tool_payloads):
+        for place, tools in enumerate(tool_payloads):
+            if tools is not None:
+                bodies[place] |= _json(tool_marks[place], tools)
+    return bodies
+
+
+def _json(mark: int | None, payload: bytes) -> Any:
+    """What is no message on its own."""
+    if mark in codec.SAID:
+        raise StoreCorrupt(column_values.DAMAGED)
+    return codec.decode(mark, payload)
+
+
+def pack_message(message: Message) -> dict[str, Any]:
+    return dict(zip(_PACKED, _packed(message), strict=True))
+
+
+def _packed(message: Message) -> tuple[int, bytes, int | None, bytes | None]:
+    said, tool_mark, tool_payload = message.body, None, None
+    if not _TOOL_KEYS.isdisjoint(said):
+        tools = {key: said[key] for key in said if key in _TOOL_KEYS}
+        said = {key: said[key] for key in said if key not in _TOOL_KEYS}
+        tool_mark, tool_payload = codec.encode(tools)
+    mark, payload = codec.encode(said)
+    return mark, payload, tool_mark, tool_payload
+
+
+def pack_summary(summary: Summary | None) -> dict[str, Any]:
+    if summary is None:
+        return {"summary_codec": None, "summary": None}
+    mark, payload = codec.encode([summary.text, *summary.key_facts])
+    return {"summary_codec": mark, "summary": payload}
+
+
+def unpack_summary(mark: int | None, payload: bytes | None) -> Summary | None:
+    if mark is None or payload is None:
+        return None
+    kept = _json(mark, payload)
+    return Summary(text=kept[0], key_facts=tuple(kept[1:]))
+
+
+def dump_json(value: Mapping[str, Json]) -> str:
+    return json.dumps(value, allow_nan=False)
+
+
+def load_json(text: str) -> dict[str, Json]:
+    if text == "{}":
+        return {}
+    try:
+        loaded: dict[str, Json] = json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise StoreCorrupt(column_values.DAMAGED) from error
+    return loaded
+
+
+def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -> Turn:
+    """A new turn as it is read back."""
+    return _make_turn(
+        new.id,
+        episode_id,
+        session_id,
+        ordinal,
+        new.message,
+        new.tokens,
+        new.at,
+        new.has_pii,
+        None,
+    )
+
+
+def new_turns(
+    turns: Sequence[NewTurn], first: int, episode: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    """Rows of `NEW_TURN`, for turns that follow each other in one episode."""
+    whose = [episode[name] for name in _WHOSE]
+    return [
+        (
+            *whose,
+            ordinal,
+            new.id,
+            ROLES[new.message.body["role"]],
+            new.at,
+            new.tokens,
+            _as_name(new.message.agent),
+            new.has_pii,
+            *_packed(new.message),
+        )
+        for ordinal, new in enumerate(turns, first)
+    ]
+
+
+def _as_name(agent: str | None) -> str | None:
+    """As much of it as a column of names holds; the message keeps it as it was given."""
+    if not agent:
+        return agent
+    return agent.encode("utf-8", "replace").decode()[: column_values.LONGEST_NAME]
+
+
+def lexical_columns(lexical: Lexical) -> dict[str, Any]:
+    return {"flags": lexical.flags, "speaker": lexical.speaker, "terms": lexical.terms}
+
+
+def work_row(
+    kind: WorkKind, episode: dict[str, Any], ordinal: int, seq: int, now: datetime
+) -> dict[str, Any]:
+    return episode | {
+        "kind": KINDS[kind],
+        "ordinal": ordinal,
+        "seq": seq,
+        "attempts": 0,
+        "created_at": now,
+        "ready_at": now,
+    }

@@ -1,0 +1,99 @@
+"""The settings that are stored for agents, with one tenant or with every tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .....domain.episode import Scope
+from .....domain.errors import SettingsChanged
+from .....domain.message import Json
+from .....ports.store import AgentSettings
+from .. import rows
+from ..lazy import Connection, sa, schema, sql
+from . import audit
+
+if TYPE_CHECKING:
+    from .....domain.audit import AuditDraft
+
+FOR_ALL = ""
+"""The tenant of settings that hold with every tenant; no real one is empty."""
+
+
+@sql
+def _config() -> sa.Select[Any]:
+    agents = schema.agents
+    own, for_all = agents.c.tenant == sa.bindparam("tenant_"), agents.c.tenant == FOR_ALL
+    return sa.select(agents.c.tenant, agents.c.config).where(
+        agents.c.agent == sa.bindparam("agent_"), sa.or_(own, for_all)
+    )
+
+
+@sql
+def _configs() -> sa.Select[Any]:
+    return sa.select(schema.agents)
+
+
+def _asked(conn: Connection, tenant: str, agent: str) -> Any:
+    return conn.execute(_config, {"tenant_": tenant, "agent_": agent})
+
+
+def config(conn: Connection, tenant: str, agent: str) -> AgentSettings:
+    texts = dict(_asked(conn, tenant, agent).all())
+    own, for_all = texts.get(tenant), texts.get(FOR_ALL)
+    return AgentSettings(
+        for_all=None if for_all is None else rows.load_json(for_all),
+        own=None if own is None or tenant == FOR_ALL else rows.load_json(own),
+        version=_version(texts),
+    )
+
+
+def asked(conn: Connection, scope: Scope, decided_by: str | None) -> Any:
+    """The answer that `check` reads; None where there is nothing to check.
+
+    PostgreSQL sends it along with the next statement, so it costs no trip of its own.
+    """
+    return None if decided_by is None else _asked(conn, scope.tenant, scope.agent)
+
+
+def check(found: Any, decided_by: str | None) -> None:
+    """:raises SettingsChanged: when the settings are not those that a write was decided by"""
+    if found is not None and _version(dict(found.all())) != decided_by:
+        raise SettingsChanged
+
+
+def _version(texts: Mapping[str, str]) -> str:
+    """The stored texts themselves: whatever changes one of them changes this, too."""
+    return "\0".join(f"{tenant}\0{texts[tenant]}" for tenant in sorted(texts))
+
+
+def configs(conn: Connection) -> dict[tuple[str | None, str], Mapping[str, Json]]:
+    return {
+        (row.tenant or None, row.agent): rows.load_json(row.config)
+        for row in conn.execute(_configs)
+    }
+
+
+def put(
+    conn: Connection,
+    tenant: str,
+    agent: str,
+    config: Mapping[str, Json] | None,
+    entry: AuditDraft | None,
+    seen: str | None,
+) -> None:
+    agents = schema.agents
+    this = sa.and_(agents.c.tenant == tenant, agents.c.agent == agent)
+    # Locked before the version is read: another change waits here, and then sees this one.
+    conn.execute(sa.select(agents.c.agent).where(this).with_for_update()).first()
+    if seen is not None and _version(dict(_asked(conn, tenant, agent).all())) != seen:
+        raise SettingsChanged
+    if config is None:
+        conn.execute(sa.delete(agents).where(this))
+    else:
+        text = rows.dump_json(config)
+        # Of two that insert at once the database refuses one, which is run again and sees this.
+        if not conn.execute(sa.update(agents).where(this).values(config=text)).rowcount:
+            conn.execute(sa.insert(agents).values(tenant=tenant, agent=agent, config=text))
+    if entry is not None:
+        audit.append(conn, entry)

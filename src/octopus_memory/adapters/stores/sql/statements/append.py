@@ -1,0 +1,396 @@
+"""The statements that write, each called inside one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from .....domain.episode import Scope, SessionStatus, Turn
+from .....domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
+from .....domain.message import Json, Role
+from .....ports.store import Append, Placeholder, Target
+from .. import column_values, rows
+from ..lazy import Connection, sa, schema, sql, types
+from . import agent_configs, close, idempotency, index_turns, placeholders, scopes
+from . import episodes as episodes_sql
+
+
+@cache
+def _last() -> sa.BindParameter[Any]:
+    return sa.bindparam("last", type_=types.UtcTime())
+
+
+def _later(known: sa.Column[datetime]) -> sa.Case[datetime]:
+    return sa.case((known < _last(), _last()), else_=known)
+
+
+@cache
+def _in_this_episode() -> sa.ColumnElement[bool]:
+    return sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), episodes_sql.in_scope())
+
+
+@sql
+def _grow_episode() -> Any:
+    return (
+        sa.update(schema.episodes)
+        .where(_in_this_episode(), schema.episodes.c.ended_at.is_(None))
+        .values(
+            message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
+            input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
+            output_tokens=schema.episodes.c.output_tokens + sa.bindparam("output"),
+            # What was said before the rest may come after it. An empty episode has no last one.
+            last_message_at=sa.case(
+                (schema.episodes.c.message_count == 0, _last()),
+                else_=_later(schema.episodes.c.last_message_at),
+            ),
+            last_seen_at=_later(schema.episodes.c.last_seen_at),
+            touched_at=sa.bindparam("now", type_=types.UtcTime()),
+            last_seq=sa.func.coalesce(close.last(), schema.episodes.c.last_seq),
+        )
+        .returning(
+            *(schema.episodes.c[name] for name in ("scope_id", "message_count", "unfindable_from"))
+        )
+    )
+
+
+@sql
+def _grow_unfindable() -> Any:
+    return _grow_episode().values(
+        unfindable_from=sa.func.coalesce(
+            schema.episodes.c.unfindable_from, schema.episodes.c.message_count
+        )
+    )
+
+
+@sql
+def _set_unfindable() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(close.this_episode())
+        .values(unfindable_from=sa.bindparam("first_"))
+    )
+
+
+@sql
+def _reopen() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(
+            close.this_episode(),
+            schema.episodes.c.ended_at.is_not(None),
+            schema.episodes.c.is_archived.is_(False),
+            schema.episodes.c.deleted_at.is_(None),
+        )
+        .values(
+            ended_at=None,
+            aged_from=None,
+            order_at=column_values.OPEN_END,
+            end_reason=None,
+            opened_at=sa.bindparam("now_"),
+            summarized_by=None,
+            **rows.pack_summary(None),
+        )
+    )
+
+
+@cache
+def _ended() -> Any:
+    return sa.func.count(schema.episodes.c.ended_at)
+
+
+@sql
+def _session_now() -> sa.Select[Any]:
+    return (
+        sa.select(
+            sa.func.count().label("known"),
+            (sa.func.count(schema.episodes.c.id) - _ended()).label("still_open"),
+            sa.func.max(schema.episodes.c.started_at).label("latest"),
+        )
+        .select_from(
+            schema.conversations.outerjoin(
+                schema.episodes,
+                sa.and_(
+                    schema.episodes.c.scope_id == schema.conversations.c.scope_id,
+                    schema.episodes.c.session_id == schema.conversations.c.session_id,
+                ),
+            )
+        )
+        .where(close.this_session())
+    )
+
+
+@sql
+def _set_metadata() -> sa.Update:
+    return close.set_status().values(metadata=sa.bindparam("metadata_"))
+
+
+@sql
+def _insert_session() -> sa.Insert:
+    return sa.insert(schema.conversations)
+
+
+@sql
+def _insert_episode() -> sa.Insert:
+    return sa.insert(schema.episodes)
+
+
+@sql
+def _insert_turns() -> sa.Insert:
+    return sa.insert(schema.turns)
+
+
+@sql
+def _episode_id() -> sa.Select[Any]:
+    return sa.select(schema.episodes.c.id).where(
+        _in_this_episode(), schema.episodes.c.deleted_at.is_(None)
+    )
+
+
+def append(conn: Connection, write: Append) -> list[Turn]:
+    if write.idempotency is not None:
+        stored = idempotency.stored_before(conn, write.scope, write.idempotency)
+        if stored is not None:
+            return stored
+    scope_id, first_seq = _take(conn, write)
+    # After the scope is locked: by then the settings may be others.
+    settings = agent_configs.asked(conn, write.scope, write.settings)
+    match write.target:
+        case Target.NEW:
+            first = _start(conn, scope_id, first_seq, write)
+        case Target.RESUME:
+            _resume(conn, scope_id, write)
+            scope_id, first = _grow(conn, scope_id, first_seq, write)
+        case Target.OPEN:
+            scope_id, first = _grow(conn, scope_id, first_seq, write)
+    agent_configs.check(settings, write.settings)
+    place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
+    turns = _insert(conn, place, write, first, first_seq)
+    placeholders.put(conn, place, write.session_id, write.placeholders)
+    if write.idempotency is not None:
+        idempotency.remember(conn, scope_id, write, write.idempotency, first)
+    if write.closing is not None:
+        seq = first_seq + (0 if _is_for_later(write) else len(turns))
+        is_new = write.target is Target.NEW
+        close.end(conn, place, write.session_id, seq, write.closing, now=write.now, is_new=is_new)
+    return turns
+
+
+def _take(conn: Connection, write: Append) -> tuple[int, int]:
+    """The scope's key, and the first `seq` of the recall rows that are written with the turns."""
+    count = 0 if _is_for_later(write) else len(write.turns)
+    count += close.rows_for(write.closing)
+    if count or not write.turns or write.target is Target.RESUME:
+        return scopes.take_rows(conn, write.scope, count)
+    if write.target is Target.NEW:
+        return scopes.hold(conn, write.scope)[:2]
+    if not _is_alone(conn):
+        scopes.keep_others_out(conn, write.scope)
+    # The key comes with the episode.
+    return 0, 0
+
+
+def _is_alone(conn: Connection) -> bool:
+    """Whether no other transaction writes anywhere before this one ends."""
+    return conn.product == "sqlite"
+
+
+def _is_for_later(write: Append) -> bool:
+    """Whether recall is given the turns by `findable` alone."""
+    return bool(write.turns) and write.turns[0].lexical is None
+
+
+def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> int:
+    session = _check_none_open(conn, scope_id, write)
+    whose = {
+        "tenant": write.scope.tenant,
+        "scope_id": scope_id,
+        "session_id": write.session_id,
+    }
+    if session.known:
+        _set_session(conn, scope_id, write)
+    else:
+        new = {
+            "status": SessionStatus.ACTIVE.value,
+            "metadata": rows.dump_json(write.metadata or {}),
+            "created_at": write.at,
+        }
+        conn.execute(_insert_session, whose | new)
+    spent, made = _tokens(write.turns)
+    last = _last_said(write) if write.turns else write.at
+    episode = {
+        "id": write.episode_id,
+        "started_at": _start_time(session.latest, write),
+        "last_message_at": last,
+        "last_seen_at": last,
+        "order_at": column_values.OPEN_END,
+        "opened_at": write.now,
+        "touched_at": write.now,
+        "message_count": len(write.turns),
+        "unfindable_from": 0 if _is_for_later(write) else None,
+        "first_seq": first_seq,
+        "last_seq": first_seq + len(write.turns),
+        "input_tokens": spent,
+        "output_tokens": made,
+        "is_archived": False,
+        "is_cold": False,
+    }
+    conn.execute(_insert_episode, whose | episode)
+    return 0
+
+
+def _start_time(latest: datetime | None, write: Append) -> datetime:
+    """A live episode never starts before the one that its session had until now.
+
+    Its time was taken before it waited for others to write; what is imported has its own.
+    """
+    if write.at != write.now or latest is None or latest <= write.at:
+        return write.at
+    return latest + column_values.MICROSECOND
+
+
+def _check_none_open(conn: Connection, scope_id: int, write: Append) -> rows.Row:
+    """What is known of the session: whether it is, and when its latest episode started."""
+    [row] = conn.execute(_session_now, {"scope_": scope_id, "session_": write.session_id})
+    if row.still_open:
+        raise EpisodeChanged(write.session_id)
+    return row
+
+
+def _set_session(conn: Connection, scope_id: int, write: Append) -> None:
+    values: dict[str, Any] = {
+        "scope_": scope_id,
+        "session_": write.session_id,
+        "status_": SessionStatus.ACTIVE.value,
+    }
+    statement = close.set_status
+    if write.metadata is not None:
+        statement = _set_metadata
+        values["metadata_"] = rows.dump_json(write.metadata)
+    conn.execute(statement, values)
+
+
+def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tuple[int, int]:
+    """The scope's key, and the ordinal of the first turn that comes."""
+    if not write.turns:
+        return scope_id, _ends(conn, write)
+    is_for_later = _is_for_later(write)
+    spent, made = _tokens(write.turns)
+    # SQLite writes the index of such episodes anew, even where the column stays as it is.
+    at_once = is_for_later and not _is_alone(conn)
+    row = conn.execute(
+        _grow_unfindable if at_once else _grow_episode,
+        {
+            **episodes_sql.who(write.scope),
+            "episode_": write.episode_id,
+            "messages": len(write.turns),
+            "input": spent,
+            "output": made,
+            "last": _last_said(write),
+            "last_": None if is_for_later else first_seq + len(write.turns),
+            "now": write.now,
+        },
+    ).one_or_none()
+    if row is None:
+        _known(conn, write)
+        raise EpisodeChanged(write.session_id)
+    first = row.message_count - len(write.turns)
+    if row.unfindable_from is None:
+        if is_for_later:
+            this = {"episode_": write.episode_id, "scope_": row.scope_id}
+            conn.execute(_set_unfindable, this | {"first_": first})
+    elif not is_for_later:
+        raise ValueError("the episode's last turns are to be made findable before these")
+    if write.metadata is not None:
+        _set_session(conn, row.scope_id, write)
+    return row.scope_id, first
+
+
+def _ends(conn: Connection, write: Append) -> int:
+    """An append without turns can only end its episode, however many it has by now."""
+    if write.closing is None:
+        raise ValueError("an append to an episode that exists needs turns or a closing")
+    episode = episodes_sql.episodes(conn, write.scope, [write.episode_id]).get(write.episode_id)
+    if episode is None:
+        raise EpisodeNotFound(write.episode_id)
+    if not episode.is_open:
+        raise EpisodeChanged(write.session_id)
+    return episode.message_count
+
+
+def _resume(conn: Connection, scope_id: int, write: Append) -> None:
+    _known(conn, write)
+    _check_none_open(conn, scope_id, write)
+    this = {"episode_": write.episode_id, "scope_": scope_id}
+    if not conn.execute(_reopen, this | {"now_": write.now}).rowcount:
+        raise EpisodeChanged(write.session_id)
+    _set_session(conn, scope_id, write)
+    close.drop_summary_rows(conn, write.scope, scope_id, write.episode_id, now=write.now)
+
+
+def _known(conn: Connection, write: Append) -> None:
+    this = {**episodes_sql.who(write.scope), "episode_": write.episode_id}
+    if conn.execute(_episode_id, this).first() is None:
+        raise EpisodeNotFound(write.episode_id)
+
+
+def _last_said(write: Append) -> datetime:
+    return max(turn.at for turn in write.turns)
+
+
+def _tokens(turns: Any) -> tuple[int, int]:
+    spent = made = 0
+    for turn in turns:
+        if turn.message.body["role"] == Role.ASSISTANT:
+            made += turn.tokens
+        else:
+            spent += turn.tokens
+    return spent, made
+
+
+def _insert(
+    conn: Connection, episode: dict[str, Any], write: Append, first: int, first_seq: int
+) -> list[Turn]:
+    if not write.turns:
+        return []
+    log = rows.new_turns(write.turns, first, episode)
+    conn.insert(_insert_turns, rows.NEW_TURN, log)
+    if not _is_for_later(write):
+        index_turns.insert_new(conn, episode, write.turns, first, first_seq, now=write.now)
+    return [
+        rows.stored_turn(new, write.episode_id, write.session_id, first + place)
+        for place, new in enumerate(write.turns)
+    ]
+
+
+def touch(
+    conn: Connection,
+    scope: Scope,
+    session_id: str,
+    *,
+    seen_at: datetime,
+    now: datetime,
+    metadata: Mapping[str, Json] | None,
+    numbers: Sequence[Placeholder],
+    settings: str | None,
+) -> None:
+    held = scopes.lock(conn, scope)
+    agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
+    state = episodes_sql.session(conn, scope, session_id)
+    if held is None or state is None:
+        raise SessionNotFound(session_id)
+    if metadata is not None:
+        this = {"scope_": held[0], "session_": session_id, "status_": state.session.status.value}
+        conn.execute(_set_metadata, this | {"metadata_": rows.dump_json(metadata)})
+    if numbers and state.episode is not None:
+        place = {"tenant": scope.tenant, "scope_id": held[0], "episode_id": state.episode.id}
+        placeholders.put(conn, place, session_id, numbers)
+    if state.episode is None or not state.episode.is_open:
+        return
+    episodes = schema.episodes
+    conn.execute(
+        sa.update(episodes)
+        .where(episodes.c.id == state.episode.id)
+        .values(last_seen_at=max(seen_at, state.session.last_seen_at), touched_at=now)
+    )

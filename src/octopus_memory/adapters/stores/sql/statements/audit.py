@@ -1,0 +1,91 @@
+"""The audit log's statements."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from .. import rows
+from ..lazy import Connection, sa, schema, sql
+from . import meta
+
+if TYPE_CHECKING:
+    from .....domain.audit import AuditDraft, AuditEntry, AuditHead
+
+
+@sql
+def _insert() -> sa.Insert:
+    return sa.insert(schema.audit)
+
+
+def append(conn: Connection, draft: AuditDraft) -> AuditEntry:
+    from .....domain.audit import chained
+
+    # Writers of one log wait here for each other; two that begin it at once give the same number,
+    # and one of them is run again.
+    last = head(conn, draft.tenant, change=True)
+    entry = chained(draft, seq=last.seq + 1, previous=last.hash)
+    conn.execute(
+        _insert,
+        {
+            "tenant": entry.tenant,
+            "seq": entry.seq,
+            "at": entry.at,
+            "actor": entry.actor,
+            "action": entry.action,
+            "subject": entry.subject,
+            "outcome": entry.outcome,
+            "detail": rows.dump_json(entry.detail),
+            "previous": entry.previous,
+            "hash": entry.hash,
+        },
+    )
+    meta.put(conn, _head_of(draft.tenant), entry.seq.to_bytes(8) + entry.hash)
+    return entry
+
+
+def head(conn: Connection, tenant: str, *, change: bool = False) -> AuditHead:
+    """Kept apart from the entries, so that the last of them are missed when they are gone."""
+    from .....domain.audit import AuditHead
+
+    kept = meta.get(conn, _head_of(tenant), change=change)
+    return AuditHead(seq=int.from_bytes(kept[:8]), hash=kept[8:]) if kept else AuditHead()
+
+
+def _head_of(tenant: str) -> str:
+    return f"audit {sha256(tenant.encode()).hexdigest()[:32]}"
+
+
+def entries(conn: Connection, tenant: str, *, after: int, limit: int) -> list[AuditEntry]:
+    found = conn.execute(
+        sa.select(schema.audit)
+        .where(schema.audit.c.tenant == tenant, schema.audit.c.seq > after)
+        .order_by(schema.audit.c.seq)
+        .limit(limit)
+    )
+    return [_entry(row) for row in found]
+
+
+def tenants(conn: Connection) -> list[str]:
+    return list(
+        conn.execute(
+            sa.select(schema.audit.c.tenant).distinct().order_by(schema.audit.c.tenant)
+        ).scalars()
+    )
+
+
+def _entry(row: sa.Row[Any]) -> AuditEntry:
+    from .....domain.audit import AuditEntry
+
+    return AuditEntry(
+        tenant=row.tenant,
+        seq=row.seq,
+        at=row.at,
+        actor=row.actor,
+        action=row.action,
+        subject=row.subject,
+        outcome=row.outcome,
+        detail=rows.load_json(row.detail),
+        previous=row.previous,
+        hash=row.hash,
+    )

@@ -1,0 +1,341 @@
+"""How an episode ends: its closing, its summary, and what recall finds it by."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from .....domain.episode import Episode, Scope, SessionStatus
+from .....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
+from .....ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
+from .. import column_values, rows
+from ..lazy import Connection, sa, schema, sql, sql_for, types
+from . import agent_configs, episodes, facts, mirror, placeholders, scopes
+
+
+@cache
+def this_episode() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.episodes.c.id == sa.bindparam("episode_"),
+        schema.episodes.c.scope_id == sa.bindparam("scope_"),
+    )
+
+
+@sql
+def insert_recall() -> sa.Insert:
+    return sa.insert(schema.recall)
+
+
+@sql
+def insert_work() -> sa.Insert:
+    return sa.insert(schema.work)
+
+
+@cache
+def this_session() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.conversations.c.scope_id == sa.bindparam("scope_"),
+        schema.conversations.c.session_id == sa.bindparam("session_"),
+    )
+
+
+@sql
+def set_status() -> sa.Update:
+    return (
+        sa.update(schema.conversations).where(this_session()).values(status=sa.bindparam("status_"))
+    )
+
+
+@cache
+def _ended() -> sa.BindParameter[Any]:
+    return sa.bindparam("ended_", type_=types.UtcTime())
+
+
+@cache
+def _set_episode() -> sa.Update:
+    return sa.update(schema.episodes).where(this_episode())
+
+
+@cache
+def last() -> sa.BindParameter[Any]:
+    return sa.bindparam("last_", type_=sa.BigInteger())
+
+
+@sql
+def _set_last() -> sa.Update:
+    return _set_episode().values(last_seq=last())
+
+
+def note_last(conn: Connection, episode: dict[str, Any], seq: int) -> None:
+    """For every recall row that comes to an episode: numbers only grow."""
+    this = {"episode_": episode["episode_id"], "scope_": episode["scope_id"]}
+    conn.execute(_set_last, this | {"last_": seq})
+
+
+# What is set is named by the columns: the two of the summary come with the parameters.
+@sql
+def _set_summary() -> sa.Update:
+    seq = sa.func.coalesce(last(), schema.episodes.c.last_seq)
+    return _set_episode().values(summarized_by=sa.bindparam("by_"), last_seq=seq)
+
+
+@sql
+def _end_episode() -> sa.Update:
+    return _set_summary().values(
+        ended_at=_ended(),
+        order_at=_ended(),
+        aged_from=_ended(),
+        end_reason=sa.bindparam("reason_"),
+    )
+
+
+@sql
+def _set_input() -> sa.Update:
+    return _set_episode().values(input_tokens=sa.bindparam("tokens_"))
+
+
+@sql
+def _set_output() -> sa.Update:
+    return _set_episode().values(output_tokens=sa.bindparam("tokens_"))
+
+
+def of_episode(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.Delete:
+    return sa.delete(table).where(
+        table.c.episode_id == sa.bindparam("episode_"),
+        table.c.scope_id == sa.bindparam("scope_"),
+        *also,
+    )
+
+
+def in_span(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Where an episode's rows can be: without it, all rows of its scope would be read."""
+    # Not `coalesce` around the queries: under row-level security PostgreSQL takes it for something
+    # that could tell on rows, and looks at the numbers last of all.
+    span = schema.episodes.c.first_seq, schema.episodes.c.last_seq
+    first, last = (
+        sa.select(sa.func.coalesce(sa.func.max(end), sa.literal(unknown, sa.BigInteger())))
+        .where(this_episode())
+        .scalar_subquery()
+        for end, unknown in zip(span, (0, column_values.LAST_SEQ), strict=True)
+    )
+    return table.c.seq.between(first, last)
+
+
+def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
+    is_summary = table.c.ordinal == SUMMARY_ORDINAL
+    only = {RowPart.SUMMARY: [is_summary], RowPart.TURNS: [~is_summary], RowPart.ALL: []}
+    return of_episode(table, in_span(table), *only[part])
+
+
+@sql_for
+def _drop_work(part: RowPart) -> sa.Delete:
+    # What a remote index must still be told of is not an episode's own work.
+    own = schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX]
+    return _rows_of(schema.work, part).where(own)
+
+
+@sql_for
+def _drop_recall(part: RowPart) -> sa.Delete:
+    return _rows_of(schema.recall, part)
+
+
+@sql
+def _rewritten() -> sa.Select[Any]:
+    return (
+        sa.select(schema.recall.c.seq)
+        .where(
+            schema.recall.c.scope_id == sa.bindparam("scope_"),
+            schema.recall.c.seq > sa.bindparam("newest_"),
+            schema.recall.c.episode_id == sa.bindparam("episode_"),
+            schema.recall.c.ordinal >= 0,
+            schema.recall.c.ordinal < sa.bindparam("turns_"),
+        )
+        .limit(1)
+    )
+
+
+def close_episode(
+    conn: Connection,
+    scope: Scope,
+    episode_id: UUID,
+    closing: Closing,
+    *,
+    expect_messages: int,
+    now: datetime,
+) -> Episode:
+    scope_id, seq = scopes.take_rows(conn, scope, rows_for(closing))
+    decided_by = None if closing.summary is None else closing.summary.settings
+    settings = agent_configs.asked(conn, scope, decided_by)
+    before = episodes.episodes(conn, scope, [episode_id]).get(episode_id)
+    if before is None:
+        raise EpisodeNotFound(episode_id)
+    if not before.is_open:
+        raise EpisodeClosed(episode_id)
+    if before.message_count != expect_messages:
+        raise EpisodeChanged(before.session_id)
+    agent_configs.check(settings, decided_by)
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    end(conn, place, before.session_id, seq, closing, now=now)
+    return episodes.episodes(conn, scope, [episode_id])[episode_id]
+
+
+def rows_for(closing: Closing | None) -> int:
+    """How many recall rows an end brings."""
+    return 0 if closing is None or closing.summary is None else 1
+
+
+def end(
+    conn: Connection,
+    place: dict[str, Any],
+    session_id: str,
+    seq: int,
+    closing: Closing,
+    *,
+    now: datetime,
+    is_new: bool = False,
+) -> None:
+    """End the episode at `place`; its summary gets the recall row of that `seq`.
+
+    An episode that `is_new` began in the same transaction, and has no facts yet.
+    """
+    new = closing.summary
+    this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}
+    _check_text(conn, this, session_id, new)
+    conn.execute(
+        _end_episode,
+        this
+        | {
+            "ended_": closing.ended_at,
+            "reason_": closing.reason.value,
+            "by_": None if new is None else new.by,
+            "last_": None if new is None else seq,
+        }
+        | rows.pack_summary(None if new is None else new.summary),
+    )
+    if closing.input_tokens is not None:
+        conn.execute(_set_input, this | {"tokens_": closing.input_tokens})
+    if closing.output_tokens is not None:
+        conn.execute(_set_output, this | {"tokens_": closing.output_tokens})
+    conn.execute(
+        set_status,
+        {
+            "scope_": place["scope_id"],
+            "session_": session_id,
+            "status_": SessionStatus.after(closing.reason).value,
+        },
+    )
+    if new is not None:
+        placeholders.put(conn, place, session_id, new.placeholders)
+        _insert_summary(conn, place, seq, new, at=closing.ended_at, now=now)
+        if new.facts is not None:
+            facts.replace_found(conn, place, new.facts, is_new=is_new)
+
+
+def put_summary(
+    conn: Connection,
+    scope: Scope,
+    episode_id: UUID,
+    summary: NewSummary,
+    *,
+    replacing: int | None = None,
+    now: datetime,
+) -> None:
+    held = scopes.lock(conn, scope)
+    before = episodes.episodes(conn, scope, [episode_id]).get(episode_id)
+    if held is None or before is None or before.ended_at is None:
+        return
+    if replacing is not None and not _is_summary(conn, held[0], episode_id, replacing):
+        return
+    if summary.made_of is not None and before.is_archived:
+        # Its turns have no recall rows any more, which would tell whether they were rewritten.
+        raise EpisodeChanged(before.session_id)
+    agent_configs.check(agent_configs.asked(conn, scope, summary.settings), summary.settings)
+    _check_text(conn, {"episode_": episode_id, "scope_": held[0]}, before.session_id, summary)
+    drop_summary_rows(conn, scope, held[0], episode_id, now=now)
+    scope_id, seq = scopes.take_rows(conn, scope, 1)
+    conn.execute(
+        _set_summary,
+        {"episode_": episode_id, "scope_": scope_id, "by_": summary.by, "last_": seq}
+        | rows.pack_summary(summary.summary),
+    )
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    placeholders.put(conn, place, before.session_id, summary.placeholders)
+    _insert_summary(conn, place, seq, summary, at=before.ended_at, now=now)
+    if summary.facts is not None:
+        facts.replace_found(conn, place, summary.facts)
+
+
+def _check_text(
+    conn: Connection, this: dict[str, Any], session_id: str, new: NewSummary | None
+) -> None:
+    """A summary must not bring back what was rewritten while it was made."""
+    if new is None or new.made_of is None:
+        return
+    read = {"newest_": new.made_of.newest, "turns_": new.made_of.turns}
+    if conn.execute(_rewritten, this | read).first() is not None:
+        raise EpisodeChanged(session_id)
+
+
+def _is_summary(conn: Connection, scope_id: int, episode_id: UUID, seq: int) -> bool:
+    recall = schema.recall
+    found = conn.execute(
+        sa.select(recall.c.seq).where(
+            recall.c.scope_id == scope_id,
+            recall.c.seq == seq,
+            recall.c.episode_id == episode_id,
+            recall.c.ordinal == SUMMARY_ORDINAL,
+        )
+    )
+    return found.first() is not None
+
+
+def _insert_summary(
+    conn: Connection,
+    place: dict[str, Any],
+    seq: int,
+    new: NewSummary,
+    *,
+    at: datetime,
+    now: datetime,
+) -> None:
+    """What recall finds a summary by, and the work that it brings."""
+    row = {
+        "seq": seq,
+        "ordinal": SUMMARY_ORDINAL,
+        "role": rows.SUMMARY_ROLE,
+        "at": at,
+        "model_id": None,
+    }
+    conn.execute(insert_recall, place | row | rows.lexical_columns(new.lexical))
+    work = [rows.work_row(WorkKind.EMBED, place, SUMMARY_ORDINAL, seq, now)]
+    if new.improve:
+        work.append(rows.work_row(WorkKind.SUMMARIZE, place, SUMMARY_ORDINAL, seq, now))
+    conn.execute(insert_work, work)
+
+
+def drop_summary_rows(
+    conn: Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
+) -> None:
+    drop_rows(conn, scope, scope_id, episode_id, part=RowPart.SUMMARY, now=now)
+
+
+def drop_rows(
+    conn: Connection,
+    scope: Scope,
+    scope_id: int,
+    episode_id: UUID,
+    *,
+    part: RowPart,
+    now: datetime,
+) -> int:
+    """Take an episode's rows out of what recall searches; returns how many."""
+    _, next_seq = scopes.take_rows(conn, scope, 0, epochs=1)
+    these = {"scope_": scope_id, "episode_": episode_id}
+    conn.execute(_drop_work(part), these)
+    removed = conn.execute(_drop_recall(part), these).rowcount
+    mirror.unfollow(
+        conn, scope.tenant, scope_id, episode_id, part=part, before_seq=next_seq, now=now
+    )
+    return removed

@@ -1,0 +1,322 @@
+"""The statements that read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, TypeVar
+from uuid import UUID
+
+from .....domain.episode import Episode, Scope, Turn
+from .....domain.replay import EpisodeReplay, SessionReplay
+from .....ports.store import SessionState
+from .. import rows
+from ..lazy import Asked, Connection, results_of, sa, schema, sql, sql_for
+
+T = TypeVar("T")
+
+MOST_IDS = 400
+"""Ids in one statement: under every database's limit on parameters."""
+
+_PLACES = (1, 2, 5, 10, 16)
+"""Places in one statement: some numbers do for all, and recall shows five unless it is told."""
+_BY_START = attrgetter("started_at", "id")
+_EPISODE = attrgetter("episode_id")
+
+
+@cache
+def whose() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.scopes.c.tenant == sa.bindparam("tenant_"),
+        schema.scopes.c.agent == sa.bindparam("agent_"),
+        schema.scopes.c.user == sa.bindparam("user_"),
+    )
+
+
+def who(scope: Scope) -> dict[str, Any]:
+    """The parameters of `whose`."""
+    return {"tenant_": scope.tenant, "agent_": scope.agent, "user_": scope.user}
+
+
+@cache
+def scope_id() -> sa.ScalarSelect[Any]:
+    return sa.select(schema.scopes.c.id).where(whose()).scalar_subquery()
+
+
+@cache
+def in_scope() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.episodes.c.scope_id == scope_id(),
+        schema.episodes.c.tenant == sa.bindparam("tenant_"),
+    )
+
+
+@cache
+def kept_in_scope() -> sa.ColumnElement[bool]:
+    return sa.and_(in_scope(), schema.episodes.c.deleted_at.is_(None))
+
+
+# For a list of ids: with a plain comparison, a planner may go through every episode of the scope
+# instead, SQLite by its rules and PostgreSQL where it takes the scope for a small one.
+@cache
+def _also_in_scope() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        sa.case((schema.episodes.c.scope_id == scope_id(), 1), else_=0) != 0,
+        schema.episodes.c.tenant == sa.bindparam("tenant_"),
+        schema.episodes.c.deleted_at.is_(None),
+    )
+
+
+@sql
+def _session_rows() -> sa.Select[Any]:
+    return (
+        sa.select(
+            *(
+                schema.conversations.c[name]
+                for name in ("session_id", "status", "metadata", "created_at")
+            ),
+            *(column for column in rows.episode_columns() if column.name != "session_id"),
+        )
+        .join(
+            schema.episodes,
+            sa.and_(
+                schema.episodes.c.scope_id == schema.conversations.c.scope_id,
+                schema.episodes.c.session_id == schema.conversations.c.session_id,
+                schema.episodes.c.deleted_at.is_(None),
+            ),
+        )
+        .where(
+            schema.conversations.c.scope_id == scope_id(),
+            schema.conversations.c.tenant == sa.bindparam("tenant_"),
+            schema.conversations.c.session_id == sa.bindparam("session_"),
+        )
+    )
+
+
+# Not by id: the clock that ids are made by can be set back.
+@cache
+def _latest_first() -> sa.Select[Any]:
+    return _session_rows().order_by(
+        sa.case((schema.episodes.c.ended_at.is_(None), 0), else_=1),
+        schema.episodes.c.started_at.desc(),
+        schema.episodes.c.id.desc(),
+    )
+
+
+@sql
+def _session() -> sa.Select[Any]:
+    return _latest_first().limit(1)
+
+
+@sql
+def _latest() -> sa.Select[Any]:
+    return _latest_first().limit(sa.bindparam("limit_", type_=sa.Integer))
+
+
+@sql
+def _session_episodes() -> sa.Select[Any]:
+    return sa.select(schema.episodes.c.id).where(
+        kept_in_scope(), schema.episodes.c.session_id == sa.bindparam("session_")
+    )
+
+
+@sql
+def _episodes_by_id() -> sa.Select[Any]:
+    return sa.select(*rows.episode_columns()).where(
+        _also_in_scope(), schema.episodes.c.id.in_(sa.bindparam("ids", expanding=True))
+    )
+
+
+@cache
+def _turns_in_scope() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
+        .join(schema.episodes, schema.episodes.c.id == schema.turns.c.episode_id)
+        .where(_also_in_scope())
+    )
+
+
+@sql
+def _turns_of() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns())
+        .where(
+            schema.turns.c.tenant == sa.bindparam("tenant_"),
+            schema.turns.c.episode_id.in_(sa.bindparam("ids", expanding=True)),
+        )
+        .order_by(schema.turns.c.episode_id, schema.turns.c.ordinal)
+    )
+
+
+@sql
+def _turns_from() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns())
+        .where(
+            schema.turns.c.tenant == sa.bindparam("tenant_"),
+            schema.turns.c.episode_id == sa.bindparam("episode_"),
+            schema.turns.c.ordinal >= sa.bindparam("start_"),
+        )
+        .order_by(schema.turns.c.ordinal)
+    )
+
+
+@sql
+def _turns_between() -> sa.Select[Any]:
+    return (
+        _turns_in_scope()
+        .where(
+            schema.turns.c.episode_id == sa.bindparam("episode_"),
+            schema.turns.c.ordinal >= sa.bindparam("start_"),
+            schema.turns.c.ordinal < sa.bindparam("stop_"),
+        )
+        .order_by(schema.turns.c.ordinal)
+    )
+
+
+def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | None:
+    row = conn.execute(_session, who(scope) | {"session_": session_id}).one_or_none()
+    if row is None:
+        # Unknown, or every episode of it is deleted.
+        return None
+    return SessionState(session=rows.session(row, scope), episode=rows.episode(row, scope))
+
+
+def replay(
+    conn: Connection, scope: Scope, session_id: str, last: int | None = None
+) -> SessionReplay | None:
+    found = sorted(_episodes_of(conn, scope, session_id, last), key=_BY_START)
+    if not found:
+        return None
+    latest = max(found, key=lambda row: (row.ended_at is None, *_BY_START(row)))
+    start = 0
+    if last is not None:
+        found, start = _newest(found, last)
+    said = _said(conn, scope, session_id, [row.id for row in found], start)
+    return SessionReplay(
+        session=rows.session(latest, scope),
+        episodes=tuple(
+            [
+                EpisodeReplay(episode=rows.episode(row, scope), turns=said.get(row.id, ()))
+                for row in found
+            ]
+        ),
+    )
+
+
+def _episodes_of(
+    conn: Connection, scope: Scope, session_id: str, last: int | None
+) -> list[rows.Row]:
+    """All of a session's, or as many of the latest as have its last turns."""
+    parameters = who(scope) | {"session_": session_id}
+    if last is not None:
+        # The first may be open, and so be older than the others, or empty.
+        found = list(conn.execute(_latest, parameters | {"limit_": last + 1}))
+        if len(found) <= last or all(map(_turns_in, found[1:])):
+            return found
+    return list(conn.execute(_session_rows, parameters))
+
+
+def _turns_in(row: rows.Row) -> int:
+    return 0 if row.is_archived else row.message_count
+
+
+def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
+    """The episodes that the last turns are in, and with which ordinal of the first they begin."""
+    missing = last
+    for place in reversed(range(len(found))):
+        missing -= _turns_in(found[place])
+        if missing <= 0:
+            return found[place:], -missing
+    return found, 0
+
+
+def _said(
+    conn: Connection, scope: Scope, session_id: str, ids: Sequence[UUID], start: int
+) -> dict[UUID, tuple[Turn, ...]]:
+    """What was said in each of these episodes; in the first, from the ordinal `start` on."""
+    said: dict[UUID, tuple[Turn, ...]] = {}
+    # One episode is looked up sooner than a list of one.
+    if start or len(ids) == 1:
+        first, *ids = ids
+        parameters = {"tenant_": scope.tenant, "episode_": first, "start_": start}
+        read = conn.execute(_turns_from, parameters)
+        said[first] = tuple(rows.turns(read.all(), session_id))
+    for some in chunks(ids):
+        read = conn.execute(_turns_of, {"tenant_": scope.tenant, "ids": some})
+        for episode_id, of_one in groupby(rows.turns(read.all(), session_id), _EPISODE):
+            said[episode_id] = tuple(of_one)
+    return said
+
+
+def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
+    found = results_of(conn, *_by_ids(scope, ids))
+    return {row.id: rows.episode(row, scope) for some in found for row in some}
+
+
+def _by_ids(scope: Scope, ids: Sequence[UUID]) -> list[Asked]:
+    return [(_episodes_by_id, who(scope) | {"ids": some}) for some in chunks(ids)]
+
+
+def session_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:
+    parameters = who(scope) | {"session_": session_id}
+    return [row.id for row in conn.execute(_session_episodes, parameters)]
+
+
+def turns(
+    conn: Connection, scope: Scope, episode_id: UUID, start: int, stop: int | None
+) -> list[Turn]:
+    parameters = who(scope) | {
+        "episode_": episode_id,
+        "start_": start,
+        "stop_": 2**31 - 1 if stop is None else stop,
+    }
+    return rows.turns(conn.execute(_turns_between, parameters).all())
+
+
+def turns_at(conn: Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
+    found = results_of(conn, *_at(scope, places))
+    return [turn for some in found for turn in rows.turns(some.all())]
+
+
+def _at(scope: Scope, places: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
+    for some in chunks(places, _PLACES[-1]):
+        count = next(size for size in _PLACES if size >= len(some))
+        # Where there are fewer, the last is asked for again and again.
+        asked = [*some, *[some[-1]] * (count - len(some))]
+        given = dict(zip(_place_names(count), chain.from_iterable(asked), strict=True))
+        yield _turns_at(count), who(scope) | given
+
+
+def episodes_and_turns(
+    conn: Connection, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
+) -> tuple[dict[UUID, Episode], list[Turn]]:
+    by_ids = _by_ids(scope, ids)
+    found = results_of(conn, *by_ids, *_at(scope, places))
+    known = {row.id: rows.episode(row, scope) for some in found[: len(by_ids)] for row in some}
+    return known, [turn for some in found[len(by_ids) :] for turn in rows.turns(some.all())]
+
+
+@cache
+def _place_names(count: int) -> list[str]:
+    return [f"{part}_{number}" for number in range(count) for part in ("episode", "ordinal")]
+
+
+@sql_for
+def _turns_at(count: int) -> sa.Select[Any]:
+    # Not every dialect can look for pairs in a list.
+    places = [
+        sa.and_(
+            schema.turns.c.episode_id == sa.bindparam(f"episode_{number}"),
+            schema.turns.c.ordinal == sa.bindparam(f"ordinal_{number}"),
+        )
+        for number in range(count)
+    ]
+    return _turns_in_scope().where(sa.or_(*places))
+
+
+def chunks(values: Sequence[T], size: int = MOST_IDS) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

@@ -1,0 +1,278 @@
+"""Erasure: the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from .....domain.episode import Scope
+from .....domain.errors import EpisodeNotFound
+from .....domain.message import Json
+from .....ports.store import WorkKind
+from .. import rows
+from ..lazy import Connection, sa, schema, sql
+from . import audit, episodes, holds, meta, mirror, remove, scopes
+
+if TYPE_CHECKING:
+    from .....domain.audit import AuditDraft
+    from .....domain.erasure import Erasure, Subject
+
+_KEYS = "api keys"
+
+
+@cache
+def _places() -> dict[str, sa.Table]:
+    """Where rows of a scope are, besides its own; those of an episode before the episodes."""
+    return {
+        "turns": schema.turns,
+        "archived turns": schema.turns_archive,
+        "recall rows": schema.recall,
+        "waiting work": schema.work,
+        "idempotency keys": schema.idempotency,
+        "placeholders": schema.placeholders,
+        "facts": schema.facts,
+        "episodes": schema.episodes,
+        "sessions": schema.conversations,
+    }
+
+
+@cache
+def _by_episode() -> tuple[sa.Table, ...]:
+    return (schema.turns, schema.turns_archive, schema.placeholders)
+
+
+def user_scopes(conn: Connection, tenant: str, user: str | None) -> list[Scope]:
+    wanted = [schema.scopes.c.tenant == tenant]
+    if user is not None:
+        wanted.append(schema.scopes.c.user == user)
+    found = conn.execute(
+        sa.select(schema.scopes.c.agent, schema.scopes.c.user)
+        .where(*wanted)
+        .order_by(schema.scopes.c.id)
+    )
+    return [Scope(tenant=tenant, agent=row.agent, user=row.user) for row in found]
+
+
+def erase(conn: Connection, subject: Subject, erasure: Erasure, entry: AuditDraft) -> Erasure:
+    if subject.episode_id is not None:
+        done = _erase_episode(conn, subject, subject.episode_id, erasure)
+    else:
+        done = _erase_scopes(conn, subject, erasure)
+    if any(done.removed.values()):
+        number = meta.count_removal(conn)
+    else:
+        # Rows that went earlier may still be in the files.
+        number = meta.number(conn, meta.REMOVALS)
+    done = replace(done, number=number)
+    facts: dict[str, Json] = {
+        "removed": dict(done.removed),
+        "scope_ids": list(done.scope_ids),
+        "episode_id": None if done.episode_id is None else str(done.episode_id),
+        "actor": done.actor,
+        "physical": done.physical,
+        "number": done.number,
+    }
+    conn.execute(
+        sa.insert(schema.erasures).values(
+            id=done.id,
+            tenant=done.tenant,
+            at=done.at,
+            subject=done.subject,
+            facts=rows.dump_json(facts),
+            is_finished=False,
+        )
+    )
+    audit.append(conn, replace(entry, detail={**entry.detail, "removed": dict(done.removed)}))
+    return done
+
+
+def _erase_scopes(conn: Connection, subject: Subject, erasure: Erasure) -> Erasure:
+    wanted = [schema.scopes.c.tenant == subject.tenant, schema.scopes.c.user == subject.user]
+    if subject.agent is not None:
+        wanted.append(schema.scopes.c.agent == subject.agent)
+    found = conn.execute(
+        sa.select(schema.scopes.c.id, schema.scopes.c.next_seq)
+        .where(*wanted)
+        .order_by(schema.scopes.c.id)
+        .with_for_update()
+    ).all()
+    for row in found:
+        own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == row.id)
+        holds.check(conn, subject.tenant, subject.user, conn.execute(own).scalars().all())
+    removed = dict.fromkeys((*_places(), "scopes"), 0)
+    for row in found:
+        for place, table in _places().items():
+            removed[place] += conn.execute(_of_scope(table, row.id, subject.tenant)).rowcount
+        removed["scopes"] += conn.execute(
+            sa.delete(schema.scopes).where(schema.scopes.c.id == row.id)
+        ).rowcount
+        mirror.unfollow(conn, subject.tenant, row.id, None, before_seq=row.next_seq, now=erasure.at)
+    if subject.agent is None:
+        removed[_KEYS] = _drop_api_keys(conn, subject)
+    return replace(erasure, removed=removed, scope_ids=tuple(row.id for row in found))
+
+
+def _of_scope(table: sa.Table, scope_id: int, tenant: str) -> sa.Delete:
+    gone = sa.delete(table).where(table.c.scope_id == scope_id, table.c.tenant == tenant)
+    if table not in _by_episode():
+        return gone
+    # Found by their episode, since by their scope the whole table would have to be read.
+    own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == scope_id)
+    return gone.where(table.c.episode_id.in_(own))
+
+
+def _drop_api_keys(conn: Connection, subject: Subject) -> int:
+    """A credential that names its user is theirs."""
+    keys = schema.keys
+    mine = sa.delete(keys).where(keys.c.tenant == subject.tenant, keys.c.user == subject.user)
+    return conn.execute(mine).rowcount
+
+
+def _erase_episode(
+    conn: Connection, subject: Subject, episode_id: UUID, erasure: Erasure
+) -> Erasure:
+    scope = Scope(tenant=subject.tenant, agent=subject.agent or "", user=subject.user)
+    held = scopes.lock(conn, scope)
+    known = conn.execute(
+        sa.select(schema.episodes.c.session_id).where(
+            episodes.in_scope(), schema.episodes.c.id == episode_id
+        ),
+        episodes.who(scope),
+    ).one_or_none()
+    if held is None or known is None:
+        raise EpisodeNotFound(episode_id)
+    scope_id = held[0]
+    holds.check(conn, subject.tenant, subject.user, [episode_id])
+    removed = {"waiting work": _count(conn, schema.work, _own_work(scope_id, episode_id))}
+    removed |= remove.episode(conn, scope, scope_id, episode_id, now=erasure.at)
+    removed["sessions"] = remove.empty_session(conn, scope_id, known.session_id)
+    removed["scopes"] = _remove_empty_scope(conn, scope_id)
+    return replace(erasure, removed=removed, scope_ids=(scope_id,), episode_id=episode_id)
+
+
+def _own_work(scope_id: int, episode_id: UUID) -> list[sa.ColumnElement[bool]]:
+    return [
+        schema.work.c.scope_id == scope_id,
+        schema.work.c.episode_id == episode_id,
+        schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX],
+    ]
+
+
+def _remove_empty_scope(conn: Connection, scope_id: int) -> int:
+    """A scope that has neither a session nor a fact is only a person's name."""
+    for table in (schema.conversations, schema.facts):
+        left = sa.select(table.c.scope_id).where(table.c.scope_id == scope_id).limit(1)
+        if conn.execute(left).first() is not None:
+            return 0
+    return conn.execute(sa.delete(schema.scopes).where(schema.scopes.c.id == scope_id)).rowcount
+
+
+def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
+    left = {}
+    for place, table in _places().items():
+        wanted = [table.c.tenant == erasure.tenant]
+        if erasure.episode_id is not None:
+            if "episode_id" not in table.c and table is not schema.episodes:
+                continue
+            own = table.c.id if table is schema.episodes else table.c.episode_id
+            wanted.append(own == erasure.episode_id)
+        if table is schema.work:
+            # What a remote index must still be told is counted by `waiting_removals`.
+            wanted.append(schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX])
+        left[place] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
+    if erasure.episode_id is None:
+        left["scopes"] = _count_in(conn, schema.scopes, schema.scopes.c.id, erasure.scope_ids, [])
+    return left
+
+
+def _count_in(
+    conn: Connection,
+    table: sa.Table,
+    column: sa.ColumnElement[int],
+    scope_ids: Sequence[int],
+    wanted: list[sa.ColumnElement[bool]],
+) -> int:
+    some = episodes.chunks(scope_ids)
+    return sum(_count(conn, table, [column.in_(ids), *wanted]) for ids in some)
+
+
+def _count(conn: Connection, table: sa.Table, wanted: Sequence[sa.ColumnElement[bool]]) -> int:
+    return int(
+        conn.execute(sa.select(sa.func.count()).select_from(table).where(*wanted)).scalar_one()
+    )
+
+
+@sql
+def _unfinished() -> sa.Select[Any]:
+    return (
+        sa.select(schema.erasures)
+        .where(schema.erasures.c.is_finished.is_(False))
+        .order_by(schema.erasures.c.at, schema.erasures.c.id)
+    )
+
+
+def unfinished(conn: Connection) -> list[Erasure]:
+    return [_erasure(row) for row in conn.execute(_unfinished)]
+
+
+def receipt(conn: Connection, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
+    found = conn.execute(
+        sa.select(schema.erasures.c.receipt).where(
+            schema.erasures.c.id == erasure_id, schema.erasures.c.tenant == tenant
+        )
+    ).scalar()
+    return None if found is None else rows.load_json(found)
+
+
+def erasures(conn: Connection, tenant: str, *, before: UUID | None, limit: int) -> list[Erasure]:
+    wanted = [schema.erasures.c.tenant == tenant]
+    if before is not None:
+        wanted.append(schema.erasures.c.id < before)
+    found = conn.execute(
+        sa.select(schema.erasures).where(*wanted).order_by(schema.erasures.c.id.desc()).limit(limit)
+    )
+    return [_erasure(row) for row in found]
+
+
+def keep_receipt(
+    conn: Connection,
+    erasure: Erasure,
+    kept: Mapping[str, Json],
+    entry: AuditDraft,
+    *,
+    finished: bool,
+) -> bool:
+    done = conn.execute(
+        sa.update(schema.erasures)
+        .where(
+            schema.erasures.c.id == erasure.id,
+            schema.erasures.c.tenant == erasure.tenant,
+            schema.erasures.c.is_finished.is_(False),
+        )
+        .values(receipt=rows.dump_json(kept), is_finished=finished)
+    )
+    if not done.rowcount:
+        return False
+    audit.append(conn, entry)
+    return True
+
+
+def _erasure(row: sa.Row[Any]) -> Erasure:
+    from .....domain.erasure import Erasure
+
+    facts: Any = rows.load_json(row.facts)
+    return Erasure(
+        id=row.id,
+        tenant=row.tenant,
+        at=row.at,
+        subject=row.subject,
+        removed=facts["removed"],
+        scope_ids=tuple(facts["scope_ids"]),
+        episode_id=None if facts["episode_id"] is None else UUID(facts["episode_id"]),
+        actor=facts["actor"],
+        physical=facts["physical"],
+        number=facts["number"],
+    )

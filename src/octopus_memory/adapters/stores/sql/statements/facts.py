@@ -1,0 +1,294 @@
+"""Standing facts: the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from .....domain.episode import Scope
+from .....domain.errors import FactNotFound
+from .....domain.facts import MOST_FACTS_READ, Fact
+from .. import column_values, fact_rows, rows
+from ..lazy import Connection, sa, schema, sql
+from . import agent_configs, audit, holds, meta, scopes
+from . import episodes as episodes_sql
+
+if TYPE_CHECKING:
+    from .....domain.audit import AuditDraft
+
+
+@cache
+def _in_scope() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.facts.c.scope_id == episodes_sql.scope_id(),
+        schema.facts.c.tenant == sa.bindparam("tenant_"),
+    )
+
+
+@cache
+def _visible() -> sa.Select[Any]:
+    """The facts of a scope whose episode is not deleted."""
+    facts, episodes = schema.facts, schema.episodes
+    return (
+        sa.select(facts)
+        .select_from(facts.outerjoin(episodes, episodes.c.id == facts.c.episode_id))
+        .where(
+            _in_scope(),
+            sa.or_(
+                facts.c.episode_id.is_(None),
+                sa.and_(episodes.c.id.is_not(None), episodes.c.deleted_at.is_(None)),
+            ),
+        )
+    )
+
+
+@cache
+def _by_then() -> sa.Select[Any]:
+    until = sa.bindparam("until_", type_=schema.facts.c.since.type)
+    return _visible().where(schema.facts.c.since <= until)
+
+
+@sql
+def _newest() -> sa.Select[Any]:
+    newest = schema.facts.c.since.desc(), schema.facts.c.id.desc()
+    return _by_then().order_by(*newest).limit(MOST_FACTS_READ)
+
+
+@sql
+def _pinned() -> sa.Select[Any]:
+    return _by_then().where(schema.facts.c.is_pinned.is_(True))
+
+
+@sql
+def _one() -> sa.Select[Any]:
+    return _visible().where(
+        schema.facts.c.id == sa.bindparam("id_"), schema.facts.c.deleted_at.is_(None)
+    )
+
+
+@sql
+def _of_episode() -> sa.Select[Any]:
+    return sa.select(schema.facts).where(
+        schema.facts.c.scope_id == sa.bindparam("scope_"),
+        schema.facts.c.episode_id == sa.bindparam("episode_"),
+    )
+
+
+@sql
+def _insert() -> sa.Insert:
+    return sa.insert(schema.facts)
+
+
+@sql
+def _drop() -> sa.Delete:
+    return sa.delete(schema.facts).where(
+        schema.facts.c.scope_id == sa.bindparam("scope_"),
+        schema.facts.c.id.in_(sa.bindparam("ids", expanding=True)),
+    )
+
+
+@sql
+def drop_of_episode() -> sa.Delete:
+    return sa.delete(schema.facts).where(
+        schema.facts.c.scope_id == sa.bindparam("scope_"),
+        schema.facts.c.episode_id == sa.bindparam("episode_"),
+    )
+
+
+def newest(conn: Connection, scope: Scope, until: datetime | None) -> list[Fact]:
+    asked = episodes_sql.who(scope) | {"until_": until or column_values.OPEN_END}
+    found = list(conn.execute(_newest, asked))
+    if len(found) == MOST_FACTS_READ:
+        known = {row.id for row in found}
+        found += [row for row in conn.execute(_pinned, asked) if row.id not in known]
+    return fact_rows.read(conn, found)
+
+
+def of_episode(conn: Connection, scope_id: int, episode_id: UUID) -> list[Fact]:
+    """The facts of an episode that are not deleted, whether the episode is or not."""
+    found = conn.execute(_of_episode, {"scope_": scope_id, "episode_": episode_id})
+    facts = fact_rows.read(conn, [row for row in found if row.deleted_at is None])
+    return sorted(facts, key=_by_time)
+
+
+def kept(conn: Connection, scope: Scope, episode_id: UUID | None) -> list[Fact]:
+    source = schema.facts.c.episode_id
+    its = source.is_(None) if episode_id is None else source == episode_id
+    found = list(conn.execute(_visible().where(its), episodes_sql.who(scope)))
+    if any(row.deleted_at is not None for row in found):
+        # The slot of a deleted fact is known by the others that had it, wherever these are from.
+        others = list(conn.execute(_visible(), episodes_sql.who(scope)))
+        slots = fact_rows.slots_of(conn, others)
+        found = [row for row in found if row.deleted_at is None or row.slot_digest in slots]
+        return sorted(fact_rows.read(conn, found, slots), key=_by_time)
+    return sorted(fact_rows.read(conn, found), key=_by_time)
+
+
+def _by_time(fact: Fact) -> tuple[datetime, int]:
+    return fact.since, fact.id.int
+
+
+def add(
+    conn: Connection, scope: Scope, fact: Fact, *, settings: str | None, entry: AuditDraft | None
+) -> None:
+    scope_id, _ = scopes.take_rows(conn, scope, 0)
+    agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
+    insert(conn, {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": None}, [fact])
+    if entry is not None:
+        audit.append(conn, entry)
+
+
+def bring(conn: Connection, scope: Scope, facts: Sequence[Fact], settings: str | None) -> int:
+    scope_id, _ = scopes.take_rows(conn, scope, 0)
+    agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
+    known: set[UUID] = set()
+    for some in episodes_sql.chunks([fact.id for fact in facts]):
+        there = sa.select(schema.facts.c.id).where(
+            schema.facts.c.scope_id == scope_id, schema.facts.c.id.in_(some)
+        )
+        known.update(conn.execute(there).scalars())
+    new = [fact for fact in facts if fact.id not in known]
+    insert(conn, {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": None}, new)
+    return len(new)
+
+
+def pin(
+    conn: Connection, scope: Scope, fact_id: UUID, *, pinned: bool, entry: AuditDraft | None
+) -> Fact:
+    row = _changed(conn, scope, fact_id)
+    _update(conn, row.scope_id, fact_id, is_pinned=pinned)
+    if entry is not None:
+        audit.append(conn, entry)
+    return fact_rows.read(conn, [_one_of(conn, scope, fact_id)])[0]
+
+
+def delete(
+    conn: Connection, scope: Scope, fact_id: UUID, *, at: datetime, entry: AuditDraft | None
+) -> None:
+    row = _changed(conn, scope, fact_id)
+    source = [] if row.episode_id is None else [row.episode_id]
+    holds.check(conn, scope.tenant, scope.user, source)
+    slot, text = fact_rows.content(row)
+    digests = fact_rows.Digests(conn, row.tenant, row.scope_id)
+    _update(
+        conn,
+        row.scope_id,
+        fact_id,
+        codec=None,
+        content=None,
+        is_pinned=False,
+        deleted_at=at,
+        digest=digests.of(row.kind, slot, text),
+        slot_digest=digests.of(row.kind, slot),
+    )
+    meta.count_removal(conn)
+    if entry is not None:
+        audit.append(conn, entry)
+
+
+def _changed(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
+    """The fact that is to be changed; its scope is locked, and its version bumped."""
+    row = None if scopes.lock(conn, scope) is None else _one_of(conn, scope, fact_id)
+    if row is None:
+        raise FactNotFound(fact_id)
+    scopes.take_rows(conn, scope, 0)
+    return row
+
+
+def _one_of(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
+    return conn.execute(_one, episodes_sql.who(scope) | {"id_": fact_id}).one_or_none()
+
+
+def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> None:
+    facts = schema.facts
+    conn.execute(
+        sa.update(facts).where(facts.c.scope_id == scope_id, facts.c.id == fact_id).values(**values)
+    )
+
+
+def rewrite_given(conn: Connection, scope: Scope, facts: Sequence[Fact]) -> None:
+    held = scopes.lock(conn, scope)
+    if held is None:
+        return
+    holds.check(conn, scope.tenant, scope.user, [])
+    rewrite(conn, held.id, None, facts)
+    scopes.take_rows(conn, scope, 0)
+    meta.count_removal(conn)
+
+
+def rewrite(
+    conn: Connection, scope_id: int, episode_id: UUID | None, facts: Sequence[Fact]
+) -> None:
+    """Replace slot and text of the facts of one episode, or of those that the caller gave."""
+    table = schema.facts
+    source = table.c.episode_id
+    for fact in facts:
+        conn.execute(
+            sa.update(table)
+            .where(
+                table.c.scope_id == scope_id,
+                table.c.id == fact.id,
+                source.is_(None) if episode_id is None else source == episode_id,
+                table.c.deleted_at.is_(None),
+            )
+            .values(**fact_rows.pack(fact))
+        )
+
+
+def replace_found(
+    conn: Connection, place: dict[str, Any], facts: Sequence[Fact], *, is_new: bool = False
+) -> None:
+    """Store what a summarizer found in an episode, in place of what was found in it before.
+
+    A fact that is there in the same words keeps its row, so that its id stays. An episode that
+    `is_new` has none yet.
+    """
+    if is_new:
+        insert(conn, place, facts)
+        return
+    this = {"scope_": place["scope_id"], "episode_": place["episode_id"]}
+    known = list(conn.execute(_of_episode, this))
+    deleted = [row for row in known if row.deleted_at is not None]
+    digests = fact_rows.Digests(conn, place["tenant"], place["scope_id"])
+    there = {row.id: (row.kind, *fact_rows.content(row)) for row in known if row.deleted_at is None}
+    pinned = {row.id for row in known if row.is_pinned}
+    found = {(fact.kind.value, fact.slot, fact.text): fact for fact in facts}
+    gone = [key for key, said in there.items() if key not in pinned and said not in found]
+    if gone:
+        conn.execute(_drop, {"scope_": place["scope_id"], "ids": gone})
+    kept = set(there.values())
+    insert(
+        conn,
+        place,
+        [
+            fact
+            for said, fact in found.items()
+            if said not in kept and not any(_brings_back(fact, row, digests) for row in deleted)
+        ],
+    )
+
+
+def _brings_back(fact: Fact, deleted: rows.Row, digests: fact_rows.Digests) -> bool:
+    """Whether it is what was deleted: in the same words, or in others of the same slot.
+
+    A summarizer may word one turn differently each time. What was said later in the episode is
+    news, and fills the slot.
+    """
+    if deleted.digest == digests.of(fact.kind, fact.slot, fact.text):
+        return True
+    if deleted.slot_digest != digests.of(fact.kind, fact.slot):
+        return False
+    return fact.ordinal is None or deleted.ordinal is None or fact.ordinal <= deleted.ordinal
+
+
+def insert(conn: Connection, place: dict[str, Any], facts: Sequence[Fact]) -> None:
+    """Store facts at `place`: tenant, scope and, unless the caller gave them, episode."""
+    if not facts:
+        return
+    digests = fact_rows.Digests(conn, place["tenant"], place["scope_id"])
+    conn.insert(
+        _insert, fact_rows.NEW_FACT, [fact_rows.new_row(place, fact, digests) for fact in facts]
+    )

@@ -1,0 +1,70 @@
+"""Calls that are made again with the key of one that was stored. The statements."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from .....domain.episode import Scope, Turn
+from .....domain.errors import EpisodeArchived, EpisodeDeleted, IdempotencyConflict
+from .....ports.store import Append, Idempotency
+from .. import rows
+from ..lazy import Connection, sa, schema, sql
+from . import close, episodes
+
+
+@sql
+def _insert_key() -> sa.Insert:
+    return sa.insert(schema.idempotency)
+
+
+@sql
+def _key_before() -> sa.Select[Any]:
+    return (
+        sa.select(schema.idempotency)
+        .join(schema.scopes, schema.scopes.c.id == schema.idempotency.c.scope_id)
+        .where(episodes.whose(), schema.idempotency.c.key == sa.bindparam("idempotency_key"))
+    )
+
+
+@sql
+def _stage() -> sa.Select[Any]:
+    return sa.select(schema.episodes.c.deleted_at).where(close.this_episode())
+
+
+def stored_before(conn: Connection, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
+    row = conn.execute(
+        _key_before, {**episodes.who(scope), "idempotency_key": idempotency.key}
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.fingerprint != idempotency.fingerprint:
+        raise IdempotencyConflict(idempotency.key)
+    stored = episodes.turns(conn, scope, row.episode_id, row.first, row.first + row.count)
+    if not stored:
+        _explain(conn, row)
+    return stored
+
+
+def _explain(conn: Connection, key: rows.Row) -> NoReturn:
+    """Tell what became of the turns. They must not be stored again: a restore would show both."""
+    this = {"episode_": key.episode_id, "scope_": key.scope_id}
+    episode = conn.execute(_stage, this).one()
+    raise (EpisodeArchived if episode.deleted_at is None else EpisodeDeleted)(key.episode_id)
+
+
+def remember(
+    conn: Connection, scope_id: int, write: Append, idempotency: Idempotency, first: int
+) -> None:
+    conn.execute(
+        _insert_key,
+        {
+            "scope_id": scope_id,
+            "key": idempotency.key,
+            "tenant": write.scope.tenant,
+            "fingerprint": idempotency.fingerprint,
+            "episode_id": write.episode_id,
+            "first": first,
+            "count": len(write.turns),
+            "used_at": write.now,
+        },
+    )

@@ -1,0 +1,294 @@
+"""Turns that recall cannot find yet, and how they become findable. The statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from .....domain.episode import Scope, Turn
+from .....ports.turns import Findable, NewTurn
+from .....ports.work import Unfindable, WorkKind
+from .. import column_values, rows
+from ..lazy import Connection, results_of, sa, schema, sql
+from . import close, episodes
+
+_MOST_TURNS = 256
+"""Of one episode at a time: they are read whole."""
+
+
+@sql
+def _waiting() -> sa.Select[Any]:
+    return (
+        sa.select(
+            schema.episodes.c.id,
+            schema.episodes.c.unfindable_from,
+            schema.episodes.c.message_count,
+            schema.episodes.c.scope_id,
+            schema.scopes.c.epoch,
+            schema.scopes.c.tenant,
+            schema.scopes.c.agent,
+            schema.scopes.c.user,
+        )
+        .join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+        .where(schema.episodes.c.unfindable_from.is_not(None))
+        .order_by(schema.episodes.c.scope_id, schema.episodes.c.id)
+        .limit(sa.bindparam("limit_", type_=sa.Integer))
+    )
+
+
+@sql
+def _waiting_in_scope() -> sa.Select[Any]:
+    return _waiting().where(episodes.whose())
+
+
+@sql
+def _waiting_in_episode() -> sa.Select[Any]:
+    return _waiting_in_scope().where(schema.episodes.c.id == sa.bindparam("episode_"))
+
+
+@cache
+def _ids() -> sa.BindParameter[Any]:
+    return sa.bindparam("ids", expanding=True)
+
+
+@cache
+def _its_waiting_turns() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.turns.c.episode_id == schema.episodes.c.id,
+        schema.turns.c.scope_id == schema.episodes.c.scope_id,
+        schema.turns.c.ordinal >= schema.episodes.c.unfindable_from,
+        schema.turns.c.ordinal < schema.episodes.c.unfindable_from + _MOST_TURNS,
+    )
+
+
+@sql
+def _whole() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
+        .join(schema.episodes, _its_waiting_turns())
+        .where(schema.episodes.c.id.in_(_ids()), schema.episodes.c.deleted_at.is_(None))
+    )
+
+
+# An episode whose turns are lost has none to be made findable any more either.
+@sql
+def _places() -> sa.Select[Any]:
+    return (
+        sa.select(
+            schema.episodes.c.id,
+            schema.episodes.c.scope_id,
+            schema.episodes.c.unfindable_from,
+            schema.turns.c.ordinal,
+            schema.turns.c.role,
+            schema.turns.c.at,
+        )
+        .select_from(schema.episodes.outerjoin(schema.turns, _its_waiting_turns()))
+        .where(schema.episodes.c.id.in_(_ids()))
+    )
+
+
+@cache
+def _stop() -> sa.BindParameter[int]:
+    return sa.bindparam("stop_", type_=sa.Integer)
+
+
+@sql
+def _go_on() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(close.this_episode(), schema.episodes.c.unfindable_from == sa.bindparam("first_"))
+        .values(
+            unfindable_from=sa.case(
+                (schema.episodes.c.message_count > _stop(), _stop()), else_=None
+            ),
+            last_seq=sa.bindparam("last_"),
+        )
+    )
+
+
+@sql
+def _lock_scopes() -> sa.Select[Any]:
+    return (
+        sa.select(
+            *(
+                schema.scopes.c[name]
+                for name in ("id", "epoch", "tenant", "agent", "user", "next_seq")
+            )
+        )
+        .where(schema.scopes.c.id.in_(_ids()))
+        .order_by(schema.scopes.c.id)
+        .with_for_update()
+    )
+
+
+@sql
+def _take_rows() -> sa.Update:
+    return (
+        sa.update(schema.scopes)
+        .where(schema.scopes.c.id == sa.bindparam("scope_"))
+        .values(version=schema.scopes.c.version + 1, next_seq=sa.bindparam("next_"))
+    )
+
+
+Places = Mapping[int, tuple[int, datetime]]
+"""The role and the time of each turn, by its ordinal."""
+
+
+class _Waiting(NamedTuple):
+    """An episode's turns that recall cannot find yet, as this transaction sees them."""
+
+    place: tuple[int, int | None]
+    """The scope's number, and the ordinal of the first."""
+    turns: dict[int, tuple[int, datetime]]
+
+
+def waiting(
+    conn: Connection, scope: Scope | None, episode_id: UUID | None, limit: int
+) -> list[Unfindable]:
+    given: dict[str, Any] = {"limit_": limit}
+    if scope is None:
+        found = conn.execute(_waiting, given)
+    elif episode_id is None:
+        found = conn.execute(_waiting_in_scope, given | episodes.who(scope))
+    else:
+        this = given | {"episode_": episode_id}
+        found = conn.execute(_waiting_in_episode, this | episodes.who(scope))
+    return [
+        Unfindable(
+            scope=scope or Scope(tenant=row.tenant, agent=row.agent, user=row.user),
+            scope_id=row.scope_id,
+            episode_id=row.id,
+            first=row.unfindable_from,
+            stop=min(row.message_count, row.unfindable_from + _MOST_TURNS),
+            count=row.message_count,
+            epoch=row.epoch,
+        )
+        for row in found
+    ]
+
+
+def turns(conn: Connection, found: Sequence[Unfindable]) -> list[Turn]:
+    read: list[Turn] = []
+    for some in episodes.chunks([each.episode_id for each in found]):
+        read += rows.turns(conn.execute(_whole, {"ids": some}).all())
+    return read
+
+
+def make(
+    conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
+) -> int:
+    # In one order for all: two workers that lock the same scopes would wait for each other.
+    ordered = sorted(done, key=lambda each: each[0].scope_id)
+    return sum(_make(conn, some, now=now) for some in episodes.chunks(ordered))
+
+
+def _make(
+    conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
+) -> int:
+    ids = sorted({found.scope_id for found, _ in done})
+    locked, places = results_of(
+        conn,
+        (_lock_scopes, {"ids": ids}),
+        (_places, {"ids": [found.episode_id for found, _ in done]}),
+    )
+    # Where something was removed, a turn of the same number may be another by now.
+    as_read = {row[:-1]: row.next_seq for row in locked}
+    said = _said(places)
+    next_seq: dict[int, int] = {}
+    gone_on: list[dict[str, Any]] = []
+    new = _New([], [])
+    for found, findable in done:
+        scope_id, scope = found.scope_id, found.scope
+        seq = as_read.get((scope_id, found.epoch, scope.tenant, scope.agent, scope.user))
+        waits = said.pop(found.episode_id, None)
+        if seq is None or waits is None or waits.place != (scope_id, found.first):
+            continue
+        there = [each for each in findable if each.ordinal in waits.turns]
+        seq = next_seq.get(scope_id, seq)
+        next_seq[scope_id] = seq + len(there)
+        episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": found.episode_id}
+        new.take_in(episode, seq, waits.turns, there, now=now)
+        this = {"episode_": found.episode_id, "scope_": scope_id}
+        until = {"stop_": found.stop, "last_": next_seq[scope_id] - 1}
+        gone_on.append(this | until | {"first_": found.first})
+    if gone_on:
+        conn.execute(_go_on, gone_on)
+        conn.execute(_take_rows, [{"scope_": key, "next_": seq} for key, seq in next_seq.items()])
+        new.insert(conn)
+    return len(gone_on)
+
+
+def _said(places: Iterable[rows.Row]) -> dict[UUID, _Waiting]:
+    found: dict[UUID, _Waiting] = {}
+    for row in places:
+        waits = found.get(row.id)
+        if waits is None:
+            waits = found[row.id] = _Waiting((row.scope_id, row.unfindable_from), {})
+        waits.turns[row.ordinal] = row.role, row.at
+    return found
+
+
+def insert_new(
+    conn: Connection,
+    episode: dict[str, Any],
+    turns: Sequence[NewTurn],
+    first: int,
+    first_seq: int,
+    *,
+    now: datetime,
+) -> None:
+    """The recall rows of turns that are stored with their words, in this transaction."""
+    said, findable = {}, []
+    for ordinal, new in enumerate(turns, start=first):
+        assert new.lexical is not None
+        said[ordinal] = rows.ROLES[new.message.role], new.at
+        findable.append(Findable(ordinal=ordinal, lexical=new.lexical, embed=new.embed))
+    insert(conn, episode, first_seq, said, findable, now=now)
+
+
+def insert(
+    conn: Connection,
+    episode: dict[str, Any],
+    first_seq: int,
+    said: Places,
+    findable: Sequence[Findable],
+    *,
+    now: datetime,
+) -> None:
+    """The recall rows, and the work that they bring; who stores them notes the last."""
+    new = _New([], [])
+    new.take_in(episode, first_seq, said, findable, now=now)
+    new.insert(conn)
+
+
+class _New(NamedTuple):
+    """Recall rows, and the work that they bring, on their way in."""
+
+    recall: list[dict[str, Any]]
+    work: list[dict[str, Any]]
+
+    def take_in(
+        self,
+        episode: dict[str, Any],
+        first_seq: int,
+        said: Places,
+        findable: Sequence[Findable],
+        *,
+        now: datetime,
+    ) -> None:
+        for seq, new in enumerate(findable, start=first_seq):
+            role, at = said[new.ordinal]
+            place = {"seq": seq, "ordinal": new.ordinal, "role": role, "at": at}
+            place["model_id"] = None if new.embed else column_values.NO_MODEL
+            self.recall.append(episode | place | rows.lexical_columns(new.lexical))
+            if new.embed:
+                self.work.append(rows.work_row(WorkKind.EMBED, episode, new.ordinal, seq, now))
+
+    def insert(self, conn: Connection) -> None:
+        if self.recall:
+            conn.execute(close.insert_recall, self.recall)
+        if self.work:
+            conn.execute(close.insert_work, self.work)

@@ -1,0 +1,96 @@
+"""The database's own facts: its secret, the model in use, what is owed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..lazy import Connection, sa, schema, sql
+
+SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
+    "salt",
+    "embedding_model",
+    "mirror",
+    "removals",
+    "compacted",
+)
+
+
+@sql
+def _value() -> sa.Select[Any]:
+    return sa.select(schema.meta.c.value).where(schema.meta.c.name == sa.bindparam("name_"))
+
+
+@sql
+def _value_to_keep() -> sa.Select[Any]:
+    return _value().with_for_update(read=True)
+
+
+@sql
+def _value_to_change() -> sa.Select[Any]:
+    return _value().with_for_update()
+
+
+@sql
+def _update() -> sa.Update:
+    return (
+        sa.update(schema.meta)
+        .where(schema.meta.c.name == sa.bindparam("name_"))
+        .values(value=sa.bindparam("value_"))
+    )
+
+
+@sql
+def _insert() -> sa.Insert:
+    return sa.insert(schema.meta)
+
+
+def get(conn: Connection, name: str, *, keep: bool = False, change: bool = False) -> bytes | None:
+    """With `keep` nobody can change it before this transaction ends; `change` is to change it."""
+    statement = _value_to_keep if keep else _value_to_change if change else _value
+    row = conn.execute(statement, {"name_": name}).first()
+    return None if row is None else row.value
+
+
+def put(conn: Connection, name: str, value: bytes) -> None:
+    done = conn.execute(_update, {"name_": name, "value_": value})
+    if not done.rowcount:
+        conn.execute(_insert, {"name": name, "value": value})
+
+
+def make_salt(conn: Connection) -> bytes:
+    salt = get(conn, SALT)
+    if salt is None:
+        salt = os.urandom(32)
+        put(conn, SALT, salt)
+    return salt
+
+
+def count_removal(conn: Connection) -> int:
+    """Rows were removed: caches must look again, and the files keep their bytes until rewritten."""
+    kept = get(conn, REMOVALS, change=True)
+    made = int(kept or b"0") + 1
+    _change(conn, REMOVALS, kept, made)
+    return made
+
+
+def number(conn: Connection, name: str) -> int:
+    return int(get(conn, name) or b"0")
+
+
+def raise_to(conn: Connection, name: str, value: int) -> None:
+    """Never lowers what another process has put there."""
+    kept = get(conn, name, change=True)
+    if int(kept or b"0") < value:
+        _change(conn, name, kept, value)
+
+
+def _change(conn: Connection, name: str, kept: bytes | None, value: int) -> None:
+    """A number that nobody has is inserted: of two at once, one is run again and sees the other's.
+
+    An update instead would take the other's for nothing.
+    """
+    if kept is None:
+        conn.execute(_insert, {"name": name, "value": str(value).encode()})
+    else:
+        put(conn, name, str(value).encode())

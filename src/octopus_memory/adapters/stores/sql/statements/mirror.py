@@ -1,0 +1,174 @@
+"""What a remote index must still be told: rows to take in, rows to take out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from .....domain.episode import Scope
+from .....ports.work import Removal, RowPart, Work, WorkKind
+from .. import rows
+from ..lazy import Connection, sa, schema, sql
+from . import episodes, meta
+from . import work as work_sql
+from .episodes import chunks
+
+
+@sql
+def _insert_work() -> sa.Insert:
+    return sa.insert(schema.work)
+
+
+@cache
+def _seqs() -> sa.BindParameter[Any]:
+    return sa.bindparam("seqs", expanding=True)
+
+
+@sql
+def _drop_followed() -> sa.Delete:
+    return sa.delete(schema.work).where(
+        schema.work.c.kind == rows.KINDS[WorkKind.INDEX],
+        schema.work.c.scope_id == sa.bindparam("scope_"),
+        schema.work.c.seq.in_(_seqs()),
+    )
+
+
+@sql
+def _follow() -> sa.Insert:
+    return work_sql.queueing(
+        WorkKind.INDEX,
+        schema.recall.c.scope_id == sa.bindparam("scope_"),
+        schema.recall.c.seq.in_(_seqs()),
+        schema.recall.c.vector.is_not(None),
+    )
+
+
+_WHOLE_SCOPE = UUID(int=0)
+"""Stands for every episode in a removal's row."""
+_PART_OF = {number: part for part, number in rows.PARTS.items()}
+
+
+def name(conn: Connection) -> str | None:
+    kept = meta.get(conn, meta.MIRROR)
+    return kept.decode() if kept else None
+
+
+def use(conn: Connection, mirror: str | None, *, now: datetime) -> None:
+    about = [rows.KINDS[WorkKind.INDEX], rows.KINDS[WorkKind.UNINDEX]]
+    conn.execute(sa.delete(schema.work).where(schema.work.c.kind.in_(about)))
+    meta.put(conn, meta.MIRROR, (mirror or "").encode())
+    if mirror is not None:
+        queue_all(conn, None, now=now)
+
+
+def queue_all(conn: Connection, scope_id: int | None, *, now: datetime) -> int:
+    model = meta.get(conn, meta.MODEL)
+    if model is None or name(conn) is None:
+        return 0
+    key = work_sql.model_id(conn, model.decode())
+    wanted = [schema.recall.c.model_id == key]
+    if scope_id is not None:
+        wanted.append(schema.recall.c.scope_id == scope_id)
+    return conn.execute(work_sql.queueing(WorkKind.INDEX, *wanted), {"now_": now}).rowcount
+
+
+def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None:
+    """Queue rows that have just got their vector."""
+    if name(conn) is None:
+        return
+    by_scope: dict[int, list[int]] = {}
+    for work in embedded:
+        by_scope.setdefault(work.scope_id, []).append(work.seq)
+    for scope_id, seqs in by_scope.items():
+        for some in chunks(seqs):
+            # A worker may be giving the row with its former vector right now: what it finishes
+            # then must not be this.
+            these = {"scope_": scope_id, "seqs": some}
+            conn.execute(_drop_followed, these)
+            conn.execute(_follow, these | {"now_": now})
+
+
+def unfollow(
+    conn: Connection,
+    tenant: str,
+    scope_id: int,
+    episode_id: UUID | None,
+    *,
+    part: RowPart = RowPart.ALL,
+    before_seq: int,
+    now: datetime,
+) -> None:
+    """Queue the removal of rows that this transaction removes."""
+    if name(conn) is None:
+        return
+    conn.execute(
+        _insert_work,
+        {
+            "kind": rows.KINDS[WorkKind.UNINDEX],
+            "tenant": tenant,
+            "scope_id": scope_id,
+            "episode_id": _WHOLE_SCOPE if episode_id is None else episode_id,
+            "ordinal": rows.PARTS[part],
+            "seq": before_seq,
+            "attempts": 0,
+            "created_at": now,
+            "ready_at": now,
+        },
+    )
+
+
+def claim_removals(
+    conn: Connection, *, owner: str, limit: int, now: datetime, until: datetime
+) -> list[Removal]:
+    waits = work_sql.waiting(sa.select(schema.work), limit)
+    taken = work_sql.take(conn, waits, WorkKind.UNINDEX, owner=owner, now=now, until=until)
+    return [_removal(row) for row in taken]
+
+
+def _removal(row: rows.Row) -> Removal:
+    return Removal(
+        id=row.id,
+        tenant=row.tenant,
+        scope_id=row.scope_id,
+        episode_id=None if row.episode_id == _WHOLE_SCOPE else row.episode_id,
+        part=_PART_OF[row.ordinal],
+        before_seq=row.seq,
+        attempts=row.attempts,
+    )
+
+
+def waiting_removals(conn: Connection, scope_ids: Sequence[int]) -> int:
+    work, kind = schema.work, rows.KINDS[WorkKind.UNINDEX]
+    of_kind = sa.select(sa.func.count()).where(work.c.kind == kind)
+    found = [
+        conn.execute(of_kind.where(work.c.scope_id.in_(some))).scalar_one()
+        for some in chunks(scope_ids)
+    ]
+    return sum(found)
+
+
+def unindexed(conn: Connection, scope: Scope, limit: int) -> list[int]:
+    kinds = [rows.KINDS[WorkKind.EMBED], rows.KINDS[WorkKind.INDEX]]
+    waiting = (
+        sa.select(schema.work.c.seq)
+        .join(schema.scopes, schema.scopes.c.id == schema.work.c.scope_id)
+        .where(episodes.whose(), schema.work.c.kind.in_(kinds))
+        .distinct()
+        .limit(limit)
+    )
+    return list(conn.execute(waiting, episodes.who(scope)).scalars())
+
+
+def scopes(conn: Connection, after: int, limit: int) -> list[tuple[int, Scope]]:
+    found = conn.execute(
+        sa.select(
+            schema.scopes.c.id, schema.scopes.c.tenant, schema.scopes.c.agent, schema.scopes.c.user
+        )
+        .where(schema.scopes.c.id > after)
+        .order_by(schema.scopes.c.id)
+        .limit(limit)
+    )
+    return [(row.id, Scope(tenant=row.tenant, agent=row.agent, user=row.user)) for row in found]

@@ -1,0 +1,61 @@
+"""Which number stands for which personal data in an episode. The statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from .....domain.episode import Scope
+from .....domain.errors import EpisodeChanged
+from .....ports.store import Placeholder
+from ..lazy import Connection, sa, schema, sql
+from . import episodes
+
+
+@sql
+def _insert() -> sa.Insert:
+    return sa.insert(schema.placeholders)
+
+
+@sql
+def _taken() -> sa.Select[Any]:
+    return sa.select(schema.placeholders.c.kind, schema.placeholders.c.number).where(
+        schema.placeholders.c.episode_id == sa.bindparam("episode_")
+    )
+
+
+def put(
+    conn: Connection, place: dict[str, Any], session_id: str, new: Sequence[Placeholder]
+) -> None:
+    """`place` is the episode's: tenant, scope_id and episode_id.
+
+    :raises EpisodeChanged: when another caller took one of the numbers first
+    """
+    if not new:
+        return
+    taken = conn.execute(_taken, {"episode_": place["episode_id"]})
+    if {tuple(row) for row in taken} & {(each.kind, each.number) for each in new}:
+        raise EpisodeChanged(session_id)
+    conn.execute(
+        _insert,
+        [place | {"kind": each.kind, "number": each.number, "digest": each.digest} for each in new],
+    )
+
+
+def of_episode(
+    conn: Connection, scope: Scope, episode_id: UUID, *, deleted: bool = False
+) -> list[Placeholder]:
+    """In order; with `deleted` also of an episode that is marked so."""
+    table = schema.placeholders
+    found = conn.execute(
+        sa.select(table.c.kind, table.c.digest, table.c.number)
+        .join(schema.episodes, schema.episodes.c.id == table.c.episode_id)
+        .where(
+            episodes.in_scope() if deleted else episodes.kept_in_scope(),
+            table.c.episode_id == episode_id,
+        )
+        .order_by(table.c.kind, table.c.number),
+        episodes.who(scope),
+    )
+    return [Placeholder(kind=row.kind, digest=row.digest, number=row.number) for row in found]

@@ -1,0 +1,233 @@
+"""The statements that read what recall searches, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .....domain.episode import Scope
+from .....domain.errors import StoreCorrupt
+from .....domain.ids import id_of
+from .....ports.recall_rows import RecallBlock, RecallState
+from ..column_values import DAMAGED, LAST_SEQ, NO_MODEL
+from ..lazy import Connection, results_of, sa, schema, sql, types
+from .episodes import chunks, scope_id, who, whose
+
+T = TypeVar("T")
+_WIDTH = 10
+"""The columns of `_rows`."""
+_NEVER_WRITTEN = RecallState(scope_id=0, version=0, epoch=0)
+_LISTED = 65_536
+"""Numbers of rows that are in memory at once as the database gives them."""
+
+
+@cache
+def _mine() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        schema.recall.c.scope_id == scope_id(), schema.recall.c.tenant == sa.bindparam("tenant_")
+    )
+
+
+@cache
+def _among() -> sa.ColumnElement[bool]:
+    return schema.recall.c.seq.in_(sa.bindparam("seqs", expanding=True))
+
+
+@cache
+def _rows() -> sa.Select[Any]:
+    return sa.select(
+        schema.recall.c.seq,
+        sa.type_coerce(schema.recall.c.episode_id, types.IdBytes()).label("episode_id"),
+        schema.recall.c.ordinal,
+        schema.recall.c.role,
+        sa.type_coerce(schema.recall.c.at, types.Micros()).label("at"),
+        schema.recall.c.flags,
+        sa.type_coerce(schema.recall.c.speaker, types.Bytes()).label("speaker"),
+        sa.type_coerce(schema.recall.c.terms, types.Bytes()).label("terms"),
+        schema.recall.c.model_id,
+        sa.type_coerce(schema.recall.c.vector, types.Bytes()).label("vector"),
+    ).where(_mine())
+
+
+@sql
+def _between() -> sa.Select[Any]:
+    return (
+        _rows()
+        .where(
+            schema.recall.c.seq > sa.bindparam("after_"),
+            schema.recall.c.seq <= sa.bindparam("up_to_"),
+        )
+        .order_by(schema.recall.c.seq)
+    )
+
+
+@sql
+def _seqs() -> sa.Select[Any]:
+    return (
+        sa.select(schema.recall.c.seq)
+        .where(
+            _mine(),
+            schema.recall.c.seq > sa.bindparam("after_"),
+            schema.recall.c.seq <= sa.bindparam("up_to_"),
+        )
+        .order_by(schema.recall.c.seq)
+    )
+
+
+@sql
+def _at() -> sa.Select[Any]:
+    return _rows().where(_among()).order_by(schema.recall.c.seq)
+
+
+@cache
+def _model_id() -> sa.ScalarSelect[Any]:
+    return (
+        sa.select(schema.models.c.id)
+        .where(schema.models.c.name == sa.bindparam("model_"))
+        .scalar_subquery()
+    )
+
+
+@sql
+def _late() -> sa.Select[Any]:
+    return sa.select(
+        schema.recall.c.seq, sa.type_coerce(schema.recall.c.vector, types.Bytes()).label("vector")
+    ).where(_mine(), _among(), schema.recall.c.model_id == _model_id())
+
+
+@sql
+def _models() -> sa.Select[Any]:
+    return sa.select(schema.models.c.id, schema.models.c.name)
+
+
+# In the order of the one index that holds only such episodes: SQLite would take another.
+@cache
+def _unfindable() -> sa.ScalarSelect[Any]:
+    return (
+        sa.select(schema.episodes.c.id)
+        .where(
+            schema.episodes.c.scope_id == schema.scopes.c.id,
+            schema.episodes.c.unfindable_from.is_not(None),
+        )
+        .order_by(schema.episodes.c.scope_id, schema.episodes.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+@sql
+def _state() -> sa.Select[Any]:
+    return sa.select(
+        schema.scopes.c.id,
+        schema.scopes.c.version,
+        schema.scopes.c.epoch,
+        schema.scopes.c.next_seq,
+        _unfindable().label("unfindable"),
+    ).where(whose())
+
+
+def state(conn: Connection, scope: Scope) -> RecallState | None:
+    return _state_of(conn.execute(_state, who(scope)).one_or_none())
+
+
+def _state_of(row: Any) -> RecallState | None:
+    if row is None:
+        return None
+    return RecallState(
+        scope_id=row.id,
+        version=row.version,
+        epoch=row.epoch,
+        newest=row.next_seq - 1,
+        has_unfindable=row.unfindable is not None,
+    )
+
+
+def block(
+    conn: Connection,
+    scope: Scope,
+    after: int,
+    up_to: int | None = None,
+    late: Sequence[int] = (),
+    model: str = "",
+    alive: bool = False,  # noqa: FBT002 - as the port's caller names it
+) -> tuple[RecallState, RecallBlock]:
+    mine = who(scope)
+    known, found, *come = results_of(
+        conn,
+        (_state, mine),
+        (_between, mine | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}),
+        *((_late, mine | {"seqs": some, "model_": model}) for some in chunks(late)),
+    )
+    read = _block(
+        conn,
+        list(found.all()),
+        [row for some in come for row in some.all()],
+        _alive(conn, scope, after) if alive else None,
+    )
+    return _state_of(known.one_or_none()) or _NEVER_WRITTEN, read
+
+
+def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:
+    """The `seq` of each row up to `newest`."""
+    found = [np.empty(0, np.int64)]
+    for after in range(0, newest, _LISTED):
+        part = {"after_": after, "up_to_": min(after + _LISTED, newest)}
+        listed = conn.execute(_seqs, who(scope) | part).all()
+        found.append(np.fromiter(chain.from_iterable(listed), np.int64))
+    return np.concatenate(found)
+
+
+def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
+    found: list[Sequence[Any]] = []
+    for some in chunks(sorted(set(seqs))):
+        found += conn.execute(_at, who(scope) | {"seqs": some}).all()
+    return _block(conn, found)
+
+
+def _block(
+    conn: Connection,
+    found: Sequence[Sequence[Any]],
+    late: Sequence[Sequence[Any]] = (),
+    alive: NDArray[np.int64] | None = None,
+) -> RecallBlock:
+    columns = list(zip(*found, strict=True)) or [()] * _WIDTH
+    seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
+    models, model = _numbered(model_id)
+    names = {NO_MODEL: ""}
+    # Rows that have just been made findable are no model's yet.
+    if any(models):
+        names |= {row[0]: row[1] for row in conn.execute(_models).all()}
+    try:
+        episodes, episode = _numbered(episode_id)
+        speakers, said_by = _numbered(speaker)
+        return RecallBlock(
+            seq=np.array(seq, np.int64),
+            episode_ids=[id_of(kept) for kept in episodes],
+            episode=episode,
+            ordinal=np.array(ordinal, np.int32),
+            role=np.array(role, np.int8),
+            at=np.array(at, np.int64),
+            flags=np.array(flags, np.uint8),
+            speakers=speakers,
+            speaker=said_by,
+            terms=terms,
+            models=[names.get(number) for number in models],
+            model=model,
+            vectors=vectors,
+            late=[(row[0], row[1]) for row in late if row[1] is not None],
+            alive=alive,
+        )
+    except (OverflowError, TypeError, ValueError) as error:
+        raise StoreCorrupt(DAMAGED) from error
+
+
+def _numbered(values: Iterable[T]) -> tuple[list[T], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    """Each value once, and by row which it is."""
+    known: dict[T, int] = {}
+    numbers = [known.setdefault(value, len(known)) for value in values]
+    return list(known), np.array(numbers, np.int32)

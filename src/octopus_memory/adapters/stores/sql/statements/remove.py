@@ -1,0 +1,95 @@
+"""Removing an episode for good, and the session and scope that it leaves empty. The statements."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from .....domain.episode import Scope
+from .....ports.store import RowPart
+from ..lazy import Connection, results_of, sa, schema, sql
+from . import close, facts
+
+
+@sql
+def drop_turns() -> sa.Delete:
+    return close.of_episode(schema.turns)
+
+
+@sql
+def drop_cold_turns() -> sa.Delete:
+    return close.of_episode(schema.turns_archive)
+
+
+@sql
+def _drop_placeholders() -> sa.Delete:
+    return close.of_episode(schema.placeholders)
+
+
+@sql
+def _drop_keys() -> sa.Delete:
+    return close.of_episode(schema.idempotency)
+
+
+@sql
+def _drop_episode() -> sa.Delete:
+    return sa.delete(schema.episodes).where(close.this_episode())
+
+
+@sql
+def _drop_empty_session() -> sa.Delete:
+    return sa.delete(schema.conversations).where(
+        schema.conversations.c.scope_id == sa.bindparam("scope_"),
+        schema.conversations.c.session_id == sa.bindparam("session_"),
+        ~sa.select(sa.literal(1))
+        .where(
+            schema.episodes.c.scope_id == sa.bindparam("scope_"),
+            schema.episodes.c.session_id == sa.bindparam("session_"),
+        )
+        .correlate(None)
+        .exists(),
+    )
+
+
+@sql
+def _drop_empty_scope() -> sa.Delete:
+    return sa.delete(schema.scopes).where(
+        schema.scopes.c.id == sa.bindparam("scope_"),
+        *(
+            ~sa.select(sa.literal(1))
+            .where(table.c.scope_id == sa.bindparam("scope_"))
+            .correlate(None)
+            .exists()
+            for table in (schema.episodes, schema.facts)
+        ),
+    )
+
+
+def episode(
+    conn: Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
+) -> dict[str, int]:
+    """Every row of one episode, by place."""
+    searched = close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now)
+    this = {"episode_": episode_id, "scope_": scope_id}
+    statements = {
+        "idempotency keys": _drop_keys,
+        "turns": drop_turns,
+        "archived turns": drop_cold_turns,
+        "placeholders": _drop_placeholders,
+        "facts": facts.drop_of_episode,
+        "episodes": _drop_episode,
+    }
+    done = results_of(conn, *((statement, this) for statement in statements.values()))
+    counts = zip(statements, (result.rowcount for result in done), strict=True)
+    return {"recall rows": searched, **dict(counts)}
+
+
+def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
+    """A session without an episode is only a name; returns how many went."""
+    session = {"scope_": scope_id, "session_": session_id}
+    return conn.execute(_drop_empty_session, session).rowcount
+
+
+def empty_scope(conn: Connection, scope_id: int) -> int:
+    """Remove a scope that has neither an episode nor a fact; returns how many went."""
+    return conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount

@@ -1,0 +1,294 @@
+"""From one stage to the next: archive, delete, restore, purge. The statements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from .....domain.episode import Episode, Scope
+from .....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
+from .....ports.store import SUMMARY_ORDINAL, Findable, RowPart
+from .. import rows
+from ..lazy import Connection, sa, schema, sql
+from . import audit, close, episodes, holds, meta, remove, scopes
+from . import index_turns as making
+
+if TYPE_CHECKING:
+    from .....domain.audit import AuditDraft
+    from .....domain.retention import Aged, Stage
+
+
+@cache
+def _moved() -> list[str]:
+    return [column.name for column in schema.turns_archive.c if column.name != "row"]
+
+
+@sql
+def _this() -> sa.Select[Any]:
+    return sa.select(
+        *rows.episode_columns(), schema.episodes.c.aged_from, schema.episodes.c.deleted_at
+    ).where(episodes.in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
+
+
+@sql
+def _set_archived() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(close.this_episode())
+        .values(
+            is_archived=True,
+            is_cold=sa.bindparam("cold_"),
+            archived_at=sa.bindparam("at_"),
+            unfindable_from=None,
+        )
+    )
+
+
+@sql
+def _set_deleted() -> sa.Update:
+    return (
+        sa.update(schema.episodes)
+        .where(close.this_episode())
+        .values(deleted_at=sa.bindparam("at_"), unfindable_from=None)
+    )
+
+
+def _moving(source: sa.Table, target: sa.Table) -> sa.Insert:
+    moved = sa.select(*(source.c[name] for name in _moved())).where(
+        source.c.episode_id == sa.bindparam("episode_"), source.c.scope_id == sa.bindparam("scope_")
+    )
+    return sa.insert(target).from_select(_moved(), moved)
+
+
+@sql
+def _keep_cold() -> sa.Insert:
+    return _moving(schema.turns, schema.turns_archive)
+
+
+@sql
+def _bring_back() -> sa.Insert:
+    return _moving(schema.turns_archive, schema.turns)
+
+
+def aged(
+    conn: Connection,
+    stage: Stage,
+    *,
+    before: datetime,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+    held: bool,
+) -> list[Aged]:
+    # The night's work alone asks this: whoever recalls need not wait for what it reports.
+    from .....domain.retention import Stage
+
+    since = schema.episodes.c.deleted_at if stage is Stage.DELETED else schema.episodes.c.aged_from
+    wanted = [since <= before, holds.is_held() if held else ~holds.is_held()]
+    if stage is not Stage.DELETED:
+        archived = sa.true() if stage is Stage.ARCHIVED else sa.false()
+        wanted += [
+            schema.episodes.c.deleted_at.is_(None),
+            schema.episodes.c.is_archived == archived,
+        ]
+    if after is not None:
+        moment, key = after
+        # The first condition says no more than the second, but an index can begin there.
+        wanted += [since >= moment, sa.or_(since > moment, schema.episodes.c.id > key)]
+    statement = (
+        sa.select(
+            *rows.episode_columns(),
+            since.label("since"),
+            schema.scopes.c.tenant,
+            schema.scopes.c.agent,
+            schema.scopes.c.user,
+        )
+        .join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+        .where(*wanted)
+        .order_by(since, schema.episodes.c.id)
+        .limit(limit)
+    )
+    from .....domain.retention import Aged
+
+    return [
+        Aged(
+            episode=rows.episode(row, Scope(tenant=row.tenant, agent=row.agent, user=row.user)),
+            stage=stage,
+            since=row.since,
+        )
+        for row in conn.execute(statement)
+    ]
+
+
+def archive(
+    conn: Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    cold: bool,
+    at: datetime,
+    since: datetime | None,
+) -> Episode:
+    (scope_id, *_), before = _locked(conn, scope, episode_id)
+    if before is None or before.ended_at is None or before.deleted_at is not None:
+        raise EpisodeNotFound(episode_id)
+    if before.is_archived:
+        return rows.episode(before, scope)
+    _check_since(before, since)
+    holds.check(conn, scope.tenant, scope.user, [episode_id])
+    this = {"episode_": episode_id, "scope_": scope_id}
+    if cold:
+        conn.execute(_keep_cold, this)
+    conn.execute(remove.drop_turns, this)
+    close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.TURNS, now=at)
+    conn.execute(_set_archived, this | {"cold_": cold, "at_": at})
+    meta.count_removal(conn)
+    return replace(rows.episode(before, scope), is_archived=True, is_cold=cold, archived_at=at)
+
+
+def delete(
+    conn: Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    at: datetime,
+    since: datetime | None,
+    entry: AuditDraft | None,
+) -> None:
+    (scope_id, *_), before = _locked(conn, scope, episode_id)
+    if before is None or before.ended_at is None:
+        raise EpisodeNotFound(episode_id)
+    if before.deleted_at is not None:
+        return
+    _check_since(before, since)
+    holds.check(conn, scope.tenant, scope.user, [episode_id])
+    close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
+    this = {"episode_": episode_id, "scope_": scope_id}
+    conn.execute(_set_deleted, this | {"at_": at})
+    meta.count_removal(conn)
+    if entry is not None:
+        audit.append(conn, entry)
+
+
+def _check_since(before: rows.Row, since: datetime | None) -> None:
+    if since is not None and before.aged_from != since:
+        raise EpisodeChanged(before.session_id)
+
+
+def deleted(conn: Connection, scope: Scope) -> list[Episode]:
+    statement = (
+        sa.select(*rows.episode_columns())
+        .where(episodes.in_scope(), schema.episodes.c.deleted_at.is_not(None))
+        .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
+    )
+    return [rows.episode(row, scope) for row in conn.execute(statement, episodes.who(scope))]
+
+
+def restore(
+    conn: Connection,
+    scope: Scope,
+    episode_id: UUID,
+    findable: list[Findable],
+    *,
+    at: datetime,
+    entry: AuditDraft | None,
+    epoch: int | None,
+) -> Episode:
+    (scope_id, _, now_epoch), before = _locked(conn, scope, episode_id)
+    if before is None:
+        raise EpisodeNotFound(episode_id)
+    if epoch not in (None, now_epoch):
+        raise EpisodeChanged(before.session_id)
+    was_deleted = before.deleted_at is not None
+    if not was_deleted and not before.is_archived:
+        return rows.episode(before, scope)
+    if not was_deleted and not before.is_cold:
+        raise EpisodeArchived(episode_id)
+    changes: dict[str, Any] = {"deleted_at": None, "aged_from": at}
+    if before.is_cold:
+        this = {"episode_": episode_id, "scope_": scope_id}
+        conn.execute(_bring_back, this)
+        conn.execute(remove.drop_cold_turns, this)
+        changes |= {"is_archived": False, "is_cold": False, "archived_at": None}
+    close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
+    _make_findable(conn, scope, scope_id, before, findable, now=at)
+    _set(conn, scope_id, episode_id, **changes)
+    if entry is not None:
+        audit.append(conn, entry)
+    return episodes.episodes(conn, scope, [episode_id])[episode_id]
+
+
+def _make_findable(
+    conn: Connection,
+    scope: Scope,
+    scope_id: int,
+    before: rows.Row,
+    findable: list[Findable],
+    *,
+    now: datetime,
+) -> None:
+    turns = conn.execute(
+        sa.select(schema.turns.c.ordinal, schema.turns.c.role, schema.turns.c.at).where(
+            schema.turns.c.episode_id == before.id, schema.turns.c.scope_id == scope_id
+        )
+    )
+    said = {row.ordinal: (row.role, row.at) for row in turns}
+    if before.summary is not None:
+        said[SUMMARY_ORDINAL] = (rows.SUMMARY_ROLE, before.ended_at)
+    if said.keys() != {new.ordinal for new in findable}:
+        raise EpisodeChanged(before.session_id)
+    if not findable:
+        return
+    # The vectors went with the rows; the turns name new ones when they are made.
+    conn.execute(
+        sa.update(schema.turns)
+        .where(schema.turns.c.episode_id == before.id, schema.turns.c.scope_id == scope_id)
+        .values(embedding_ref=None)
+    )
+    _, first = scopes.take_rows(conn, scope, len(findable))
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": before.id}
+    making.insert(conn, place, first, said, findable, now=now)
+    close.note_last(conn, place, first + len(findable) - 1)
+
+
+def purge(
+    conn: Connection,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    since: datetime | None,
+    now: datetime,
+) -> dict[str, int]:
+    (scope_id, *_), before = _locked(conn, scope, episode_id)
+    if before is None or before.deleted_at is None:
+        return {}
+    if since is not None and before.deleted_at != since:
+        return {}
+    holds.check(conn, scope.tenant, scope.user, [episode_id])
+    removed = remove.episode(conn, scope, scope_id, episode_id, now=now)
+    removed["sessions"] = remove.empty_session(conn, scope_id, before.session_id)
+    scopes_gone = remove.empty_scope(conn, scope_id)
+    if scopes_gone:
+        removed["scopes"] = scopes_gone
+    meta.count_removal(conn)
+    return removed
+
+
+def _locked(
+    conn: Connection, scope: Scope, episode_id: UUID
+) -> tuple[scopes.Held, rows.Row | None]:
+    """The scope, locked, and the episode as it is, deleted or not."""
+    held = scopes.lock(conn, scope)
+    if held is None:
+        return scopes.Held(0, 0, 0), None
+    found = conn.execute(_this, episodes.who(scope) | {"episode_": episode_id}).one_or_none()
+    return held, found
+
+
+def _set(conn: Connection, scope_id: int, episode_id: UUID, **values: Any) -> None:
+    conn.execute(
+        sa.update(schema.episodes).where(close.this_episode()).values(values),
+        {"episode_": episode_id, "scope_": scope_id},
+    )

@@ -1,0 +1,87 @@
+"""A scope's own row: its key, its version, and the numbers its recall rows are given."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .....domain.episode import Scope
+from ..lazy import Connection, sa, schema, sql
+from . import episodes
+
+
+@sql
+def _bump_scope() -> Any:
+    return (
+        sa.update(schema.scopes)
+        .where(episodes.whose())
+        .values(
+            version=schema.scopes.c.version + 1,
+            epoch=schema.scopes.c.epoch + sa.bindparam("epochs"),
+            next_seq=schema.scopes.c.next_seq + sa.bindparam("rows"),
+        )
+        .returning(schema.scopes.c.id, schema.scopes.c.next_seq)
+    )
+
+
+@sql
+def _lock_scope() -> sa.Select[Any]:
+    return (
+        sa.select(schema.scopes.c.id, schema.scopes.c.next_seq, schema.scopes.c.epoch)
+        .where(episodes.whose())
+        .with_for_update()
+    )
+
+
+@sql
+def _insert_scope() -> Any:
+    return sa.insert(schema.scopes).returning(schema.scopes.c.id)
+
+
+def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
+    """The scope's key and the first `seq` of `count` new rows; the scope is locked by it."""
+    counts = {"rows": count, "epochs": epochs}
+    row = conn.execute(_bump_scope, episodes.who(scope) | counts).one_or_none()
+    if row is not None:
+        return row.id, row.next_seq - count
+    return _make(conn, scope, next_seq=1 + count, epoch=epochs), 1
+
+
+def _make(conn: Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
+    made = conn.execute(
+        _insert_scope,
+        {
+            "tenant": scope.tenant,
+            "agent": scope.agent,
+            "user": scope.user,
+            "version": 1,
+            "epoch": epoch,
+            "next_seq": next_seq,
+        },
+    )
+    key: int = made.scalar_one()
+    return key
+
+
+class Held(NamedTuple):
+    """A scope that no other transaction writes in."""
+
+    id: int
+    next_seq: int
+    epoch: int
+
+
+def lock(conn: Connection, scope: Scope) -> Held | None:
+    """The scope, and no other writer in it until this transaction ends; None if it is not known."""
+    row = conn.execute(_lock_scope, episodes.who(scope)).one_or_none()
+    return None if row is None else Held(row.id, row.next_seq, row.epoch)
+
+
+def keep_others_out(conn: Connection, scope: Scope) -> None:
+    """As `lock`, for those who ask nothing of the scope."""
+    conn.execute(_lock_scope, episodes.who(scope)).close()
+
+
+def hold(conn: Connection, scope: Scope) -> Held:
+    """As `lock`; a scope that is not known is made."""
+    held = lock(conn, scope)
+    return held or Held(_make(conn, scope, next_seq=1, epoch=0), next_seq=1, epoch=0)

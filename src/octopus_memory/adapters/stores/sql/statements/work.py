@@ -1,0 +1,366 @@
+"""The work still to be done: rows that are claimed, finished or given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from .....domain.episode import Scope, Turn
+from .....ports.store import SUMMARY_ORDINAL, Backlog, Removal, Work, WorkKind
+from .. import column_values, rows
+from ..lazy import Connection, Statement, sa, schema, sql, sql_for, types
+from .episodes import chunks
+
+_KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
+
+
+def waiting(work: sa.Select[Any], limit: int) -> sa.Select[Any]:
+    """What of it can be claimed, passing over what another claimant is taking right now."""
+    return (
+        work.where(
+            schema.work.c.kind == sa.bindparam("kind_"),
+            schema.work.c.ready_at <= sa.bindparam("now_"),
+        )
+        .order_by(schema.work.c.ready_at, schema.work.c.id)
+        .limit(limit)
+        .with_for_update(of=schema.work, skip_locked=True)
+    )
+
+
+@sql_for
+def _waiting(limit: int) -> sa.Select[Any]:
+    # Not by a join: PostgreSQL would join all that waits, and then take the first ones.
+    of_scope = (
+        sa.select(column)
+        .where(schema.scopes.c.id == schema.work.c.scope_id)
+        .scalar_subquery()
+        .label(column.name)
+        for column in (schema.scopes.c.agent, schema.scopes.c.user)
+    )
+    return waiting(sa.select(schema.work, *of_scope), limit)
+
+
+@cache
+def _ids() -> sa.BindParameter[Any]:
+    return sa.bindparam("ids", expanding=True)
+
+
+@cache
+def _these() -> sa.ColumnElement[bool]:
+    return schema.work.c.id.in_(_ids())
+
+
+@sql
+def _lease() -> sa.Update:
+    return (
+        sa.update(schema.work)
+        .where(_these())
+        .values(owner=sa.bindparam("owner_"), ready_at=sa.bindparam("until_"))
+    )
+
+
+@sql
+def _finish() -> sa.Delete:
+    return sa.delete(schema.work).where(_these())
+
+
+@sql
+def _unfindable() -> sa.Select[Any]:
+    return sa.select(
+        sa.func.sum(schema.episodes.c.message_count - schema.episodes.c.unfindable_from).label(
+            "waiting"
+        ),
+        sa.func.min(schema.episodes.c.touched_at).label("old"),
+    ).where(schema.episodes.c.unfindable_from.is_not(None))
+
+
+@sql
+def _model() -> sa.Select[Any]:
+    return sa.select(schema.models.c.id).where(schema.models.c.name == sa.bindparam("model_"))
+
+
+@sql
+def _insert_model() -> Any:
+    return sa.insert(schema.models).returning(schema.models.c.id)
+
+
+@sql
+def _bump() -> sa.Update:
+    return (
+        sa.update(schema.scopes)
+        .where(
+            schema.scopes.c.id == sa.bindparam("scope_"),
+            schema.scopes.c.tenant == sa.bindparam("tenant_"),
+        )
+        .values(version=schema.scopes.c.version + 1)
+    )
+
+
+@sql
+def _set_vector() -> sa.Update:
+    return (
+        sa.update(schema.recall)
+        .where(
+            schema.recall.c.scope_id == sa.bindparam("scope_"),
+            schema.recall.c.seq == sa.bindparam("seq_"),
+            schema.recall.c.tenant == sa.bindparam("tenant_"),
+        )
+        .values(model_id=sa.bindparam("key_"), vector=sa.bindparam("vector_"))
+    )
+
+
+@sql
+def _set_reference() -> sa.Update:
+    return (
+        sa.update(schema.turns)
+        .where(
+            schema.turns.c.episode_id == sa.bindparam("episode_"),
+            schema.turns.c.ordinal == sa.bindparam("ordinal_"),
+            schema.turns.c.scope_id == sa.bindparam("scope_"),
+        )
+        .values(embedding_ref=sa.bindparam("ref_"))
+    )
+
+
+@sql
+def _said() -> sa.Select[Any]:
+    return (
+        sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
+        .select_from(schema.work)
+        .join(
+            schema.turns,
+            sa.and_(
+                schema.turns.c.episode_id == schema.work.c.episode_id,
+                schema.turns.c.scope_id == schema.work.c.scope_id,
+                schema.turns.c.ordinal.between(schema.work.c.ordinal - 1, schema.work.c.ordinal),
+            ),
+        )
+        .join(schema.episodes, schema.episodes.c.id == schema.turns.c.episode_id)
+        .where(_these(), schema.episodes.c.deleted_at.is_(None))
+    )
+
+
+def claim(
+    conn: Connection,
+    kind: WorkKind,
+    *,
+    owner: str,
+    limit: int,
+    now: datetime,
+    until: datetime,
+) -> list[Work]:
+    taken = take(conn, _waiting(limit), kind, owner=owner, now=now, until=until)
+    # Work goes with its scope; should some be left behind, nobody can do it.
+    return [_claimed(row) for row in taken if row.agent is not None]
+
+
+def take(
+    conn: Connection,
+    waits: Statement[Any] | sa.Executable,
+    kind: WorkKind,
+    *,
+    owner: str,
+    now: datetime,
+    until: datetime,
+) -> Sequence[rows.Row]:
+    """Lease what `waiting` made a statement for."""
+    taken = list(conn.execute(waits, {"kind_": rows.KINDS[kind], "now_": now}))
+    for some in chunks([row.id for row in taken]):
+        conn.execute(_lease, {"ids": some, "owner_": owner, "until_": until})
+    return taken
+
+
+def _claimed(row: rows.Row) -> Work:
+    return Work(
+        id=row.id,
+        kind=_KIND_OF[row.kind],
+        scope=Scope(tenant=row.tenant, agent=row.agent, user=row.user),
+        scope_id=row.scope_id,
+        episode_id=row.episode_id,
+        ordinal=row.ordinal,
+        seq=row.seq,
+        attempts=row.attempts,
+    )
+
+
+def finish(conn: Connection, work: Sequence[Work | Removal]) -> None:
+    for some in chunks([piece.id for piece in work]):
+        conn.execute(_finish, {"ids": some})
+
+
+def postpone(
+    conn: Connection,
+    work: Sequence[Work | Removal],
+    *,
+    until: datetime,
+    owner: str | None,
+) -> None:
+    mine = sa.true() if owner is None else schema.work.c.owner == owner
+    for some in chunks([piece.id for piece in work]):
+        conn.execute(
+            sa.update(schema.work)
+            .where(_these(), mine)
+            .values(owner=None, ready_at=until, attempts=schema.work.c.attempts + 1),
+            {"ids": some},
+        )
+
+
+@sql
+def _owners() -> sa.CompoundSelect[Any]:
+    return sa.union(
+        sa.select(schema.work.c.owner).where(schema.work.c.owner.is_not(None)),
+        sa.select(schema.jobs.c.owner).where(schema.jobs.c.owner.is_not(None)),
+    )
+
+
+def owners(conn: Connection) -> list[str]:
+    return [row.owner for row in conn.execute(_owners) if row.owner]
+
+
+def release(conn: Connection, owner: str) -> None:
+    conn.execute(
+        sa.update(schema.work)
+        .where(schema.work.c.owner == owner)
+        .values(owner=None, ready_at=schema.work.c.created_at)
+    )
+    conn.execute(
+        sa.update(schema.jobs)
+        .where(schema.jobs.c.owner == owner)
+        .values(owner=None, leads_until=None)
+    )
+
+
+@cache
+def _is_stale() -> sa.ColumnElement[bool]:
+    # The kinds are named because the index begins with them.
+    return sa.and_(
+        schema.work.c.kind.in_(list(_KIND_OF)),
+        schema.work.c.ready_at > sa.bindparam("latest_", type_=types.UtcTime()),
+    )
+
+
+@sql
+def _stale() -> sa.Select[Any]:
+    return sa.select(schema.work.c.id).where(_is_stale()).limit(1)
+
+
+def has_stale(conn: Connection, latest: datetime) -> bool:
+    return conn.execute(_stale, {"latest_": latest}).first() is not None
+
+
+def release_stale(conn: Connection, *, now: datetime, latest: datetime) -> int:
+    queued = schema.work.c.created_at
+    done = conn.execute(
+        sa.update(schema.work)
+        .where(_is_stale())
+        .values(
+            owner=None,
+            ready_at=now,
+            created_at=sa.case((queued > now, sa.literal(now, types.UtcTime())), else_=queued),
+        ),
+        {"latest_": latest},
+    )
+    return done.rowcount
+
+
+@sql
+def _counted() -> sa.Select[Any]:
+    return sa.select(
+        schema.work.c.kind,
+        sa.func.count().label("waiting"),
+        sa.func.min(schema.work.c.created_at).label("old"),
+    ).group_by(schema.work.c.kind)
+
+
+def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
+    found = {kind: Backlog(waiting=0, oldest=None) for kind in WorkKind}
+    for row in conn.execute(_counted):
+        found[_KIND_OF[row.kind]] = Backlog(waiting=row.waiting, oldest=row.old)
+    unfindable = conn.execute(_unfindable).one()
+    if unfindable.waiting:
+        queued = found[WorkKind.EMBED]
+        oldest = min(queued.oldest or unfindable.old, unfindable.old)
+        found[WorkKind.EMBED] = Backlog(waiting=queued.waiting + unfindable.waiting, oldest=oldest)
+    return found
+
+
+def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
+    found: dict[tuple[UUID, int], Sequence[Any]] = {}
+    for some in chunks([piece.id for piece in work]):
+        # Two pieces that follow each other share a turn.
+        found |= {(row[0], row[1]): row for row in conn.execute(_said, {"ids": some}).all()}
+    return rows.turns(found.values())
+
+
+def put_vectors(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
+    key = model_id(conn, model)
+    # By its number, not its name: the rows of a scope that was erased and begun again are others.
+    # In one order for all: two workers that lock the same scopes would wait for each other.
+    tenants = {work.scope_id: work.scope.tenant for work, _ in done}
+    conn.execute(_bump, [{"scope_": id_, "tenant_": tenants[id_]} for id_ in sorted(tenants)])
+    conn.execute(
+        _set_vector,
+        [
+            {
+                "scope_": work.scope_id,
+                "seq_": work.seq,
+                "tenant_": work.scope.tenant,
+                "key_": key,
+                "vector_": vector,
+            }
+            for work, vector in done
+        ],
+    )
+    referenced = [
+        {
+            "episode_": work.episode_id,
+            "ordinal_": work.ordinal,
+            "scope_": work.scope_id,
+            "ref_": f"{model}/{work.seq}",
+        }
+        for work, _ in done
+        if work.ordinal != SUMMARY_ORDINAL
+    ]
+    if referenced:
+        conn.execute(_set_reference, referenced)
+    finish(conn, [work for work, _ in done])
+
+
+def model_id(conn: Connection, model: str) -> int:
+    known = conn.execute(_model, {"model_": model}).first()
+    if known is not None:
+        return int(known.id)
+    return int(conn.execute(_insert_model, {"name": model}).scalar_one())
+
+
+def use_model(conn: Connection, model: str, *, now: datetime) -> int:
+    """Queue every row whose vector is another model's, unless it is queued already."""
+    key = model_id(conn, model)
+    outdated = schema.recall.c.model_id.not_in([key, column_values.NO_MODEL])
+    return conn.execute(queueing(WorkKind.EMBED, outdated), {"now_": now}).rowcount
+
+
+def queueing(kind: WorkKind, *wanted: sa.ColumnElement[bool]) -> sa.Insert:
+    """Queue these recall rows, but for those that wait already, at the time `now_`."""
+    queued = sa.select(sa.literal(1)).where(
+        schema.work.c.kind == rows.KINDS[kind],
+        schema.work.c.scope_id == schema.recall.c.scope_id,
+        schema.work.c.seq == schema.recall.c.seq,
+    )
+    now: sa.BindParameter[datetime] = sa.bindparam("now_", type_=types.UtcTime())
+    values = {
+        "kind": sa.literal(rows.KINDS[kind]),
+        "tenant": schema.recall.c.tenant,
+        "scope_id": schema.recall.c.scope_id,
+        "episode_id": schema.recall.c.episode_id,
+        "ordinal": schema.recall.c.ordinal,
+        "seq": schema.recall.c.seq,
+        "attempts": sa.literal(0),
+        "created_at": now,
+        "ready_at": now,
+    }
+    found = sa.select(*values.values()).where(*wanted, ~queued.exists())
+    return sa.insert(schema.work).from_select(list(values), found)

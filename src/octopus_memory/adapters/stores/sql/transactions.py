@@ -1,0 +1,147 @@
+"""What every part of a SQL store stands on: connections, transactions, errors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cached_property
+from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from ....domain.errors import StoreCorrupt, StoreError
+from ....ports.models import Clock
+from . import column_values
+from .lazy import Connection, sa
+
+P = ParamSpec("P")
+T = TypeVar("T")
+READING = "octopus_reading"
+"""The execution option of connections that only read."""
+REACH = "octopus_reach"
+"""The execution option that says whose rows a transaction may touch."""
+_RETRIES = 8
+
+
+class Every(Enum):
+    """The reach of the operator's own transactions: the worker's, retention's, statistics."""
+
+    TENANT = "every tenant"
+
+
+Reach: TypeAlias = str | Every
+"""Whose rows a transaction may touch: one tenant's, or everybody's. None is nobody's."""
+
+
+class Transactions:
+    """Runs the functions that hold statements, each in a transaction of its own."""
+
+    def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
+        """The engine is made when it is first needed: what SQLite does itself needs none."""
+        self._make_engine = make_engine
+        self._making_engine = threading.Lock()
+        self._made_engine: sa.Engine | None = None
+        self._clock = clock
+
+    @property
+    def _engine(self) -> sa.Engine:
+        if self._made_engine is None:
+            with self._making_engine:
+                self._made_engine = self._made_engine or self._make_engine()
+        return self._made_engine
+
+    @cached_property
+    def _reader(self) -> sa.Engine:
+        return self._engine.execution_options(**{READING: True})
+
+    @property
+    def read_only(self) -> bool:
+        return False
+
+    @abstractmethod
+    def translate(self, error: sa.exc.DBAPIError) -> StoreError:
+        """The vendor's error as one of ours."""
+
+    def lost_race(self, error: sa.exc.DBAPIError) -> bool:  # noqa: ARG002 - for dialects to say
+        """Whether the transaction failed, whole, because of another one's: it is run again."""
+        return False
+
+    def _now(self) -> datetime:
+        """By the clock that work is claimed by, else it could wait for a time that never comes."""
+        return datetime.now(UTC) if self._clock is None else self._clock.now()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.DBAPIError as error:
+            raise self.translate(error) from error
+        except UnicodeDecodeError as error:
+            # A damaged file can make the driver fail over its own message.
+            raise StoreCorrupt(column_values.DAMAGED) from error
+
+    def _write(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        _check(reach)
+        with self._translated():
+            for attempt in range(_RETRIES):
+                try:
+                    return self._attempt_write(reach, do, *args, **named)
+                except sa.exc.DBAPIError as error:
+                    if attempt == _RETRIES - 1 or not self.lost_race(error):
+                        raise
+                import random
+
+                time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - only spreads
+        raise AssertionError
+
+    def _read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        _check(reach)
+        with self._translated():
+            return self._attempt_read(reach, do, *args, **named)
+
+    def _attempt_write(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """In one transaction, once."""
+        with _within(self._engine, reach) as conn, conn.core.begin():
+            return do(conn, *args, **named)
+
+    def _attempt_read(
+        self,
+        reach: Reach,
+        do: Callable[Concatenate[Connection, P], T],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        with _within(self._reader, reach) as conn:
+            return do(conn, *args, **named)
+
+
+def _check(reach: Reach) -> None:
+    if not isinstance(reach, str | Every):
+        raise TypeError("every transaction names a tenant")
+
+
+@contextmanager
+def _within(engine: sa.Engine, reach: Reach) -> Iterator[Connection]:
+    with engine.connect() as conn:
+        yield Connection(conn.execution_options(**{REACH: reach}))

@@ -1,0 +1,274 @@
+"""Export and import in a SQL store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ....domain.episode import Scope, Session, SessionStatus, Turn
+from ....domain.errors import EpisodeChanged
+from ....ports.transfer import Portable
+from ....ports.turns import NewTurn
+from . import column_values, rows
+from .lazy import Connection, sa, schema
+from .statements import agent_configs, close, episodes, facts, index_turns, placeholders, scopes
+from .transactions import Every, Transactions
+
+if TYPE_CHECKING:
+    from ....domain.transfer.export_format import KeptEpisode
+    from ....ports.carried import Brought
+
+
+_MOST_BYTES = 4 * 1024 * 1024
+"""Of compressed turns in one page, so that a few large ones do not fill the memory."""
+_FETCH = 16
+_BATCH = 250
+
+
+@cache
+def _not_deleted() -> sa.ColumnElement[bool]:
+    return sa.and_(episodes.in_scope(), schema.episodes.c.deleted_at.is_(None))
+
+
+@cache
+def _kept() -> sa.Select[Any]:
+    return sa.select(*rows.episode_columns(), schema.episodes.c.aged_from).where(_not_deleted())
+
+
+class SqlPortable(Transactions, Portable):
+    def kept_sessions(self, scope: Scope, *, after: str | None = None, limit: int) -> list[Session]:
+        return self._read(scope.tenant, _sessions, scope, after=after, limit=limit)
+
+    def kept_episodes(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        after: tuple[datetime, UUID] | None = None,
+        limit: int,
+    ) -> list[KeptEpisode]:
+        return self._read(scope.tenant, _kept_episodes, scope, session_id, after=after, limit=limit)
+
+    def kept_turns(
+        self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
+    ) -> tuple[KeptEpisode | None, list[Turn]]:
+        return self._read(scope.tenant, _kept_turns, scope, episode_id, start=start, limit=limit)
+
+    def holders(self, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
+        return self._read(Every.TENANT, _holders, episode_ids)
+
+    def bring(self, brought: Brought) -> bool:
+        return self._write(brought.kept.episode.scope.tenant, _bring, brought)
+
+
+def _sessions(conn: Connection, scope: Scope, *, after: str | None, limit: int) -> list[Session]:
+    theirs = sa.and_(
+        schema.episodes.c.scope_id == schema.conversations.c.scope_id,
+        schema.episodes.c.session_id == schema.conversations.c.session_id,
+        schema.episodes.c.deleted_at.is_(None),
+    )
+    last_seen = (
+        sa.select(sa.func.max(schema.episodes.c.last_seen_at)).where(theirs).scalar_subquery()
+    )
+    statement = (
+        sa.select(schema.conversations, last_seen.label("last_seen_at"))
+        .where(
+            schema.conversations.c.scope_id == episodes.scope_id(),
+            schema.conversations.c.tenant == sa.bindparam("tenant_"),
+            sa.exists().where(theirs),
+        )
+        .order_by(schema.conversations.c.session_id)
+        .limit(limit)
+    )
+    if after is not None:
+        statement = statement.where(schema.conversations.c.session_id > after)
+    found = conn.execute(statement, episodes.who(scope))
+    return [rows.session(row, scope) for row in found]
+
+
+def _kept_episodes(
+    conn: Connection,
+    scope: Scope,
+    session_id: str,
+    *,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[KeptEpisode]:
+    started, key = schema.episodes.c.started_at, schema.episodes.c.id
+    statement = (
+        _kept()
+        .where(schema.episodes.c.session_id == session_id)
+        .order_by(started, key)
+        .limit(limit)
+    )
+    if after is not None:
+        moment, last = after
+        statement = statement.where(
+            sa.or_(started > moment, sa.and_(started == moment, key > last))
+        )
+    found = conn.execute(statement, episodes.who(scope))
+    return [_kept_episode(row, scope) for row in found]
+
+
+def _kept_episode(row: rows.Row, scope: Scope) -> KeptEpisode:
+    from ....domain.transfer.export_format import KeptEpisode
+
+    return KeptEpisode(
+        episode=rows.episode(row, scope), last_seen_at=row.last_seen_at, aged_from=row.aged_from
+    )
+
+
+def _kept_turns(
+    conn: Connection, scope: Scope, episode_id: UUID, *, start: int, limit: int
+) -> tuple[KeptEpisode | None, list[Turn]]:
+    this = conn.execute(
+        _kept().where(schema.episodes.c.id == episode_id), episodes.who(scope)
+    ).one_or_none()
+    if this is None:
+        return None, []
+    table = schema.turns_archive if this.is_cold else schema.turns
+    statement = (
+        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
+        .where(
+            table.c.episode_id == episode_id,
+            table.c.tenant == scope.tenant,
+            table.c.ordinal >= start,
+        )
+        .order_by(table.c.ordinal)
+        .limit(limit)
+        .execution_options(yield_per=_FETCH)
+    )
+    taken, size = [], 0
+    with conn.execute(statement) as found:
+        for row in found:
+            taken += rows.turns([row], this.session_id)
+            size += len(row.message) + len(row.tool_calls or b"")
+            if size >= _MOST_BYTES:
+                break
+    return _kept_episode(this, scope), taken
+
+
+def _holders(conn: Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
+    known: dict[UUID, Scope] = {}
+    for some in episodes.chunks(episode_ids):
+        found = conn.execute(
+            sa.select(
+                schema.episodes.c.id,
+                schema.scopes.c.tenant,
+                schema.scopes.c.agent,
+                schema.scopes.c.user,
+            )
+            .join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+            .where(schema.episodes.c.id.in_(some))
+        )
+        known |= {row.id: Scope(tenant=row.tenant, agent=row.agent, user=row.user) for row in found}
+    return known
+
+
+def _bring(conn: Connection, brought: Brought) -> bool:
+    episode = brought.kept.episode
+    scope = episode.scope
+    if scopes.lock(conn, scope) is not None and _is_there(conn, scope, episode.id):
+        return False
+    scope_id, next_seq = scopes.take_rows(conn, scope, 0)
+    agent_configs.check(agent_configs.asked(conn, scope, brought.settings), brought.settings)
+    _bring_session(conn, scope_id, brought)
+    span = {"first_seq": next_seq, "last_seq": next_seq}
+    conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, brought) | span))
+    for some in _batches(brought.turns):
+        _bring_turns(conn, scope_id, brought, *some)
+    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode.id}
+    placeholders.put(conn, place, episode.session_id, brought.placeholders)
+    if brought.summary is not None:
+        close.put_summary(conn, scope, episode.id, brought.summary, now=brought.now)
+    facts.insert(conn, place, brought.facts)
+    return True
+
+
+def _is_there(conn: Connection, scope: Scope, episode_id: UUID) -> bool:
+    known = sa.select(schema.episodes.c.id).where(
+        episodes.in_scope(), schema.episodes.c.id == episode_id
+    )
+    return conn.execute(known, episodes.who(scope)).first() is not None
+
+
+def _bring_session(conn: Connection, scope_id: int, brought: Brought) -> None:
+    session, is_open = brought.session, brought.kept.episode.is_open
+    this = sa.and_(
+        schema.conversations.c.scope_id == scope_id, schema.conversations.c.session_id == session.id
+    )
+    if conn.execute(sa.select(schema.conversations.c.session_id).where(this)).first() is None:
+        conn.execute(
+            sa.insert(schema.conversations).values(
+                scope_id=scope_id,
+                session_id=session.id,
+                tenant=session.scope.tenant,
+                status=session.status.value,
+                metadata=rows.dump_json(session.metadata),
+                created_at=session.created_at,
+            )
+        )
+        return
+    if not is_open:
+        return
+    opened = sa.select(schema.episodes.c.id).where(
+        schema.episodes.c.scope_id == scope_id,
+        schema.episodes.c.session_id == session.id,
+        schema.episodes.c.ended_at.is_(None),
+    )
+    if conn.execute(opened).first() is not None:
+        raise EpisodeChanged(session.id)
+    status = SessionStatus.ACTIVE.value
+    conn.execute(sa.update(schema.conversations).where(this).values(status=status))
+
+
+def _episode_row(scope_id: int, brought: Brought) -> dict[str, Any]:
+    kept, episode = brought.kept, brought.kept.episode
+    return {
+        "id": episode.id,
+        "tenant": episode.scope.tenant,
+        "scope_id": scope_id,
+        "session_id": episode.session_id,
+        "started_at": episode.started_at,
+        "last_message_at": episode.last_message_at,
+        "last_seen_at": kept.last_seen_at,
+        "ended_at": episode.ended_at,
+        "order_at": episode.ended_at or column_values.OPEN_END,
+        "opened_at": brought.now,
+        "touched_at": brought.now,
+        "end_reason": None if episode.end_reason is None else episode.end_reason.value,
+        "message_count": episode.message_count,
+        "input_tokens": episode.input_tokens,
+        "output_tokens": episode.output_tokens,
+        "is_archived": episode.is_archived,
+        "archived_at": episode.archived_at,
+        "is_cold": episode.is_cold,
+        "aged_from": kept.aged_from,
+    }
+
+
+def _batches(turns: Iterable[NewTurn]) -> Iterator[tuple[int, list[NewTurn]]]:
+    """Some turns at a time, with the ordinal of the first."""
+    source, first = iter(turns), 0
+    while some := list(islice(source, _BATCH)):
+        yield first, some
+        first += len(some)
+
+
+def _bring_turns(
+    conn: Connection, scope_id: int, brought: Brought, first: int, turns: list[NewTurn]
+) -> None:
+    kept = brought.kept.episode
+    episode = {"tenant": kept.scope.tenant, "scope_id": scope_id, "episode_id": kept.id}
+    table = schema.turns_archive if kept.is_archived else schema.turns
+    log = rows.new_turns(turns, first, episode)
+    conn.insert(sa.insert(table), rows.NEW_TURN, log)
+    if kept.is_archived:
+        return
+    _, seq = scopes.take_rows(conn, kept.scope, len(turns))
+    index_turns.insert_new(conn, episode, turns, first, seq, now=brought.now)
+    close.note_last(conn, episode, seq + len(turns) - 1)

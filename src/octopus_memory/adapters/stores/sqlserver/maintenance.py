@@ -1,0 +1,93 @@
+"""What one session does for the whole database: locks by name, its size, rewriting its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+
+from ....domain.errors import StoreBusy
+from ..sql import schema
+
+_WAIT_MS = 30_000
+_PAGE = 8_192
+_SIMPLE = 3
+"""The recovery model in which the log is free for reuse after a checkpoint."""
+_HEAPS = ("octopus_agents", "octopus_conversations")
+"""Tables without a clustered index, which rebuilding the indexes does not rewrite."""
+
+# The result is asked for by name, since a procedure's own answer is no row.
+_TAKE = (
+    "SET NOCOUNT ON; DECLARE @answer INT; EXEC @answer = sp_getapplock @Resource = N'{name}', "
+    "@LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = {wait}; "
+    "SET NOCOUNT OFF; SELECT @answer AS answer"
+)
+
+
+def take(conn: sa.Connection, name: str, *, wait: int = 0) -> bool:
+    """Take a lock that lasts as long as the session; False when another session has it."""
+    statement = _TAKE.format(name=_resource(name), wait=wait)
+    return int(conn.exec_driver_sql(statement).scalar_one()) >= 0
+
+
+def holds(conn: sa.Connection, name: str) -> bool:
+    mode = conn.exec_driver_sql(f"SELECT APPLOCK_MODE('public', N'{_resource(name)}', 'Session')")
+    return bool(mode.scalar() == "Exclusive")
+
+
+@contextmanager
+def locked(conn: sa.Connection, name: str) -> Iterator[None]:
+    """:raises StoreBusy: when another session keeps the lock for too long"""
+    if not take(conn, name, wait=_WAIT_MS):
+        raise StoreBusy("another process is preparing the database: try again")
+    try:
+        yield
+    finally:
+        _run(
+            conn, f"EXEC sp_releaseapplock @Resource = N'{_resource(name)}', @LockOwner = 'Session'"
+        )
+
+
+def _resource(name: str) -> str:
+    return f"octopus {name}".replace("'", "''")
+
+
+def size_bytes(conn: sa.Connection) -> int | None:
+    pages = conn.exec_driver_sql("SELECT SUM(CAST(size AS BIGINT)) FROM sys.database_files")
+    found = pages.scalar()
+    return None if found is None else int(found) * _PAGE
+
+
+def rewrite(conn: sa.Connection) -> None:
+    """Write every page of ours anew, and clear what deleted rows left on the free ones.
+
+    Needs a member of db_owner. Backups, replicas and, in the full recovery model, the log are
+    beyond it: docs/howto/sql-server.md says what to do about them.
+    """
+    for table in schema.metadata.sorted_tables:
+        if table.name in _HEAPS:
+            _run(conn, f"ALTER TABLE {table.name} REBUILD")
+        _run(conn, f"ALTER INDEX ALL ON {table.name} REBUILD")
+        # Statistics are samples of what the columns held.
+        _run(conn, f"UPDATE STATISTICS {table.name}")
+    _run(conn, "CHECKPOINT")
+    _run(conn, "DECLARE @name SYSNAME = DB_NAME(); EXEC sp_clean_db_free_space @dbname = @name")
+    _run(conn, "CHECKPOINT")
+    _shorten_log(conn)
+
+
+def _shorten_log(conn: sa.Connection) -> None:
+    model = conn.exec_driver_sql(
+        "SELECT recovery_model FROM sys.databases WHERE database_id = DB_ID()"
+    ).scalar()
+    if model != _SIMPLE:
+        return
+    logs = conn.exec_driver_sql("SELECT file_id FROM sys.database_files WHERE type = 1").scalars()
+    for log in logs.all():
+        _run(conn, f"DBCC SHRINKFILE ({int(log)}, 1) WITH NO_INFOMSGS")
+
+
+def _run(conn: sa.Connection, statement: str) -> None:
+    # Rows that nobody reads would keep the connection from the next statement.
+    conn.exec_driver_sql(statement).close()

@@ -1,0 +1,1 @@
+"""The context block: passages, layout, small talk."""

@@ -1,0 +1,371 @@
+"""The context block: standing facts and passages of past conversations, inside a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from ..episode import SUMMARY_LIMIT, EpisodeSnippet, TurnHit
+from ..facts import Fact, FactKind
+from ..policy import Layout
+from ..text.neutralize import neutralise
+from .layout import (
+    KNOWN,
+    RECORD,
+    Draft,
+    Said,
+    ShownSummary,
+    TokenCount,
+    as_sentence,
+    date_line,
+    fenced,
+    is_quoted,
+    place_of,
+    quoted,
+    speaker,
+    spoken,
+    spoken_passage,
+)
+from .one_line import one_line
+from .passages import (
+    SUMMARY_SPEAKER,
+    Candidate,
+    LeftOut,
+    LeftOutReason,
+    Passage,
+    Weigh,
+    excerpt,
+    in_order_of_value,
+    question_before,
+    quoted_length,
+)
+
+__all__ = [
+    "RECORD",
+    "Block",
+    "Material",
+    "Said",
+    "TokenCount",
+    "fenced",
+    "longest",
+    "make_block",
+    "quoted",
+    "speaker",
+    "spoken",
+]
+
+_FACTS_SHARE = 10
+"""Standing facts get at most a tenth of the budget."""
+_ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
+"""Facts that matter for every answer, even for one to "thanks!"."""
+_ALWAYS_TOKENS = 30
+_SUMMARIES_FROM = 600
+"""Of the tokens above this many, summaries and last sessions get a fifth, and 120 at most: in a
+small block quotations are worth more than what a conversation was about."""
+_SUMMARIES_SHARE = 5
+_MOST_FOR_SUMMARIES = 120
+_SUMMARY_LENGTH = 160
+_LEAST_SHARE = 0.1
+"""The part of the budget for a question that has nothing to do with what is stored."""
+_FULL_AT = 0.5
+"""How far from `min_recall_score` to 1 the best relevance must be for the whole budget."""
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Material:
+    """What was found for a question: the block is made of it."""
+
+    candidates: tuple[Candidate, ...] = ()
+    """Turns and summaries that may be quoted, best first."""
+    relevant: tuple[EpisodeSnippet, ...] = ()
+    """The episodes that get a summary, most relevant first."""
+    recent: tuple[EpisodeSnippet, ...] = ()
+    """The last sessions, newest first."""
+    facts: tuple[Fact, ...] = ()
+    """Current standing facts, most important first."""
+    relevance: float = 0.0
+    """That of the best candidate."""
+    is_small_talk: bool = False
+    """Whether the message needs no memory: "thanks!"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The finished text, its tokens, what it is made of and what was left out of it."""
+
+    text: str = ""
+    tokens: int = 0
+    facts: tuple[Fact, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    """Oldest first, as they stand in the text."""
+    summaries: tuple[EpisodeSnippet, ...] = ()
+    """The episodes that are shown with a summary."""
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def make_block(
+    material: Material,
+    layout: Layout,
+    budget_tokens: int,
+    count: TokenCount,
+    *,
+    min_score: float,
+    weigh: Weigh,
+) -> Block:
+    """Fill the budget with what is worth most for its tokens. The same input gives the same text.
+
+    Standing facts come first, in a bounded share. Then passages are quoted in the order of their
+    value until the budget is used, or the part of it that the question's relevance allows. The most
+    relevant episodes and the last sessions get a one-line summary from a share of their own, and
+    from what is left over. The text never has more than `budget_tokens`.
+    """
+    draft = Draft(layout=layout, count=count)
+    left_out = list(_add_facts(draft, material, budget_tokens))
+    allowed = _allowance(material, budget_tokens, min_score)
+    snippets = _summarised(material)
+    share = _share_of_summaries(budget_tokens) if snippets else 0
+    limit = min(budget_tokens, allowed + share)
+    waiting = _add_passages(draft, material, limit - share, budget_tokens, weigh)
+    left_out += _passages_left(waiting, draft, short=allowed < budget_tokens)
+    left_out += _add_summaries(draft, snippets, limit)
+    _shrink(draft, budget_tokens)
+    known = {fact.id: fact for fact in material.facts}
+    return Block(
+        text=draft.text,
+        tokens=draft.tokens,
+        facts=tuple(known[fact_id] for fact_id in draft.facts),
+        passages=tuple(_explained(draft.passages, material)),
+        summaries=tuple(each.snippet for each in draft.summaries.values()),
+        left_out=tuple(left_out),
+    )
+
+
+def _share_of_summaries(budget: int) -> int:
+    return min(max(0, budget - _SUMMARIES_FROM) // _SUMMARIES_SHARE, _MOST_FOR_SUMMARIES)
+
+
+def _explained(passages: Iterable[Passage], material: Material) -> Iterator[Passage]:
+    """The passages oldest first, each with what made up its score."""
+    sources = {_key(candidate.source): candidate.source for candidate in material.candidates}
+    for passage in sorted(passages, key=place_of):
+        source = sources[passage.turn_ids[-1] if passage.turn_ids else passage.episode_id]
+        yield replace(passage, signals=source.signals)
+
+
+def _key(source: TurnHit | EpisodeSnippet) -> UUID:
+    return source.id if isinstance(source, TurnHit) else source.episode_id
+
+
+def _allowance(material: Material, budget: int, min_score: float) -> int:
+    """The tokens that a question may cost: all where what was found is relevant, else ever less."""
+    if material.is_small_talk:
+        return 0
+    full = min_score + (1 - min_score) * _FULL_AT
+    if material.relevance >= full or not min_score:
+        return budget
+    grown = max(0.0, (material.relevance - min_score) / (full - min_score))
+    return int(budget * (_LEAST_SHARE + (1 - _LEAST_SHARE) * grown))
+
+
+def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOut]:
+    room = budget // _FACTS_SHARE
+    if material.is_small_talk:
+        room = min(room, _ALWAYS_TOKENS)
+    room -= draft.count(KNOWN)
+    for fact in material.facts:
+        text = as_sentence(neutralise(fact.text, SUMMARY_LIMIT))
+        if fact.replaces is not None:
+            text = f"{text} (since {fact.since.date().isoformat()})"
+        cost = draft.count(f"{text} ")
+        needless = material.is_small_talk and not (fact.is_pinned or fact.kind in _ALWAYS)
+        if needless or cost > room:
+            reason = LeftOutReason.RELEVANCE if needless else LeftOutReason.SHARE
+            yield LeftOut(what="fact", reason=reason, fact_id=fact.id, tokens=cost)
+            continue
+        draft.facts[fact.id] = text
+        room -= cost
+
+
+def _add_passages(
+    draft: Draft, material: Material, allowed: int, budget: int, weigh: Weigh
+) -> list[Candidate]:
+    """Quote what fits, the most valuable first; returns the candidates that did not fit."""
+    waiting = in_order_of_value(material.candidates, budget)
+    used = draft.count("\n".join(draft.lines()))
+    # Line by line every piece is rounded up: what that leaves over is filled in further rounds.
+    for _ in range(_ROUNDS):
+        known = len(draft.passages)
+        waiting = _fill(draft, waiting, allowed - used, budget, weigh)
+        if not waiting or len(draft.passages) == known:
+            break
+        used = draft.tokens
+    return waiting
+
+
+def _fill(
+    draft: Draft, waiting: Sequence[Candidate], room: int, budget: int, weigh: Weigh
+) -> list[Candidate]:
+    dated = {passage.episode_id for passage in draft.passages}
+    quoted_turns = {turn for passage in draft.passages for turn in passage.turn_ids}
+    left: list[Candidate] = []
+    for candidate in waiting:
+        if candidate.hit is not None and candidate.hit.id in quoted_turns:
+            continue
+        longest = quoted_length(candidate, budget)
+        # Neutralising costs more than looking: what cannot fit is not made ready.
+        if draft.count(candidate.text[:longest]) > room:
+            left.append(candidate)
+            continue
+        passage = _passage(candidate, draft, longest, weigh, quoted_turns)
+        if passage is None:
+            continue
+        date = 0 if passage.episode_id in dated else draft.count(f"{date_line(passage.at)}\n---\n")
+        if passage.tokens + date > room:
+            left.append(candidate)
+            continue
+        room -= passage.tokens + date
+        draft.passages.append(passage)
+        dated.add(passage.episode_id)
+        quoted_turns.update(passage.turn_ids)
+    return left
+
+
+def _passage(
+    candidate: Candidate, draft: Draft, longest: int, weigh: Weigh, quoted_turns: set[UUID]
+) -> Passage | None:
+    """The candidate as it is quoted; None where it has no words."""
+    hit = candidate.source
+    if isinstance(hit, EpisodeSnippet):
+        return _passage_of_summary(candidate, hit, draft, longest, weigh)
+    said = quoted(speaker(hit), excerpt(hit.text, weigh, longest))
+    if not said.text:
+        return None
+    asked, turn_ids = Said("", ""), [hit.id]
+    before, question = candidate.before, question_before(candidate)
+    if before is not None and question and before.id not in quoted_turns:
+        asked, turn_ids = quoted(speaker(before), question), [before.id, hit.id]
+    passage = Passage(
+        text=said.text,
+        speaker=said.speaker,
+        asked=asked.text,
+        asked_by=asked.speaker,
+        turn_ids=tuple(turn_ids),
+        episode_id=hit.episode_id,
+        session_id=hit.session_id,
+        ordinal=hit.ordinal,
+        at=hit.at,
+        score=candidate.score,
+        tokens=0,
+    )
+    return replace(passage, tokens=draft.count(f"Said: {spoken_passage(passage)}\n"))
+
+
+def _passage_of_summary(
+    candidate: Candidate, snippet: EpisodeSnippet, draft: Draft, longest: int, weigh: Weigh
+) -> Passage | None:
+    text = neutralise(excerpt(candidate.text, weigh, longest), SUMMARY_LIMIT)
+    if not text:
+        return None
+    return Passage(
+        text=text,
+        speaker=SUMMARY_SPEAKER,
+        turn_ids=(),
+        episode_id=snippet.episode_id,
+        session_id=snippet.session_id,
+        at=snippet.date,
+        score=candidate.score,
+        tokens=draft.count(f"Summary: {text}\n"),
+        is_archived=snippet.is_archived,
+    )
+
+
+def _passages_left(waiting: Iterable[Candidate], draft: Draft, *, short: bool) -> Iterator[LeftOut]:
+    reason = LeftOutReason.RELEVANCE if short else LeftOutReason.BUDGET
+    quoted_turns = {turn for passage in draft.passages for turn in passage.turn_ids}
+    for candidate in waiting:
+        turn_id = None if candidate.hit is None else candidate.hit.id
+        if turn_id not in quoted_turns:
+            yield LeftOut(
+                what="passage",
+                reason=reason,
+                episode_id=candidate.source.episode_id,
+                turn_id=turn_id,
+                score=candidate.score,
+                tokens=candidate.length // 4,
+            )
+
+
+def _summarised(material: Material) -> list[EpisodeSnippet]:
+    """The relevant episodes and the last sessions, each once."""
+    if material.is_small_talk:
+        return []
+    return list({each.episode_id: each for each in (*material.relevant, *material.recent)}.values())
+
+
+def _add_summaries(
+    draft: Draft, snippets: Sequence[EpisodeSnippet], limit: int
+) -> Iterator[LeftOut]:
+    used = draft.tokens
+    for snippet in snippets:
+        cost = draft.count(snippet.summary[:_SUMMARY_LENGTH])
+        shown = _summary(snippet, draft, limit - used - cost) if used + cost <= limit else None
+        if shown is not None:
+            if not shown.words:
+                continue
+            draft.summaries[snippet.episode_id] = shown
+            if (now := draft.tokens) <= limit:
+                used = now
+                continue
+            del draft.summaries[snippet.episode_id]
+        yield LeftOut(
+            what="summary",
+            reason=LeftOutReason.SHARE,
+            episode_id=snippet.episode_id,
+            score=snippet.relevance,
+            tokens=cost,
+        )
+
+
+def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
+    """The episode in one line, and its key facts where there is room for them.
+
+    It has no words where the episode's passages say all of it.
+    """
+    if snippet.summary:
+        # First neutralised: what begins a line cannot be told when lines have become one.
+        told = one_line(neutralise(snippet.summary[: 3 * _SUMMARY_LENGTH]), _SUMMARY_LENGTH)
+        said = [Said("", told)]
+    else:
+        said = [quoted(speaker(turn), turn.text) for turn in snippet.turns]
+    passages = [each for each in draft.passages if each.episode_id == snippet.episode_id]
+    words = tuple(each for each in said if each.text and not is_quoted(each.text, passages))
+    facts: tuple[str, ...] = ()
+    if draft.count(" ".join(snippet.key_facts)) <= room:
+        facts = tuple(filter(None, map(neutralise, snippet.key_facts)))
+    return ShownSummary(snippet=snippet, words=words, facts=facts)
+
+
+def _shrink(draft: Draft, budget: int) -> None:
+    """Take parts out again, the least valuable first, while the text is over the budget."""
+    while draft.tokens > budget:
+        if draft.summaries:
+            draft.summaries.popitem()
+        elif draft.passages:
+            draft.passages.pop()
+        else:
+            draft.facts.popitem()
+
+
+def longest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
+    """The largest length from `least` to `most` that fits, or None; one that was tried."""
+    if least > most or not fits(least):
+        return None
+    while least < most:
+        middle = (least + most + 1) // 2
+        if fits(middle):
+            least = middle
+        else:
+            most = middle - 1
+    return least

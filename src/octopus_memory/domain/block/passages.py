@@ -1,0 +1,207 @@
+"""Passages: what the context block quotes, chosen by what they are worth for their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from ..episode import EpisodeSnippet, SignalShare, TurnHit
+from .one_line import split_sentences
+
+SHORT_ANSWER = 64
+"""A turn of fewer characters may mean nothing without the question before it."""
+WHOLE_TURN = 600
+"""A turn of at most so many characters, or of half the budget, is quoted whole."""
+EXCERPT = 360
+"""Characters that are quoted of a longer one, where it is not the very turn that was asked for; in
+a large block up to a sixteenth of it."""
+_BEST_SHARE = 0.35
+"""The part of the budget that the best turn may take; the second half as much, and so on."""
+
+Weigh = Callable[[str], float]
+"""How much of what the question asks for stands in a sentence; 0 for nothing."""
+
+SUMMARY_SPEAKER = "summary"
+"""Who speaks in a passage that is made of a summary or key facts."""
+_GAP = " … "
+_SHORTEST_PART = 40
+_QUESTION_LENGTH = 240
+"""Characters at the end of a turn in which the question of a short answer is looked for."""
+# The chance that a turn of a rank is what was asked for falls like 1 / (rank + 2). A fixed cost
+# beside a quotation's tokens keeps long answers from falling behind everything that is short.
+_HEAD_START = 2
+_FRAME_TOKENS = 100
+
+
+class LeftOutReason(StrEnum):
+    """Why something that was found is not in the block."""
+
+    BUDGET = "budget"
+    """There was no room for it."""
+    RELEVANCE = "relevance"
+    """The question has little to do with what is stored, so little is spent on it."""
+    SHARE = "share"
+    """Facts, summaries and last sessions have a bounded share of the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """Words of one turn, or of an archived episode's summary, as the block quotes them."""
+
+    text: str
+    """With an ellipsis where sentences are left out."""
+    speaker: str
+    """A name or a role; "summary" for what stands in an episode's summary or key facts."""
+    turn_ids: tuple[UUID, ...]
+    """The turn, after the turn whose question it answers; none for a summary."""
+    episode_id: UUID
+    session_id: str
+    at: datetime
+    score: float
+    """The relevance of the turn, 0 to 1."""
+    tokens: int
+    asked: str = ""
+    """The question that a short answer belongs to."""
+    asked_by: str = ""
+    ordinal: int = -1
+    """The turn's place in its episode; -1 for a summary."""
+    is_archived: bool = False
+    signals: tuple[SignalShare, ...] = ()
+    """Parts of the relevance, the strongest first."""
+
+    @property
+    def why(self) -> str:
+        """The strongest signals, in words."""
+        return "; ".join(f"{share.signal}: {share.words}" for share in self.signals[:3])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Something that was found for the question and is not in the block."""
+
+    what: str
+    """"passage", "summary" or "fact"."""
+    reason: LeftOutReason
+    episode_id: UUID | None = None
+    turn_id: UUID | None = None
+    fact_id: UUID | None = None
+    score: float | None = None
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A turn that may be quoted, or a summary that stands for turns which cannot."""
+
+    rank: int
+    score: float
+    source: TurnHit | EpisodeSnippet
+    before: TurnHit | None = None
+    """The turn before a short one."""
+
+    @property
+    def hit(self) -> TurnHit | None:
+        return self.source if isinstance(self.source, TurnHit) else None
+
+    @property
+    def text(self) -> str:
+        """What there is to quote."""
+        if isinstance(self.source, TurnHit):
+            return self.source.text
+        return "\n".join((*self.source.key_facts, self.source.summary))
+
+    @property
+    def length(self) -> int:
+        """How many characters there are to quote."""
+        return len(self.text)
+
+
+def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> list[Candidate]:
+    """Sort by the chance of being what was asked for, divided by the cost of quoting it."""
+
+    def value(candidate: Candidate) -> float:
+        tokens = quoted_length(candidate, budget_tokens) / 4 + _FRAME_TOKENS
+        return 1 / (candidate.rank + _HEAD_START) / tokens
+
+    return sorted(candidates, key=lambda candidate: (-value(candidate), candidate.rank))
+
+
+def quoted_length(candidate: Candidate, budget_tokens: int) -> int:
+    """How many characters of a candidate may be quoted: the better its rank, the more."""
+    if candidate.length <= max(WHOLE_TURN, 2 * budget_tokens):
+        return candidate.length
+    share = int(4 * budget_tokens * _BEST_SHARE / (candidate.rank + 1))
+    return min(candidate.length, max(EXCERPT, budget_tokens // 4, share))
+
+
+def excerpt(text: str, weigh: Weigh, longest: int) -> str:
+    """The text, or of one longer than `longest` the sentences that say most of what is asked for.
+
+    Sentences stay in their order, with an ellipsis where some are left out. Where none says
+    anything of it, the first ones are taken.
+    """
+    if len(text) <= longest:
+        return text
+    lines = [list(split_sentences(line)) for line in text.splitlines()]
+    sentences = [sentence for line in lines for sentence in line]
+    worth = [weigh(sentence) for sentence in sentences]
+    by_worth = sorted(range(len(sentences)), key=lambda place: (-worth[place], place))
+    chosen: set[int] = set()
+    room = longest
+    for place in by_worth:
+        if chosen and not worth[place]:
+            break
+        size = len(sentences[place])
+        if size <= room:
+            chosen.add(place)
+            room -= size + len(_GAP)
+        elif room > _SHORTEST_PART and not chosen:
+            return _cut_around(sentences[place], room)
+    return "\n".join(_parts(lines, chosen))
+
+
+def _parts(lines: Iterable[Sequence[str]], chosen: Collection[int]) -> Iterator[str]:
+    """The chosen sentences of each line, by their numbers over all lines.
+
+    Lines stay apart, so that what begins one can still be told from the middle of a sentence.
+    """
+    place, skipped = 0, False
+    for line in lines:
+        parts: list[str] = []
+        for sentence in line:
+            if place in chosen:
+                parts.append(f"… {sentence}" if skipped else sentence)
+            skipped = place not in chosen
+            place += 1
+        if parts:
+            yield " ".join(parts)
+    if skipped:
+        yield "…"
+
+
+def _cut_around(sentence: str, room: int) -> str:
+    head = sentence[: room - 1]
+    space = head.rfind(" ")
+    return (head[:space] if space > room // 2 else head).rstrip(" ,;:-–") + "…"
+
+
+def question_before(candidate: Candidate) -> str:
+    """The question that the candidate answers; empty where it stands on its own.
+
+    Of a long turn only the end is taken, because that is where it asks.
+    """
+    hit, before = candidate.hit, candidate.before
+    if hit is None or before is None or len(hit.text) >= SHORT_ANSWER or _asks(hit.text):
+        return ""
+    if before.role == hit.role and before.name == hit.name:
+        return ""
+    lines = before.text[-_QUESTION_LENGTH:].splitlines()
+    asked = [each for line in lines for each in split_sentences(line) if _asks(each)]
+    return asked[-1] if asked else ""
+
+
+def _asks(text: str) -> bool:
+    return text.rstrip().endswith(("?", "？", "؟"))

@@ -1,0 +1,1 @@
+"""Ranking: terms, BM25, signals, calibrated relevance."""

@@ -1,0 +1,381 @@
+"""BM25 over hashed terms, of each row and of each episode as a whole, in one pass.
+
+Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009). Two things
+are added, for a turn is short and seldom says all by itself: a term that a turn near by has counts
+for a part of it, and so does a related word. Of all that may stand for a term the best one counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .features import SUMMARY, Rows
+from .term_lists import Layers, Places, TermList, found, having, places
+from .terms import Flag
+
+_K1_ROW, _B_ROW = 1.0, 0.5
+_K1_EPISODE, _B_EPISODE = 1.2, 0.75
+_ONE_TURN_AWAY, _TWO_TURNS_AWAY = 0.5, 0.25
+_FAR = 2
+"""How many turns away a term still counts."""
+_MOST_TERMS = 32
+_AT_ONCE = 1 << 20
+"""How many terms times rows are worked on together."""
+_USUAL_WORDS = 12.0
+"""How many terms a turn has, where the others are not there to be compared with."""
+
+Floats = NDArray[np.float32]
+Numbers = NDArray[np.intp]
+
+_AROUND = np.arange(2 * _FAR + 1)[:, None]
+_SHARES = np.float32(_K1_ROW + 1) * np.array(
+    [
+        [_TWO_TURNS_AWAY * (before > 1) for before in range(3) for _ in range(3)],
+        [_ONE_TURN_AWAY * (before > 0) for before in range(3) for _ in range(3)],
+        [1] * 9,
+        [_ONE_TURN_AWAY * (after > 0) for _ in range(3) for after in range(3)],
+        [_TWO_TURNS_AWAY * (after > 1) for _ in range(3) for after in range(3)],
+    ],
+    np.float32,
+)
+"""What a term counts for in the turns around, by a row's `reach`, times what BM25 multiplies by."""
+_LOGS = np.log(np.arange(8_192) + 0.5).astype(np.float32)
+
+
+class LexicalScores(NamedTuple):
+    """What the words of a query say about each row and episode."""
+
+    row: Floats
+    episode: Floats
+    whole: float
+    """The score of a row of usual length that has every term once."""
+
+    def coverage(self) -> Floats | None:
+        """How much of the question's words each row has, rare ones counting for more; 0 to 1.
+
+        None where the question has no words to compare.
+        """
+        if not self.whole:
+            return None
+        coverage: Floats = np.minimum(self.row * np.float32(1 / self.whole), np.float32(1))
+        return coverage
+
+
+class Sought(NamedTuple):
+    """A question's words: a term for each, then other forms of them, then related terms.
+
+    A word has a form for each language that a text may have been indexed in. Its forms are one
+    word: how rare it is goes by all the rows that have any of them.
+    """
+
+    terms: NDArray[np.uint32]
+    own: int
+    """How many words there are."""
+    forms: int
+    """How many of the terms are forms of the words; those after them are related terms."""
+    line: Numbers
+    """The place of the word that each counts for."""
+    near: Floats
+    """How near it comes to that, 0 to 1; a form comes all the way."""
+
+    @classmethod
+    def only(cls, terms: NDArray[np.uint32]) -> Self:
+        """Terms that nothing else may stand for."""
+        own = len(terms)
+        return cls(terms, own, own, np.arange(own), np.ones(own, np.float32))
+
+    def part(self, first: int, end: int) -> Sought:
+        """The words from `first` to before `end`, with all that may stand for those."""
+        mine = (self.line >= first) & (self.line < end)
+        own = min(end, self.own) - first
+        forms = int(np.count_nonzero(mine[: self.forms]))
+        return Sought(self.terms[mine], own, forms, self.line[mine] - first, self.near[mine])
+
+    def chosen(self, words: Numbers) -> Sought:
+        """Some of the words, with their forms and without related terms."""
+        place = np.full(self.own, -1)
+        place[words] = np.arange(len(words))
+        line = place[self.line[: self.forms]]
+        mine = (line >= 0).nonzero()[0]
+        # Each word's own term comes first, in the order of the words.
+        mine = mine[np.lexsort((line[mine], mine >= self.own))]
+        return Sought(
+            self.terms[mine], len(words), len(mine), line[mine], np.ones(len(mine), np.float32)
+        )
+
+    def by_word(self, of_terms: Numbers) -> Numbers:
+        """Values of the terms, added up over the forms of each word."""
+        if self.forms == self.own:
+            return of_terms[: self.own]
+        line = self.line[: self.forms]
+        added = np.bincount(line, of_terms[: self.forms], self.own)
+        whole: Numbers = added.astype(np.intp)
+        return whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Beyond:
+    """What is known of a whole scope, where only a part of its rows is at hand."""
+
+    rows: int
+    episodes: int
+    terms: NDArray[np.uint32]
+    """A question's, in order, each once."""
+    having: NDArray[np.intp]
+    """How many rows have each."""
+    sampled: int
+    """Of how many episodes, taken at random, it is known which terms they have."""
+    sampled_having: NDArray[np.intp]
+
+    def rows_having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """How many rows of the whole scope have each term."""
+        return self._known(self.having, terms)
+
+    def rarity_of_episodes(self, sought: Sought, here: NDArray[np.intp]) -> Floats:
+        """`here` is how many of the part have each word: of a rare one, most of all."""
+        share = self.episodes / max(self.sampled, 1)
+        sampled = sought.by_word(self._known(self.sampled_having, sought.terms))
+        in_all = np.minimum((sampled * share).astype(np.intp), self.episodes)
+        return _idf(self.episodes, np.maximum(here, in_all))
+
+    def _known(self, values: NDArray[np.intp], terms: NDArray[np.uint32]) -> NDArray[np.intp]:
+        if not len(self.terms):
+            return np.zeros(len(terms), np.intp)
+        at = self.terms.searchsorted(terms)
+        is_known = self.terms.take(at, mode="clip") == terms
+        found: NDArray[np.intp] = values.take(at, mode="clip") * is_known
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Postings:
+    """For each term the rows it is in. Immutable.
+
+    How much a term counts in a row depends on all the others' lengths, so that is worked out for
+    the rows that a question finds, and the lists of rows can grow.
+    """
+
+    layers: Layers
+    place_of: NDArray[np.int32] | None
+    """The row that stands for a row of the lists; None where they go by the same numbers."""
+    row_norm: Floats
+    episode_of: NDArray[np.int32]
+    """By row."""
+    episode_norm: Floats
+    rows: int
+    reach: NDArray[np.uint8]
+    """How many turns of its episode stand right before a row, times three, and how many after it:
+    two at most of each."""
+    beyond: Beyond | None = None
+    """The whole scope, where these are a part of it: how rare a term is goes by that."""
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        terms: NDArray[np.uint32],
+        counts: NDArray[np.uint8],
+        row_of: NDArray[np.int32],
+        rows: Rows,
+    ) -> Self:
+        """From the flat list of every row's terms, in row order."""
+        # A summary that repeats its turns has nothing to add while its episode has them.
+        own = (rows.flags & Flag.OWN_WORDS) != 0
+        has = ((rows.role != SUMMARY) | (rows.archived > 0) | own)[row_of]
+        terms, counts, row_of = terms[has], counts[has], row_of[has]
+        lengths = np.bincount(row_of, weights=counts, minlength=len(rows))
+        return cls.of((TermList.build(terms, counts, row_of),), lengths, rows)
+
+    @classmethod
+    def of(
+        cls,
+        layers: Layers,
+        lengths: NDArray[Any],
+        rows: Rows,
+        place_of: NDArray[np.int32] | None = None,
+    ) -> Self:
+        """From lists that are there already; `lengths` is how many words each row has in them."""
+        totals = np.bincount(rows.episode, weights=lengths, minlength=rows.episodes)
+        return cls(
+            layers=layers,
+            place_of=place_of,
+            row_norm=_row_norm(lengths, rows),
+            episode_of=rows.episode,
+            episode_norm=_norm(totals, totals.sum() / max(len(totals), 1), _K1_EPISODE, _B_EPISODE),
+            rows=len(rows),
+            reach=_reach(rows),
+        )
+
+    def __len__(self) -> int:
+        return sum(len(layer) for layer in self.layers)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(layer.size for layer in self.layers) + 16 * self.rows
+
+    def score(self, sought: Sought) -> LexicalScores:
+        if not sought.own or not len(self):
+            return self._nothing()
+        if sought.own > _MOST_TERMS:
+            # So long a question has words enough of its own.
+            often = sought.by_word(having(places(self.layers, sought.terms), len(sought.terms)))
+            rarest = np.argsort(np.where(often, often, self.rows))[:_MOST_TERMS]
+            sought = sought.chosen(rarest)
+        step = max(1, _AT_ONCE // self.rows)
+        if sought.own <= step:
+            return self._score(sought)
+        # What each term adds is independent of the others, and a few of them fit into the cache.
+        some = [
+            self._score(sought.part(first, first + step)) for first in range(0, sought.own, step)
+        ]
+        return LexicalScores(
+            row=np.add.reduce([scores.row for scores in some]),
+            episode=np.add.reduce([scores.episode for scores in some]),
+            whole=sum(scores.whole for scores in some),
+        )
+
+    def _nothing(self) -> LexicalScores:
+        return LexicalScores(
+            row=np.zeros(self.rows, np.float32),
+            episode=np.zeros(len(self.episode_norm), np.float32),
+            whole=0.0,
+        )
+
+    def _score(self, sought: Sought) -> LexicalScores:
+        terms, own, forms, line, near = sought
+        at = places(self.layers, terms)
+        which, row, often = self._found(at)
+        rarity, of_words = self._rarity(sought, at)
+        # A rare word that is near to a common one is no better than the common one.
+        weight = np.minimum(rarity, of_words[line])
+        weight[:forms] = of_words[line[:forms]]
+        weight *= near
+        impact = often / (often + self.row_norm[row])
+        impact *= weight[which]
+        return LexicalScores(
+            row=self._of_rows(row, line[which], impact, own),
+            episode=self._of_episodes(which, row, often, sought),
+            whole=sum(of_words.tolist()),
+        )
+
+    def _rarity(self, sought: Sought, at: Sequence[Places]) -> tuple[Floats, Floats]:
+        """How rare each term is, and how rare each word by all its forms."""
+        if self.beyond is None:
+            rows, often = self.rows, having(at, len(sought.terms))
+        else:
+            rows, often = self.beyond.rows, self.beyond.rows_having(sought.terms)
+        rarity = _idf(rows, often)
+        if sought.forms == sought.own:
+            return rarity, rarity[: sought.own]
+        return rarity, _idf(rows, np.minimum(sought.by_word(often), rows))
+
+    def _found(self, at: Sequence[Places]) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
+        """Which of the terms is where, by the numbers of `rows`, and how often."""
+        which, row, often = found(self.layers, at)
+        if self.place_of is not None:
+            row = self.place_of.take(row)
+        # Arrays are looked up in by indexes of this type, and every other is turned into it first.
+        return which, row.astype(np.intp), often
+
+    def _of_rows(self, row: Numbers, line: Numbers, impact: Floats, terms: int) -> Floats:
+        """For each row the sum over the terms of the best that stands for each, there or near by.
+
+        Made from the rows that have a term and those around them: most have none.
+        """
+        wide = self.rows + 2 * _FAR
+        best = np.zeros((terms, wide), np.float32)
+        middle = line * wide
+        middle += row
+        np.maximum.at(
+            best.reshape(-1),
+            (_AROUND + middle).reshape(-1),
+            (_SHARES.take(self.reach[row], axis=1) * impact).reshape(-1),
+        )
+        score: Floats = np.add.reduce(best)
+        return score[_FAR:-_FAR]
+
+    def _of_episodes(
+        self, which: Numbers, row: Numbers, often: NDArray[np.uint8], sought: Sought
+    ) -> Floats:
+        """By the question's own words: of a related term the whole tells nothing."""
+        word = np.append(sought.line[: sought.forms], sought.own)
+        times = self._times(word[np.minimum(which, sought.forms)], row, often, sought.own)
+        here = np.add.reduce(times > 0, axis=1)
+        if self.beyond is None:
+            rarity = _idf(len(self.episode_norm), here)
+        else:
+            rarity = self.beyond.rarity_of_episodes(sought, here)
+        return rarity @ _saturated(times, self.episode_norm, _K1_EPISODE)
+
+    def episodes_having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """How many episodes have each term."""
+        if not len(terms) or not len(self):
+            return np.zeros(len(terms), np.intp)
+        times = self._times(*self._found(places(self.layers, terms)), len(terms))
+        episodes: Numbers = np.add.reduce(times > 0, axis=1)
+        return episodes
+
+    def _times(self, which: Numbers, row: Numbers, often: NDArray[np.uint8], terms: int) -> Floats:
+        """How often each of the first `terms` is in each episode."""
+        episodes = len(self.episode_norm)
+        # All the others go to one line more.
+        cell = np.minimum(which, terms)
+        cell *= episodes
+        cell += self.episode_of[row]
+        size = terms * episodes
+        times = np.bincount(cell, often, size)[:size].astype(np.float32)
+        return times.reshape(terms, episodes)
+
+
+def alone(counts: NDArray[np.uint8]) -> Floats:
+    """How much each term of one row counts in it, without its rarity: for an index elsewhere."""
+    often = counts.astype(np.float32)
+    length = np.float32(often.sum() / _USUAL_WORDS)
+    return _saturated(often, np.float32(_K1_ROW) * (1 - _B_ROW + _B_ROW * length), _K1_ROW)
+
+
+def _reach(rows: Rows) -> NDArray[np.uint8]:
+    next_to = rows.together.astype(np.uint8)
+    two_away = next_to[1:] * next_to[:-1]
+    reach = np.zeros(len(rows), np.uint8)
+    for away, near in ((1, next_to), (2, two_away)):
+        reach[away:] += near * np.uint8(_FAR + 1)
+        reach[:-away] += near
+    return reach
+
+
+def _row_norm(lengths: NDArray[Any], rows: Rows) -> Floats:
+    """Turns are measured against turns, summaries, which are long, against summaries."""
+    summary = (rows.role == SUMMARY).nonzero()[0]
+    long = lengths[summary]
+    words, turns = lengths.sum() - long.sum(), len(lengths) - len(long)
+    norm = _norm(lengths, words / max(turns, 1), _K1_ROW, _B_ROW)
+    if len(long):
+        norm[summary] = _norm(long, long.sum() / len(long), _K1_ROW, _B_ROW)
+    return norm
+
+
+def _norm(lengths: NDArray[Any], usual: float, k1: float, b: float) -> Floats:
+    norm: Floats = lengths.astype(np.float32)
+    norm *= k1 * b / max(usual, 1.0)
+    norm += k1 * (1 - b)
+    return norm
+
+
+def _saturated(often: Floats | NDArray[np.uint8], norm: Floats | np.float32, k1: float) -> Floats:
+    saturated: Floats = np.float32(k1 + 1) * often / (often + norm)
+    return saturated
+
+
+def _idf(rows: int, having: Numbers) -> Floats:
+    if rows < len(_LOGS):
+        rarity: Floats = math.log(rows + 1) - _LOGS.take(having)
+        return rarity
+    return np.log((rows + 1) / (having + 0.5)).astype(np.float32)

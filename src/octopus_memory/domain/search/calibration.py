@@ -1,0 +1,112 @@
+"""From scores to a relevance between 0 and 1 that means the same with every embedder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidSetting
+
+Floats = NDArray[np.float32]
+
+# Beyond this a relevance is 0 to many places.
+_LEAST_ODDS = -60.0
+_NONE = np.zeros(1, np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Log odds of "this answers the question"."""
+
+    bias: float
+    cosine: float
+    coverage: float
+
+    def __post_init__(self) -> None:
+        for name in ("bias", "cosine", "coverage"):
+            _check(name, getattr(self, name), least=-math.inf if name == "bias" else 0)
+
+    def odds(self, cosine: Floats, coverage: Floats) -> Floats:
+        odds = cosine * self.cosine + coverage * self.coverage
+        odds += self.bias
+        return odds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A logistic model, fitted for one embedder by `benchmarks/fit_calibration.py`.
+
+    A row is as relevant as its evidence says, in so far as its rank allows it: relevance and rank
+    never disagree.
+    """
+
+    both: Line
+    meaning: Line
+    """Where there are no words to go by."""
+    words: Line
+    """Where there is no vector to go by."""
+    foreign: Line
+    """For a question in a language that the embedder does not know: its cosines tell nothing."""
+    behind: float
+    """What a point of score behind the best row costs, in log odds."""
+
+    def __post_init__(self) -> None:
+        _check("behind", self.behind, least=0)
+
+    @classmethod
+    def default(cls) -> Self:
+        """That of the built-in embedder, for one that none was fitted for."""
+        return cls(
+            both=Line(bias=-1.4, cosine=6.3, coverage=3.2),
+            meaning=Line(bias=-1.9, cosine=9.7, coverage=0.0),
+            words=Line(bias=0.4, cosine=0.0, coverage=4.7),
+            foreign=Line(bias=1.5, cosine=0.0, coverage=3.0),
+            behind=0.5,
+        )
+
+    def odds(self, cosine: Floats, coverage: Floats | None, *, foreign: bool = False) -> Floats:
+        """What speaks for each row by itself; NaN cosines and None coverage are not there."""
+        if foreign and coverage is not None:
+            return self.foreign.odds(_NONE, coverage)
+        if coverage is None:
+            odds = self.meaning.odds(cosine, _NONE)
+        else:
+            odds = self.both.odds(cosine, coverage)
+        if math.isnan(np.add.reduce(odds)):
+            missing = np.isnan(cosine)
+            odds[missing] = _LEAST_ODDS
+            if coverage is not None:
+                odds[missing] = self.words.odds(_NONE, coverage[missing])
+        return odds
+
+    def relevance(
+        self, scores: Sequence[float], odds: Sequence[float], beyond: float = -math.inf
+    ) -> list[float]:
+        """Of rows given best first, the odds of any after them being `beyond` at the most.
+
+        Never rising, and never more than a row and those after it can show, nor more than the best
+        one's less what it is behind.
+        """
+        if not scores:
+            return []
+        shown = list(accumulate(reversed(odds), max, initial=beyond))[:0:-1]
+        most = shown[0] - self.behind * scores[0]
+        return [
+            _likely(min(can, most + self.behind * score))
+            for score, can in zip(scores, shown, strict=True)
+        ]
+
+
+def _likely(odds: float) -> float:
+    return 1 / (1 + math.exp(-max(odds, _LEAST_ODDS)))
+
+
+def _check(name: str, value: float, *, least: float) -> None:
+    if not math.isfinite(value) or value < least:
+        raise InvalidSetting(f"calibration.{name}", "must be finite, and the slopes not negative")

@@ -1,0 +1,162 @@
+"""Signals of turns to one explained score for each turn and each episode.
+
+A turn's score is a weighted sum: how near its meaning is to the question and how well its words
+match, both measured against the scope's own turns; then what stands around it, who said it, when,
+and what the rest of its episode is about. An episode is as good as its best row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..episode import SignalShare
+from .calibration import Calibration
+from .features import SUMMARY
+from .query import QueryPlan
+from .scoring import Floats, ScoreParts, Signals, gather
+
+_OUT = -math.inf
+_FEW = 256
+"""So many are sorted faster than the best are picked out first."""
+
+__all__ = ["Ranked", "Ranking", "Signals", "rank"]
+
+Ranked = tuple[int, float]
+"""The number of a row or an episode, and its relevance, 0 to 1."""
+
+
+class Ranking:
+    """The order of a scope's turns and episodes for one question.
+
+    Whatever stands before another in it is at least as relevant.
+    """
+
+    def __init__(
+        self, parts: ScoreParts, score: Floats, odds: Floats, calibration: Calibration
+    ) -> None:
+        self._parts = parts
+        self._rows = parts.signals.rows
+        self._odds = odds
+        self._calibration = calibration
+        self.turn_score = score
+        """By row number; minus infinity for a row that a filter took out."""
+
+    def turns(self, k: int) -> list[Ranked]:
+        """The `k` best turns, best first: summaries count for the order and are left out."""
+        return self._best(k, self._rows.role != SUMMARY)
+
+    def quotable(self, k: int) -> list[Ranked]:
+        """The `k` best turns and summaries, best first."""
+        return self._ranked(self.turn_score, self._odds, _first(self.turn_score, k))
+
+    def _best(self, k: int, wanted: NDArray[np.bool_]) -> list[Ranked]:
+        reach = 2 * k
+        while True:
+            rows = _first(self.turn_score, reach)
+            places = wanted[rows].nonzero()[0][:k]
+            if len(places) == k or len(rows) < reach:
+                break
+            reach *= 4
+        found = places.tolist()
+        ranked = self._ranked(self.turn_score, self._odds, rows[: found[-1] + 1 if found else 0])
+        return [ranked[place] for place in found]
+
+    def episodes(self, k: int) -> list[Ranked]:
+        """The `k` best episodes, best first; one is as good as its best row."""
+        score = self.episode_score
+        odds = np.maximum.reduceat(self._odds, self._rows.starts)
+        return self._ranked(score, odds, _first(score, k))
+
+    @cached_property
+    def episode_score(self) -> Floats:
+        """By episode number."""
+        score: Floats = np.maximum.reduceat(self.turn_score, self._rows.starts)
+        return score
+
+    def matches(self, episode: int, k: int = 3) -> list[int]:
+        """The `k` best rows of an episode, best first."""
+        starts = self._rows.starts
+        first = int(starts[episode])
+        end = int(starts[episode + 1]) if episode + 1 < len(starts) else None
+        rows: list[int] = (_first(self.turn_score[first:end], k) + first).tolist()
+        return rows
+
+    def relevance(self, rows: Sequence[int]) -> dict[int, float]:
+        """Of any rows that no filter took out."""
+        if not rows:
+            return {}
+        score, wanted = self.turn_score, np.zeros(len(self.turn_score), np.bool_)
+        wanted[rows] = True
+        at_least = (score >= score[rows].min()).nonzero()[0]
+        order = at_least[_in_order(score[at_least])]
+        # The best one stands for what all are measured by; any other that nobody wants counts only
+        # for what those before it can show.
+        wanted[order[0]] = True
+        places = wanted[order].nonzero()[0]
+        shown = np.maximum.reduceat(self._odds[order], places)
+        relevance = self._calibration.relevance(
+            score[order[places]].tolist(), shown.tolist(), beyond=_beyond(self._odds, order)
+        )
+        known = dict(zip(order[places].tolist(), relevance, strict=True))
+        return {row: known[row] for row in rows}
+
+    def why(self, row: int, relevance: float) -> Callable[[], tuple[SignalShare, ...]]:
+        """Return a call that gives the parts of the row's relevance, the strongest first.
+
+        They are log odds, and add up to those of `relevance`.
+        """
+        return self._parts.why(row, relevance, self._calibration.behind)
+
+    def _ranked(self, score: Floats, odds: Floats, first: NDArray[np.intp]) -> list[Ranked]:
+        """The first ones of an order, with their relevance."""
+        relevance = self._calibration.relevance(
+            score[first].tolist(), odds[first].tolist(), beyond=_beyond(odds, first)
+        )
+        return list(zip(first.tolist(), relevance, strict=True))
+
+
+def rank(
+    signals: Signals,
+    plan: QueryPlan,
+    calibration: Calibration,
+    *,
+    keep: NDArray[np.bool_] | None = None,
+) -> Ranking:
+    """`keep` says which rows may be returned; the others still serve to compare with."""
+    parts = gather(signals, plan)
+    score = parts.score
+    coverage = signals.lexical.coverage()
+    odds = calibration.odds(signals.dense, coverage, foreign=plan.foreign)
+    if keep is not None:
+        score, odds = np.where(keep, score, _OUT), np.where(keep, odds, _OUT)
+    return Ranking(parts, score, odds, calibration)
+
+
+def _beyond(odds: Floats, first: NDArray[np.intp]) -> float:
+    """The most that any but the first ones has."""
+    after = odds.copy()
+    after[first] = _OUT
+    return float(np.maximum.reduce(after, initial=_OUT))
+
+
+def _first(score: Floats, k: int) -> NDArray[np.intp]:
+    """Where the `k` best stand, best first, equal ones as they stood; fewer where some are out."""
+    if len(score) <= _FEW or k >= len(score):
+        first = _in_order(score)[:k]
+    else:
+        least, ordered = len(score) - k, score.copy()
+        ordered.partition(least)
+        places = (score >= ordered[least]).nonzero()[0]
+        first = places[_in_order(score[places])[:k]]
+    if len(first) and score[first[-1]] == _OUT:
+        first = first[score[first] > _OUT]
+    return first
+
+
+def _in_order(score: Floats) -> NDArray[np.intp]:
+    return (-score).argsort(kind="stable")

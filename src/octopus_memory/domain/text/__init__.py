@@ -1,0 +1,1 @@
+"""Text that is made harmless: lookalikes, role words, personal data."""

@@ -1,0 +1,1 @@
+"""Export format, transcripts and reports of moves."""

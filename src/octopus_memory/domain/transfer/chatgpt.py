@@ -1,0 +1,163 @@
+"""ChatGPT's data export: each conversation is a tree of messages.
+
+Taken from the branch that was shown last: what the user, the assistant and its tools said, in
+words, and in pictures and recordings by their address. Left out: hidden instructions, the model's
+thoughts, empty nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from ..errors import InvalidInput
+from ..message import Json
+from .export_format import LONGEST_PART
+from .transcripts import Conversation, as_time, json_values
+
+_HIDDEN = frozenset(
+    ("user_editable_context", "model_editable_context", "thoughts", "reasoning_recap")
+)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_TEXT_FIELDS = ("text", "result", "content", "summary")
+
+
+def chatgpt_conversations(
+    chunks: Iterable[str], longest: int = LONGEST_PART
+) -> Iterator[Conversation]:
+    """:raises InvalidInput: naming the conversation and its field"""
+    for number, (_, value) in enumerate(json_values(chunks, longest)):
+        yield _conversation(value, number)
+
+
+def _conversation(value: Any, number: int) -> Conversation:
+    place = f"conversations[{number}]."
+    if not isinstance(value, Mapping) or not isinstance(value.get("mapping"), Mapping):
+        raise InvalidInput(f"{place}mapping", "must be an object of messages by their id")
+    key = value.get("conversation_id") or value.get("id")
+    if not isinstance(key, str) or not key:
+        raise InvalidInput(f"{place}conversation_id", "must be text")
+    messages: list[dict[str, Json]] = []
+    times: list[datetime | None] = []
+    at, left_out = as_time(value.get("create_time")), 0
+    call: str | None = None
+    for node_id, message in _branch(value, place):
+        at = as_time(message.get("create_time")) or at
+        body, call = _message(node_id, message, call)
+        if body is None:
+            left_out += 1
+            continue
+        messages.append(body)
+        times.append(at)
+    return Conversation(
+        place=place,
+        session_id=f"chatgpt:{key}"[:256],
+        key=key,
+        messages=messages,
+        times=times,
+        metadata=_metadata(value),
+        left_out=left_out,
+    )
+
+
+def _metadata(value: Mapping[str, Json]) -> dict[str, Json]:
+    named = {"title": value.get("title"), "model": value.get("default_model_slug")}
+    return {"source": "chatgpt"} | {k: v for k, v in named.items() if isinstance(v, str) and v}
+
+
+def _branch(value: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The messages from the first to the last that was shown."""
+    mapping = value["mapping"]
+    node_id = value.get("current_node") or _last_leaf(mapping)
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    seen: set[str] = set()
+    while node_id is not None:
+        node = mapping.get(node_id) if isinstance(node_id, str) else None
+        if not isinstance(node, Mapping) or node_id in seen:
+            raise InvalidInput(f"{place}mapping", "has a message whose parent is not there")
+        seen.add(node_id)
+        if isinstance(node.get("message"), Mapping):
+            found.append((node_id, node["message"]))
+        node_id = node.get("parent")
+    return found[::-1]
+
+
+def _last_leaf(mapping: Mapping[str, Any]) -> str | None:
+    """Where the file does not say what was shown last: what was written last."""
+    leaves = [
+        (as_time(_object(node.get("message")).get("create_time")) or _LONG_AGO, node_id)
+        for node_id, node in mapping.items()
+        if isinstance(node, Mapping) and not node.get("children")
+    ]
+    return max(leaves)[1] if leaves else None
+
+
+def _message(
+    node_id: str, message: Mapping[str, Any], call: str | None
+) -> tuple[dict[str, Json] | None, str | None]:
+    """The message as it is stored, or None, and the tool call that waits for its result."""
+    author, content = _object(message.get("author")), _object(message.get("content"))
+    role = author.get("role")
+    said = None if _is_hidden(message, content) else _content(content)
+    if said is None:
+        return None, call
+    if role == "assistant" and message.get("recipient", "all") != "all":
+        function = {"name": str(message["recipient"]), "arguments": _words(said)}
+        request = {"id": node_id, "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [request]}, node_id
+    if role == "tool":
+        body = {"role": "tool", "tool_call_id": call or node_id, "content": said}
+        if call is None:
+            # A tool that nobody was seen to call carries its own call.
+            body |= {"function_name": str(author.get("name") or "tool"), "arguments": None}
+        return body, None
+    if role in ("user", "assistant", "system"):
+        return {"role": role, "content": said}, call
+    return None, call
+
+
+def _is_hidden(message: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+    hidden = _object(message.get("metadata")).get("is_visually_hidden_from_conversation")
+    # The weight of what a newer answer took the place of is 0.
+    kind = str(content.get("content_type"))
+    return bool(hidden) or kind in _HIDDEN or message.get("weight") == 0
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """A message without one, or with something else there, says nothing and is left out."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _content(content: Mapping[str, Any]) -> Json:
+    """Text, or a list of parts where it has more than text; None where it says nothing."""
+    raw = content.get("parts")
+    if not isinstance(raw, list):
+        words = (content.get(name) for name in _TEXT_FIELDS)
+        return next((each for each in words if isinstance(each, str) and each), None)
+    parts = [part for part in map(_part, raw) if part is not None]
+    if all(part["type"] == "text" for part in parts):
+        return "\n".join(part["text"] for part in parts) or None
+    return parts
+
+
+def _part(part: Any) -> dict[str, Json] | None:
+    if isinstance(part, str):
+        return {"type": "text", "text": part} if part else None
+    if not isinstance(part, Mapping):
+        return None
+    kind, address = part.get("content_type"), part.get("asset_pointer")
+    if isinstance(part.get("text"), str):
+        # What was said aloud, in writing.
+        return {"type": "text", "text": part["text"]} if part["text"] else None
+    if not isinstance(address, str):
+        return None
+    if kind == "image_asset_pointer":
+        return {"type": "image_url", "image_url": {"url": address}}
+    return {"type": str(kind or "file"), "asset_pointer": address}
+
+
+def _words(content: Json) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content if part["type"] == "text")

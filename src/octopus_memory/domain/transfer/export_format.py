@@ -1,0 +1,235 @@
+"""The export format: JSON Lines, one object a line, each with its `kind`.
+
+    header                          format, version, when it was made, whose it is
+    scope                           then, for each agent:
+      fact …                          the standing facts that callers gave
+      session                         for each session:
+        episode                         for each episode:
+          turn …                          its turns, in order
+          fact …                          the standing facts that were found in it
+        episode_end                       how many turns they were
+    trailer                         counts, and the SHA-256 of every line before it
+
+`docs/reference/export-format.md` has the fields. A change that an older reader would take wrongly
+comes with the next version.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from ..episode import Episode, Session, Turn
+from ..errors import InvalidInput
+from ..facts import Fact
+from ..message import Json
+from ..retention import overdue_warning
+
+FORMAT = "octopus-export"
+VERSION = 2
+READ_VERSIONS = frozenset({1, VERSION})
+"""Version 1 had no facts."""
+LONGEST_PART = 512 * 1024 * 1024
+"""Characters of one line, or of one conversation of another program's: it is read whole."""
+
+# Half a surrogate pair has no UTF-8, and some readers take the others for the end of a line.
+_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_VERSION_BITS = 0x7 << 76 | 0x2 << 62
+_ID_BITS = ((1 << 76) - 1) ^ (0x3 << 62)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptEpisode:
+    """An episode, and what else must be known to make it again."""
+
+    episode: Episode
+    last_seen_at: datetime
+    aged_from: datetime | None = None
+    """What its days are counted from; None while it is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """What an import stored."""
+
+    source: str
+    """`octopus`, `openai` or `chatgpt`."""
+    episodes: int = 0
+    turns: int = 0
+    facts: int = 0
+    """Standing facts, with their episodes or without one."""
+    passed_over: int = 0
+    """Episodes that were there already."""
+    given_new_ids: int = 0
+    """Episodes whose id belongs to somebody else in this database."""
+    left_out: int = 0
+    """Messages that are no part of a conversation: hidden instructions, a model's thoughts."""
+    overdue: int = 0
+    """Episodes older than their agent's retention policy allows: its next run archives them."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What whoever imports should know."""
+        if not self.overdue:
+            return ()
+        return (overdue_warning(f"{self.overdue:,} of the imported episodes are"),)
+
+    def to_dict(self) -> dict[str, Json]:
+        """The report as JSON."""
+        counts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return counts | {"warnings": list(self.warnings)}
+
+
+class LineCount:
+    """Counts lines as they go by, and keeps their hash, for the trailer."""
+
+    def __init__(self, version: int = VERSION) -> None:
+        self._hash = sha256()
+        self._counts = {"scope": 0, "session": 0, "episode": 0, "turn": 0}
+        if version > 1:
+            self._counts["fact"] = 0
+
+    def add(self, line: str, kind: str) -> None:
+        self._hash.update(line.encode("utf-8", "surrogatepass"))
+        self._hash.update(b"\n")
+        if kind in self._counts:
+            self._counts[kind] += 1
+
+    def of(self, kind: str) -> int:
+        return self._counts[kind]
+
+    def trailer(self) -> dict[str, Json]:
+        counts = {f"{kind}s": count for kind, count in self._counts.items()}
+        return {"kind": "trailer", **counts, "sha256": self._hash.hexdigest()}
+
+
+def encode_line(body: Mapping[str, Json]) -> str:
+    """One line, without its end. Any encoding that has ASCII's letters and UTF-8 can carry it."""
+    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def header(*, made_at: datetime, tenant: str, user: str, agent: str | None) -> dict[str, Json]:
+    return {
+        "kind": "header",
+        "format": FORMAT,
+        "version": VERSION,
+        "made_at": time_text(made_at),
+        "tenant": tenant,
+        "user": user,
+        "agent": agent,
+    }
+
+
+def scope_line(agent: str) -> dict[str, Json]:
+    return {"kind": "scope", "agent": agent}
+
+
+def session_line(session: Session) -> dict[str, Json]:
+    return {
+        "kind": "session",
+        "id": session.id,
+        "status": session.status.value,
+        "created_at": time_text(session.created_at),
+        "metadata": dict(session.metadata),
+    }
+
+
+def episode_line(
+    kept: KeptEpisode, placeholders: Iterable[tuple[str, int]] = ()
+) -> dict[str, Json]:
+    """`placeholders` are the kinds and numbers that stand for personal data in its text."""
+    episode = kept.episode
+    numbers = [{"kind": kind, "number": number} for kind, number in sorted(placeholders)]
+    return {
+        "kind": "episode",
+        "id": str(episode.id),
+        "session_id": episode.session_id,
+        "started_at": time_text(episode.started_at),
+        "last_message_at": time_text(episode.last_message_at),
+        "last_seen_at": time_text(kept.last_seen_at),
+        "ended_at": _maybe_time(episode.ended_at),
+        "end_reason": None if episode.end_reason is None else episode.end_reason.value,
+        "message_count": episode.message_count,
+        "input_tokens": episode.input_tokens,
+        "output_tokens": episode.output_tokens,
+        "summary": episode.summary,
+        "key_facts": list(episode.key_facts),
+        "summarized_by": episode.summarized_by,
+        "is_archived": episode.is_archived,
+        "archived_at": _maybe_time(episode.archived_at),
+        "is_cold": episode.is_cold,
+        "aged_from": _maybe_time(kept.aged_from),
+        "placeholders": numbers,
+    }
+
+
+def turn_line(turn: Turn) -> dict[str, Json]:
+    return {
+        "kind": "turn",
+        "ordinal": turn.ordinal,
+        "id": str(turn.id),
+        "at": time_text(turn.at),
+        "tokens": turn.tokens,
+        "has_pii": turn.has_pii,
+        "message": dict(turn.message.body),
+    }
+
+
+def fact_line(fact: Fact) -> dict[str, Json]:
+    """A fact; its episode is the one that it stands in. A deleted one has no text."""
+    return {
+        "kind": "fact",
+        "id": str(fact.id),
+        "about": fact.kind.value,
+        "slot": fact.slot,
+        "text": None if fact.is_deleted else fact.text,
+        "since": time_text(fact.since),
+        "origin": fact.origin.value,
+        "turn_id": None if fact.turn_id is None else str(fact.turn_id),
+        "ordinal": fact.ordinal,
+        "ends": fact.ends,
+        "is_pinned": fact.is_pinned,
+        "is_deleted": fact.is_deleted,
+    }
+
+
+def episode_end_line(episode_id: UUID, turns: int) -> dict[str, Json]:
+    return {"kind": "episode_end", "id": str(episode_id), "turns": turns}
+
+
+def time_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _maybe_time(moment: datetime | None) -> str | None:
+    return None if moment is None else time_text(moment)
+
+
+def derived_id(millis: int, *parts: str) -> UUID:
+    """A UUIDv7 of that millisecond that is always the same for the same parts."""
+    named = b"".join(len(part.encode()).to_bytes(4) + part.encode() for part in parts)
+    tail = int.from_bytes(sha256(named).digest()[:10])
+    return UUID(int=(millis & 0xFFFF_FFFF_FFFF) << 80 | _VERSION_BITS | tail & _ID_BITS)
+
+
+def id_beside(taken: UUID, *parts: str) -> UUID:
+    """The id that a copy of something gets in another place: always the same there."""
+    return derived_id(taken.int >> 80, str(taken), *parts)
+
+
+def check_length(place: str, length: int, longest: int) -> None:
+    """:raises InvalidInput: a part of a file is longer than may be read into memory"""
+    if length > longest:
+        raise InvalidInput(place, f"must have at most {longest:,} characters")
+
+
+def is_header(line: Any) -> bool:
+    """Whether a parsed first line is that of an export."""
+    return isinstance(line, Mapping) and line.get("format") == FORMAT

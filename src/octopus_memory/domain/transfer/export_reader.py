@@ -1,0 +1,318 @@
+"""Reading the export format: every field checked, every error with its line and field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+from uuid import UUID
+
+from ..episode import (
+    SUMMARY_LIMIT,
+    EndReason,
+    Episode,
+    Scope,
+    Session,
+    SessionStatus,
+    check_name,
+    check_time,
+)
+from ..errors import InvalidInput
+from ..facts import FACT_LIMIT, Fact, FactKind, FactOrigin, check_slot
+from ..message import Json
+from .export_format import (
+    LONGEST_PART,
+    READ_VERSIONS,
+    VERSION,
+    KeptEpisode,
+    LineCount,
+    check_length,
+    is_header,
+)
+
+E = TypeVar("E", bound=StrEnum)
+_MOST = 2**31 - 1
+_MOST_TOKENS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of an export."""
+
+    number: int
+    body: Mapping[str, Json]
+    raw: str = ""
+
+    @property
+    def kind(self) -> str:
+        return str(self.body.get("kind"))
+
+    def wrong(self, field: str, problem: str) -> InvalidInput:
+        return InvalidInput(f"line {self.number}, {field}", problem)
+
+    def text(self, field: str) -> str:
+        value = self._take(field, str, "text")
+        return str(value)
+
+    def name(self, field: str, longest: int = 256) -> str:
+        return check_name(f"line {self.number}, {field}", self._given(field), longest=longest)
+
+    def maybe_text(self, field: str) -> str | None:
+        return None if self._given(field) is None else self.text(field)
+
+    def items(self, field: str) -> Sequence[Json]:
+        value: Sequence[Json] = self._take(field, list, "a list")
+        return value
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        value = self.items(field)
+        if not all(isinstance(item, str) for item in value):
+            raise self.wrong(field, "must be a list of texts")
+        return tuple(value)
+
+    def flag(self, field: str) -> bool:
+        return bool(self._take(field, bool, "true or false"))
+
+    def count(self, field: str, most: int = _MOST) -> int:
+        value = self._given(field)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+            raise self.wrong(field, f"must be a whole number from 0 to {most:,}")
+        return value
+
+    def table(self, field: str) -> dict[str, Json]:
+        value: dict[str, Json] = self._take(field, dict, "an object")
+        return value
+
+    def time(self, field: str) -> datetime:
+        text = self.text(field)
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise self.wrong(field, "must be a time such as 2025-03-14T09:26:53Z") from error
+        return check_time(f"line {self.number}, {field}", moment)
+
+    def maybe_time(self, field: str) -> datetime | None:
+        return None if self._given(field) is None else self.time(field)
+
+    def uuid(self, field: str) -> UUID:
+        text = self.text(field)
+        try:
+            return UUID(text)
+        except ValueError as error:
+            raise self.wrong(field, "must be a UUID") from error
+
+    def one_of(self, field: str, kind: type[E]) -> E:
+        text = self.text(field)
+        try:
+            return kind(text)
+        except ValueError as error:
+            raise self.wrong(field, f"must be one of {', '.join(kind)}") from error
+
+    def _take(self, field: str, kind: type, words: str) -> Any:
+        value = self._given(field)
+        if not isinstance(value, kind):
+            raise self.wrong(field, f"must be {words}")
+        return value
+
+    def _given(self, field: str) -> Any:
+        if field not in self.body:
+            raise self.wrong(field, "is missing")
+        return self.body[field]
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[Line]:
+    """The lines of a whole export, its trailer checked and left out.
+
+    :raises InvalidInput: with the line and what is wrong there
+    """
+    tally, number, ended, begun = LineCount(), 0, False, False
+    for number, raw in enumerate(lines, 1):
+        text = raw.rstrip("\r\n")
+        if not text.strip():
+            continue
+        line = parse_line(text, number)
+        if ended:
+            raise InvalidInput(f"line {number}", "follows the trailer: one file is one export")
+        if not begun:
+            tally = LineCount(_version(line))
+            begun = True
+        if line.kind == "trailer":
+            _check_trailer(line, tally)
+            ended = True
+            continue
+        tally.add(text, line.kind)
+        yield line
+    if not begun:
+        raise InvalidInput("lines", "are empty: an export has at least a header and a trailer")
+    if not ended:
+        raise InvalidInput(f"line {number}", "is the last, and no trailer: the export is cut short")
+
+
+def split_lines(pieces: Iterable[str], longest: int = LONGEST_PART) -> Iterator[str]:
+    """Yield the lines of a text that comes in pieces of any size, each with its line feed.
+
+    :raises InvalidInput: a line has more than `longest` characters; it is not read to its end
+    """
+    begun: list[str] = []
+    length, number = 0, 1
+    for piece in pieces:
+        start = 0
+        while (end := piece.find("\n", start)) >= 0:
+            check_length(f"line {number}", length + end - start, longest)
+            begun.append(piece[start : end + 1])
+            yield "".join(begun)
+            begun, length, start, number = [], 0, end + 1, number + 1
+        begun.append(piece[start:])
+        length += len(piece) - start
+        check_length(f"line {number}", length, longest)
+    if length:
+        yield "".join(begun)
+
+
+def parse_line(text: str, number: int) -> Line:
+    return Line(number, _object(text, number), text)
+
+
+def _object(text: str, number: int) -> Mapping[str, Json]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(
+            f"line {number}", "is not JSON: it is damaged, or the export is cut short here"
+        ) from error
+    if not isinstance(value, dict):
+        raise InvalidInput(f"line {number}", "must be a JSON object")
+    return value
+
+
+def _version(line: Line) -> int:
+    """The version that a header says."""
+    if not is_header(line.body):
+        raise line.wrong("format", "is not octopus-export: say which format the file has")
+    version = line.count("version")
+    if version not in READ_VERSIONS:
+        raise line.wrong(
+            "version",
+            f"is {version}, and this Octopus reads up to {VERSION}: "
+            "pip install --upgrade octopus-memory",
+        )
+    return version
+
+
+def _check_trailer(line: Line, tally: LineCount) -> None:
+    for field, value in tally.trailer().items():
+        if line.body.get(field) != value:
+            raise line.wrong(
+                field, "is not that of the lines before it: the export was changed or damaged"
+            )
+
+
+def session_of(line: Line, scope: Scope) -> Session:
+    created = line.time("created_at")
+    return Session(
+        id=line.name("id"),
+        scope=scope,
+        status=line.one_of("status", SessionStatus),
+        metadata=line.table("metadata"),
+        created_at=created,
+        last_seen_at=created,
+    )
+
+
+def episode_of(line: Line, session: Session) -> KeptEpisode:
+    if line.name("session_id") != session.id:
+        raise line.wrong("session_id", "is not that of the session before it")
+    summary = line.maybe_text("summary")
+    if summary is not None and len(summary) > SUMMARY_LIMIT:
+        raise line.wrong("summary", f"must have at most {SUMMARY_LIMIT:,} characters")
+    is_open = line.body.get("end_reason") is None
+    episode = Episode(
+        id=line.uuid("id"),
+        scope=session.scope,
+        session_id=session.id,
+        started_at=line.time("started_at"),
+        last_message_at=line.time("last_message_at"),
+        ended_at=line.maybe_time("ended_at"),
+        end_reason=None if is_open else line.one_of("end_reason", EndReason),
+        message_count=line.count("message_count"),
+        input_tokens=line.count("input_tokens", _MOST_TOKENS),
+        output_tokens=line.count("output_tokens", _MOST_TOKENS),
+        summary=summary,
+        key_facts=line.texts("key_facts"),
+        summarized_by=None if summary is None else line.name("summarized_by"),
+        is_archived=line.flag("is_archived"),
+        archived_at=line.maybe_time("archived_at"),
+        is_cold=line.flag("is_cold"),
+    )
+    kept = KeptEpisode(
+        episode=episode,
+        last_seen_at=line.time("last_seen_at"),
+        aged_from=line.maybe_time("aged_from"),
+    )
+    _check_stage(line, kept)
+    return kept
+
+
+def fact_of(line: Line, episode_id: UUID | None) -> Fact:
+    """A fact of the episode it stands in, or without one, of those that callers gave."""
+    is_deleted = line.flag("is_deleted")
+    text = line.maybe_text("text")
+    if is_deleted != (text is None):
+        raise line.wrong("text", "must be null for a fact that is deleted, and only then")
+    if text is not None and not 1 <= len(text) <= FACT_LIMIT:
+        raise line.wrong("text", f"must have 1 to {FACT_LIMIT} characters")
+    slot = line.text("slot")
+    if slot != check_slot(slot):
+        raise line.wrong("slot", "must be as it was exported: lower case, and not longer")
+    turn = line.maybe_text("turn_id")
+    ordinal = None if line.body.get("ordinal") is None else line.count("ordinal")
+    if episode_id is None and (turn is not None or ordinal is not None):
+        raise line.wrong("turn_id", "and ordinal must be null for a fact without an episode")
+    return Fact(
+        id=line.uuid("id"),
+        kind=line.one_of("about", FactKind),
+        text=text or "",
+        slot=slot,
+        since=line.time("since"),
+        episode_id=episode_id,
+        turn_id=None if turn is None else line.uuid("turn_id"),
+        ordinal=ordinal,
+        origin=line.one_of("origin", FactOrigin),
+        is_pinned=line.flag("is_pinned") and not is_deleted,
+        ends=line.flag("ends"),
+        is_deleted=is_deleted,
+    )
+
+
+def placeholders_of(line: Line) -> list[tuple[str, int]]:
+    """The kinds and numbers that stand for personal data in the episode's text."""
+    found = []
+    for place, each in enumerate(line.items("placeholders")):
+        field = f"placeholders[{place}]"
+        if not isinstance(each, dict):
+            raise line.wrong(field, "must be an object with kind and number")
+        inner = Line(line.number, {f"{field}.{name}": value for name, value in each.items()})
+        found.append((inner.name(f"{field}.kind", longest=32), inner.count(f"{field}.number")))
+    if len(set(found)) < len(found):
+        raise line.wrong("placeholders", "names one of them twice")
+    return found
+
+
+def _check_stage(line: Line, kept: KeptEpisode) -> None:
+    """An episode that no other call could have made would break what relies on them."""
+    episode = kept.episode
+    if (episode.ended_at is None) != (episode.end_reason is None):
+        raise line.wrong("end_reason", "and ended_at must both be given, or neither")
+    if (episode.ended_at is None) != (kept.aged_from is None):
+        raise line.wrong("aged_from", "must be given for an episode that has ended, and only then")
+    if episode.is_archived and episode.ended_at is None:
+        raise line.wrong("is_archived", "must be false for an episode that is open")
+    if episode.is_archived != (episode.archived_at is not None):
+        raise line.wrong("archived_at", "must be given for an archived episode, and only then")
+    if episode.is_cold and not episode.is_archived:
+        raise line.wrong("is_cold", "must be false for an episode that is not archived")
+    if episode.ended_at is None and episode.summary is not None:
+        raise line.wrong("summary", "must be null for an episode that is open")

@@ -1,1 +1,0 @@
-"""Export and import: the verbs of carrying data in and out."""

@@ -1,0 +1,1 @@
+"""Runtime shared by all verbs: caches, leases, audit, redaction."""

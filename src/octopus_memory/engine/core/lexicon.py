@@ -1,0 +1,70 @@
+"""What lexical search keeps of a text, looked up word by word: most words come again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import chain
+
+from ...domain.episode import Scope
+from ...domain.memo import Known, KnownWords
+from ...domain.search.term_hashing import TermHasher
+from ...domain.search.terms import SUMMARY_CAP, TEXT_CAP, Flag, shape_flags, word_flags
+from ...ports.models import Analyzer
+from ...ports.store import Lexical
+
+_MOST = 32_768
+_MOST_LANGUAGES = 64
+
+_FLAGS = {f" {flag.name}": int(flag) for flag in (Flag.NUMBER, Flag.TIME)}
+"""Among a word's terms, none of which has a space in it, each of its flags is one more."""
+
+
+class Lexicon:
+    """Words to their terms and to what they tell at a glance, by language. Thread-safe.
+
+    Those are the same in every scope. What is not, each term's digest, takes less than looking
+    after it for a thousand users would.
+    """
+
+    def __init__(self, analyzer: Analyzer, hasher: Callable[[Scope], TermHasher]) -> None:
+        self._analyzer = analyzer
+        self._hasher = hasher
+        self._known = Known(self._known_in, most=_MOST_LANGUAGES)
+
+    def turn(self, scope: Scope, text: str, name: str | None) -> Lexical:
+        text, hasher = text.strip(), self._hasher(scope)
+        counts, told = self._counts(text[:TEXT_CAP])
+        speaker = hasher.pack_words(name.casefold().split()) if name else b""
+        return Lexical(hasher.pack(counts), speaker, told | shape_flags(text))
+
+    def summary(self, scope: Scope, text: str, *, own_words: bool) -> Lexical:
+        """A summary is searched whole, where a turn's text is capped.
+
+        One with words of its own is searched beside the turns, and not only in their place.
+        """
+        counts, _ = self._counts(text[:SUMMARY_CAP])
+        flags = int(Flag.OWN_WORDS) if own_words else 0
+        return Lexical(terms=self._hasher(scope).pack(counts), flags=flags)
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def _counts(self, text: str) -> tuple[Counter[str], int]:
+        """How often each term occurs, and the flags that the words give."""
+        known = self._known[self._analyzer.language_of(text)]
+        counts = Counter(chain.from_iterable(map(known.__getitem__, text.split())))
+        told = 0
+        for mark, flag in _FLAGS.items():
+            if counts.pop(mark, 0):
+                told |= flag
+        return counts, told
+
+    def _known_in(self, language: str) -> KnownWords[tuple[str, ...]]:
+        return KnownWords(partial(self._learn, language), most=_MOST)
+
+    def _learn(self, language: str, word: str) -> tuple[str, ...]:
+        told = word_flags(word)
+        flags = [mark for mark, flag in _FLAGS.items() if flag & told]
+        return (*self._analyzer.terms(word, len(word), language), *flags)

@@ -1,0 +1,189 @@
+"""Keeps personal data out of what is stored, as the agent's settings say."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from ...domain.episode import Scope, Summary
+from ...domain.message import Json, Message
+from ...domain.policy import PiiMode, PrivacyConfig
+from ...domain.quick import maker
+from ...ports.models import Redactor
+from ...ports.store import Placeholder
+
+if TYPE_CHECKING:
+    from ...domain.text.pii import NumberOf, PiiKind
+
+_MOST_SESSIONS = 2_000
+_MOST_NAMES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A message as it may be stored."""
+
+    message: Message
+    has_pii: bool = False
+
+
+_make_checked = maker(Checked)
+
+
+class NamesHeard:
+    """Who was named in the sessions at hand, so that a name said once is known in later turns.
+
+    In memory alone, and only of the last sessions: the names themselves must not be kept.
+    """
+
+    def __init__(self) -> None:
+        self._heard: OrderedDict[tuple[Scope, str], list[str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, scope: Scope, session_id: str | None) -> list[str]:
+        with self._lock:
+            return list(self._heard.get((scope, session_id or ""), ()))
+
+    def add(self, scope: Scope, session_id: str, names: Sequence[str]) -> None:
+        with self._lock:
+            known = self._heard.pop((scope, session_id), [])
+            self._heard[scope, session_id] = list(dict.fromkeys([*known, *names]))[-_MOST_NAMES:]
+            if len(self._heard) > _MOST_SESSIONS:
+                self._heard.popitem(last=False)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._heard.clear()
+
+
+class Guard:
+    """One call's way past the redactor: what it finds counts for everything that the call stores.
+
+    `known` are the numbers that the episode's text has already, `names` those heard before.
+    """
+
+    def __init__(
+        self,
+        config: PrivacyConfig,
+        redactor: Redactor | None,
+        *,
+        salt: bytes,
+        scope: Scope,
+        known: Sequence[Placeholder] = (),
+        names: Sequence[str] = (),
+        settings: str | None = None,
+    ) -> None:
+        self.settings = settings
+        """The version of the agent's settings that it goes by; a write of what it let pass names
+        it."""
+        self._mode = config.pii if redactor is not None else PiiMode.OFF
+        self._redactor = redactor
+        self._salt, self._scope = salt, scope
+        self._known = {(each.kind, each.digest): each.number for each in known}
+        self._used: dict[tuple[str, bytes], int] = {}
+        self._highest: dict[str, int] = {}
+        for each in known:
+            self._highest[each.kind] = max(each.number, self._highest.get(each.kind, 0))
+        self._names = list(names)
+        self._number_of: NumberOf | None = self._number if config.numbered else None
+
+    @property
+    def redacts(self) -> bool:
+        """Whether it replaces anything at all."""
+        return self._mode is PiiMode.REDACT and self._redactor is not None
+
+    @property
+    def names(self) -> list[str]:
+        """Everybody named by now."""
+        return list(self._names)
+
+    def used(self) -> list[Placeholder]:
+        """Every number that stands in what was checked."""
+        return [
+            Placeholder(kind=kind, digest=digest, number=number)
+            for (kind, digest), number in self._used.items()
+        ]
+
+    def new(self) -> list[Placeholder]:
+        """Those of them that the episode did not have."""
+        return [each for each in self.used() if (each.kind, each.digest) not in self._known]
+
+    def messages(self, messages: Sequence[Message]) -> list[Checked]:
+        if self._mode is PiiMode.OFF or self._redactor is None:
+            return list(map(_make_checked, messages, repeat(False)))  # noqa: FBT003 - has_pii
+        return [self._message(message, self._redactor) for message in messages]
+
+    def _message(self, message: Message, redactor: Redactor) -> Checked:
+        from . import redaction
+
+        if self._mode is PiiMode.FLAG:
+            found = redaction.found_in(message, redactor, names=self._names)
+        else:
+            found = redaction.redact_message(
+                message, redactor, names=self._names, number_of=self._number_of
+            )
+        self._hear(found.names)
+        return Checked(message=found.value, has_pii=bool(found.kinds))
+
+    def text(self, text: str) -> str:
+        """A summary or a key fact."""
+        if self._mode is not PiiMode.REDACT or self._redactor is None:
+            return text
+        from . import redaction
+
+        found = redaction.redact_text(
+            text, self._redactor, names=self._names, number_of=self._number_of
+        )
+        self._hear(found.names)
+        return found.value
+
+    def hear(self, messages: Sequence[Message]) -> None:
+        """Learn who is named in messages that are stored already.
+
+        They may be from before redaction was turned on, and a summary may say a first name alone.
+        """
+        if self._mode is not PiiMode.REDACT or self._redactor is None:
+            return
+        from . import redaction
+
+        for message in messages:
+            self._hear(redaction.found_in(message, self._redactor, names=self._names).names)
+
+    def summary(self, summary: Summary) -> Summary:
+        """The text and the key facts of a summary; standing facts pass as they are stored."""
+        text = self.text(summary.text)
+        return replace(summary, text=text, key_facts=tuple(map(self.text, summary.key_facts)))
+
+    def json(self, value: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+        """A session's metadata."""
+        if value is None or self._mode is not PiiMode.REDACT or self._redactor is None:
+            return value
+        from . import redaction
+
+        cleaned: Mapping[str, Json] = redaction.redact_json(
+            dict(value), self._redactor, names=self._names, number_of=self._number_of
+        ).value
+        return cleaned
+
+    def _hear(self, names: Sequence[str]) -> None:
+        self._names = list(dict.fromkeys([*self._names, *names]))[-_MOST_NAMES:]
+
+    def _number(self, kind: PiiKind, value: str) -> int:
+        key = (kind.value, self._digest(kind, value))
+        number = self._known.get(key) or self._used.get(key)
+        if number is None:
+            number = self._highest[kind.value] = self._highest.get(kind.value, 0) + 1
+        self._used[key] = number
+        return number
+
+    def _digest(self, kind: PiiKind, value: str) -> bytes:
+        """Keyed by the database and the scope: it can be compared here, and nowhere else."""
+        own = blake2b(repr(self._scope).encode(), key=self._salt[:64], digest_size=32).digest()
+        return blake2b(
+            f"{kind}\0{value}".encode("utf-8", "replace"), key=own, digest_size=16
+        ).digest()

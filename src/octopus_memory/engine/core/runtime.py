@@ -1,0 +1,204 @@
+"""What the verbs work with, bound together once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain.config_layers import ConfigSource, Layer, resolved
+from ...domain.episode import Scope
+from ...domain.memo import Known
+from ...domain.policy import MemoryConfig, PiiMode
+from ...domain.search.calibration import Calibration
+from ...domain.search.term_hashing import TermHasher
+from ...ports.index import RecallIndex
+from ...ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
+from ...ports.retention import Schedule
+from ...ports.store import AgentSettings, EpisodeStore, Placeholder
+from .counters import Tally
+from .lexicon import Lexicon
+from .open_episodes import Places
+from .pii_guard import Guard, NamesHeard
+
+if TYPE_CHECKING:
+    from .topic_shift import TopicWatch
+
+_MOST_CONFIGS = 10_000
+_MOST_QUERIES = 256
+_CONFIG_SECONDS = 2.0
+"""How soon another process's change of an agent's settings is seen."""
+
+
+class Timeouts(NamedTuple):
+    """How long the engine waits for a summarizer's model, in seconds."""
+
+    at_close: float = 8.0
+    in_background: float = 60.0
+
+
+class InForce(NamedTuple):
+    """An agent's settings, and the stored ones that they were made of."""
+
+    config: MemoryConfig
+    stored: AgentSettings
+
+
+@dataclass(kw_only=True, eq=False)
+class Parts:
+    """The adapters and settings of one memory. Made by `wiring`, or by hand in a test."""
+
+    store: EpisodeStore
+    index: RecallIndex
+    embedder: Embedder
+    analyzer: Analyzer
+    counter: TokenCounter
+    clock: Clock
+    extractive: Summarizer
+    summarizer: Summarizer | None = None
+    calibration: Calibration = field(default_factory=Calibration.default)
+    defaults: MemoryConfig = field(default_factory=MemoryConfig)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    audit_reads: bool = False
+    """Whether reading is recorded too, besides what changes or takes out data."""
+    made: ExitStack = field(default_factory=ExitStack)
+    """What is closed with this memory; what its caller lent it is not."""
+    schedule: Schedule | None = None
+    """When retention runs by itself; None for only when it is asked to."""
+    compact_after_retention: bool = True
+    make_redactor: Callable[[], Redactor] | None = None
+    """Called when an agent first wants personal data found: its patterns take a while to load."""
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
+        self._configs: dict[tuple[str | None, str], tuple[float, InForce]] = {}
+        # An agent often asks twice, for the block and for a search.
+        self._queries = Known(self._embedded, most=_MOST_QUERIES)
+        self._removals = _Removals(self)
+        self.heard = NamesHeard()
+        self.warned: set[tuple[str, str]] = set()
+        """Tenants and agents for which `store` has warned of their retention policy."""
+        self.places = Places()
+        self.lexicon = Lexicon(self.analyzer, self.hasher)
+
+    @cached_property
+    def topics(self) -> TopicWatch:
+        from .topic_shift import TopicWatch
+
+        return TopicWatch(self.store, self.embedder, self.analyzer, self.clock)
+
+    def hasher(self, scope: Scope) -> TermHasher:
+        known: TermHasher = self._hasher(scope)
+        return known
+
+    def config(self, tenant: str | None, agent: str) -> MemoryConfig:
+        """The agent's settings that are in force."""
+        return self.in_force(tenant, agent).config
+
+    def in_force(self, tenant: str | None, agent: str) -> InForce:
+        """The agent's settings, which may be some seconds old, and what they were read from.
+
+        A write that goes by them names their version, and the store refuses it if they have been
+        changed.
+        """
+        key, now = (tenant, agent), time.monotonic()
+        known = self._configs.get(key)
+        if known is not None and now - known[0] < _CONFIG_SECONDS:
+            return known[1]
+        stored = self.store.config(tenant, agent)
+        found = InForce(resolved([*self.layers(stored).values()]), stored)
+        if len(self._configs) >= _MOST_CONFIGS:
+            self._configs.clear()
+        self._configs[key] = (now, found)
+        return found
+
+    def layers(self, stored: AgentSettings) -> dict[ConfigSource, Layer]:
+        """What is set above the built-in defaults, lowest first."""
+        return {
+            ConfigSource.SETTINGS: self.defaults.overrides(),
+            ConfigSource.AGENT: stored.for_all or {},
+            ConfigSource.TENANT: stored.own or {},
+        }
+
+    def guard(
+        self,
+        scope: Scope,
+        *,
+        session_id: str | None = None,
+        known: Sequence[Placeholder] = (),
+        numbered: bool = True,
+    ) -> Guard:
+        """What the agent's settings make of personal data, for one call.
+
+        Without `numbered`, placeholders have no numbers, whatever the settings say.
+        """
+        config, stored = self.in_force(scope.tenant, scope.agent)
+        privacy, version = config.privacy, stored.version
+        if not numbered:
+            privacy = replace(privacy, numbered=False)
+        if privacy.pii is PiiMode.OFF or self.make_redactor is None:
+            return Guard(privacy, None, salt=self.store.salt, scope=scope, settings=version)
+        return Guard(
+            privacy,
+            self.make_redactor(),
+            salt=self.store.salt,
+            scope=scope,
+            known=known,
+            names=self.heard.of(scope, session_id),
+            settings=version,
+        )
+
+    def forget_configs(self) -> None:
+        self._configs.clear()
+
+    def forget(self) -> None:
+        """Drop from memory whatever may hold something that was removed from the store."""
+        self.topics.forget()
+        self.heard.forget()
+        self.places.forget()
+        self.lexicon.forget()
+        self._queries.clear()
+        self._hasher.cache_clear()
+        for part in (self.index, self.analyzer, self.embedder, self.summarizer):
+            forget: Any = getattr(part, "forget", None)
+            if forget is not None:
+                forget()
+
+    def look_for_removals(self, *, every: float = 0.0) -> None:
+        """Forget what another process removed; at most once in so many seconds."""
+        self._removals.look(every)
+
+    def _embedded(self, text: str) -> NDArray[np.float32]:
+        return np.asarray(self.embedder.embed([text])[0])
+
+    def query_vector(self, text: str) -> NDArray[np.float32]:
+        return self._queries[text]
+
+    def close(self) -> None:
+        self.made.close()
+
+
+class _Removals:
+    """Looks whether rows were removed since it last did. The first look is only a look."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._seen: int | None = None
+        self._next = 0.0
+
+    def look(self, every: float) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + every
+        made = self._parts.store.removals_made()
+        if self._seen not in (None, made):
+            self._parts.forget()
+        self._seen = made

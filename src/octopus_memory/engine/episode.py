@@ -1,0 +1,163 @@
+"""An episode in hand: the `with` block around one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+from uuid import UUID
+
+from ..domain.episode import EndReason, Episode, Turn
+from ..domain.message import Json, Message, MessageLike, ToolCall
+from .write.validate import Times
+
+if TYPE_CHECKING:
+    from ..domain.replay import EpisodeReplay
+    from .read.context import MemoryContext
+
+
+class _Scope(Protocol):
+    """As much of a scope as an episode in hand needs, embedded or remote."""
+
+    def add(
+        self,
+        episode_or_session_id: Episode | UUID | str,
+        messages: MessageLike | Sequence[MessageLike],
+        *,
+        idempotency_key: str | None = None,
+        at: Times = None,
+        tokens: Sequence[int] | None = None,
+    ) -> list[Turn]: ...
+
+    def close_episode(
+        self,
+        episode_id: Episode | UUID | str,
+        reason: EndReason | str = EndReason.USER_CLOSED,
+        summary: str | None = None,
+        key_facts: Sequence[str] | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> Episode: ...
+
+    def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay: ...
+
+    def context(
+        self,
+        message: str | MessageLike,
+        *,
+        history: Sequence[MessageLike] = (),
+        system: str | None = None,
+        budget_tokens: int | None = None,
+        session_id: str | None = None,
+    ) -> MemoryContext: ...
+
+
+class EpisodeInHand:
+    """An open episode of one session; after a time-out it goes on in the session's next one."""
+
+    def __init__(self, scope: _Scope, episode: Episode) -> None:
+        self._scope = scope
+        self._episode = episode
+
+    @property
+    def id(self) -> UUID:
+        return self._episode.id
+
+    @property
+    def session_id(self) -> str:
+        return self._episode.session_id
+
+    @property
+    def episode(self) -> Episode:
+        """The episode as it is stored now."""
+        return self._scope.get(self.id).episode
+
+    def add(
+        self,
+        role_or_messages: str | MessageLike | Sequence[MessageLike],
+        content: Json = None,
+        *,
+        name: str | None = None,
+        idempotency_key: str | None = None,
+        at: Times = None,
+        tokens: Sequence[int] | None = None,
+    ) -> list[Turn]:
+        """Add `("user", "text")`, a message, or a list of messages."""
+        messages: MessageLike | Sequence[MessageLike]
+        if isinstance(role_or_messages, str):
+            messages = {"role": role_or_messages, "content": content}
+            if name is not None:
+                messages["name"] = name
+        else:
+            messages = role_or_messages
+        stored = self._scope.add(
+            self.session_id, messages, idempotency_key=idempotency_key, at=at, tokens=tokens
+        )
+        self._follow(stored)
+        return stored
+
+    def add_tool_call(
+        self,
+        function_name: str,
+        arguments: Json,
+        result: Json,
+        *,
+        tool_call_id: str,
+        duration_ms: int | None = None,
+        is_error: bool = False,
+        at: datetime | None = None,
+    ) -> list[Turn]:
+        """Add a tool turn that carries the call and its result."""
+        call = ToolCall(
+            tool_call_id=tool_call_id,
+            function_name=function_name,
+            arguments=arguments,
+            result=result,
+            duration_ms=duration_ms,
+            is_error=is_error,
+        )
+        return self.add(Message.tool(call), at=at)
+
+    def context(
+        self,
+        message: str | MessageLike,
+        *,
+        history: Sequence[MessageLike] = (),
+        system: str | None = None,
+        budget_tokens: int | None = None,
+    ) -> MemoryContext:
+        """What the model should see, from every session but this one."""
+        return self._scope.context(
+            message,
+            history=history,
+            system=system,
+            budget_tokens=budget_tokens,
+            session_id=self.session_id,
+        )
+
+    def close(
+        self,
+        reason: EndReason | str = EndReason.USER_CLOSED,
+        summary: str | None = None,
+        key_facts: Sequence[str] | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> Episode:
+        self._episode = self._scope.close_episode(self.id, reason, summary, key_facts, at=at)
+        return self._episode
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(EndReason.USER_CLOSED if kind is None else EndReason.ERROR_CLOSED)
+
+    def _follow(self, stored: Sequence[Turn]) -> None:
+        if stored and stored[-1].episode_id != self.id:
+            self._episode = self._scope.get(stored[-1].episode_id).episode

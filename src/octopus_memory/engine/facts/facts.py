@@ -1,0 +1,249 @@
+"""Standing facts: found at the end of an episode, or given, corrected, pinned and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ...domain.episode import Scope, Turn
+from ...domain.errors import FactNotFound, InvalidInput
+from ...domain.facts import (
+    FACT_LIMIT,
+    MOST_FACTS_OF_EPISODE,
+    Fact,
+    FactKind,
+    FactOrigin,
+    FoundFact,
+    check_fact_text,
+    check_given_slot,
+    check_kind,
+    check_slot,
+    consolidate,
+    current,
+    slot_for,
+)
+from ...domain.ids import as_id, new_id
+from ..core import audit
+from ..core.pii_guard import Guard
+from ..core.runtime import Parts
+from ..write.decide import decided_again
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def found(
+    turns: Sequence[Turn], facts: Iterable[FoundFact], origin: FactOrigin
+) -> tuple[Fact, ...]:
+    """Facts that a summarizer found in these turns; `guarded` makes of them what is stored.
+
+    A model's answer is not trusted: what is empty or names a turn that is not there is left out.
+    """
+    said = {turn.ordinal: turn for turn in turns}
+    kept: list[Fact] = []
+    for fact in facts:
+        turn, text = said.get(fact.ordinal), " ".join(fact.text.split())
+        if turn is None or not text:
+            continue
+        kept.append(
+            Fact(
+                id=new_id(),
+                kind=fact.kind,
+                text=text,
+                slot=fact.slot,
+                since=turn.at,
+                turn_id=turn.id,
+                ordinal=turn.ordinal,
+                origin=origin,
+                ends=fact.ends,
+            )
+        )
+    return tuple(kept)
+
+
+def guarded(facts: Iterable[Fact], guard: Guard) -> tuple[Fact, ...]:
+    """Facts found in one episode, as they are stored: without personal data, and of a fit length.
+
+    Of those that then say the same, the first is kept.
+    """
+    kept: dict[tuple[FactKind, str, str], Fact] = {}
+    for fact in facts:
+        if len(kept) == MOST_FACTS_OF_EPISODE:
+            break
+        safe = redacted(fact, guard)
+        kept.setdefault((safe.kind, safe.slot, safe.text), safe)
+    return tuple(kept.values())
+
+
+def _guarded_slot(guard: Guard, slot: str) -> str:
+    """A slot without personal data, for a guard that has read the fact's text.
+
+    A slot is in lower case, in which the redactor knows only the names that it has heard.
+    """
+    return check_slot(guard.text(slot))
+
+
+def redacted(fact: Fact, guard: Guard) -> Fact:
+    """The fact without personal data, and cut; the same object where nothing changes."""
+    text = _cut(guard.text(fact.text))
+    slot = _guarded_slot(guard, fact.slot)
+    return fact if (text, slot) == (fact.text, fact.slot) else replace(fact, text=text, slot=slot)
+
+
+def listed(
+    parts: Parts,
+    scope: Scope,
+    *,
+    as_of: datetime | None,
+    kinds: Collection[FactKind | str] | None,
+    history: bool,
+) -> list[Fact]:
+    """The facts that are current, or with `history` all that are known, oldest first."""
+    wanted = checked_kinds(kinds)
+    stored = parts.store.facts(scope, until=as_of)
+    if history:
+        facts = [fact for fact in consolidate(stored, as_of=as_of) if not fact.is_deleted]
+    else:
+        facts = current(stored, as_of=as_of)
+    return facts if wanted is None else [fact for fact in facts if fact.kind in wanted]
+
+
+@decided_again
+def add(
+    parts: Parts,
+    scope: Scope,
+    text: str,
+    *,
+    kind: FactKind | str,
+    slot: str | None,
+    pinned: bool,
+    actor: str,
+) -> Fact:
+    """Store a fact that the caller gives."""
+    text, fact_kind = check_fact_text("text", text), check_kind(kind)
+    check_flag("pinned", pinned)
+    slot = check_given_slot(slot)
+    guard = _guard(parts, scope)
+    kept = _cut(guard.text(text))
+    own = slot_for(fact_kind, kept) if slot is None else _guarded_slot(guard, slot)
+    fact = Fact(
+        id=new_id(),
+        kind=fact_kind,
+        text=kept,
+        slot=own,
+        since=parts.clock.now(),
+        origin=FactOrigin.CALLER,
+        is_pinned=pinned,
+    )
+    return _store(parts, scope, fact, guard, "fact_add", actor=actor)
+
+
+@decided_again
+def correct(parts: Parts, scope: Scope, given: Fact | UUID | str, text: str, *, actor: str) -> Fact:
+    """Store what a fact should say; it takes the place of the one that is corrected.
+
+    The old one stays as history, and a pin goes over to the new one.
+    """
+    fact_id, text = fact_id_of(given), check_fact_text("text", text)
+    about = {"fact": str(fact_id)}
+    names = {"tenant": scope.tenant, "user": scope.user, "actor": actor}
+    with audit.refusals(parts, "fact_correct", **names, **about):
+        stored = parts.store.facts(scope)
+        old = next((fact for fact in stored if fact.id == fact_id and not fact.is_deleted), None)
+        if old is None:
+            raise FactNotFound(fact_id)
+    # The conversation's clock may be ahead of this one, and the newest fact is the one that holds.
+    beside = [fact.since for fact in stored if (fact.kind, fact.slot) == (old.kind, old.slot)]
+    guard = _guard(parts, scope)
+    fact = Fact(
+        id=new_id(),
+        kind=old.kind,
+        text=_cut(guard.text(text)),
+        slot=old.slot,
+        since=max(parts.clock.now(), max(beside) + _MICROSECOND),
+        origin=FactOrigin.CALLER,
+        is_pinned=old.is_pinned,
+    )
+    return _store(parts, scope, fact, guard, "fact_correct", actor=actor, corrected=str(old.id))
+
+
+def pin(parts: Parts, scope: Scope, given: Fact | UUID | str, *, pinned: bool, actor: str) -> Fact:
+    """Pin a fact, or take its pin off."""
+    check_flag("pinned", pinned)
+    fact_id = fact_id_of(given)
+    action, about = "fact_pin" if pinned else "fact_unpin", {"fact": str(fact_id)}
+    names = {"tenant": scope.tenant, "user": scope.user, "actor": actor}
+    with audit.refusals(parts, action, **names, **about):
+        entry = audit.draft(parts, action, **names, **about)
+        parts.store.pin_fact(scope, fact_id, pinned=pinned, entry=entry)
+    return _settled(parts, scope, fact_id)
+
+
+def delete(parts: Parts, scope: Scope, given: Fact | UUID | str, *, actor: str) -> None:
+    """Clear a fact's text for good."""
+    fact_id = fact_id_of(given)
+    about = {"fact": str(fact_id)}
+    names = {"tenant": scope.tenant, "user": scope.user, "actor": actor}
+    with audit.refusals(parts, "fact_delete", **names, **about):
+        entry = audit.draft(parts, "fact_delete", **names, **about)
+        parts.store.delete_fact(scope, fact_id, at=entry.at, entry=entry)
+
+
+def fact_id_of(given: Fact | UUID | str) -> UUID:
+    """:raises FactNotFound: for a text that is no id"""
+    found = as_id("fact_id", given, Fact)
+    if found is None:
+        raise FactNotFound(str(given))
+    return found
+
+
+def check_flag(field: str, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(field, "must be true or false")
+
+
+def _store(
+    parts: Parts, scope: Scope, fact: Fact, guard: Guard, action: str, *, actor: str, **about: str
+) -> Fact:
+    """Store a fact that passed the guard, by whose settings the write is decided."""
+    entry = audit.draft(
+        parts,
+        action,
+        tenant=scope.tenant,
+        actor=actor,
+        user=scope.user,
+        fact=str(fact.id),
+        kind=fact.kind.value,
+        **about,
+    )
+    parts.store.add_fact(scope, fact, settings=guard.settings, entry=entry)
+    return _settled(parts, scope, fact.id, fact)
+
+
+def _settled(parts: Parts, scope: Scope, fact_id: UUID, known: Fact | None = None) -> Fact:
+    """The fact with what it replaces, or what replaced it."""
+    for fact in consolidate(parts.store.facts(scope)):
+        if fact.id == fact_id:
+            return fact
+    if known is None:
+        # Another caller removed it just now.
+        raise FactNotFound(fact_id)
+    return known
+
+
+def _guard(parts: Parts, scope: Scope) -> Guard:
+    """Without numbers: these count within one episode, and a caller's fact has none."""
+    return parts.guard(scope, numbered=False)
+
+
+def checked_kinds(given: Collection[FactKind | str] | None) -> frozenset[FactKind] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise InvalidInput("kinds", "must be a list of kinds, such as ['constraint']")
+    return frozenset(check_kind(kind, f"kinds[{place}]") for place, kind in enumerate(given))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= FACT_LIMIT else text[: FACT_LIMIT - 1] + "…"

@@ -1,1 +1,0 @@
-"""Retention, holds and restoring: the verbs of keeping."""

@@ -1,0 +1,235 @@
+"""Erasure: the rows at once, then caches, copies and files, and a receipt that says how far it is.
+
+The rows go in one transaction, which remembers the erasure as unfinished. Everything after it can
+be done again, by whoever comes next: a process may die anywhere in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+from ...domain.erasure import EraseReceipt, Erasure, Subject
+from ...domain.errors import InvalidInput, NotFound, OctopusError, StoreCorrupt, StoreError
+from ...domain.ids import as_id, new_id
+from ..core import audit, leases
+from ..core.runtime import Parts
+from ..work import mirror as mirror_module
+
+log = logging.getLogger(__name__)
+
+VERIFICATION = "verification"
+"""What is pending of an erasure that was cut short before its search."""
+
+
+def erase(parts: Parts, subject: Subject, *, actor: str, physical: bool = True) -> EraseReceipt:
+    """Remove everything of the subject; the receipt says what is still to be done, if anything is.
+
+    Where an error is raised, nothing is gone.
+
+    :raises EpisodeNotFound: for an episode that is not in its scope
+    :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+    """
+    if not isinstance(physical, bool):
+        raise InvalidInput("physical", "must be true or false")
+    erasure_id = new_id()
+    about = {"erasure": str(erasure_id), **audit.episode_detail(subject.episode_id)}
+    entry = audit.draft(
+        parts, "erase", tenant=subject.tenant, actor=actor, user=subject.user, **about
+    )
+    erasure = Erasure(
+        id=erasure_id,
+        tenant=subject.tenant,
+        at=entry.at,
+        subject=entry.subject or "",
+        actor=entry.actor,
+        physical=physical,
+    )
+    with audit.refusals(
+        parts, "erase", tenant=subject.tenant, actor=actor, user=subject.user, **about
+    ):
+        begun = parts.store.erase(subject, erasure, entry)
+    parts.forget()
+    try:
+        _take_out(parts, begun)
+        if physical and not _rewrite(parts, begun):
+            log.warning("an erasure waits for the files to be rewritten: octopus compact")
+        return _settle(parts, begun)
+    except StoreError as error:
+        # The rows are gone, so the caller gets a receipt. It stays unfinished, and is tried again.
+        log.warning("an erasure cannot be verified yet: %s", error.for_log())
+        return _begun(begun)
+
+
+def finish(parts: Parts, *, younger_than: timedelta | None = None) -> int:
+    """Go on with erasures that were cut short or did not reach everything; returns how many ended.
+
+    Those of the last moments (`younger_than`) are left to the call that is still at them.
+    """
+    now = parts.clock.now()
+    waiting = [
+        erasure
+        for erasure in parts.store.unfinished()
+        if younger_than is None or now - erasure.at >= younger_than
+    ]
+    wanted = [erasure for erasure in waiting if erasure.physical]
+    if wanted:
+        _rewrite(parts, max(wanted, key=lambda erasure: erasure.number))
+    done = 0
+    for erasure in waiting:
+        try:
+            if _has_news(parts, erasure):
+                done += _settle(parts, erasure).is_complete
+        except StoreCorrupt as error:
+            # A damaged page must not keep the other work waiting.
+            log.warning("an erasure cannot be verified: %s", error.for_log())
+    return done
+
+
+def compact(parts: Parts, *, actor: str) -> bool:
+    """Rewrite the files, and complete the receipts that waited for it; False when it cannot be now.
+
+    What is recorded says only that it was done.
+    """
+    done = parts.store.compact()
+    outcome = "done" if done else "busy"
+    audit.record(parts, "compact", tenant=audit.INSTALLATION, actor=actor, outcome=outcome)
+    finish(parts)
+    return done
+
+
+def compact_if_owed(parts: Parts, *, actor: str) -> bool | None:
+    """As `compact`, after rows were removed, by whomever; None where nothing asks for it."""
+    try:
+        return compact(parts, actor=actor) if parts.store.owes_compaction() else None
+    except StoreError as error:
+        log.warning("the files are not rewritten now: %s", error.for_log())
+        return False
+
+
+def receipt(parts: Parts, tenant: str, given: EraseReceipt | UUID | str) -> EraseReceipt:
+    """:raises NotFound: when the tenant has no such receipt"""
+    erasure_id = as_id("erasure_id", given, EraseReceipt)
+    if erasure_id is None:
+        raise _not_found(str(given))
+    kept = parts.store.receipt(tenant, erasure_id)
+    if kept is not None:
+        return EraseReceipt.from_dict(kept)
+    for erasure in parts.store.unfinished():
+        if (erasure.tenant, erasure.id) == (tenant, erasure_id):
+            return _begun(erasure)
+    raise _not_found(erasure_id)
+
+
+def _not_found(erasure_id: UUID | str) -> NotFound:
+    return NotFound(f"no receipt {str(erasure_id)!r} in this tenant: receipts() lists them")
+
+
+def receipts(
+    parts: Parts, tenant: str, *, before: EraseReceipt | UUID | str | None = None, limit: int = 100
+) -> list[EraseReceipt]:
+    """The tenant's receipts, newest first."""
+    if before is not None:
+        given, before = before, as_id("before", before, EraseReceipt)
+        if before is None:
+            raise InvalidInput("before", f"{given!r} is no receipt's id: receipts() lists them")
+    found = []
+    for erasure in parts.store.erasures(tenant, before=before, limit=limit):
+        kept = parts.store.receipt(tenant, erasure.id)
+        found.append(_begun(erasure) if kept is None else EraseReceipt.from_dict(kept))
+    return found
+
+
+def _take_out(parts: Parts, erasure: Erasure) -> None:
+    """Tell a remote index at once, where it can be reached; else it is told later."""
+    mirror_module.feed(
+        parts,
+        leases.new_owner(),
+        look=False,
+        stop=lambda: not parts.store.waiting_removals(erasure),
+    )
+
+
+def _rewrite(parts: Parts, erasure: Erasure) -> bool:
+    """Not being able to is no failure of the erasure: it is tried again."""
+    if parts.store.compacted() >= erasure.number:
+        return True
+    try:
+        return parts.store.compact()
+    except StoreError as error:
+        log.warning("the files cannot be rewritten yet: %s", error.for_log())
+        return False
+
+
+def _settle(parts: Parts, erasure: Erasure) -> EraseReceipt:
+    """Look for what is left, and keep the receipt that says so."""
+    found = _search(parts, erasure)
+    if not found.is_complete and found.to_dict() == parts.store.receipt(erasure.tenant, erasure.id):
+        return found
+    entry = audit.draft(
+        parts,
+        "erase_receipt",
+        tenant=erasure.tenant,
+        actor=erasure.actor,
+        outcome="complete" if found.is_complete else "incomplete",
+        erasure=str(erasure.id),
+        sha256=found.sha256,
+    )
+    entry = replace(entry, subject=erasure.subject)
+    kept = parts.store.keep_receipt(erasure, found.to_dict(), entry, finished=found.is_complete)
+    # Somebody else may have finished it meanwhile: theirs is the receipt then.
+    return found if kept else receipt(parts, erasure.tenant, erasure.id)
+
+
+def _search(parts: Parts, erasure: Erasure) -> EraseReceipt:
+    store = parts.store
+    left = store.left_of(erasure)
+    pending: tuple[str, ...] = ()
+    mirror = store.mirror()
+    if mirror is not None:
+        copied = _left_in_copy(parts, erasure)
+        left |= {} if copied is None else {mirror: copied}
+        if copied is None or store.waiting_removals(erasure):
+            pending = (mirror,)
+    return EraseReceipt(
+        id=erasure.id,
+        at=erasure.at,
+        tenant=erasure.tenant,
+        subject=erasure.subject,
+        removed=erasure.removed,
+        left=left,
+        physical=store.compacted() >= erasure.number,
+        pending=pending,
+    )
+
+
+def _left_in_copy(parts: Parts, erasure: Erasure) -> int | None:
+    try:
+        return parts.index.left_of(erasure.scope_ids, erasure.episode_id)
+    except OctopusError as error:
+        log.warning("the remote index cannot be searched: %s", type(error).__name__)
+        return None
+
+
+def _has_news(parts: Parts, erasure: Erasure) -> bool:
+    """Whether a new search could say something else than the receipt that is kept."""
+    kept = parts.store.receipt(erasure.tenant, erasure.id)
+    if kept is None:
+        return True
+    was = EraseReceipt.from_dict(kept)
+    waits = parts.store.waiting_removals(erasure) > 0
+    rewritten = parts.store.compacted() >= erasure.number
+    return was.physical != rewritten or bool(was.pending) != waits or any(was.left.values())
+
+
+def _begun(erasure: Erasure) -> EraseReceipt:
+    return EraseReceipt(
+        id=erasure.id,
+        at=erasure.at,
+        tenant=erasure.tenant,
+        subject=erasure.subject,
+        removed=erasure.removed,
+        pending=(VERIFICATION,),
+    )

@@ -1,0 +1,28 @@
+"""The last episodes of a scope, which no query asks for."""
+
+from __future__ import annotations
+
+from ...domain.episode import EpisodeSnippet, Scope, check_name
+from ..core.runtime import Parts
+from . import recall
+
+
+def latest(
+    parts: Parts,
+    scope: Scope,
+    limit: int,
+    include_archived: bool | None,
+    session_id: str | None,
+) -> list[EpisodeSnippet]:
+    """Snippets without a relevance, newest first; `session_id` names the session to leave out."""
+    if session_id is not None:
+        check_name("session_id", session_id)
+    episodes, _ = parts.store.list_episodes(
+        scope,
+        offset=0,
+        limit=recall.check_limit(limit),
+        include_archived=recall.archived_wanted(parts, scope, include_archived),
+        leave_out_sessions=() if session_id is None else [session_id],
+        count=False,
+    )
+    return [recall.recent_snippet(parts, episode) for episode in episodes]

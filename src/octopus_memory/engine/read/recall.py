@@ -1,0 +1,452 @@
+"""Recall: gather the signals, rank, explain."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain.block.passages import Candidate
+from ...domain.episode import (
+    Episode,
+    EpisodeSnippet,
+    Scope,
+    SignalShare,
+    Turn,
+    TurnHit,
+    check_name,
+    check_time,
+)
+from ...domain.errors import EmbedderFailed, InvalidInput
+from ...domain.policy import MOST_RECALLED
+from ...domain.quick import maker
+from ...domain.search import term_hashing
+from ...domain.search.bm25 import LexicalScores, Sought
+from ...domain.search.features import SUMMARY
+from ...domain.search.query import QueryPlan, plan_query
+from ...domain.search.ranking import Ranked, Ranking, Signals, rank
+from ...ports.index import AskProbe, Probe, ScopeView
+from ...ports.store import SUMMARY_ORDINAL
+from ..core.runtime import Parts
+from ..write import close, index_turns
+
+log = logging.getLogger(__name__)
+
+_new_hit = maker(TurnHit, {"signals": "why"})
+_new_snippet = maker(EpisodeSnippet, {"signals": "why"})
+Why: TypeAlias = Callable[[], tuple[SignalShare, ...]]
+_MATCHES_SHOWN = 3
+_WORDS_SHOWN = 300
+"""Characters that stand for the summary of an episode that has none."""
+
+
+class RecallMode(StrEnum):
+    HYBRID = "hybrid"
+    SEMANTIC = "semantic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What is looked for, how, and what may be returned."""
+
+    query: str
+    mode: RecallMode = RecallMode.HYBRID
+    limit: int = 5
+    min_score: float | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    include_archived: bool = True
+    leave_out_session: str | None = None
+    leave_out: frozenset[UUID] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.query, str):
+            raise InvalidInput("query", f"must be text, not {type(self.query).__name__}")
+        check_limit(self.limit)
+        least = 0 if self.min_score is None else self.min_score
+        if not isinstance(least, int | float) or not 0 <= least <= 1:
+            raise InvalidInput("min_score", "must be a number between 0 and 1")
+        if self.leave_out_session is not None:
+            check_name("session_id", self.leave_out_session)
+        for field in ("since", "until"):
+            moment = getattr(self, field)
+            if moment is not None:
+                object.__setattr__(self, field, check_time(field, moment))
+
+
+class _Found(NamedTuple):
+    view: ScopeView
+    ranking: Ranking
+
+    def episode_id(self, row: int) -> UUID:
+        return self.view.episode_ids[int(self.view.rows.episode[row])]
+
+    def is_turn(self, row: int) -> bool:
+        return bool(self.view.ordinals[row] != SUMMARY_ORDINAL)
+
+    def is_short(self, row: int) -> bool:
+        """Whether the turn may be an answer that means nothing without its question."""
+        return int(self.view.ordinals[row]) > 0 and self.view.rows.length.item(row) < 0
+
+    def places(self, rows: Sequence[int]) -> list[tuple[UUID, int]]:
+        return [(self.episode_id(row), int(self.view.ordinals[row])) for row in rows]
+
+
+def recall(parts: Parts, scope: Scope, ask: Ask) -> list[EpisodeSnippet]:
+    """Episodes, most relevant first."""
+    found = _search(parts, scope, ask)
+    if found is None:
+        return []
+    least = _least(parts, scope, ask)
+    best = {
+        number: relevance
+        for number, relevance in found.ranking.episodes(ask.limit)
+        if relevance >= least
+    }
+    return _snippets(parts, scope, found, best)
+
+
+def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
+    """Turns, best first; their scores are calibrated like an episode's."""
+    found = _search(parts, scope, ask)
+    if found is None:
+        return []
+    least = _least(parts, scope, ask)
+    best = [
+        (row, relevance) for row, relevance in found.ranking.turns(ask.limit) if relevance >= least
+    ]
+    rows = [row for row, _ in best]
+    places = found.places(rows)
+    turns = _by_row(rows, places, parts.store.turns_at(scope, places))
+    return [
+        plain_hit(turns[row], score=relevance, why=found.ranking.why(row, relevance))
+        for row, relevance in best
+        if row in turns
+    ]
+
+
+class Recalled(NamedTuple):
+    """What one search found for a context block."""
+
+    candidates: tuple[Candidate, ...] = ()
+    episodes: tuple[EpisodeSnippet, ...] = ()
+    relevance: float = 0.0
+    """Of the best row."""
+
+
+def recall_for_context(parts: Parts, scope: Scope, ask: Ask, *, quotable: int) -> Recalled:
+    """Find up to `quotable` turns to quote, and the episodes that `ask` wants, by one search.
+
+    A short turn comes with the turn before it. Of an archived episode, and where a caller or a
+    model wrote the summary, the summary stands among the candidates.
+    """
+    found = _search(parts, scope, ask)
+    if found is None:
+        return Recalled()
+    least = _least(parts, scope, ask)
+    ranked = found.ranking.quotable(quotable)
+    top = found.ranking.episodes(max(ask.limit, 1))
+    best = {number: score for number, score in top[: ask.limit] if score >= least}
+    rows = [row for row, _ in ranked if found.is_turn(row)]
+    summaries = {row: score for row, score in ranked if not found.is_turn(row)}
+    wanted = {
+        **{int(found.view.rows.episode[row]): score for row, score in summaries.items()},
+        **best,
+    }
+    before = [
+        (found.episode_id(row), int(found.view.ordinals[row]) - 1)
+        for row in rows
+        if found.is_short(row)
+    ]
+    places = found.places(rows)
+    ids = [found.view.episode_ids[number] for number in wanted]
+    read_at = list(dict.fromkeys([*places, *before]))
+    episodes, read = parts.store.episodes_and_turns(scope, ids, read_at)
+    turns = {(turn.episode_id, turn.ordinal): turn for turn in read}
+    snippets = {
+        number: snippet_of(
+            episodes[found.view.episode_ids[number]],
+            relevance=score,
+            why=found.ranking.why(found.ranking.matches(number, k=1)[0], score),
+        )
+        for number, score in wanted.items()
+        # An erasure may have been faster than this read.
+        if found.view.episode_ids[number] in episodes
+    }
+    return Recalled(
+        candidates=tuple(_candidates(found, ranked, turns, snippets, episodes)),
+        episodes=tuple(snippets[number] for number in best if number in snippets),
+        relevance=top[0][1] if top else 0.0,
+    )
+
+
+def _candidates(
+    found: _Found,
+    ranked: Sequence[Ranked],
+    turns: Mapping[tuple[UUID, int], Turn],
+    snippets: Mapping[int, EpisodeSnippet],
+    episodes: Mapping[UUID, Episode],
+) -> Iterator[Candidate]:
+    for place, (row, score) in enumerate(ranked):
+        episode_id, ordinal = found.episode_id(row), int(found.view.ordinals[row])
+        if found.is_turn(row):
+            turn, before = turns.get((episode_id, ordinal)), turns.get((episode_id, ordinal - 1))
+            if turn is not None:
+                hit = plain_hit(turn, score=score, why=found.ranking.why(row, score))
+                asked = None if before is None or not found.is_short(row) else plain_hit(before)
+                yield Candidate(rank=place, score=score, source=hit, before=asked)
+            continue
+        snippet = snippets.get(int(found.view.rows.episode[row]))
+        # An extractive summary repeats the turns, which can be quoted themselves.
+        if snippet is not None and (
+            snippet.is_archived or not close.is_extractive(episodes[episode_id].summarized_by)
+        ):
+            yield Candidate(rank=place, score=score, source=snippet)
+
+
+def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
+    if not ask.query.strip():
+        return None
+    view = _view(parts, scope, ask)
+    if view is None or not len(view.ordinals):
+        return None
+    plan = _plan(parts, scope, ask, [term_hashing.numbers(name).tolist() for name in view.speakers])
+    signals = _signals(parts, view, plan, ask.mode)
+    keep = _keep(parts, scope, view, ask)
+    if keep is not None and not keep.any():
+        return None
+    return _Found(view=view, ranking=rank(signals, plan, parts.calibration, keep=keep))
+
+
+def _view(parts: Parts, scope: Scope, ask: Ask) -> ScopeView | None:
+    """What there is to search; None where nothing was ever stored."""
+    state = parts.store.recall_state(scope)
+    if state is None:
+        return None
+    if state.has_unfindable:
+        index_turns.catch_up_if_possible(parts, scope)
+        state = None
+    return parts.index.view(scope, parts.embedder.model, _probe(parts, scope, ask), state)
+
+
+def _signals(parts: Parts, view: ScopeView, plan: QueryPlan, mode: RecallMode) -> Signals:
+    sample = None if view.sample is None else _signals(parts, view.sample, plan, mode)
+    cosines, words = _cosines(parts, view, plan, mode), _lexical(view, plan, mode)
+    return Signals(view.rows, cosines, words, sample)
+
+
+def _plan(
+    parts: Parts, scope: Scope, ask: Ask, speakers: Sequence[Sequence[int]] = ()
+) -> QueryPlan:
+    return plan_query(
+        ask.query,
+        asked_at=parts.clock.now(),
+        analyzer=parts.analyzer,
+        hasher=parts.hasher(scope),
+        speakers=speakers,
+        related=parts.analyzer.related if ask.mode is RecallMode.HYBRID else None,
+        embedder_language=getattr(parts.embedder, "language", None),
+    )
+
+
+def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe:
+    """What an index may ask where a scope is very large.
+
+    Filters go over the view's rows: a part that does not mind them could leave too few.
+    """
+
+    def probe() -> Probe:
+        plan = _plan(parts, scope, ask)
+        words = ask.mode is RecallMode.HYBRID
+        left_out = len(_left_out(parts, scope, ask))
+        return Probe(
+            vector=_vector(parts, plan, ask.mode),
+            terms=plan.sought.terms if words else plan.sought.terms[:0],
+            episodes=ask.limit + left_out,
+            since=None if ask.since is None else _micros(ask.since),
+            until=None if ask.until is None else _micros(ask.until),
+            include_archived=ask.include_archived,
+        )
+
+    return probe
+
+
+def _lexical(view: ScopeView, plan: QueryPlan, mode: RecallMode) -> LexicalScores:
+    by_words = mode is not RecallMode.SEMANTIC
+    return view.postings.score(plan.sought if by_words else Sought.only(plan.sought.terms[:0]))
+
+
+def _cosines(
+    parts: Parts, view: ScopeView, plan: QueryPlan, mode: RecallMode
+) -> NDArray[np.float32]:
+    vector = _vector(parts, plan, mode)
+    if vector is None:
+        return np.full(len(view.ordinals), np.nan, np.float32)
+    return view.cosine(vector)
+
+
+def _vector(parts: Parts, plan: QueryPlan, mode: RecallMode) -> NDArray[np.float32] | None:
+    """None where recall must do without, by words."""
+    try:
+        return parts.query_vector(plan.embed_text)
+    except EmbedderFailed as error:
+        if mode is RecallMode.SEMANTIC:
+            raise
+        log.warning("recall goes by words alone: %s", error)
+        return None
+
+
+def _keep(parts: Parts, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.bool_] | None:
+    """Which rows a filter leaves in; None for all."""
+    masks: list[NDArray[np.bool_]] = []
+    if ask.since is not None:
+        masks.append(view.rows.time >= _micros(ask.since))
+    if ask.until is not None:
+        masks.append(view.rows.time <= _micros(ask.until))
+    if not ask.include_archived:
+        # Archiving takes an episode's turns and leaves its summary.
+        turns = np.zeros(len(view.episode_ids), dtype=np.bool_)
+        turns[view.rows.episode[view.rows.role != SUMMARY]] = True
+        masks.append(turns[view.rows.episode])
+    left_out = _left_out(parts, scope, ask)
+    if left_out:
+        # An id's own hash is slow: it is written in Python.
+        numbers = {episode_id.int for episode_id in left_out}
+        stays = [episode_id.int not in numbers for episode_id in view.episode_ids]
+        masks.append(np.array(stays).take(view.rows.episode))
+    if not masks:
+        return None
+    keep: NDArray[np.bool_] = np.logical_and.reduce(masks)
+    return keep
+
+
+def _left_out(parts: Parts, scope: Scope, ask: Ask) -> frozenset[UUID]:
+    if ask.leave_out_session is None:
+        return ask.leave_out
+    return ask.leave_out.union(parts.store.session_episodes(scope, ask.leave_out_session))
+
+
+def _snippets(
+    parts: Parts, scope: Scope, found: _Found, best: Mapping[int, float]
+) -> list[EpisodeSnippet]:
+    """`best` are the episodes' numbers with their relevance."""
+    ids = {number: found.view.episode_ids[number] for number in best}
+    matches = {number: found.ranking.matches(number, k=_MATCHES_SHOWN) for number in best}
+    shown = [row for rows in matches.values() for row in rows if found.is_turn(row)]
+    places = found.places(shown)
+    episodes, read = parts.store.episodes_and_turns(scope, list(ids.values()), places)
+    turns, scores = _by_row(shown, places, read), found.ranking.relevance(shown)
+    return [
+        snippet_of(
+            episodes[ids[number]],
+            relevance=relevance,
+            turns=tuple(
+                plain_hit(turns[row], score=scores[row], why=found.ranking.why(row, scores[row]))
+                for row in matches[number]
+                if row in turns
+            ),
+            why=found.ranking.why(matches[number][0], relevance),
+        )
+        for number, relevance in best.items()
+        # An erasure may have been faster than this read.
+        if ids[number] in episodes
+    ]
+
+
+def snippet_of(
+    episode: Episode,
+    *,
+    relevance: float | None = None,
+    turns: tuple[TurnHit, ...] = (),
+    why: Why = tuple,
+) -> EpisodeSnippet:
+    """An episode as recall returns it; one that has no summary yet shows what was said.
+
+    `relevance` is None for an episode that was not searched for.
+    """
+    return _new_snippet(
+        episode.id,
+        episode.session_id,
+        episode.started_at,
+        episode.summary or " … ".join(turn.text for turn in turns)[:_WORDS_SHOWN],
+        episode.key_facts,
+        relevance,
+        episode.is_archived,
+        turns,
+        why,
+    )
+
+
+def _by_row(
+    rows: Sequence[int], places: Sequence[tuple[UUID, int]], read: Sequence[Turn]
+) -> dict[int, Turn]:
+    """The turns that were read at the places of rows."""
+    row_of = {
+        (episode_id.int, ordinal): row
+        for (episode_id, ordinal), row in zip(places, rows, strict=True)
+    }
+    return {row_of[turn.episode_id.int, turn.ordinal]: turn for turn in read}
+
+
+def plain_hit(turn: Turn, *, score: float | None = None, why: Why = tuple) -> TurnHit:
+    message = turn.message
+    return _new_hit(
+        turn.id,
+        turn.episode_id,
+        turn.session_id,
+        turn.ordinal,
+        message.role,
+        message.text,
+        turn.at,
+        score,
+        message.name,
+        why,
+    )
+
+
+def recall_mode(given: str) -> RecallMode:
+    try:
+        return RecallMode(given)
+    except ValueError as error:
+        raise InvalidInput("mode", f"must be one of {', '.join(RecallMode)}") from error
+
+
+def archived_wanted(parts: Parts, scope: Scope, given: bool | None) -> bool:
+    """Whether archived episodes are recalled: as the caller says, else by the agent's settings."""
+    if given is not None:
+        return given
+    return parts.config(scope.tenant, scope.agent).recall.include_archived
+
+
+def _least(parts: Parts, scope: Scope, ask: Ask) -> float:
+    if ask.min_score is not None:
+        return ask.min_score
+    if ask.mode is RecallMode.HYBRID:
+        return 0.0
+    return parts.config(scope.tenant, scope.agent).recall.min_recall_score
+
+
+def check_limit(limit: int, field: str = "limit") -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_RECALLED:
+        raise InvalidInput(field, f"must be a whole number from 1 to {MOST_RECALLED:,}")
+    return limit
+
+
+def _micros(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)
+
+
+def recent_snippet(parts: Parts, episode: Episode) -> EpisodeSnippet:
+    """An episode of the recent list; one still open shows its last words for a summary."""
+    if episode.summary:
+        return snippet_of(episode)
+    start = max(0, episode.message_count - _MATCHES_SHOWN)
+    turns = parts.store.turns(episode.scope, episode.id, start=start)
+    return snippet_of(episode, turns=tuple(plain_hit(turn) for turn in turns))

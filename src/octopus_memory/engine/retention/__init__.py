@@ -1,0 +1,1 @@
+"""Retention: the job, what is due, holds, restore."""

@@ -1,0 +1,133 @@
+"""What retention finds to be due, and how it is counted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ...domain.episode import Episode
+from ...domain.errors import InvalidSetting
+from ...domain.retention import (
+    Aged,
+    AgentRetention,
+    Hold,
+    RetentionCounts,
+    RetentionReport,
+    Stage,
+    Step,
+    next_step,
+    shortest_stay,
+)
+from ..core.runtime import Parts
+from ..work import pending
+
+_BATCH = 100
+"""Episodes that are read at once."""
+COUNTED = {Step.ARCHIVE: "archived", Step.DELETE: "deleted", Step.PURGE: "purged"}
+
+
+class RunCounts:
+    """The counts of a run."""
+
+    def __init__(self, parts: Parts, now: datetime, *, dry_run: bool) -> None:
+        self.batches = 0
+        self._parts = parts
+        self._now = now
+        self._dry_run = dry_run
+        self._counts: dict[tuple[str, str], RetentionCounts] = defaultdict(RetentionCounts)
+
+    def add(self, episode: Episode, name: str) -> None:
+        whose = (episode.scope.tenant, episode.scope.agent)
+        self._counts[whose] = self._counts[whose].plus(**{name: 1})
+
+    def report(self, *, complete: bool = True, compacted: bool | None = None) -> RetentionReport:
+        total = RetentionCounts()
+        for counts in self._counts.values():
+            total = total.plus(**asdict(counts))
+        return RetentionReport(
+            dry_run=self._dry_run,
+            started_at=self._now,
+            finished_at=max(self._now, self._parts.clock.now()),
+            counts=total,
+            agents=tuple(
+                AgentRetention(tenant=tenant, agent=agent, counts=counts)
+                for (tenant, agent), counts in sorted(self._counts.items())
+            ),
+            batches=self.batches,
+            complete=complete,
+            compacted=compacted,
+        )
+
+
+def due(
+    parts: Parts,
+    stage: Stage,
+    *,
+    now: datetime,
+    held: bool = False,
+    after_page: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[Aged, Step]]:
+    """Every episode of a stage that is to leave it, and how; those under a hold, with `held`."""
+    stay = _shortest(parts, stage)
+    if stay is None:
+        return
+    after: tuple[datetime, UUID] | None = None
+    while page := parts.store.aged(stage, before=now - stay, after=after, limit=_BATCH, held=held):
+        for aged in page:
+            step = _step(parts, aged, now)
+            if step is not Step.KEEP:
+                yield aged, step
+        after = (page[-1].since, page[-1].episode.id)
+        after_page()
+
+
+def _shortest(parts: Parts, stage: Stage) -> timedelta | None:
+    policies = [parts.defaults.retention, *(c.retention for c in pending.usable_configs(parts))]
+    stays = [shortest_stay(stage, policy) for policy in policies]
+    return min((stay for stay in stays if stay is not None), default=None)
+
+
+def _step(parts: Parts, aged: Aged, now: datetime) -> Step:
+    scope = aged.episode.scope
+    try:
+        policy = parts.config(scope.tenant, scope.agent).retention
+    except InvalidSetting:
+        # Nobody can say how long its agent's episodes should stay.
+        return Step.KEEP
+    return next_step(aged.stage, policy, since=aged.since, now=now)
+
+
+def foretell(parts: Parts, now: datetime) -> RetentionReport:
+    """What a run would do now; changes nothing."""
+    tally = RunCounts(parts, now, dry_run=True)
+    holds: dict[str, list[Hold]] = {}
+    for episode in pending.expired(parts, now=now):
+        tally.add(episode, "timed_out")
+        # Closed, its days count from the last message, so that it may be due at once.
+        aged = Aged(episode=episode, stage=Stage.ACTIVE, since=episode.last_message_at)
+        step = _step(parts, aged, now)
+        if step is Step.KEEP:
+            continue
+        tenant = episode.scope.tenant
+        if tenant not in holds:
+            holds[tenant] = parts.store.holds(tenant)
+        if any(hold.stops(episode) for hold in holds[tenant]):
+            tally.add(episode, "held")
+        else:
+            _foretell(parts, tally, aged, step, now)
+    for stage in Stage:
+        for aged, _ in due(parts, stage, now=now, held=True):
+            tally.add(aged.episode, "held")
+        for aged, step in due(parts, stage, now=now):
+            _foretell(parts, tally, aged, step, now)
+    return tally.report()
+
+
+def _foretell(parts: Parts, tally: RunCounts, aged: Aged, step: Step, now: datetime) -> None:
+    tally.add(aged.episode, COUNTED[step])
+    marked = Aged(episode=aged.episode, stage=Stage.DELETED, since=now)
+    if step is Step.DELETE and _step(parts, marked, now) is Step.PURGE:
+        tally.add(aged.episode, "purged")

@@ -1,0 +1,66 @@
+"""Legal holds: what keeps a user's episodes, or one, from retention and erasure."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ...domain.episode import check_name
+from ...domain.errors import InvalidInput, NotFound
+from ...domain.ids import as_id, new_id
+from ...domain.message import Json
+from ...domain.retention import Hold
+from ..core import audit
+from ..core.runtime import Parts
+
+_LONGEST_REASON = 2_000
+
+
+def place(
+    parts: Parts,
+    tenant: str,
+    *,
+    user: str | None,
+    episode_id: UUID | None,
+    reason: str,
+    actor: str,
+) -> Hold:
+    if (user is None) == (episode_id is None):
+        raise InvalidInput("user", "or episode_id: give one of them, and not both")
+    if user is not None:
+        check_name("user", user)
+    check_name("reason", reason, longest=_LONGEST_REASON)
+    hold_id = new_id()
+    about = {"hold": str(hold_id), **audit.episode_detail(episode_id)}
+    entry = audit.draft(parts, "hold", tenant=tenant, actor=actor, user=user, **about)
+    hold = Hold(
+        id=hold_id,
+        tenant=tenant,
+        user=user,
+        episode_id=episode_id,
+        reason=reason,
+        placed_at=entry.at,
+        placed_by=actor,
+    )
+    with audit.refusals(parts, "hold", tenant=tenant, actor=actor, user=user, **about):
+        parts.store.place_hold(hold, entry=entry)
+    return hold
+
+
+def lift(parts: Parts, tenant: str, given: Hold | UUID | str, *, actor: str) -> Hold:
+    """:raises NotFound: when the tenant has no such hold"""
+    hold_id = as_id("hold_id", given, Hold)
+    if hold_id is None:
+        raise _not_found(str(given))
+    about: dict[str, Json] = {"hold": str(hold_id)}
+    held = {hold.id: hold for hold in parts.store.holds(tenant)}
+    hold = held.get(hold_id)
+    user = None if hold is None else hold.user
+    entry = audit.draft(parts, "lift_hold", tenant=tenant, actor=actor, user=user, **about)
+    with audit.refusals(parts, "lift_hold", tenant=tenant, actor=actor, user=user, **about):
+        if hold is None or not parts.store.lift_hold(tenant, hold_id, entry=entry):
+            raise _not_found(hold_id)
+    return hold
+
+
+def _not_found(hold_id: UUID | str) -> NotFound:
+    return NotFound(f"no hold {str(hold_id)!r} in this tenant: holds() lists those that stand")

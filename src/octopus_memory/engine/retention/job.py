@@ -1,0 +1,205 @@
+"""The nightly run: every episode to the stage that its agent's policy asks for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeAlias
+
+from ...domain.episode import Episode, check_name, check_time
+from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold, OctopusError
+from ...domain.policy import ArchiveMode
+from ...domain.retention import Aged, RetentionReport, Stage, Step
+from ...ports.retention import Lead
+from ..core import audit
+from ..core.runtime import Parts
+from ..privacy import erasure
+from ..work import pending
+from ..write import close
+from .due import COUNTED, RunCounts, due, foretell
+
+log = logging.getLogger(__name__)
+
+JOB = "retention"
+_RENEW_SECONDS = 30.0
+"""How long a runner works, at the most, before it says again that it still runs."""
+_SKEW = timedelta(hours=1)
+"""How much the clocks of two machines may differ."""
+
+Progress: TypeAlias = Callable[[RetentionReport], None]
+
+
+class MemoryRetentionJob:
+    """Archives, deletes and purges what is due, and closes idle sessions.
+
+    One runner at a time, whatever the number of processes. It may be killed at any point: the next
+    run goes on where it stopped.
+    """
+
+    def __init__(self, parts: Parts, owner: str) -> None:
+        self._parts = parts
+        self._owner = owner
+
+    def run(
+        self,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        now: datetime | None = None,
+        compact: bool | None = None,
+        actor: str = "library",
+    ) -> RetentionReport:
+        """Move every episode that is due at `now`; with `dry_run`, only count them.
+
+        `progress` is given the report so far after every batch. `compact` says whether files that
+        rows were removed from are rewritten at the end; without it, the settings do.
+        """
+        parts = self._parts
+        check_name("actor", actor)
+        now = parts.clock.now() if now is None else check_time("now", now)
+        parts.forget_configs()
+        pending.warn_of_unusable(parts)
+        if dry_run:
+            return foretell(parts, now)
+        with parts.store.lead(JOB, owner=self._owner) as lead:
+            if lead is None:
+                return RetentionReport(
+                    started_at=now, finished_at=now, elsewhere=True, complete=False
+                )
+            run = _Run(parts, now, lead, progress)
+            complete = run.whole(actor)
+            # What is gone from the store goes from this process's memory too.
+            parts.look_for_removals()
+            if compact is None:
+                compact = parts.compact_after_retention
+            compacted = (
+                erasure.compact_if_owed(parts, actor=actor) if compact and complete else None
+            )
+            return run.tally.report(complete=complete, compacted=compacted)
+
+
+def run_if_due(
+    parts: Parts, owner: str, progress: Progress | None = None
+) -> RetentionReport | None:
+    """Run when the schedule says so. Nights that were missed are made up for by one run."""
+    if parts.schedule is None:
+        return None
+    now, last = parts.clock.now(), parts.store.last_run(JOB)
+    if last is None or last > now + _SKEW:
+        # Nothing is removed because a database is opened for the first time. A run in the future,
+        # of a clock that was ahead, would put off all until then.
+        parts.store.set_last_run(JOB, now)
+        return None
+    if parts.schedule.next_after(last) > now:
+        return None
+    report = MemoryRetentionJob(parts, owner).run(progress=progress, actor="worker")
+    if not report.elsewhere:
+        done = ", ".join(f"{name} {count:,}" for name, count in asdict(report.counts).items())
+        log.info("retention ran: %s", done)
+    return report
+
+
+def next_run(parts: Parts) -> datetime | None:
+    """When retention runs by itself next; None where nothing is scheduled."""
+    if parts.schedule is None:
+        return None
+    now, last = parts.clock.now(), parts.store.last_run(JOB)
+    if last is None or last > now + _SKEW:
+        return parts.schedule.next_after(now)
+    return parts.schedule.next_after(last)
+
+
+class _LeadLost(Exception):
+    """Another process has taken over."""
+
+
+class _Run:
+    """One run, while this process has the lead."""
+
+    def __init__(self, parts: Parts, now: datetime, lead: Lead, progress: Progress | None) -> None:
+        self.tally = RunCounts(parts, now, dry_run=False)
+        self._parts = parts
+        self._now = now
+        self._lead = lead
+        self._progress = progress
+        self._renewed = time.monotonic()
+
+    def whole(self, actor: str) -> bool:
+        """Whether it came to its end; what was done is in the audit log either way."""
+        try:
+            self._all_stages()
+        except _LeadLost:
+            log.warning("retention stops: its lead was lost, perhaps to another process")
+            return False
+        finally:
+            self._record(actor)
+        pending.forget_keys(self._parts)
+        # What ran ahead of the clock does not put off the nights until then.
+        self._parts.store.set_last_run(JOB, min(self._now, self._parts.clock.now()))
+        return True
+
+    def _all_stages(self) -> None:
+        for episode in pending.expired(self._parts, now=self._now):
+            self._try(episode, "timed_out", partial(self._close, episode))
+        self._end_batch()
+        for stage in Stage:
+            for aged, _ in due(self._parts, stage, now=self._now, held=True):
+                self.tally.add(aged.episode, "held")
+            for aged, step in due(self._parts, stage, now=self._now, after_page=self._end_batch):
+                self._try(aged.episode, COUNTED[step], partial(self._move, aged, step))
+
+    def _try(self, episode: Episode, counted: str, do: Callable[[], bool]) -> None:
+        """An episode that cannot be moved does not stop the others."""
+        try:
+            if do():
+                self.tally.add(episode, counted)
+        except (EpisodeChanged, EpisodeNotFound):
+            # It was restored, went on or was erased since it was read.
+            pass
+        except LegalHold:
+            self.tally.add(episode, "held")
+        except OctopusError as error:
+            log.warning("retention leaves an episode: %s", error.for_log())
+            self.tally.add(episode, "failed")
+        if time.monotonic() - self._renewed > _RENEW_SECONDS:
+            self._renew()
+
+    def _close(self, episode: Episode) -> bool:
+        # The same run may archive it: no better summary could be made of it later.
+        return not close.close_expired(self._parts, episode, wait=True).is_open
+
+    def _move(self, aged: Aged, step: Step) -> bool:
+        store, episode = self._parts.store, aged.episode
+        if step is Step.PURGE:
+            return bool(store.purge(episode.scope, episode.id, since=aged.since))
+        if step is Step.DELETE:
+            store.delete(episode.scope, episode.id, at=self._now, since=aged.since)
+            return True
+        policy = self._parts.config(episode.scope.tenant, episode.scope.agent).retention
+        cold = policy.archive_mode is ArchiveMode.COLD
+        close.ensure_summary(self._parts, episode)
+        store.archive(episode.scope, episode.id, cold=cold, at=self._now, since=aged.since)
+        return True
+
+    def _end_batch(self) -> None:
+        self.tally.batches += 1
+        if self._progress is not None:
+            self._progress(self.tally.report(complete=False))
+        self._renew()
+
+    def _renew(self) -> None:
+        if not self._lead.renew():
+            raise _LeadLost
+        self._renewed = time.monotonic()
+
+    def _record(self, actor: str) -> None:
+        for tenant, counts in self.tally.report().tenants.items():
+            if counts.moved or counts.failed:
+                outcome = "partly" if counts.failed else "done"
+                audit.record(
+                    self._parts, JOB, tenant=tenant, actor=actor, outcome=outcome, **asdict(counts)
+                )

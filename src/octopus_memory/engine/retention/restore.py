@@ -1,0 +1,84 @@
+"""Deleting an episode by hand, and bringing one back."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ...domain.episode import EndReason, Episode, Scope, Summary
+from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
+from ...ports.store import SUMMARY_ORDINAL, Findable
+from ..core import audit
+from ..core.runtime import Parts
+from ..write import close
+from ..write import index_turns as making
+from ..write.validate import episode_id_of
+
+_ATTEMPTS = 5
+"""How often a restoring begins anew because the episode changed its stage meanwhile."""
+
+
+def delete(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: str) -> None:
+    """Mark an episode as deleted; one that is still open is closed first."""
+    episode_id = episode_id_of(given)
+    about = audit.episode_detail(episode_id)
+    with audit.refusals(
+        parts, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
+    ):
+        known = parts.store.episodes(scope, [episode_id]).get(episode_id)
+        if known is not None and known.is_open:
+            _check_holds(parts, known)
+            close.close(parts, scope, episode_id, reason=EndReason.USER_CLOSED, wait=False)
+        entry = audit.draft(
+            parts, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
+        )
+        parts.store.delete(scope, episode_id, at=entry.at, entry=entry)
+
+
+def _check_holds(parts: Parts, episode: Episode) -> None:
+    """A call that is refused must not have closed the conversation."""
+    for hold in parts.store.holds(episode.scope.tenant):
+        if hold.stops(episode):
+            raise LegalHold(hold.id)
+
+
+def restore(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: str) -> Episode:
+    """Undo a deletion, or an archiving that kept the turns."""
+    episode_id = episode_id_of(given)
+    about = audit.episode_detail(episode_id)
+    entry = audit.draft(
+        parts, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
+    )
+    with audit.refusals(
+        parts, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
+    ):
+        for _ in range(_ATTEMPTS):
+            state = parts.store.recall_state(scope)
+            findable = _findable(parts, scope, episode_id)
+            try:
+                return parts.store.restore(
+                    scope,
+                    episode_id,
+                    findable,
+                    at=entry.at,
+                    entry=entry,
+                    epoch=None if state is None else state.epoch,
+                )
+            except EpisodeChanged as error:
+                changed = error
+        raise changed
+
+
+def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
+    """What recall will find the episode by: its turns, where they are kept, and its summary."""
+    kept = parts.store.stored_episode(scope, episode_id)
+    if kept is None:
+        raise EpisodeNotFound(episode_id)
+    config, episode = parts.config(scope.tenant, scope.agent), kept.episode
+    findable = [
+        making.of_turn(parts, scope, turn.ordinal, turn.message, config) for turn in kept.turns
+    ]
+    if episode.summary is not None:
+        made = Summary(text=episode.summary, key_facts=episode.key_facts)
+        lexical = close.summary_lexical(parts, scope, made, episode.summarized_by)
+        findable.append(Findable(ordinal=SUMMARY_ORDINAL, lexical=lexical))
+    return findable

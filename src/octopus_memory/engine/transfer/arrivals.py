@@ -1,0 +1,45 @@
+"""What comes in by an import, and what it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...domain.retention import Stage, is_overdue
+from ...domain.transfer.export_format import ImportReport, KeptEpisode
+from ...domain.transfer.transcripts import Source
+from ...ports.carried import Brought
+from ..core.runtime import Parts
+
+
+class Arrivals:
+    """One import: what it was told, and how far it is."""
+
+    def __init__(
+        self, parts: Parts, tenant: str, user: str | None, agent: str | None, source: Source
+    ) -> None:
+        self.parts, self.tenant, self.user, self.agent = parts, tenant, user, agent
+        self.source = source
+        self.now = parts.clock.now()
+        self.report = ImportReport(source=source.value)
+
+    def count(self, **more: int) -> None:
+        added = {name: getattr(self.report, name) + number for name, number in more.items()}
+        self.report = replace(self.report, **added)
+
+    def bring(self, brought: Brought, *, turns: int, has_new_id: bool = False) -> None:
+        if not self.parts.store.bring(brought):
+            self.count(passed_over=1)
+            return
+        late = self._is_overdue(brought.kept)
+        found = () if brought.summary is None else brought.summary.facts or ()
+        facts = len(brought.facts) + len(found)
+        new = int(has_new_id)
+        self.count(episodes=1, turns=turns, facts=facts, given_new_ids=new, overdue=int(late))
+
+    def _is_overdue(self, kept: KeptEpisode) -> bool:
+        if kept.aged_from is None:
+            return False
+        scope = kept.episode.scope
+        policy = self.parts.config(scope.tenant, scope.agent).retention
+        stage = Stage.ARCHIVED if kept.episode.is_archived else Stage.ACTIVE
+        return is_overdue(stage, policy, since=kept.aged_from, now=self.now)

@@ -1,0 +1,112 @@
+"""Export: everything of one user, line by line, however much it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...domain.episode import Scope, check_name
+from ...domain.errors import EpisodeChanged, StoreReadOnly
+from ...domain.message import Json
+from ...domain.transfer import export_format
+from ...domain.transfer.export_format import KeptEpisode, LineCount
+from ..core import audit
+from ..core.runtime import Parts
+
+_PAGE = 100
+
+
+def export(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: str) -> Iterator[str]:
+    """The lines of an export, each with its end.
+
+    Recorded before the first line is given and again before the last, so that the log also knows
+    of one that was cut short.
+    """
+    check_name("user", user)
+    if agent is not None:
+        check_name("agent", agent)
+    check_name("actor", actor)
+    if parts.store.read_only:
+        raise StoreReadOnly(
+            "an export is recorded in the audit log, and this database is read-only: open it to "
+            "write, or export from a copy of it"
+        )
+    return _lines(parts, tenant, user, agent=agent, actor=actor)
+
+
+def _lines(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: str) -> Iterator[str]:
+    tally = LineCount()
+
+    def line(body: Mapping[str, Json]) -> str:
+        text = export_format.encode_line(body)
+        tally.add(text, body["kind"])
+        return f"{text}\n"
+
+    _record(parts, tenant, user, actor=actor, outcome="begun")
+    now = parts.clock.now()
+    yield line(export_format.header(made_at=now, tenant=tenant, user=user, agent=agent))
+    for scope in parts.store.user_scopes(tenant, user):
+        if agent is None or scope.agent == agent:
+            for body in _scope(parts, scope):
+                yield line(body)
+    counts = {f"{kind}s": tally.of(kind) for kind in ("episode", "turn", "fact")}
+    # Before the trailer: an export that cannot be recorded is not whole either.
+    _record(parts, tenant, user, actor=actor, outcome="done", **counts)
+    yield f"{export_format.encode_line(tally.trailer())}\n"
+
+
+def _record(
+    parts: Parts, tenant: str, user: str, *, actor: str, outcome: str, **counts: int
+) -> None:
+    audit.record(parts, "export", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts)
+
+
+def _scope(parts: Parts, scope: Scope) -> Iterator[dict[str, Json]]:
+    after: str | None = None
+    facts = parts.store.kept_facts(scope, None)
+    if facts:
+        yield export_format.scope_line(scope.agent)
+        yield from map(export_format.fact_line, facts)
+    while sessions := parts.store.kept_sessions(scope, after=after, limit=_PAGE):
+        if after is None and not facts:
+            yield export_format.scope_line(scope.agent)
+        for session in sessions:
+            yield export_format.session_line(session)
+            yield from _session(parts, scope, session.id)
+        after = sessions[-1].id
+
+
+def _session(parts: Parts, scope: Scope, session_id: str) -> Iterator[dict[str, Json]]:
+    last: KeptEpisode | None = None
+    while True:
+        after = None if last is None else (last.episode.started_at, last.episode.id)
+        page = parts.store.kept_episodes(scope, session_id, after=after, limit=_PAGE)
+        if not page:
+            return
+        for kept in page:
+            yield from _episode(parts, kept)
+        last = page[-1]
+
+
+def _episode(parts: Parts, found: KeptEpisode) -> Iterator[dict[str, Json]]:
+    scope, episode_id = found.episode.scope, found.episode.id
+    # Read again together with its first turns, since somebody may have added to it meanwhile.
+    kept, turns = parts.store.kept_turns(scope, episode_id, limit=_PAGE)
+    if kept is None:
+        return
+    gone = kept.episode.is_archived and not kept.episode.is_cold
+    wanted, given = 0 if gone else kept.episode.message_count, 0
+    numbers = parts.store.placeholders(scope, episode_id)
+    yield export_format.episode_line(kept, [(each.kind, each.number) for each in numbers])
+    while turns:
+        for turn in turns:
+            yield export_format.turn_line(turn)
+        given += len(turns)
+        limit = min(_PAGE, wanted - given)
+        if limit <= 0:
+            break
+        _, turns = parts.store.kept_turns(scope, episode_id, start=given, limit=limit)
+    if given != wanted:
+        # It was archived or erased between two pages: half of it must not pass for the whole.
+        raise EpisodeChanged(kept.episode.session_id)
+    yield from map(export_format.fact_line, parts.store.kept_facts(scope, episode_id))
+    yield export_format.episode_end_line(episode_id, given)

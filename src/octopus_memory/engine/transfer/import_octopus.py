@@ -1,0 +1,282 @@
+"""Import of Octopus's own format: everything as it was where it came from."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import islice
+from typing import IO, Self
+from uuid import UUID
+
+from ...domain.episode import Scope, Session, Summary
+from ...domain.errors import InvalidInput, InvalidMessage
+from ...domain.facts import Fact
+from ...domain.message import Message
+from ...domain.policy import MemoryConfig
+from ...domain.transfer.export_format import KeptEpisode, id_beside
+from ...domain.transfer.export_reader import (
+    Line,
+    episode_of,
+    fact_of,
+    parse_line,
+    placeholders_of,
+    read_lines,
+    session_of,
+)
+from ...ports.carried import Brought
+from ...ports.store import NewSummary, NewTurn, Placeholder
+from ..core.pii_guard import Guard
+from ..core.runtime import Parts
+from ..facts import facts as standing
+from ..write import close, validate
+from ..write.decide import decided_again
+from .arrivals import Arrivals
+
+_BATCH = 100
+_SMALL = 4 * 1024 * 1024
+"""Characters of an episode's lines that are held in memory; longer ones wait in a file."""
+
+
+def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
+    """:raises InvalidInput: naming the line and the field"""
+    lines = read_lines(pieces)
+    header = next(lines)
+    arrivals.user = arrivals.user or header.name("user")
+    scope: Scope | None = None
+    session: Session | None = None
+    for line in lines:
+        match line.kind:
+            case "scope":
+                agent = arrivals.agent or line.name("agent")
+                scope = Scope(tenant=arrivals.tenant, agent=agent, user=arrivals.user)
+                session = None
+            case "fact" if scope is not None and session is None:
+                _given_fact(arrivals.parts, arrivals, scope, fact_of(line, None))
+            case "session" if scope is not None:
+                session = session_of(line, scope)
+                _check_metadata(line, session)
+            case "episode" if session is not None:
+                _episode(arrivals, session, line, lines)
+            case _:
+                raise line.wrong("kind", "is not one that may stand here")
+
+
+@decided_again
+def _given_fact(parts: Parts, arrivals: Arrivals, scope: Scope, fact: Fact) -> None:
+    """Store a fact that a caller gave; numbers of placeholders count within episodes alone."""
+    guard = parts.guard(scope, numbered=False)
+    safe = standing.redacted(fact, guard)
+    arrivals.count(facts=parts.store.bring_facts(scope, [safe], settings=guard.settings))
+
+
+def _check_metadata(line: Line, session: Session) -> None:
+    try:
+        validate.check_metadata(session.metadata)
+    except InvalidInput as error:
+        raise line.wrong(error.field, error.problem) from error
+
+
+def _episode(arrivals: Arrivals, session: Session, line: Line, lines: Iterator[Line]) -> None:
+    kept, scope, parts = episode_of(line, session), session.scope, arrivals.parts
+    with _TurnLines() as turns:
+        turns.take(line, lines, kept)
+        own = kept.episode.id
+        beside = id_beside(own, scope.tenant, scope.agent, scope.user)
+        holders = parts.store.holders([own, beside])
+        if scope in holders.values():
+            arrivals.count(passed_over=1)
+            return
+        # The database has it already, for somebody else: this is a copy, and gets its own ids.
+        is_copy = own in holders
+        if is_copy:
+            kept = replace(kept, episode=replace(kept.episode, id=beside))
+        _bring(parts, arrivals, session, kept, turns, _placeholders(line), is_copy=is_copy)
+
+
+@decided_again
+def _bring(
+    parts: Parts,
+    arrivals: Arrivals,
+    session: Session,
+    kept: KeptEpisode,
+    turns: _TurnLines,
+    known: Sequence[Placeholder],
+    *,
+    is_copy: bool,
+) -> None:
+    scope = session.scope
+    guard = parts.guard(scope, known=known)
+    # First the turns: whom the guard hears of there, it finds in the rest as well.
+    ready = _ready(_NewTurns(parts, scope, turns, guard, is_copy=is_copy), turns)
+    summary = _summary(parts, kept, guard)
+    facts = [
+        standing.redacted(fact, guard)
+        for fact in _facts(turns.facts, kept.episode.id, scope if is_copy else None)
+    ]
+    brought = Brought(
+        session=replace(session, metadata=guard.json(session.metadata) or {}),
+        kept=kept,
+        turns=ready,
+        summary=summary,
+        facts=facts,
+        placeholders=[*known, *guard.new()],
+        now=arrivals.now,
+        settings=guard.settings,
+    )
+    arrivals.bring(brought, turns=turns.count, has_new_id=is_copy)
+
+
+def _ready(turns: Iterable[NewTurn], lines: _TurnLines) -> Iterable[NewTurn]:
+    """Everything is made once before the database has to wait for it; what is large, again then."""
+    if lines.is_small:
+        return list(turns)
+    for _ in turns:
+        pass
+    return turns
+
+
+def _summary(parts: Parts, kept: KeptEpisode, guard: Guard) -> NewSummary | None:
+    episode = kept.episode
+    if episode.summary is None:
+        return None
+    kept_as = Summary(text=episode.summary, key_facts=episode.key_facts)
+    made = close.limited(guard.summary(kept_as))
+    by = episode.summarized_by or close.BY_CALLER
+    return close.new_summary(parts, episode.scope, made, by)
+
+
+def _placeholders(line: Line) -> list[Placeholder]:
+    """Their numbers stay taken. What they stand for is known only to the database they are from."""
+    return [
+        Placeholder(kind=kind, number=number, digest=os.urandom(16))
+        for kind, number in placeholders_of(line)
+    ]
+
+
+def _facts(lines: Iterable[Line], episode_id: UUID, copied_to: Scope | None) -> Iterator[Fact]:
+    """An episode's facts; the turns of a copy have other ids."""
+    known: set[UUID] = set()
+    for line in lines:
+        fact = fact_of(line, episode_id)
+        if fact.id in known:
+            raise line.wrong("id", "is that of another fact of its episode")
+        known.add(fact.id)
+        if copied_to is not None and fact.turn_id is not None:
+            names = (copied_to.tenant, copied_to.agent, copied_to.user)
+            fact = replace(fact, turn_id=id_beside(fact.turn_id, *names))
+        yield fact
+
+
+class _TurnLines:
+    """The lines of one episode's turns: read once, and given as often as they are asked for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.facts: list[Line] = []
+        """The lines of the episode's facts, after those of its turns."""
+        self._held: list[Line] = []
+        self._size = 0
+        self._file: IO[str] | None = None
+        self._resources = ExitStack()
+
+    @property
+    def is_small(self) -> bool:
+        return self._file is None
+
+    def take(self, begun: Line, lines: Iterator[Line], kept: KeptEpisode) -> None:
+        """Up to the episode's end, which must say how many there are."""
+        gone = kept.episode.is_archived and not kept.episode.is_cold
+        wanted = 0 if gone else kept.episode.message_count
+        for line in lines:
+            if line.kind == "fact":
+                self.facts.append(line)
+                continue
+            if line.kind == "turn" and not self.facts:
+                if line.count("ordinal") != self.count:
+                    raise line.wrong("ordinal", f"must be {self.count}, the next of its episode")
+                self._keep(line)
+                continue
+            if line.kind != "episode_end":
+                problem = "must be turn, fact after the last of them, or episode_end at the end"
+                raise line.wrong("kind", problem)
+            if line.uuid("id") != kept.episode.id:
+                raise line.wrong("id", "is not that of the episode it ends")
+            if not line.count("turns") == self.count == wanted:
+                raise line.wrong("turns", f"must be {wanted}, and {self.count} stand before it")
+            return
+        raise begun.wrong("kind", "begins an episode that has no episode_end: export it anew")
+
+    def _keep(self, line: Line) -> None:
+        self.count += 1
+        if self._file is None and self._size + len(line.raw) <= _SMALL:
+            self._size += len(line.raw)
+            self._held.append(line)
+            return
+        if self._file is None:
+            self._file = self._resources.enter_context(_nameless_file())
+            for held in self._held:
+                self._file.write(f"{held.number} {held.raw}\n")
+            self._held.clear()
+        self._file.write(f"{line.number} {line.raw}\n")
+
+    def __iter__(self) -> Iterator[Line]:
+        if self._file is None:
+            yield from self._held
+            return
+        self._file.seek(0)
+        for each in self._file:
+            number, _, text = each.partition(" ")
+            yield parse_line(text, int(number))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._resources.close()
+
+
+def _nameless_file() -> IO[str]:
+    """One that nobody else can open, and that is gone when it is closed or the process dies."""
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogatepass", newline="\n")
+
+
+class _NewTurns:
+    """The turns of an episode, made from their lines a few at a time."""
+
+    def __init__(
+        self, parts: Parts, scope: Scope, lines: _TurnLines, guard: Guard, *, is_copy: bool
+    ) -> None:
+        self._parts, self._scope, self._lines = parts, scope, lines
+        self._guard, self._is_copy = guard, is_copy
+
+    def __iter__(self) -> Iterator[NewTurn]:
+        config = self._parts.config(self._scope.tenant, self._scope.agent)
+        lines = iter(self._lines)
+        while some := list(islice(lines, _BATCH)):
+            turns = validate.new_turns(
+                self._parts,
+                self._scope,
+                [_message(line, config) for line in some],
+                [line.time("at") for line in some],
+                config,
+                [line.count("tokens") for line in some],
+                self._guard,
+            )
+            for line, turn in zip(some, turns, strict=True):
+                has_pii = line.flag("has_pii") or turn.has_pii
+                yield replace(turn, id=self._id(line.uuid("id")), has_pii=has_pii)
+
+    def _id(self, own: UUID) -> UUID:
+        scope = self._scope
+        return id_beside(own, scope.tenant, scope.agent, scope.user) if self._is_copy else own
+
+
+def _message(line: Line, config: MemoryConfig) -> Message:
+    try:
+        [message] = validate.parse(line.table("message"), config)
+    except InvalidMessage as error:
+        raise type(error)(f"line {line.number}, {error.field}", error.problem) from error
+    return message

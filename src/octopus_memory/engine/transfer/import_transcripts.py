@@ -1,0 +1,157 @@
+"""Import of what other programs wrote: each conversation becomes a finished episode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ...domain import tool_calls
+from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus
+from ...domain.errors import InvalidInput
+from ...domain.message import Message, Role
+from ...domain.policy import MemoryConfig
+from ...domain.transfer.chatgpt import chatgpt_conversations
+from ...domain.transfer.export_format import KeptEpisode, derived_id
+from ...domain.transfer.transcripts import Conversation, Source, openai_conversations
+from ...ports.carried import Brought
+from ...ports.store import NewTurn
+from ..core.pii_guard import Guard
+from ..core.runtime import Parts
+from ..write import close, validate
+from ..write.decide import decided_again
+from .arrivals import Arrivals
+
+_AGENT = "default"
+
+
+def run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
+    """:raises InvalidInput: naming the conversation and what is wrong in it"""
+    if arrivals.user is None:
+        raise InvalidInput("user", "is not in the file: say whose conversations these are")
+    scope = Scope(tenant=arrivals.tenant, agent=arrivals.agent or _AGENT, user=arrivals.user)
+    config = arrivals.parts.config(scope.tenant, scope.agent)
+    read = openai_conversations if arrivals.source is Source.OPENAI else chatgpt_conversations
+    for each in read(pieces, longest):
+        arrivals.count(left_out=each.left_out)
+        if each.messages:
+            _conversation(arrivals, scope, each, _messages(each, config), config)
+
+
+def _messages(each: Conversation, config: MemoryConfig) -> list[Message]:
+    try:
+        messages = validate.parse(each.messages, config)
+        tool_calls.check_results(messages, lambda _: False)
+        validate.check_metadata(each.metadata)
+    except InvalidInput as error:
+        raise type(error)(f"{each.place}{error.field}", error.problem) from error
+    return messages
+
+
+def _conversation(
+    arrivals: Arrivals,
+    scope: Scope,
+    each: Conversation,
+    messages: list[Message],
+    config: MemoryConfig,
+) -> None:
+    first, episode_id = _first_new(arrivals, scope, each, len(messages))
+    if first >= len(messages):
+        arrivals.count(passed_over=1)
+        return
+    times = [moment or arrivals.now for moment in each.times[first:]]
+    _bring(arrivals.parts, arrivals, scope, each, messages[first:], times, config, episode_id)
+
+
+@decided_again
+def _bring(
+    parts: Parts,
+    arrivals: Arrivals,
+    scope: Scope,
+    each: Conversation,
+    messages: Sequence[Message],
+    times: Sequence[datetime],
+    config: MemoryConfig,
+    episode_id: UUID,
+) -> None:
+    guard = parts.guard(scope)
+    turns = validate.new_turns(parts, scope, messages, times, config, None, guard)
+    session = Session(
+        id=each.session_id,
+        scope=scope,
+        status=SessionStatus.ENDED,
+        metadata=guard.json(each.metadata) or {},
+        created_at=times[0],
+        last_seen_at=max(times),
+    )
+    brought = _finished(arrivals, session, episode_id, turns, guard)
+    arrivals.bring(brought, turns=len(turns))
+
+
+def _first_new(
+    arrivals: Arrivals, scope: Scope, each: Conversation, count: int
+) -> tuple[int, UUID]:
+    """The first message that no earlier import has stored, and the episode that begins with it.
+
+    A conversation that went on since then goes on in an episode of its own.
+    """
+    store, first = arrivals.parts.store, 0
+    while True:
+        episode_id = _episode_id(arrivals.source, scope, each, first)
+        if first >= count or episode_id not in store.holders([episode_id]):
+            return first, episode_id
+        known = store.episodes(scope, [episode_id]).get(episode_id)
+        # One that was deleted here is not brought back by another import.
+        first = count if known is None else first + max(1, known.message_count)
+
+
+def _episode_id(source: Source, scope: Scope, each: Conversation, first: int) -> UUID:
+    start = each.times[first] if first < len(each.times) else None
+    millis = 0 if start is None else max(0, int(start.timestamp() * 1000))
+    return derived_id(millis, source, scope.tenant, scope.agent, scope.user, each.key, str(first))
+
+
+def _finished(
+    arrivals: Arrivals,
+    session: Session,
+    episode_id: UUID,
+    turns: Sequence[NewTurn],
+    guard: Guard,
+) -> Brought:
+    """A conversation that is over, as closing would have left it."""
+    ended_at = max(turn.at for turn in turns)
+    closing = close.closing_for(
+        arrivals.parts,
+        session.scope,
+        [validate.as_turn(turn, place, episode_id, session.id) for place, turn in enumerate(turns)],
+        reason=EndReason.USER_CLOSED,
+        ended_at=ended_at,
+        summary=None,
+        key_facts=None,
+        # The worker asks the model later: for a whole history, it would keep everybody waiting.
+        wait=False,
+        guard=guard,
+    )
+    made = sum(turn.tokens for turn in turns if turn.message.role is Role.ASSISTANT)
+    episode = Episode(
+        id=episode_id,
+        scope=session.scope,
+        session_id=session.id,
+        started_at=min(turn.at for turn in turns),
+        last_message_at=ended_at,
+        ended_at=ended_at,
+        end_reason=EndReason.USER_CLOSED,
+        message_count=len(turns),
+        input_tokens=sum(turn.tokens for turn in turns) - made,
+        output_tokens=made,
+    )
+    kept = KeptEpisode(episode=episode, last_seen_at=ended_at, aged_from=ended_at)
+    return Brought(
+        session=session,
+        kept=kept,
+        turns=turns,
+        summary=closing.summary,
+        placeholders=guard.used(),
+        now=arrivals.now,
+        settings=guard.settings,
+    )

@@ -1,0 +1,111 @@
+"""Import: an export of Octopus's own, or what other programs wrote, one episode a transaction.
+
+Whatever breaks it off, running it again goes on: episodes that are there are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import fields
+from itertools import chain
+
+from ...domain.episode import check_name
+from ...domain.errors import EpisodeChanged, InvalidInput, StoreError
+from ...domain.transfer.export_format import ImportReport
+from ...domain.transfer.transcripts import Source, detect
+from ..core import audit
+from ..core.runtime import Parts
+from . import import_octopus, import_transcripts
+from .arrivals import Arrivals
+
+_MOST_BLANK = 1024 * 1024
+
+
+def bring_in(
+    parts: Parts,
+    tenant: str,
+    lines: Iterable[str],
+    *,
+    user: str | None,
+    agent: str | None,
+    source: str | None,
+    longest: int,
+    actor: str,
+) -> ImportReport:
+    """Import an export's lines, or the text of another program's file in pieces of any size.
+
+    :raises InvalidInput: naming the line and the field, or the conversation; what stands before
+        it is imported
+    """
+    for field, name in (("user", user), ("agent", agent), ("actor", actor)):
+        if name is not None:
+            check_name(field, name)
+    pieces = iter(lines)
+    begun = _up_to_words(pieces)
+    arrivals = Arrivals(parts, tenant, user, agent, _source(source, "".join(begun)))
+    try:
+        _run(arrivals, chain(begun, pieces), longest)
+    except Exception as error:
+        # A database that failed cannot be told so either.
+        with suppress(StoreError):
+            _record(arrivals, actor=actor, outcome="failed")
+        if isinstance(error, InvalidInput | EpisodeChanged):
+            raise _explained(error, arrivals.report) from error
+        raise
+    _record(arrivals, actor=actor, outcome="done")
+    return arrivals.report
+
+
+def _record(arrivals: Arrivals, *, actor: str, outcome: str) -> None:
+    report = arrivals.report
+    audit.record(
+        arrivals.parts,
+        "import",
+        tenant=arrivals.tenant,
+        actor=actor,
+        user=arrivals.user,
+        outcome=outcome,
+        **{each.name: getattr(report, each.name) for each in fields(report)},
+    )
+
+
+def _up_to_words(pieces: Iterator[str]) -> list[str]:
+    """The first pieces, up to one that is not blank: only that tells what it is."""
+    begun, length = [], 0
+    for piece in pieces:
+        begun.append(piece)
+        length += len(piece)
+        if piece.strip():
+            break
+        if length > _MOST_BLANK:
+            raise InvalidInput("file", f"must begin with at most {_MOST_BLANK:,} blanks")
+    return begun
+
+
+def _source(given: str | None, first: str) -> Source:
+    if given is None:
+        return detect(first)
+    try:
+        return Source(given)
+    except ValueError as error:
+        raise InvalidInput("source", f"must be one of {', '.join(Source)}") from error
+
+
+def _run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
+    if arrivals.source is Source.OCTOPUS:
+        import_octopus.run(arrivals, pieces)
+    else:
+        import_transcripts.run(arrivals, pieces, longest)
+
+
+def _explained(error: InvalidInput | EpisodeChanged, report: ImportReport) -> InvalidInput:
+    if isinstance(error, EpisodeChanged):
+        error = InvalidInput(
+            "session_id", f"{error.session_id!r} has an open episode here: close it first"
+        )
+    there = report.episodes + report.passed_over
+    so_far = f"the {there:,} before it are in, and are passed over when this is run again"
+    return type(error)(
+        error.field, f"{error.problem} ({so_far if there else 'no episode is imported'})"
+    )

@@ -1,0 +1,1 @@
+"""Pending background work: embedding and the mirror of a remote index."""

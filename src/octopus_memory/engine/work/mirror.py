@@ -1,0 +1,211 @@
+"""Feeding a remote index from the store's work list."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import groupby
+
+from ...domain.episode import Scope
+from ...domain.errors import IndexUnavailable, InvalidSetting
+from ...ports.index import CopiedRow, IndexCopy
+from ...ports.store import Lead, Removal, Work, WorkKind
+from ..core.runtime import Parts
+
+log = logging.getLogger(__name__)
+
+_JOB = "index"
+_LEASE = timedelta(seconds=120)
+_BATCH = 256
+_REMOVALS = 64
+_LONGEST_WAIT = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedReport:
+    """What a run of feeding did."""
+
+    given: int = 0
+    """Rows that the index took in."""
+    removed: int = 0
+    """Removals that it made, each of any number of rows."""
+    failed: bool = False
+    """Whether the index could not be reached: the rest waits."""
+
+    def __add__(self, other: FeedReport) -> FeedReport:
+        return FeedReport(
+            given=self.given + other.given,
+            removed=self.removed + other.removed,
+            failed=self.failed or other.failed,
+        )
+
+    def __bool__(self) -> bool:
+        """Whether there may be more to do at once."""
+        return bool(self.given or self.removed) and not self.failed
+
+
+def attach(parts: Parts) -> None:
+    """Have the store queue what a remote index must be told, from now on.
+
+    A memory that is opened without its remote index goes on queueing for it: one command run with
+    other settings must not make the copy drift. `detach` is how to stop.
+    """
+    fed = _fed(parts)
+    if fed is not None:
+        parts.store.use_mirror(fed.name)
+        return
+    mirror = parts.store.mirror()
+    if mirror is not None:
+        log.warning(
+            "this memory feeds %s, which these settings do not name: set index, or stop feeding "
+            "it with: octopus index drop",
+            mirror.partition("/")[0],
+        )
+
+
+def detach(parts: Parts, *, abandon: bool = False) -> list[str]:
+    """Remove the index's copy and stop feeding it; returns what was removed.
+
+    With `abandon` the copy is left as it is: for a server that is gone for good.
+
+    :raises InvalidSetting: when the copy that is fed is not the one that the settings name
+    :raises IndexUnavailable: when it cannot be reached
+    """
+    gone: list[str] = []
+    if not abandon:
+        copy, mirror = parts.index.copy, parts.store.mirror()
+        if mirror is not None and (copy is None or copy.name != mirror):
+            raise InvalidSetting(
+                "index",
+                f"is not {mirror.partition('/')[0]}, which this memory feeds: name it to have its "
+                "copy removed",
+            )
+        gone = [] if copy is None else copy.retire(keep=None)
+    parts.store.use_mirror(None)
+    return gone
+
+
+def waiting(parts: Parts) -> int:
+    """How many changes a remote index must still be told of."""
+    if _fed(parts) is None:
+        return 0
+    backlog = parts.store.backlog()
+    return sum(backlog[kind].waiting for kind in (WorkKind.INDEX, WorkKind.UNINDEX))
+
+
+def feed(
+    parts: Parts, owner: str, *, look: bool = True, stop: Callable[[], bool] = lambda: False
+) -> FeedReport:
+    """Give the remote index all that waits and can be claimed now; never raises because of it.
+
+    With `look` it is also seen whether the index still has its place for this model, which it may
+    have lost, and what it keeps of former models goes. `stop` is asked after each batch.
+
+    One process feeds at a time. Were there two, one could give a row that it read before an
+    erasure after the other had already removed it.
+    """
+    copy = _fed(parts)
+    if copy is None or not (look or waiting(parts)):
+        return FeedReport()
+    with parts.store.lead(_JOB, owner=owner) as lead:
+        if lead is None:
+            return FeedReport()
+        try:
+            return _feed(parts, copy, owner, lead, stop)
+        except IndexUnavailable as error:
+            log.warning("feeding the index is put off: %s", error)
+            return FeedReport(failed=True)
+
+
+def _feed(
+    parts: Parts, copy: IndexCopy, owner: str, lead: Lead, stop: Callable[[], bool]
+) -> FeedReport:
+    report = FeedReport()
+    model = parts.embedder.model
+    is_mine = parts.store.model() == model
+    if is_mine and copy.prepare(model, parts.embedder.dimension):
+        parts.store.queue_index()
+    while not stop() and lead.renew():
+        done = _take_out(parts, copy, owner)
+        if is_mine and not done.failed:
+            done += _give(parts, copy, owner)
+        report += done
+        if not done:
+            break
+    if is_mine and not report.failed:
+        _retire(parts, copy)
+    return report
+
+
+def _give(parts: Parts, copy: IndexCopy, owner: str) -> FeedReport:
+    now = parts.clock.now()
+    claimed = parts.store.claim(
+        WorkKind.INDEX, owner=owner, limit=_BATCH, now=now, until=now + _LEASE
+    )
+    if not claimed:
+        return FeedReport()
+    try:
+        copy.take_in(parts.embedder.model, _rows(parts, claimed))
+    except IndexUnavailable as error:
+        _give_back(parts, claimed, owner, error)
+        return FeedReport(failed=True)
+    parts.store.finish(claimed)
+    return FeedReport(given=len(claimed))
+
+
+def _rows(parts: Parts, claimed: Sequence[Work]) -> list[CopiedRow]:
+    """Those that are still there with a vector of the model in use."""
+    by_scope: dict[tuple[int, Scope], list[int]] = {}
+    for work in claimed:
+        by_scope.setdefault((work.scope_id, work.scope), []).append(work.seq)
+    rows = []
+    for (scope_id, scope), seqs in by_scope.items():
+        read = parts.store.recall_rows_at(scope, seqs)
+        # A scope that was erased and begun again since has the same name, and is another.
+        state = parts.store.recall_state(scope)
+        if state is None or state.scope_id != scope_id:
+            continue
+        rows += [
+            CopiedRow(tenant=scope.tenant, scope_id=scope_id, row=row)
+            for row in read
+            if row.model == parts.embedder.model and row.vector is not None
+        ]
+    return rows
+
+
+def _take_out(parts: Parts, copy: IndexCopy, owner: str) -> FeedReport:
+    now = parts.clock.now()
+    claimed = parts.store.claim_removals(owner=owner, limit=_REMOVALS, now=now, until=now + _LEASE)
+    for number, removal in enumerate(claimed):
+        try:
+            copy.take_out(removal)
+        except IndexUnavailable as error:
+            _give_back(parts, claimed[number:], owner, error)
+            return FeedReport(removed=number, failed=True)
+        parts.store.finish([removal])
+    return FeedReport(removed=len(claimed))
+
+
+def _give_back(
+    parts: Parts, claimed: Sequence[Work | Removal], owner: str, error: IndexUnavailable
+) -> None:
+    """Each try waits twice as long; nothing is ever given up."""
+    log.warning("%d changes of the index are put off: %s", len(claimed), error)
+    now = parts.clock.now()
+    by_tries = sorted(claimed, key=lambda work: work.attempts)
+    for attempts, work in groupby(by_tries, key=lambda work: work.attempts):
+        wait = min(timedelta(seconds=2 ** min(attempts, 10)), _LONGEST_WAIT)
+        parts.store.postpone(list(work), until=now + wait, owner=owner)
+
+
+def _retire(parts: Parts, copy: IndexCopy) -> None:
+    backlog = parts.store.backlog()
+    if not any(backlog[kind].waiting for kind in (WorkKind.EMBED, WorkKind.INDEX)):
+        copy.retire(keep=parts.embedder.model)
+
+
+def _fed(parts: Parts) -> IndexCopy | None:
+    copy = parts.index.copy
+    return copy if copy is not None and copy.name else None

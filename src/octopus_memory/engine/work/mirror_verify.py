@@ -1,0 +1,224 @@
+"""Whether an index's copy is what the store holds, and how it is made so again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ...domain.episode import Scope
+from ...domain.errors import IndexUnavailable
+from ...domain.search import vectors
+from ...ports.index import CopiedRow, IndexCopy
+from ...ports.store import RecallRow
+from ..core.runtime import Parts
+from . import mirror
+
+_PAGE = 500
+_SAMPLE = 8
+"""How many vectors of each scope are compared."""
+_SAME = 0.999
+_MOST_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeDrift:
+    """How one scope of the copy differs from the store's."""
+
+    scope_id: int
+    missing: int = 0
+    """Rows that only the store has."""
+    extra: int = 0
+    """Rows that only the copy has."""
+    changed: int = 0
+    """Rows of the sample whose vector is another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """How an index's copy compares with the store."""
+
+    index: str
+    model: str
+    scopes: int = 0
+    rows: int = 0
+    missing: int = 0
+    extra: int = 0
+    changed: int = 0
+    drifted: tuple[ScopeDrift, ...] = ()
+    """The first hundred scopes that differ, by number."""
+    repaired: bool = False
+    waiting: int = 0
+    """Changes that the index is still to be told of: another process is at them."""
+
+    @property
+    def is_true(self) -> bool:
+        return not (self.missing or self.extra or self.changed)
+
+
+@dataclass(slots=True)
+class _Compared:
+    scope_id: int
+    rows: int
+    missing: set[int]
+    extra: set[int]
+    changed: set[int]
+
+    def drift(self) -> ScopeDrift | None:
+        if not (self.missing or self.extra or self.changed):
+            return None
+        return ScopeDrift(
+            scope_id=self.scope_id,
+            missing=len(self.missing),
+            extra=len(self.extra),
+            changed=len(self.changed),
+        )
+
+
+def verify(parts: Parts, owner: str, *, repair: bool = False) -> IndexReport:
+    """Compare counts, ids and a sample of the vectors of every scope, both ways.
+
+    What waits is done first, since it is no drift. With `repair` what is missing is given and what
+    should not be there is removed; the report says how it was before.
+
+    :raises IndexUnavailable: when the copy cannot be reached
+    """
+    copy, model = parts.index.copy, parts.embedder.model
+    if copy is None:
+        return IndexReport(index="exact", model=model)
+    _feed_or_fail(parts, owner)
+    scopes = rows = 0
+    found: list[_Compared] = []
+    known: set[int] = set()
+    for scope_id, scope in _scopes(parts):
+        compared = _compare(parts, copy, scope_id, scope)
+        known.add(scope_id)
+        scopes, rows = scopes + 1, rows + compared.rows
+        if compared.drift() is not None:
+            found.append(compared)
+            if repair:
+                _repair(parts, copy, scope, compared)
+    for scope_id in sorted(_strange(parts, copy, known)):
+        extra = copy.seqs(model, scope_id)
+        found.append(_Compared(scope_id, 0, set(), extra, set()))
+        if repair:
+            copy.drop(model, scope_id, sorted(extra))
+    if repair and found:
+        _feed_or_fail(parts, owner)
+    return IndexReport(
+        index=copy.name.partition("/")[0] or "pgvector",
+        model=model,
+        scopes=scopes,
+        rows=rows,
+        missing=sum(len(each.missing) for each in found),
+        extra=sum(len(each.extra) for each in found),
+        changed=sum(len(each.changed) for each in found),
+        drifted=tuple(drift for each in found[:_MOST_SHOWN] if (drift := each.drift())),
+        repaired=repair and bool(found),
+        waiting=mirror.waiting(parts),
+    )
+
+
+def rebuild(
+    parts: Parts, owner: str, progress: Callable[[int], None] = lambda _: None
+) -> IndexReport:
+    """Make the copy anew from the store; recall goes on by the store's vectors meanwhile.
+
+    A rebuilding that was interrupted goes on with the next work, or is begun again.
+
+    :raises IndexUnavailable: when the copy cannot be reached
+    """
+    copy, model = parts.index.copy, parts.embedder.model
+    if copy is None:
+        return IndexReport(index="exact", model=model)
+    copy.retire(keep=None)
+    copy.prepare(model, parts.embedder.dimension)
+    if copy.name:
+        parts.store.queue_index()
+        _feed_or_fail(parts, owner)
+    else:
+        given = 0
+        for scope_id, scope in _scopes(parts):
+            rows = _stored(parts, scope)
+            copy.take_in(model, _copied(scope_id, scope, list(rows.values())))
+            given += len(rows)
+            progress(given)
+    return verify(parts, owner)
+
+
+def _feed_or_fail(parts: Parts, owner: str) -> None:
+    if mirror.feed(parts, owner).failed:
+        raise IndexUnavailable(
+            "the index cannot be reached: what waits is kept, and done when it is back"
+        )
+
+
+def _scopes(parts: Parts) -> Iterator[tuple[int, Scope]]:
+    after = 0
+    while page := parts.store.scopes(after=after, limit=_PAGE):
+        yield from page
+        after = page[-1][0]
+
+
+def _stored(parts: Parts, scope: Scope) -> dict[int, RecallRow]:
+    _, rows = parts.store.recall_rows(scope, after=0)
+    return {row.seq: row for row in rows if row.model == parts.embedder.model and row.vector}
+
+
+def _compare(parts: Parts, copy: IndexCopy, scope_id: int, scope: Scope) -> _Compared:
+    model = parts.embedder.model
+    kept, stored = copy.seqs(model, scope_id), _stored(parts, scope)
+    missing, extra = stored.keys() - kept, kept - stored.keys()
+    if missing or extra:
+        # Something may have been written between the two looks: only what stays so has drifted.
+        waits = set(parts.store.unindexed(scope, limit=len(missing) + _PAGE))
+        again, stored = copy.seqs(model, scope_id), _stored(parts, scope)
+        missing = (missing & stored.keys()) - again - waits
+        extra = (extra & again) - stored.keys()
+    both = sorted(stored.keys() & kept)
+    sample = both[:: max(1, len(both) // _SAMPLE)][:_SAMPLE]
+    return _Compared(
+        scope_id=scope_id,
+        rows=len(stored),
+        missing=set(missing),
+        extra=set(extra),
+        changed=_changed(parts, copy, scope_id, [stored[seq] for seq in sample]),
+    )
+
+
+def _changed(parts: Parts, copy: IndexCopy, scope_id: int, sample: list[RecallRow]) -> set[int]:
+    if not sample:
+        return set()
+    kept = copy.vectors(parts.embedder.model, scope_id, [row.seq for row in sample])
+    changed = set()
+    for row in sample:
+        vector, other = row.vector or b"", kept.get(row.seq)
+        if other is not None and vectors.size(len(other)) == len(vector):
+            cosine = float(vectors.unpack([vector], len(other))[0] @ other)
+            if cosine >= _SAME:
+                continue
+        changed.add(row.seq)
+    return changed
+
+
+def _repair(parts: Parts, copy: IndexCopy, scope: Scope, found: _Compared) -> None:
+    model = parts.embedder.model
+    if found.extra:
+        copy.drop(model, found.scope_id, sorted(found.extra))
+    if not (found.missing or found.changed):
+        return
+    if copy.name:
+        # By the work list, so that a row that goes meanwhile is not given after its removal.
+        parts.store.queue_index(found.scope_id)
+    else:
+        rows = parts.store.recall_rows_at(scope, sorted(found.missing | found.changed))
+        copy.take_in(model, _copied(found.scope_id, scope, rows))
+
+
+def _strange(parts: Parts, copy: IndexCopy, known: set[int]) -> set[int]:
+    """Scopes that only the copy knows, and that were not made while we looked."""
+    strange = copy.scope_ids(parts.embedder.model) - known
+    return strange - {scope_id for scope_id, _ in _scopes(parts)} if strange else strange
+
+
+def _copied(scope_id: int, scope: Scope, rows: list[RecallRow]) -> list[CopiedRow]:
+    return [CopiedRow(tenant=scope.tenant, scope_id=scope_id, row=row) for row in rows]

@@ -1,0 +1,352 @@
+"""The work that is done after a call has returned: vectors, better summaries, time-outs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...domain import boundary
+from ...domain.config_layers import Layer, resolved
+from ...domain.episode import Episode, Scope, Turn
+from ...domain.errors import (
+    EmbedderFailed,
+    EpisodeChanged,
+    EpisodeNotFound,
+    InvalidSetting,
+    StoreCorrupt,
+    StoreError,
+)
+from ...domain.message import Role
+from ...domain.policy import MemoryConfig
+from ...domain.search.terms import passage
+from ...ports.models import Summarizer
+from ...ports.store import SUMMARY_ORDINAL, OpenEpisode, Work, WorkKind
+from ..core.runtime import Parts
+from ..write import close, index_turns
+from . import mirror
+
+log = logging.getLogger(__name__)
+
+_LEASE = timedelta(seconds=60)
+_EMBED_BATCH = 64
+_MOST_ATTEMPTS = 8
+_LONGEST_WAIT = timedelta(minutes=10)
+_KEYS_KEPT = timedelta(days=7)
+_NO_VECTORS: NDArray[np.float32] = np.empty((0, 0), np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingReport:
+    """What a run of pending work did."""
+
+    embedded: int = 0
+    summarized: int = 0
+    timed_out: int = 0
+    indexed: int = 0
+    """Rows that a remote index took in."""
+
+    def __add__(self, other: PendingReport) -> PendingReport:
+        return PendingReport(
+            embedded=self.embedded + other.embedded,
+            summarized=self.summarized + other.summarized,
+            timed_out=self.timed_out + other.timed_out,
+            indexed=self.indexed + other.indexed,
+        )
+
+
+def run_pending(parts: Parts, owner: str) -> PendingReport:
+    """Do all work that can be claimed now: time-outs, summaries, vectors, unfinished erasures."""
+    from ..privacy import erasure
+
+    parts.look_for_removals()
+    # What was erased is out of a remote index before its receipt is looked at.
+    fed = mirror.feed(parts, owner, look=False)
+    erasure.finish(parts)
+    report = PendingReport(timed_out=close_idle(parts))
+    report += PendingReport(summarized=summarize_pending(parts, owner))
+    while done := embed_pending(parts, owner):
+        report += PendingReport(embedded=done)
+    fed += mirror.feed(parts, owner)
+    report += PendingReport(indexed=fed.given)
+    forget_keys(parts)
+    return report
+
+
+def forget_keys(parts: Parts) -> int:
+    """Drop idempotency keys that nobody will retry with any more; returns how many."""
+    return parts.store.prune_idempotency(before=parts.clock.now() - _KEYS_KEPT)
+
+
+class Batch(NamedTuple):
+    """How many pieces of work were taken, and how many of them cannot be read."""
+
+    taken: int = 0
+    damaged: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be more of what was there when it was taken."""
+        return self.taken >= _EMBED_BATCH
+
+
+def embed_pending(parts: Parts, owner: str) -> int:
+    """Embed one batch; returns how many pieces of work it took.
+
+    :raises EmbedderFailed: after giving the batch back, to be tried again later
+    """
+    return embed_batch(parts, owner).taken
+
+
+def embed_batch(parts: Parts, owner: str) -> Batch:
+    """As `embed_pending`; what is damaged is put off, and keeps nothing else waiting."""
+    made = index_turns.make_some(parts)
+    in_use = parts.store.model()
+    if in_use != parts.embedder.model:
+        raise EmbedderFailed(
+            f"another process keeps vectors of {in_use!r} in this memory now: open it again, with "
+            f"that embedder instead of {parts.embedder.model!r}"
+        )
+    while not (claimed := _claim(parts, owner)):
+        # Not every turn is embedded.
+        if not made:
+            return Batch()
+        made = index_turns.make_some(parts)
+    ready, damaged = _texts(parts, claimed)
+    if damaged:
+        log.warning("%d texts cannot be read, and get no vector", len(damaged))
+        _give_back(parts, damaged, owner)
+    try:
+        vectors = parts.embedder.embed([text for _, text in ready]) if ready else _NO_VECTORS
+    except EmbedderFailed:
+        _give_back(parts, [work for work in claimed if work not in damaged], owner)
+        raise
+    parts.index.put(
+        parts.embedder.model,
+        [(work, vector) for (work, _), vector in zip(ready, vectors, strict=True)],
+    )
+    left = {work.id for work in claimed} - {work.id for work in damaged}
+    gone = left - {work.id for work, _ in ready}
+    if gone:
+        parts.store.finish([work for work in claimed if work.id in gone])
+    parts.tally.count(WorkKind.EMBED, done=len(left))
+    return Batch(len(claimed), len(damaged))
+
+
+def _claim(parts: Parts, owner: str) -> list[Work]:
+    now = parts.clock.now()
+    return parts.store.claim(
+        WorkKind.EMBED, owner=owner, limit=_EMBED_BATCH, now=now, until=now + _LEASE
+    )
+
+
+def _texts(parts: Parts, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]], list[Work]]:
+    """The text of each piece of work whose turn or summary is there; and those that are damaged."""
+    try:
+        return list(_texts_of(parts, claimed, parts.store.turns_of(claimed))), []
+    except StoreCorrupt:
+        pass
+    ready: list[tuple[Work, str]] = []
+    damaged: list[Work] = []
+    for work in claimed:
+        alone = _text_alone(parts, work)
+        if alone is None:
+            damaged.append(work)
+        else:
+            ready += alone
+    return ready, damaged
+
+
+def _text_alone(parts: Parts, work: Work) -> list[tuple[Work, str]] | None:
+    """None if it cannot be read. What was said before it may be what is damaged."""
+    for first in (max(work.ordinal - 1, 0), work.ordinal):
+        places = [(work.episode_id, ordinal) for ordinal in range(first, work.ordinal + 1)]
+        try:
+            turns = parts.store.turns_at(work.scope, places)
+            return list(_texts_of(parts, [work], turns))
+        except StoreCorrupt:
+            continue
+    return None
+
+
+def _texts_of(
+    parts: Parts, pieces: Sequence[Work], read: Sequence[Turn]
+) -> Iterator[tuple[Work, str]]:
+    turns = {(turn.episode_id, turn.ordinal): turn for turn in read}
+    closed: dict[Scope, list[UUID]] = {}
+    for work in pieces:
+        if work.ordinal == SUMMARY_ORDINAL:
+            closed.setdefault(work.scope, []).append(work.episode_id)
+    episodes = {scope: parts.store.episodes(scope, ids) for scope, ids in closed.items()}
+    for work in pieces:
+        if work.ordinal == SUMMARY_ORDINAL:
+            episode = episodes[work.scope].get(work.episode_id)
+            if episode is not None and episode.summary:
+                yield work, close.embedded_summary(episode)
+            continue
+        turn = turns.get((work.episode_id, work.ordinal))
+        if turn is not None:
+            yield work, passage(turn.text, previous=_said_before(turns, work))
+
+
+def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
+    turn = turns.get((work.episode_id, work.ordinal - 1))
+    if turn is None or turn.role not in (Role.USER, Role.ASSISTANT):
+        return None
+    return turn.text
+
+
+def summarize_pending(parts: Parts, owner: str, *, go_on: Callable[[], bool] = lambda: True) -> int:
+    """Ask the model for the summaries that closing could not wait for; returns how many came.
+
+    A model may take a minute for each: after every one it is asked whether to `go_on`.
+    """
+    model = parts.summarizer
+    if model is None:
+        return 0
+    improved = 0
+    while True:
+        now = parts.clock.now()
+        until = now + _LEASE + timedelta(seconds=parts.timeouts.in_background)
+        claimed = parts.store.claim(WorkKind.SUMMARIZE, owner=owner, limit=1, now=now, until=until)
+        if not claimed:
+            return improved
+        improved += _improve(parts, model, claimed[0], owner)
+        if not go_on():
+            return improved
+
+
+def _improve(parts: Parts, model: Summarizer, work: Work, owner: str) -> bool:
+    """Whether the model's summary is stored; what fails waits for its turn, and keeps no other."""
+    try:
+        turns, made_of = close.read(parts, work.scope, work.episode_id)
+        if not turns:
+            parts.store.finish([work])
+            return False
+        made = model.summarize(turns, timeout=parts.timeouts.in_background)
+    except StoreCorrupt:
+        log.warning("an episode cannot be read, and gets no better summary")
+        _give_back(parts, [work], owner)
+        return False
+    except StoreError:
+        # The database is away: no fault of this one.
+        raise
+    except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
+        log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
+        _give_back(parts, [work], owner)
+        return False
+    summary = close.new_summary(parts, work.scope, close.limited(made), model.name, turns=turns)
+    try:
+        new = replace(summary, made_of=made_of)
+        close.put_summary(parts, work, new, turns, replacing=work.seq)
+    except EpisodeChanged:
+        # Its text was rewritten while the model read it.
+        _give_back(parts, [work], owner)
+        return False
+    parts.store.finish([work])
+    parts.tally.count(WorkKind.SUMMARIZE, done=1)
+    return True
+
+
+def _give_back(parts: Parts, claimed: Sequence[Work], owner: str) -> None:
+    """Each try waits twice as long; a summary that never comes is given up, a vector is not."""
+    now = parts.clock.now()
+    for work in claimed:
+        parts.tally.count(work.kind, failed=1)
+        if work.kind is WorkKind.SUMMARIZE and work.attempts + 1 >= _MOST_ATTEMPTS:
+            parts.store.finish([work])
+            continue
+        wait = min(timedelta(seconds=2 ** min(work.attempts, 10)), _LONGEST_WAIT)
+        parts.store.postpone([work], until=now + wait, owner=owner)
+
+
+def close_idle(parts: Parts, *, between: Callable[[], None] = lambda: None) -> int:
+    """Close the episodes of every tenant whose time is over; returns how many.
+
+    No model is waited for: its summaries come as work that is claimed. `between` is called after
+    every one.
+    """
+    closed = 0
+    warn_of_unusable(parts)
+    for episode in expired(parts, now=parts.clock.now()):
+        try:
+            closed += not close.close_expired(parts, episode, wait=False).is_open
+        except (EpisodeChanged, EpisodeNotFound):
+            # It went on or was erased since it was read.
+            pass
+        except (StoreCorrupt, InvalidSetting) as error:
+            # One that cannot be read must not keep everybody else's open.
+            log.warning("an idle episode cannot be closed: %s", type(error).__name__)
+        between()
+    return closed
+
+
+def expired(parts: Parts, *, now: datetime) -> Iterator[Episode]:
+    """The open episodes of every tenant whose time is over."""
+    sessions = [parts.defaults.session, *(config.session for config in usable_configs(parts))]
+    idle = min(session.idle_timeout_minutes for session in sessions)
+    longest = min(session.max_session_hours for session in sessions)
+    after = None
+    while True:
+        page = parts.store.open_episodes(
+            touched_before=now - timedelta(minutes=idle),
+            opened_before=now - timedelta(hours=longest),
+            after=after,
+            limit=200,
+        )
+        yield from (found.episode for found in page if _has_expired(parts, found, now))
+        if not page:
+            return
+        after = page[-1].episode.id
+
+
+def _has_expired(parts: Parts, found: OpenEpisode, now: datetime) -> bool:
+    scope = found.episode.scope
+    try:
+        session = parts.config(scope.tenant, scope.agent).session
+    except InvalidSetting:
+        return False
+    return boundary.has_expired(
+        started_at=found.opened_at, last_seen_at=found.touched_at, at=now, config=session
+    )
+
+
+def usable_configs(parts: Parts) -> Iterator[MemoryConfig]:
+    """The stored settings as they are in force; an agent whose own cannot be used is left out."""
+    for _, layers in _stored_layers(parts):
+        with suppress(InvalidSetting):
+            yield resolved(layers)
+
+
+def warn_of_unusable(parts: Parts) -> None:
+    """Once for each round or run, since all of its steps go by the settings."""
+    for agent, layers in _stored_layers(parts):
+        try:
+            resolved(layers)
+        except InvalidSetting as error:
+            log.warning(
+                "the settings of agent %r cannot be used: its episodes stay as they are until it "
+                "is configured again: %s",
+                agent,
+                error,
+            )
+
+
+def _stored_layers(parts: Parts) -> Iterator[tuple[str, list[Layer]]]:
+    """Each agent that has stored settings, once for each tenant, with its layers."""
+    stored = parts.store.configs()
+    for (tenant, agent), own in stored.items():
+        both = [own] if tenant is None else [stored.get((None, agent), {}), own]
+        yield agent, [parts.defaults.overrides(), *both]
+
+
+def is_waiting(parts: Parts) -> bool:
+    """Whether anything is left to embed, by this process or another."""
+    return parts.store.backlog()[WorkKind.EMBED].waiting > 0

@@ -1,0 +1,177 @@
+"""A thread that does pending work soon after it comes up."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import time
+import traceback
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ..domain.errors import OctopusError
+from ..ports.store import WorkKind
+from .core import leases
+from .core.runtime import Parts
+from .work import mirror, pending
+
+if TYPE_CHECKING:
+    from ..domain.retention import RetentionReport
+
+log = logging.getLogger(__name__)
+
+_BETWEEN_ROUNDS = 60.0
+"""Seconds between looks for time-outs and for work that other processes left."""
+_BETWEEN_LOOKS = 5.0
+"""Seconds between looks for what other processes removed, while there is much to do."""
+_BEFORE_FIRST_ROUND = 1.0
+"""Seconds that whoever has just opened a memory, and only reads, is left alone."""
+_GATHERING = 0.2
+"""Seconds after a write in which others may join it: a batch costs little more than one turn."""
+_AT_EXIT = 10.0
+"""Seconds that the end of a process waits for the batch at hand."""
+_STILL_ERASING = timedelta(minutes=2)
+"""An erasure this young is left to the call that began it."""
+
+
+class _Stopped(Exception):
+    """The memory closes: what is left goes on at the next start."""
+
+
+def _where(error: Exception) -> str:
+    """What kind of error, and where; its words may be somebody's."""
+    return type(error).__name__ + "\n" + "".join(traceback.format_tb(error.__traceback__))
+
+
+class Background:
+    """Started by the first use, woken by each write; stops with the memory."""
+
+    def __init__(self, parts: Parts, owner: str) -> None:
+        self._parts = parts
+        self._owner = owner
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._due = 0.0
+        """When the next whole round is due, by the monotonic clock."""
+        self.is_working = False
+
+    def wake(self) -> None:
+        self._wake.set()
+        self.start()
+
+    def start(self) -> None:
+        """Whoever only reads needs its rounds too: they drop what others erased from memory."""
+        if self._thread is None:
+            with self._lock:
+                # Never in a fork: what it would work with belongs to the process that opened it.
+                if self._thread is None and not self._stopped and self._process == os.getpid():
+                    self._thread = threading.Thread(
+                        target=self._run, name="octopus-background", daemon=True
+                    )
+                    self._thread.start()
+                    # A process that ends while a model is at work in a thread is aborted.
+                    atexit.register(self._stop_at_exit)
+
+    def stop(self, *, timeout: float | None = None) -> None:
+        """Finish the batch at hand and end; what is left waits in the database."""
+        atexit.unregister(self._stop_at_exit)
+        self._stop.set()
+        self._wake.set()
+        with self._lock:
+            # One that is being started can be waited for when it is.
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    @property
+    def _stopped(self) -> bool:
+        return self._stop.is_set()
+
+    def _stop_at_exit(self) -> None:
+        """For a memory that nobody closed."""
+        if self._process == os.getpid():
+            self.stop(timeout=_AT_EXIT)
+
+    def _run(self) -> None:
+        self._due = time.monotonic() + _BETWEEN_ROUNDS
+        self._wake.wait(timeout=_BEFORE_FIRST_ROUND)
+        self._wake.clear()
+        if not self._stopped:
+            self._round(whole=True)
+        while not self._stopped:
+            woken = self._wake.wait(timeout=_BETWEEN_ROUNDS)
+            if woken:
+                self._stop.wait(_GATHERING)
+            self._wake.clear()
+            # Writes that never pause must not put off the rest for ever.
+            whole = not woken or time.monotonic() >= self._due
+            if whole:
+                self._due = time.monotonic() + _BETWEEN_ROUNDS
+            if not self._stopped:
+                self._round(whole=whole)
+
+    def _round(self, *, whole: bool) -> None:
+        """Embed what is there; in a `whole` round, look after the rest too."""
+        self.is_working = True
+        try:
+            self._parts.look_for_removals(every=_BETWEEN_LOOKS)
+            if whole:
+                leases.release_dead(self._parts)
+                pending.close_idle(self._parts, between=self._end_if_stopped)
+                from .privacy import erasure
+
+                erasure.finish(self._parts, younger_than=_STILL_ERASING)
+            # What comes meanwhile is left to gather: others wait for each batch that is written.
+            while not self._stopped and pending.embed_batch(self._parts, self._owner).is_full:
+                pass
+            if not self._stopped:
+                self._feed(look=whole)
+                pending.summarize_pending(self._parts, self._owner, go_on=self._has_time)
+            if whole and not self._stopped:
+                from .retention import job
+
+                job.run_if_due(self._parts, self._owner, self._between_batches)
+        except _Stopped:
+            pass
+        except OctopusError as error:
+            log.warning("background work is put off: %s", error.for_log())
+        except Exception as error:  # noqa: BLE001 - the thread must live on
+            if not self._stopped:
+                log.error("background work failed: %s", _where(error))  # noqa: TRY400 - not its words
+        finally:
+            self.is_working = False
+
+    def _feed(self, *, look: bool) -> None:
+        fed = mirror.feed(self._parts, self._owner, look=look, stop=self._stop.is_set)
+        tally = self._parts.tally
+        tally.count(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
+        tally.count(WorkKind.UNINDEX, done=fed.removed)
+
+    def _between_batches(self, _: RetentionReport) -> None:
+        self._embed_meanwhile()
+
+    def _embed_meanwhile(self) -> None:
+        """What was said during long work is embedded as soon as ever."""
+        self._end_if_stopped()
+        with contextlib.suppress(OctopusError):
+            while pending.embed_batch(self._parts, self._owner).is_full:
+                self._end_if_stopped()
+            self._feed(look=False)
+
+    def _has_time(self) -> bool:
+        """Between two summaries: whether no whole round is due, which looks after all the rest."""
+        self._embed_meanwhile()
+        if time.monotonic() < self._due:
+            return True
+        self._wake.set()
+        return False
+
+    def _end_if_stopped(self) -> None:
+        if self._stopped:
+            raise _Stopped

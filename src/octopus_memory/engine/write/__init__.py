@@ -1,0 +1,1 @@
+"""Storing turns: validate, choose the episode, append, close, index."""

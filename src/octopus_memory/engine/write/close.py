@@ -1,0 +1,410 @@
+"""Closing an episode: its summary, its key facts, its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from ...domain import boundary
+from ...domain.episode import (
+    MOST_FACTS,
+    SUMMARY_LIMIT,
+    EndReason,
+    Episode,
+    Scope,
+    Summary,
+    Turn,
+    check_time,
+)
+from ...domain.errors import (
+    EpisodeChanged,
+    EpisodeClosed,
+    EpisodeNotFound,
+    InvalidInput,
+    SettingsChanged,
+)
+from ...domain.facts import Fact, FactOrigin
+from ...ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target, Work
+from ..core.pii_guard import Guard
+from ..core.runtime import Parts
+from ..facts import facts
+from . import index_turns
+from .decide import decided_again
+
+log = logging.getLogger(__name__)
+
+BY_CALLER = "caller"
+_ATTEMPTS = 3
+"""How often an episode is summed up anew because somebody added to it meanwhile."""
+
+
+@decided_again
+def close(
+    parts: Parts,
+    scope: Scope,
+    episode_id: UUID,
+    *,
+    reason: EndReason,
+    summary: str | None = None,
+    key_facts: Sequence[str] | None = None,
+    at: datetime | None = None,
+    wait: bool = True,
+    seen: Episode | None = None,
+) -> Episode:
+    """Close an episode; one that is closed already is returned as it is.
+
+    With `wait` a configured model is asked for the summary, for a few seconds. Without, or where
+    it does not answer, the episode closes with the extractive one and the worker improves it.
+    With `seen`, an episode that somebody added to since then is left open.
+    """
+    ended_at = None if at is None else check_time("at", at)
+    for attempt in range(_ATTEMPTS):
+        episode = _known(parts, scope, episode_id)
+        if not episode.is_open:
+            if summary is not None or key_facts is not None:
+                raise EpisodeClosed(episode_id)
+            return episode
+        if seen is not None and seen.message_count != episode.message_count:
+            return episode
+        if ended_at is not None and ended_at < min(episode.started_at, episode.last_message_at):
+            raise InvalidInput("at", "is before the episode began: give a time that is not")
+        config = parts.config(scope.tenant, scope.agent).session
+        turns, made_of = read(parts, scope, episode_id, episode.message_count)
+        closing = closing_for(
+            parts,
+            scope,
+            turns,
+            made_of=made_of,
+            reason=EndReason(reason),
+            ended_at=ended_at
+            or boundary.end_time(
+                last_message_at=episode.last_message_at, now=parts.clock.now(), config=config
+            ),
+            summary=summary,
+            key_facts=key_facts,
+            # Who comes in between costs no second answer of a model: the worker asks again.
+            wait=wait and attempt == 0,
+        )
+        try:
+            closed = parts.store.close_episode(
+                scope, episode_id, closing, expect_messages=episode.message_count
+            )
+        except (EpisodeChanged, EpisodeClosed):
+            continue
+        except SettingsChanged:
+            parts.forget_configs()
+            continue
+        parts.places.leave(closed)
+        return closed
+    return _close_first(parts, episode, closing, len(turns), key_facts)
+
+
+def _close_first(
+    parts: Parts,
+    episode: Episode,
+    closing: Closing,
+    summarized: int,
+    key_facts: Sequence[str] | None,
+) -> Episode:
+    """End an episode that others keep adding to, then sum up what came in meanwhile."""
+    write = Append(
+        scope=episode.scope,
+        session_id=episode.session_id,
+        episode_id=episode.id,
+        target=Target.OPEN,
+        at=closing.ended_at,
+        now=parts.clock.now(),
+        closing=closing,
+        settings=None if closing.summary is None else closing.summary.settings,
+    )
+    given = closing.summary is not None and closing.summary.by == BY_CALLER
+    try:
+        parts.store.append(write)
+    except EpisodeChanged:
+        if _known(parts, episode.scope, episode.id).is_open:
+            # Its text was rewritten: what comes of the old one is not stored.
+            raise
+        # Somebody else closed it first, and theirs is the summary.
+        if given or key_facts is not None:
+            raise EpisodeClosed(episode.id) from None
+    else:
+        turns, made_of = read(parts, episode.scope, episode.id)
+        if len(turns) > summarized and not given:
+            whole = _summary(parts, episode.scope, turns, None, key_facts, wait=False)
+            if whole is not None:
+                # Where the text was rewritten just now, so was the summary that is there.
+                with suppress(EpisodeChanged):
+                    put_summary(parts, episode, replace(whole, made_of=made_of), turns)
+    return _known(parts, episode.scope, episode.id)
+
+
+@decided_again
+def put_summary(
+    parts: Parts,
+    episode: Episode | Work,
+    new: NewSummary,
+    turns: Sequence[Turn],
+    *,
+    replacing: int | None = None,
+) -> None:
+    """Store a summary of an ended episode, by what the agent's settings let through now."""
+    episode_id = episode.episode_id if isinstance(episode, Work) else episode.id
+    safe = _protected(parts, episode.scope, new, turns)
+    parts.store.put_summary(episode.scope, episode_id, safe, replacing=replacing)
+
+
+def read(
+    parts: Parts, scope: Scope, episode_id: UUID, count: int | None = None
+) -> tuple[list[Turn], SummedUp]:
+    """An episode's turns, and what tells the store whether they are still these later on.
+
+    Of one that is open `count` says how many it had before: a turn that comes in between would
+    seem to be rewritten.
+    """
+    # One that is made findable in between would seem to be rewritten, too.
+    index_turns.catch_up(parts, scope, episode_id)
+    state = parts.store.recall_state(scope)
+    turns = parts.store.turns(scope, episode_id, stop=count)
+    return turns, SummedUp(turns=len(turns), newest=0 if state is None else state.newest)
+
+
+def _known(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
+    episode = parts.store.episodes(scope, [episode_id]).get(episode_id)
+    if episode is None:
+        raise EpisodeNotFound(episode_id)
+    return episode
+
+
+def close_expired(parts: Parts, episode: Episode, *, wait: bool) -> Episode:
+    return close(
+        parts,
+        episode.scope,
+        episode.id,
+        reason=EndReason.TIMEOUT,
+        at=episode.last_message_at,
+        wait=wait,
+        seen=episode,
+    )
+
+
+def closing_for(
+    parts: Parts,
+    scope: Scope,
+    turns: Sequence[Turn],
+    *,
+    reason: EndReason,
+    ended_at: datetime,
+    summary: str | None,
+    key_facts: Sequence[str] | None,
+    wait: bool,
+    made_of: SummedUp | None = None,
+    guard: Guard | None = None,
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+) -> Closing:
+    """The end of an episode; of a `guard` that is given, the caller stores the new numbers."""
+    _check_summary(summary, key_facts)
+    new = _summary(parts, scope, turns, summary, key_facts, wait=wait)
+    if new is not None:
+        new = _protected(parts, scope, replace(new, made_of=made_of), turns, guard)
+    return Closing(
+        ended_at=ended_at,
+        reason=reason,
+        summary=new,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+    )
+
+
+def _protected(
+    parts: Parts,
+    scope: Scope,
+    new: NewSummary,
+    turns: Sequence[Turn],
+    guard: Guard | None = None,
+) -> NewSummary:
+    """The summary, its key facts and its facts without what the agent's settings keep out.
+
+    Every summary that an episode gets here passes this one function, because a model may write what
+    the turns do not say, and turns may be from before redaction was on.
+    """
+    own = guard or _guard_for(parts, scope, turns)
+    own.hear([turn.message for turn in turns])
+    if own.redacts:
+        safe = limited(own.summary(new.summary))
+        lexical = summary_lexical(parts, scope, safe, new.by)
+        new = replace(new, summary=safe, lexical=lexical)
+    return replace(
+        new,
+        facts=None if new.facts is None else facts.guarded(new.facts, own),
+        settings=own.settings,
+        # Read last: by now every number is given.
+        placeholders=() if guard is not None else own.new(),
+    )
+
+
+def _guard_for(parts: Parts, scope: Scope, turns: Sequence[Turn]) -> Guard:
+    """For a summary and facts: by the names and numbers of the episode's own turns."""
+    if not turns:
+        return parts.guard(scope)
+    session_id = turns[0].session_id
+    guard = parts.guard(scope, session_id=session_id)
+    if not guard.redacts:
+        return guard
+    known = parts.store.placeholders(scope, turns[0].episode_id)
+    return parts.guard(scope, session_id=session_id, known=known)
+
+
+def _summary(
+    parts: Parts,
+    scope: Scope,
+    turns: Sequence[Turn],
+    given: str | None,
+    key_facts: Sequence[str] | None,
+    *,
+    wait: bool,
+) -> NewSummary | None:
+    """The summary before it passes the guard; None where there is nothing to sum up."""
+    improve = False
+    if given is not None:
+        made, by = _given(parts, turns, given, key_facts), BY_CALLER
+    elif not turns:
+        if key_facts is None:
+            return None
+        made, by = Summary(text="", key_facts=tuple(key_facts)), BY_CALLER
+    else:
+        made, by, improve = _made_summary(parts, turns, wait=wait)
+        if key_facts is not None:
+            made, improve = replace(made, key_facts=tuple(key_facts)), False
+    return new_summary(parts, scope, made, by, improve=improve, turns=turns)
+
+
+def _given(
+    parts: Parts, turns: Sequence[Turn], text: str, key_facts: Sequence[str] | None
+) -> Summary:
+    """A caller's summary with the turns' facts, and their key facts unless some are given."""
+    if not turns:
+        return Summary(text=text, key_facts=tuple(key_facts or ()))
+    made = limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+    kept = made.key_facts if key_facts is None else tuple(key_facts)
+    return replace(made, text=text, key_facts=kept)
+
+
+def _made_summary(parts: Parts, turns: Sequence[Turn], *, wait: bool) -> tuple[Summary, str, bool]:
+    """The summary, whose it is, and whether a better one should follow."""
+    model = parts.summarizer
+    if model is not None and wait:
+        try:
+            made = model.summarize(turns, timeout=parts.timeouts.at_close)
+            return limited(made), model.name, False
+        except Exception as error:  # noqa: BLE001 - closing never fails because a model did
+            log.warning("summarizer %s failed at close: %s", model.name, type(error).__name__)
+    made = parts.extractive.summarize(turns, timeout=parts.timeouts.at_close)
+    return limited(made), parts.extractive.name, model is not None
+
+
+def limited(summary: Summary) -> Summary:
+    """As much of it as an episode keeps."""
+    key_facts = tuple(map(_cut, summary.key_facts[:MOST_FACTS]))
+    return replace(summary, text=_cut(summary.text), key_facts=key_facts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
+
+
+def new_summary(
+    parts: Parts,
+    scope: Scope,
+    summary: Summary,
+    by: str,
+    *,
+    improve: bool = False,
+    turns: Sequence[Turn] | None = None,
+) -> NewSummary:
+    """A summary to store; with the `turns` that it is of, the facts found in them too.
+
+    Without them, the episode's facts stay as they are. It holds its text as it is given: the caller
+    guards it, before or after.
+    """
+    lexical = summary_lexical(parts, scope, summary, by)
+    found = None if turns is None else _facts(parts, turns, summary, by)
+    summary = replace(summary, facts=())
+    return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve, facts=found)
+
+
+def _facts(parts: Parts, turns: Sequence[Turn], summary: Summary, by: str) -> tuple[Fact, ...]:
+    """The summarizer's facts; the rules' where a caller or a model gave a summary alone."""
+    found, origin = summary.facts, FactOrigin.MODEL
+    if by in (parts.extractive.name, BY_CALLER):
+        origin = FactOrigin.RULES
+    elif not found and turns:
+        found = parts.extractive.summarize(turns, timeout=parts.timeouts.at_close).facts
+        origin = FactOrigin.RULES
+    return facts.found(turns, found, origin)
+
+
+def summary_lexical(parts: Parts, scope: Scope, summary: Summary, by: str | None) -> Lexical:
+    """The words that a summary and its key facts are found by; `by` says who wrote it."""
+    text = "\n".join((summary.text, *summary.key_facts))
+    return parts.lexicon.summary(scope, text, own_words=not is_extractive(by))
+
+
+def is_extractive(by: str | None) -> bool:
+    """Whether a summary is made of the turns' own sentences, so that it repeats them."""
+    return by is None or by.startswith("extractive")
+
+
+def embedded_summary(episode: Episode) -> str:
+    """The text that is embedded for an episode's summary.
+
+    Key facts that are not the turns' own words stand first, because an embedder may read no further
+    than a few hundred words.
+    """
+    facts = () if is_extractive(episode.summarized_by) else episode.key_facts
+    return "\n".join((*facts, episode.summary or ""))
+
+
+def ensure_summary(parts: Parts, episode: Episode) -> None:
+    """Sum up an ended episode that nobody has: without its turns nothing else would find it."""
+    if episode.summary:
+        return
+    turns, made_of = read(parts, episode.scope, episode.id)
+    if not turns:
+        return
+    made = limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+    if made.text:
+        made = replace(made, key_facts=episode.key_facts or made.key_facts)
+        new = new_summary(parts, episode.scope, made, parts.extractive.name, turns=turns)
+        put_summary(parts, episode, replace(new, made_of=made_of), turns)
+
+
+def _check_summary(summary: str | None, key_facts: Sequence[str] | None) -> None:
+    if summary is not None and not isinstance(summary, str):
+        raise InvalidInput("summary", f"must be text, not {type(summary).__name__}")
+    if summary is not None and len(summary) > SUMMARY_LIMIT:
+        raise InvalidInput(
+            "summary", f"has {len(summary):,} characters; the most is {SUMMARY_LIMIT:,}"
+        )
+    if key_facts is None:
+        return
+    listed = isinstance(key_facts, Sequence) and not isinstance(key_facts, str)
+    if not listed or not all(isinstance(fact, str) for fact in key_facts):
+        raise InvalidInput("key_facts", "must be a list of short texts")
+    if len(key_facts) > MOST_FACTS:
+        raise InvalidInput("key_facts", f"are {len(key_facts):,}; the most is {MOST_FACTS}")
+    for place, fact in enumerate(key_facts):
+        if len(fact) > SUMMARY_LIMIT:
+            problem = f"has {len(fact):,} characters; the most is {SUMMARY_LIMIT:,}"
+            raise InvalidInput(f"key_facts[{place}]", problem)
+
+
+def end_reason(given: EndReason | str) -> EndReason:
+    try:
+        return EndReason(given)
+    except ValueError as error:
+        raise InvalidInput("reason", f"must be one of {', '.join(EndReason)}") from error

@@ -1,0 +1,150 @@
+"""Turns are stored first and made findable after that: by the worker, or by whoever looks for them.
+
+A message is acknowledged when it is durable. Its words are looked at, and its vector is made, when
+nobody waits for it; a recall that comes before that does the first of these itself, for its scope.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID
+
+from ...domain.episode import Scope, Turn
+from ...domain.errors import InvalidSetting, StoreCorrupt, StoreError
+from ...domain.message import Message
+from ...domain.policy import MemoryConfig
+from ...ports.store import Findable, Lexical, Unfindable
+from ..core.runtime import Parts
+from .validate import wants_vector
+
+log = logging.getLogger(__name__)
+
+_EPISODES = 64
+_TURNS = 256
+"""That are held whole at a time, until their words are told."""
+_BATCHES = 16
+_MOST = 100_000
+_PATIENCE = 1.0
+"""Seconds that a recall waits for others who write, before it goes without its newest turns."""
+_STALLED = 20
+"""How often nothing may come of it: others were faster, or removed something meanwhile."""
+
+
+def make_some(parts: Parts) -> int:
+    """Some of what waits in any scope; returns of how many episodes."""
+    made = 0
+    # More than a batch, where there are: it is embedded in the order in which it was made findable.
+    for _ in range(_BATCHES):
+        found = parts.store.unfindable(limit=_EPISODES)
+        if found:
+            made += parts.store.make_findable(_made(parts, found))
+        if len(found) < _EPISODES and all(each.stop == each.count for each in found):
+            break
+    return made
+
+
+def catch_up(
+    parts: Parts,
+    scope: Scope,
+    episode_id: UUID | None = None,
+    *,
+    patience: float | None = None,
+) -> None:
+    """All that is stored in a scope by now, or in one of its episodes; not what comes meanwhile."""
+    found = parts.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
+    goals, stalled = {each.episode_id: each.count for each in found}, 0
+    while found and stalled < _STALLED:
+        done = _made(parts, found[:_EPISODES])
+        made = parts.store.make_findable(done, patience=patience)
+        if made == len(found) and all(each.stop == each.count for each in found):
+            return
+        # What somebody else was faster with has got on, too.
+        stalled = 0 if made else stalled + 1
+        found = [
+            each
+            for each in parts.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
+            if each.first < goals.get(each.episode_id, 0)
+        ]
+
+
+def catch_up_if_possible(parts: Parts, scope: Scope) -> None:
+    """For recall, which goes without the newest turns where nothing can be written."""
+    if parts.store.read_only:
+        return
+    try:
+        catch_up(parts, scope, patience=_PATIENCE)
+    except StoreError as error:
+        log.warning("recall goes without the newest turns: %s", error.for_log())
+
+
+def _made(parts: Parts, found: Sequence[Unfindable]) -> list[tuple[Unfindable, Sequence[Findable]]]:
+    made: list[tuple[Unfindable, Sequence[Findable]]] = []
+    for some in _few_at_a_time(found):
+        turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(parts, some)}
+        made += [(each, list(_findable(parts, each, turns))) for each in some]
+    return made
+
+
+def _few_at_a_time(found: Sequence[Unfindable]) -> Iterator[Sequence[Unfindable]]:
+    some: list[Unfindable] = []
+    turns = 0
+    for each in found:
+        turns += each.stop - each.first
+        if some and turns > _TURNS:
+            yield some
+            some, turns = [], each.stop - each.first
+        some.append(each)
+    yield some
+
+
+def _findable(
+    parts: Parts, found: Unfindable, turns: Mapping[tuple[UUID, int], Turn]
+) -> Iterator[Findable]:
+    config = _config(parts, found.scope)
+    for ordinal in range(found.first, found.stop):
+        # One that is damaged has no words; it stays in the queue for a vector.
+        made = Findable(ordinal=ordinal, lexical=Lexical())
+        turn = turns.get((found.episode_id, ordinal))
+        if turn is not None:
+            try:
+                made = of_turn(parts, found.scope, ordinal, turn.message, config)
+            except Exception as error:  # noqa: BLE001 - one text must not stop everybody's
+                log.warning("the words of a turn cannot be told: %s", type(error).__name__)
+        yield made
+
+
+def _config(parts: Parts, scope: Scope) -> MemoryConfig:
+    try:
+        return parts.config(scope.tenant, scope.agent)
+    except InvalidSetting as error:
+        log.warning("the settings of an agent cannot be read: %s", error)
+        return parts.defaults
+
+
+def of_turn(
+    parts: Parts, scope: Scope, ordinal: int, message: Message, config: MemoryConfig
+) -> Findable:
+    return Findable(
+        ordinal=ordinal,
+        lexical=parts.lexicon.turn(scope, message.text, message.name),
+        embed=wants_vector(message, config),
+    )
+
+
+def _turns(parts: Parts, found: Sequence[Unfindable]) -> list[Turn]:
+    """Those that can be read."""
+    try:
+        return parts.store.unfindable_turns(found)
+    except StoreCorrupt:
+        return [turn for each in found for turn in _read(parts, each, each.first, each.stop)]
+
+
+def _read(parts: Parts, found: Unfindable, start: int, stop: int) -> list[Turn]:
+    try:
+        return parts.store.turns(found.scope, found.episode_id, start=start, stop=stop)
+    except StoreCorrupt:
+        if stop - start == 1:
+            return []
+    middle = (start + stop) // 2
+    return [*_read(parts, found, start, middle), *_read(parts, found, middle, stop)]

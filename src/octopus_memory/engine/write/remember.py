@@ -1,0 +1,378 @@
+"""Writing a conversation: open, add, store, keep open."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from ...domain import boundary, tool_calls
+from ...domain.episode import EndReason, Episode, Scope, Session, Turn, check_name, check_time
+from ...domain.errors import (
+    EpisodeArchived,
+    EpisodeChanged,
+    EpisodeNotFound,
+    InvalidInput,
+    SessionNotFound,
+    ToolResultWithoutCall,
+)
+from ...domain.ids import new_id
+from ...domain.message import Json, Message, MessageLike
+from ...domain.policy import MemoryConfig
+from ...domain.quick import maker
+from ...domain.retention import Stage, is_overdue, overdue_warning
+from ...ports.store import Append, NewTurn, Target
+from ..core.runtime import Parts
+from . import close, validate
+from . import target as target_module
+from .decide import decided_again
+from .validate import Times
+
+log = logging.getLogger(__name__)
+
+_make_append = maker(Append)
+_RETRIES = 20
+"""How often a write is planned anew because another caller was faster."""
+
+
+@decided_again
+def open_episode(
+    parts: Parts,
+    scope: Scope,
+    session_id: str | None,
+    *,
+    at: datetime | None,
+    metadata: Mapping[str, Json] | None,
+) -> Episode:
+    """The session's open episode, a new one, or with `allow_resume` the last one again."""
+    now = parts.clock.now()
+    at = now if at is None else check_time("at", at)
+    session_id = validate.session_id(session_id)
+    validate.check_metadata(metadata)
+    guard = parts.guard(scope, session_id=session_id)
+    safe = guard.json(metadata)
+    config = parts.config(scope.tenant, scope.agent)
+    for _ in range(_RETRIES):
+        state = parts.store.session(scope, session_id)
+        known = state.episode if state else None
+        if known is not None and (
+            target_module.still_open(parts, config, state, at)
+            or target_module.may_resume(known, config)
+        ):
+            try:
+                if metadata is not None:
+                    _set_metadata(parts, known, metadata, seen_at=at, now=now)
+            except (EpisodeChanged, SessionNotFound):
+                # Another caller was faster, or an erasure was.
+                continue
+            return known
+        write = Append(
+            scope=scope,
+            session_id=session_id,
+            episode_id=new_id(),
+            target=Target.NEW,
+            at=at,
+            now=now,
+            metadata=safe,
+            placeholders=guard.used(),
+            settings=guard.settings,
+        )
+        try:
+            parts.store.append(write)
+        except EpisodeChanged:
+            continue
+        return _just_written(parts, scope, write.episode_id)
+    raise EpisodeChanged(session_id)
+
+
+def _set_metadata(
+    parts: Parts,
+    episode: Episode,
+    metadata: Mapping[str, Json],
+    *,
+    seen_at: datetime,
+    now: datetime,
+) -> None:
+    """Of a session that goes on: its text may have numbers already."""
+    known = parts.store.placeholders(episode.scope, episode.id)
+    guard = parts.guard(episode.scope, session_id=episode.session_id, known=known)
+    parts.store.touch(
+        episode.scope,
+        episode.session_id,
+        seen_at=seen_at,
+        now=now,
+        metadata=guard.json(metadata),
+        placeholders=guard.new(),
+        settings=guard.settings,
+    )
+
+
+def _just_written(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
+    """:raises EpisodeNotFound: an erasure came right after"""
+    episode = target_module.find_episode(parts, scope, episode_id)
+    if episode is None:
+        raise EpisodeNotFound(episode_id)
+    return episode
+
+
+@decided_again
+def add(
+    parts: Parts,
+    scope: Scope,
+    where: Episode | UUID | str,
+    messages: MessageLike | Sequence[MessageLike],
+    *,
+    idempotency_key: str | None,
+    at: Times,
+    tokens: Sequence[int] | None = None,
+) -> list[Turn]:
+    """Add to an episode, or to a session, which gets a new episode where it has none open."""
+    now = parts.clock.now()
+    config = parts.config(scope.tenant, scope.agent)
+    parsed = validate.parse(messages, config)
+    times = validate.times(at, len(parsed), now)
+    first_guard = parts.guard(scope, session_id=_session_named(where))
+    first_turns = validate.new_turns(
+        parts, scope, parsed, times, config, tokens, first_guard, findable=False
+    )
+    for attempt in range(_RETRIES):
+        guard, turns = first_guard, first_turns
+        try:
+            plan = target_module.plan_for(
+                parts,
+                scope,
+                where,
+                config,
+                turns,
+                retried=idempotency_key is not None,
+                may_guess=attempt == 0,
+            )
+        except ToolResultWithoutCall:
+            # A repeated call: the result that it brings has been stored, so no call waits for it.
+            repeated = _repeated(parts, scope, where, idempotency_key, parsed)
+            if repeated is None:
+                raise
+            return repeated
+        idempotency = validate.idempotency(parts, idempotency_key, plan.session_id, parsed)
+        # Who names an episode does not say in which session its names were heard.
+        unheard = plan.session_id != _session_named(where) and parts.heard.of(
+            scope, plan.session_id
+        )
+        if unheard or (guard.used() and plan.target is not Target.NEW):
+            # The episode's text has numbers already, which these turns must go on with.
+            known = parts.store.placeholders(scope, plan.episode_id)
+            guard = parts.guard(scope, session_id=plan.session_id, known=known)
+            turns = validate.new_turns(
+                parts, scope, parsed, times, config, tokens, guard, findable=False
+            )
+        write = _make_append(
+            scope,
+            plan.session_id,
+            plan.episode_id,
+            plan.target,
+            turns[0].at,
+            now,
+            turns,
+            metadata=None,
+            idempotency=idempotency,
+            closing=None,
+            placeholders=guard.used() if plan.target is Target.NEW else guard.new(),
+            settings=guard.settings,
+        )
+        left = _left(parts, scope, plan, config, turns)
+        try:
+            if left:
+                stored = _append_apart(parts, left, replace(write, placeholders=guard.used()))
+            else:
+                stored = parts.store.append(write)
+        except EpisodeChanged:
+            parts.places.drop(scope, where)
+            ended = target_module.closed_for_good(parts, scope, where, config)
+            if ended is not None:
+                raise target_module.refusal(ended) from None
+            continue
+        except EpisodeNotFound:
+            parts.places.drop(scope, where)
+            # Erased since it was planned: a session begins anew, an episode does not.
+            if _session_named(where) != plan.session_id:
+                raise
+            continue
+        if guard.names:
+            parts.heard.add(scope, plan.session_id, guard.names)
+        if stored[0].id == turns[0].id and not left:
+            target_module.note_place(parts, scope, where, plan, turns)
+        return stored
+    raise EpisodeChanged(plan.session_id)
+
+
+def _repeated(
+    parts: Parts,
+    scope: Scope,
+    where: Episode | UUID | str,
+    key: str | None,
+    messages: Sequence[Message],
+) -> list[Turn] | None:
+    """The turns that an earlier call with this key stored."""
+    episode = target_module.find_episode(parts, scope, where)
+    session_id = _session_named(where) if episode is None else episode.session_id
+    idempotency = validate.idempotency(parts, key, session_id or "", messages)
+    return None if idempotency is None else parts.store.repeated(scope, idempotency)
+
+
+def _session_named(where: Episode | UUID | str) -> str | None:
+    """The session, as far as it can be told before the store is asked."""
+    if isinstance(where, Episode):
+        return where.session_id
+    return where if isinstance(where, str) else None
+
+
+@decided_again
+def store(
+    parts: Parts,
+    scope: Scope,
+    messages: Sequence[MessageLike],
+    *,
+    session_id: str | None,
+    at: Times,
+    ended_at: datetime | None,
+    reason: EndReason,
+    summary: str | None,
+    key_facts: Sequence[str] | None,
+    metadata: Mapping[str, Json] | None,
+    input_tokens: int | None,
+    output_tokens: int | None,
+    idempotency_key: str | None,
+) -> Episode:
+    """A whole episode in one call and one transaction."""
+    now = parts.clock.now()
+    config = parts.config(scope.tenant, scope.agent)
+    parsed = validate.parse(messages, config)
+    if ended_at is not None:
+        ended_at = check_time("ended_at", ended_at)
+    # What ended before now was not said now.
+    times = validate.times(at, len(parsed), min(now, ended_at or now))
+    if ended_at is not None and ended_at < min(times):
+        raise InvalidInput("ended_at", "is before the first message: give a time that is not")
+    given_session, session_id = session_id, validate.session_id(session_id)
+    guard = parts.guard(scope, session_id=session_id)
+    turns = validate.new_turns(parts, scope, parsed, times, config, None, guard)
+    tool_calls.check_results(parsed, lambda _: False)
+    validate.check_metadata(metadata)
+    for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
+        if count is not None:
+            validate.check_tokens(field, count)
+    episode_id = new_id()
+    if ended_at is None:
+        ended_at = boundary.end_time(last_message_at=max(times), now=now, config=config.session)
+    closing = close.closing_for(
+        parts,
+        scope,
+        [validate.as_turn(turn, place, episode_id, session_id) for place, turn in enumerate(turns)],
+        reason=reason,
+        ended_at=ended_at,
+        summary=summary,
+        key_facts=key_facts,
+        wait=True,
+        guard=guard,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+    )
+    write = Append(
+        scope=scope,
+        session_id=session_id,
+        episode_id=episode_id,
+        target=Target.NEW,
+        at=min(times),
+        now=now,
+        turns=turns,
+        metadata=guard.json(metadata),
+        idempotency=validate.idempotency(parts, idempotency_key, given_session or "", parsed),
+        closing=closing,
+        placeholders=guard.used(),
+        settings=guard.settings,
+    )
+    for _ in range(_RETRIES):
+        try:
+            stored = parts.store.append(write)
+        except EpisodeArchived as error:
+            # A repeated call: the episode is there, without its turns.
+            return _just_written(parts, scope, error.episode_id)
+        except EpisodeChanged:
+            # Looked at only now: a call that is retried may find its session going on again.
+            _end_open_episode(parts, scope, session_id, config, min(times))
+            continue
+        if guard.names:
+            parts.heard.add(scope, session_id, guard.names)
+        _warn_of_policy(parts, scope, ended_at, now)
+        return _just_written(parts, scope, stored[0].episode_id)
+    raise EpisodeChanged(session_id)
+
+
+def _warn_of_policy(parts: Parts, scope: Scope, ended_at: datetime, now: datetime) -> None:
+    """Say once for each agent that what is stored now is due at the next retention run."""
+    whose = scope.tenant, scope.agent
+    policy = parts.config(*whose).retention
+    if whose in parts.warned or not is_overdue(Stage.ACTIVE, policy, since=ended_at, now=now):
+        return
+    parts.warned.add(whose)
+    log.warning(overdue_warning("stored episodes are"))
+
+
+def heartbeat(parts: Parts, scope: Scope, session_id: str, *, at: datetime | None) -> Session:
+    """Keep an idle session open; one that ended already stays so, and its status says it."""
+    now = parts.clock.now()
+    at = now if at is None else check_time("at", at)
+    config = parts.config(scope.tenant, scope.agent)
+    state = parts.store.session(scope, check_name("session_id", session_id))
+    if state is None:
+        raise SessionNotFound(session_id)
+    target_module.still_open(parts, config, state, at)
+    return parts.store.touch(scope, session_id, seen_at=at, now=now)
+
+
+def _left(
+    parts: Parts,
+    scope: Scope,
+    plan: target_module.Plan,
+    config: MemoryConfig,
+    turns: Sequence[NewTurn],
+) -> Episode | None:
+    """The episode whose subject the turns leave."""
+    episode = plan.goes_on
+    if episode is None or not config.session.topic_shift:
+        return None
+    return episode if parts.topics.has_shifted(scope, episode, turns) else None
+
+
+def _append_apart(parts: Parts, left: Episode, write: Append) -> list[Turn]:
+    """Write to a new episode of the session; the one that is left for it ends."""
+    apart = replace(write, episode_id=new_id(), target=Target.NEW)
+    if write.idempotency is not None:
+        # A key that was used before gives what it wrote then, and nothing ends for that.
+        try:
+            return parts.store.append(apart)
+        except EpisodeChanged:
+            pass
+    if left.is_open:
+        close.close(
+            parts,
+            left.scope,
+            left.id,
+            reason=EndReason.TOPIC_SHIFT,
+            at=left.last_message_at,
+            wait=False,
+            seen=left,
+        )
+    return parts.store.append(apart)
+
+
+def _end_open_episode(
+    parts: Parts, scope: Scope, session_id: str, config: MemoryConfig, at: datetime
+) -> None:
+    state = parts.store.session(scope, session_id)
+    if target_module.still_open(parts, config, state, at) is not None:
+        raise InvalidInput(
+            "session_id", f"{session_id!r} has an open episode: close it, or use another session"
+        )

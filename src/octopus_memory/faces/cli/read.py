@@ -1,0 +1,171 @@
+"""The commands that look into the memory: recall, recent, replay, stats."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...domain.episode import EpisodeSnippet, TurnHit
+from .actor import actor
+from .database import open_existing, others
+from .json_output import print_json
+from .options import Agent, Archived, AsJson, Db, Since, Tenant, Until, User
+from .tables import show_hits, show_session, show_snippets
+from .terminal import Screen
+
+if TYPE_CHECKING:
+    from ...ports.stats import StoreStats
+
+
+class Mode(StrEnum):
+    HYBRID = "hybrid"
+    SEMANTIC = "semantic"
+
+
+def recall(
+    query: Annotated[str, typer.Argument(help="What to look for, in your own words.")],
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 5,
+    mode: Annotated[
+        Mode, typer.Option(help="By meaning and words, or by meaning alone.")
+    ] = Mode.HYBRID,
+    min_score: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="None below this relevance; without it, semantic takes the agent's threshold.",
+            show_default=False,
+        ),
+    ] = None,
+    since: Since = None,
+    until: Until = None,
+    archived: Archived = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what made each score.")] = False,
+    turns: Annotated[
+        bool, typer.Option("--turns", help="Find single messages, not episodes.")
+    ] = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Find past conversations by what was said in them."""
+    screen = Screen()
+    hits: list[TurnHit] = []
+    snippets: list[EpisodeSnippet] = []
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        if turns:
+            hits = scope.recall_turns(
+                query, mode=mode, limit=limit, min_score=min_score, since=since, until=until
+            )
+        else:
+            snippets = scope.recall(
+                query,
+                mode=mode,
+                limit=limit,
+                min_score=min_score,
+                since=since,
+                until=until,
+                include_archived=archived,
+            )
+        whose = others(memory) if not (hits or snippets or scope.episodes(1, 1)) else []
+    if as_json:
+        print_json(hits or snippets)
+    elif not hits and not snippets:
+        screen.write(f"Nothing found for tenant {tenant}, agent {agent}, user {user}.")
+        for line in whose:
+            screen.write(line)
+    else:
+        show_hits(screen, hits, explain=explain)
+        show_snippets(screen, snippets, explain=explain)
+
+
+def recent(
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 5,
+    archived: Archived = None,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """List the last conversations, newest first."""
+    screen = Screen()
+    with open_existing(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        found = scope.recent(limit, include_archived=archived)
+        whose = others(memory) if not (found or scope.episodes(1, 1)) else []
+    if as_json:
+        print_json(found)
+    elif not found:
+        screen.write(f"Nothing is stored for tenant {tenant}, agent {agent}, user {user}.")
+        for line in whose:
+            screen.write(line)
+    else:
+        show_snippets(screen, found, scored=False)
+
+
+def replay(
+    session_id: Annotated[str, typer.Argument(help="The session, as octopus recent names it.")],
+    *,
+    last: Annotated[
+        int | None,
+        typer.Option(min=1, help="Only so many messages, the newest.", show_default=False),
+    ] = None,
+    messages: Annotated[
+        bool,
+        typer.Option("--messages", help="Print the message list a provider takes, as JSON."),
+    ] = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Show one session, whole and in order."""
+    screen = Screen()
+    with open_existing(db) as memory:
+        found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor()).session(
+            session_id, last=last
+        )
+    if messages:
+        print_json(found.messages())
+    elif as_json:
+        print_json(found)
+    else:
+        show_session(screen, found, is_end=last is not None)
+
+
+def stats(*, db: Db = None, as_json: AsJson = False) -> None:
+    """Count what the whole database holds."""
+    screen = Screen()
+    with open_existing(db) as memory:
+        found = memory.stats()
+    if as_json:
+        print_json(found)
+        return
+    for name, value in _counts(found).items():
+        screen.write((f"{name:<16}", "dim"), value)
+
+
+def _counts(found: StoreStats) -> dict[str, str]:
+    size = "in memory" if found.size_bytes is None else f"{found.size_bytes / 1024:,.0f} KiB"
+    vectors = [f"{count:,} by {model}" for model, count in found.vectors.items()]
+    waiting = [f"{work.waiting:,} to {kind}" for kind, work in found.backlog.items()]
+    return {
+        "database": f"{found.product}, schema {found.schema}, {size}",
+        "tenants": f"{found.tenants:,}",
+        "scopes": f"{found.scopes:,}",
+        "sessions": f"{found.sessions:,}",
+        "episodes": f"{found.episodes:,} ({found.open_episodes:,} open)",
+        "messages": f"{found.turns:,}",
+        "facts": f"{found.facts:,}",
+        "vectors": ", ".join(vectors) or "none",
+        "waiting": ", ".join(waiting) or "nothing",
+    }

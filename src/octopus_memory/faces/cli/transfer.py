@@ -1,0 +1,295 @@
+"""The commands that carry a user's memory out and in: export, import."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from ...domain.errors import InvalidInput
+from ...domain.transfer.export_format import ImportReport, is_header
+from ...domain.transfer.export_reader import read_lines, split_lines
+from ...domain.transfer.transcripts import Source
+from .actor import actor as current_actor
+from .database import open_existing, open_or_make_once_used
+from .json_output import print_json
+from .options import AsJson, Db, Tenant, User
+from .progress import bar, byte_bar
+from .terminal import Screen, counted
+
+_CHUNK = 64 * 1024
+_END = '{"kind":"episode_end"'
+
+
+def export(
+    *,
+    user: User = "me",
+    tenant: Tenant = "default",
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent",
+            help="Only with this agent; without it, with all.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Where to write it; without it, to standard output.",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write everything of one user as JSON Lines.
+
+    octopus export --user ana --out ana.jsonl
+    """
+    with open_existing(db) as memory:
+        lines = memory.tenant(tenant).export_user(user, agent=agent, actor=current_actor())
+        listed = memory.tenant(tenant).episodes(page_size=1, user=user, actor=current_actor())
+        with bar("exporting", listed.total_count) as done, _sink(out) as write:
+            trailer = _write(lines, write, done)
+    if out is None:
+        # Standard output has the lines themselves.
+        return
+    if as_json:
+        print_json({name: trailer[name] for name in ("episodes", "turns", "facts", "sha256")})
+        return
+    Screen().write(
+        f"Exported {counted(trailer['episodes'], 'episode')} with "
+        f"{counted(trailer['turns'], 'message')} of user {user} to {out}."
+    )
+
+
+def _write(
+    lines: Iterable[str], write: Callable[[str], Any], done: Callable[[int], None]
+) -> dict[str, Any]:
+    """Returns the last line, which has the counts."""
+    ended, line = 0, "{}"
+    for line in lines:
+        write(line)
+        if line.startswith(_END):
+            ended += 1
+            done(ended)
+    trailer: dict[str, Any] = json.loads(line)
+    return trailer
+
+
+@contextmanager
+def _sink(out: Path | None) -> Iterator[Callable[[str], Any]]:
+    if out is None:
+        with _standard_output() as write:
+            yield write
+        return
+    if not out.name or out.is_dir():
+        raise InvalidInput("out", f"{str(out)!r} is a folder: name a file")
+    # Under its own name only when it is whole, and only for its owner to read.
+    part = out.with_name(f"{out.name}.part")
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as stream:
+            yield stream.write
+        part.replace(out)
+    except OSError as error:
+        raise InvalidInput("out", f"{out} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _standard_output() -> Iterator[Callable[[str], Any]]:
+    """The lines are UTF-8 with plain line ends, whatever the habits of this terminal."""
+    sys.stdout.flush()
+    stream = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
+    try:
+        yield stream.write
+        stream.flush()
+    finally:
+        stream.detach()
+
+
+def import_(
+    file: Annotated[
+        str, typer.Argument(help="The file to import; - reads standard input.", metavar="FILE")
+    ],
+    *,
+    source: Annotated[
+        Source | None,
+        typer.Option(
+            "--format",
+            help="What wrote it; without it, that is told from how it begins.",
+            show_default=False,
+        ),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            help="Whose it becomes; without it, the one that an export names.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent",
+            help="Which agent remembers it; without it, those that an export names, or default.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            "--tenant",
+            help="Whose data it becomes; without it, the one that an export names, or default.",
+            rich_help_panel="Scope",
+            show_default=False,
+        ),
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Store an export, or conversations that other programs wrote.
+
+    octopus import ana.jsonl
+
+    octopus import conversations.json --user ana
+    """
+    with _source(file) as stream:
+        first = _first(stream)
+        header = _header(first)
+        if header and stream.seekable():
+            _check(stream, first)
+        with open_or_make_once_used(db) as memory, _watched(stream, "importing") as watched:
+            report = memory.tenant(tenant or header.get("tenant") or "default").import_user(
+                watched(_pieces(stream, first, by_line=bool(header))),
+                user=user,
+                agent=agent,
+                source=source,
+                actor=current_actor(),
+            )
+    for warning in report.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(report.to_dict())
+    else:
+        _say_imported(Screen(), report)
+
+
+@contextmanager
+def _utf_8() -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InvalidInput("file", "is not UTF-8: save it in that encoding") from error
+
+
+@contextmanager
+def _before_all() -> Iterator[None]:
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(error.field, f"{error.problem} (no episode is imported)") from error
+
+
+def _first(stream: IO[str]) -> str:
+    with _before_all(), _utf_8():
+        return stream.readline(_CHUNK)
+
+
+def _pieces(stream: IO[str], first: str, *, by_line: bool) -> Iterator[str]:
+    with _utf_8():
+        # Another program's file may be one line of any length.
+        pieces = chain([first], iter(partial(stream.read, _CHUNK), ""))
+        yield from split_lines(pieces) if by_line else pieces
+
+
+@contextmanager
+def _watched(stream: IO[str], label: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
+    """Gives a function that shows how far the file is read while its pieces are taken."""
+    raw: Any = getattr(stream, "buffer")  # noqa: B009 - only a TextIOWrapper has it
+    try:
+        size = os.fstat(raw.fileno()).st_size if raw.seekable() else None
+    except OSError:
+        # A stream that is no file of the system's.
+        size = None
+    with byte_bar(label, size) as done:
+
+        def watched(pieces: Iterable[str]) -> Iterator[str]:
+            taken = 0
+            for piece in pieces:
+                yield piece
+                taken += len(piece)
+                # Of a pipe the characters are counted: nobody knows how many bytes it brings.
+                done(raw.tell() if size is not None else taken)
+
+        yield watched
+
+
+def _check(stream: IO[str], first: str) -> None:
+    """Read an export to its end before anything of it is stored."""
+    with _before_all(), _watched(stream, "checking") as watched:
+        for _ in read_lines(watched(_pieces(stream, first, by_line=True))):
+            pass
+    stream.seek(0)
+    stream.readline()
+
+
+def _header(first: str) -> dict[str, Any]:
+    """An export's first line, or nothing."""
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return {}
+    return value if is_header(value) else {}
+
+
+@contextmanager
+def _source(file: str) -> Iterator[IO[str]]:
+    try:
+        raw = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115 - see below
+    except OSError as error:
+        raise InvalidInput("file", f"{file} cannot be read: {error.strerror}") from error
+    with io.TextIOWrapper(raw, encoding="utf-8-sig", newline="\n") as stream:
+        yield stream
+
+
+def _say_imported(screen: Screen, report: ImportReport) -> None:
+    screen.write(
+        f"Imported {counted(report.episodes, 'episode')} with {counted(report.turns, 'message')}."
+    )
+    if report.passed_over:
+        screen.write(
+            f"Passed over {counted(report.passed_over, 'episode')}: they are here already."
+        )
+    if report.given_new_ids:
+        screen.write(
+            f"Gave new ids to {counted(report.given_new_ids, 'episode')}: theirs are somebody "
+            "else's in this database."
+        )
+    if report.left_out:
+        screen.write(
+            f"Left out {counted(report.left_out, 'message')} that nobody said: hidden "
+            "instructions, a model's thoughts, empty ones."
+        )
+    if report.episodes:
+        screen.write(
+            "octopus run-pending makes their vectors; until then their words are searched."
+        )

@@ -1,0 +1,202 @@
+"""The commands that write: add, run-pending."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...domain.episode import Episode, Turn
+from ...domain.errors import InvalidMessage, ModelError, OctopusError
+from ...domain.message import Json, Message, parse_message
+from ...ports.store import WorkKind
+from .database import open_existing, open_or_make
+from .json_output import print_json
+from .options import Agent, AsJson, Db, Tenant, User, parse_since
+from .progress import bar, waiting, watch_backlog
+from .tables import show_summary
+from .terminal import Screen, counted
+
+if TYPE_CHECKING:
+    from ...engine.scope import MemoryScope
+    from ...wiring import EpisodicMemory
+
+_BATCH = 200
+_EMBED_SECONDS = 10.0
+"""How long `add` works on vectors before it leaves the rest to `run-pending`."""
+
+
+class Speaker(StrEnum):
+    """Who can be quoted by a bare text; a tool's turn needs its call beside it."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+
+
+def add(
+    session_id: Annotated[str, typer.Argument(help="The session; a new one starts by its name.")],
+    text: Annotated[
+        str,
+        typer.Argument(
+            help="What was said; - reads messages from standard input, a JSON object on each line."
+        ),
+    ],
+    *,
+    role: Annotated[Speaker, typer.Option(help="Who said TEXT.")] = Speaker.USER,
+    at: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=parse_since,
+            metavar="TIME",
+            help="When it was said; without it, now.",
+            show_default=False,
+        ),
+    ] = None,
+    end: Annotated[
+        bool, typer.Option("--end", help="Close the session afterwards, which summarises it.")
+    ] = False,
+    db: Db = None,
+    tenant: Tenant = "default",
+    agent: Agent = "default",
+    user: User = "me",
+    as_json: AsJson = False,
+) -> None:
+    """Store a message, or many from standard input."""
+    with open_or_make(db) as memory:
+        scope = memory.scope(tenant=tenant, agent=agent, user=user)
+        if text == "-":
+            largest = memory.config(agent, tenant=tenant).session.max_message_bytes
+            messages = _read_messages(sys.stdin.buffer.read(), largest)
+        elif text.strip():
+            messages = [Message({"role": role.value, "content": text})]
+        else:
+            raise InvalidMessage("text", "is empty: write what was said, or - to read messages")
+        last = _store(scope, session_id, messages, at)
+        closed = scope.close_episode(last.episode_id, at=at) if end else None
+        left = _embed(memory)
+    if as_json:
+        print_json(
+            {
+                "session_id": session_id,
+                "episode_id": last.episode_id,
+                "stored": len(messages),
+                "waiting": left,
+                "episode": closed,
+            }
+        )
+    else:
+        _say_stored(Screen(), session_id, len(messages), closed, left)
+
+
+def run_pending(*, db: Db = None, as_json: AsJson = False) -> None:
+    """Do the work that waits: vectors, better summaries, closing idle sessions."""
+    with open_existing(db) as memory:
+        with watch_backlog("working", memory.parts.store):
+            done = memory.run_pending()
+        left = waiting(memory.parts.store)
+    if as_json:
+        print_json(
+            {
+                "embedded": done.embedded,
+                "summarized": done.summarized,
+                "timed_out": done.timed_out,
+                "waiting": left,
+            }
+        )
+        return
+    screen = Screen()
+    screen.write(
+        f"Embedded {counted(done.embedded, 'text')}, wrote "
+        f"{counted(done.summarized, 'better summary', 'better summaries')}, closed "
+        f"{counted(done.timed_out, 'idle episode')}."
+    )
+    if left:
+        screen.write(
+            f"{counted(left, 'piece')} of work still waits: another process has it, "
+            "or its model failed. Run octopus run-pending again in a minute."
+        )
+
+
+def _read_messages(raw: bytes, largest: int) -> list[Message]:
+    """Every line checked before the first is stored."""
+    messages = [
+        parse_message(_json(line, number), field=f"line {number}", max_bytes=largest)
+        for number, line in enumerate(raw.splitlines(), 1)
+        if line.strip()
+    ]
+    if not messages:
+        raise InvalidMessage(
+            "standard input", 'is empty: give lines such as {"role": "user", "content": "Hello"}'
+        )
+    return messages
+
+
+def _json(line: bytes, number: int) -> dict[str, Json]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessage(f"line {number}", "is not JSON: put one object on a line") from error
+    if not isinstance(value, dict):
+        raise InvalidMessage(f"line {number}", "must be an object with 'role' and 'content'")
+    return value
+
+
+def _store(
+    scope: MemoryScope, session_id: str, messages: Sequence[Message], at: datetime | None
+) -> Turn:
+    """Add in batches; returns the last turn."""
+    stored = 0
+    with bar("storing", len(messages)) as done:
+        for start in range(0, len(messages), _BATCH):
+            try:
+                turns = scope.add(session_id, messages[start : start + _BATCH], at=at)
+            except OctopusError as error:
+                if stored:
+                    words = f"{counted(stored, 'message')} before the error are stored"
+                    typer.echo(f"note: {words}", err=True)
+                if isinstance(error, InvalidMessage):
+                    raise _of_all(error, start) from error
+                raise
+            stored += len(turns)
+            done(stored)
+    return turns[-1]
+
+
+def _of_all(error: InvalidMessage, start: int) -> InvalidMessage:
+    """The error with the message's place among all that were given, not in its batch."""
+    field = re.sub(
+        r"^messages\[(\d+)\]",
+        lambda found: f"message {start + int(found[1]) + 1}",
+        error.field,
+    )
+    return type(error)(field, error.problem)
+
+
+def _embed(memory: EpisodicMemory) -> int:
+    """Make vectors for a few seconds; returns how many are left to make."""
+    try:
+        with watch_backlog("embedding", memory.parts.store):
+            memory.flush(timeout=_EMBED_SECONDS)
+    except ModelError as error:
+        typer.echo(f"warning: stored, but not embedded yet: {error}", err=True)
+    return memory.parts.store.backlog()[WorkKind.EMBED].waiting
+
+
+def _say_stored(
+    screen: Screen, session_id: str, count: int, closed: Episode | None, left: int
+) -> None:
+    screen.write(f"Stored {counted(count, 'message')} in session {session_id}.")
+    if closed is not None:
+        show_summary(screen, closed)
+    if left:
+        screen.write(
+            f"{counted(left, 'text')} still to embed; until then only their words are searched. "
+            "octopus run-pending does the rest."
+        )

@@ -1,0 +1,250 @@
+"""The routes of episodes: list, open, read, add, close, search."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import NAMESPACE_OID, UUID, uuid5
+
+from fastapi import Header, Query, Request, Response
+
+from ....domain.identity import AccessRole, Principal
+from ....engine.scope import MemoryScope
+from ..authorize import memory_of, scope_of, scope_with
+from ..http import answer, problems, tagged
+from ..identity import need
+from ..problems import FieldProblem, Refused
+from ..requests import (
+    AddBody,
+    ClosingBody,
+    NameText,
+    OpenBody,
+    SearchBody,
+    TurnSearchBody,
+    WhoBody,
+    WhoseText,
+)
+from ..responses import (
+    AddedOut,
+    EpisodeDetail,
+    EpisodeList,
+    EpisodeOut,
+    SearchOut,
+    TurnSearchOut,
+    added_out,
+    episode_detail,
+    episode_out,
+    hit_out,
+    snippet_out,
+)
+from ..routing import PREFIX, router
+
+routes = router("Episodes")
+SEES = (AccessRole.AGENT, AccessRole.USER, AccessRole.ADMIN)
+WRITES = (AccessRole.AGENT, AccessRole.ADMIN)
+IdempotencyKey = Annotated[
+    NameText | None,
+    Header(
+        alias="Idempotency-Key",
+        description="A call that is tried again with the same key stores nothing twice.",
+    ),
+]
+ArchivedToo = Annotated[
+    bool | None,
+    Query(description="Without it, the agent's setting `include_archived` decides."),
+]
+
+
+@routes.get("/episodes", response_model=EpisodeList, responses=problems())
+def list_episodes(
+    request: Request,
+    caller: Principal,
+    agentId: NameText | None = None,
+    userId: NameText | None = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    pageSize: Annotated[int, Query(ge=1, le=200)] = 20,
+    includeArchived: bool = True,
+) -> Response:
+    """Episodes, newest first. An auditor sees when and how much, and nothing that was said."""
+    if not caller.reaches(agent=agentId, user=userId):
+        raise Refused(403, "forbidden", "this credential is for another agent or user")
+    agents = caller.agents if agentId is None else [agentId]
+    found = (
+        memory_of(request)
+        .tenant(caller.tenant)
+        .episodes(
+            page,
+            pageSize,
+            agents=agents,
+            user=userId or caller.user,
+            include_archived=includeArchived,
+            actor=caller.actor,
+        )
+    )
+    content = caller.role is not AccessRole.AUDITOR
+    listed: EpisodeList = {
+        "items": [episode_out(episode, content=content) for episode in found.items],
+        "totalCount": found.total_count,
+        "page": page,
+        "pageSize": pageSize,
+    }
+    return tagged(request, EpisodeList, listed)
+
+
+@routes.post("/episodes", status_code=201, response_model=EpisodeOut, responses=problems(409))
+def open_episode(
+    request: Request, caller: Principal, body: OpenBody, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Open an episode; with `messages` they are added, and with `close` it is stored whole."""
+    need(caller, *WRITES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    made = _opened(scope, body, idempotency_key)
+    where = {"Location": f"{PREFIX}/episodes/{made.id}"}
+    return answer(request, EpisodeOut, episode_out(made), 201, where)
+
+
+def _opened(scope: MemoryScope, body: OpenBody, key: str | None) -> Any:
+    if body.close is not None:
+        if not body.messages:
+            raise _missing("messages", "are needed to store a closed episode")
+        return scope.store(
+            body.messages,
+            session_id=body.session_id,
+            at=body.times or body.at,
+            ended_at=body.close.at,
+            reason=body.close.reason,
+            summary=body.close.summary,
+            key_facts=body.close.key_facts,
+            metadata=body.metadata,
+            input_tokens=body.input_tokens,
+            output_tokens=body.output_tokens,
+            idempotency_key=key,
+        )
+    for field, value in (("inputTokens", body.input_tokens), ("outputTokens", body.output_tokens)):
+        if value is not None:
+            raise _missing(field, "goes with close: an open episode counts its own")
+    session_id = body.session_id
+    if session_id is None and key is not None:
+        # Tried again, the call must find the session that it made.
+        session_id = str(uuid5(NAMESPACE_OID, key))
+    opened = scope.open_episode(session_id, at=body.at, metadata=body.metadata)
+    if body.messages:
+        stored = scope.add(
+            opened.session_id, body.messages, at=body.times or body.at, idempotency_key=key
+        )
+        # Tried again with its key, the call gives the episode that it made first.
+        return scope.get(stored[0].episode_id).episode
+    return opened
+
+
+def _missing(field: str, problem: str) -> Refused:
+    found = FieldProblem(field=field, problem=problem)
+    return Refused(422, "invalid-input", f"{field}: {problem}", fields=[found])
+
+
+@routes.post("/episodes/search", response_model=SearchOut, responses=problems())
+def search_episodes(request: Request, caller: Principal, body: SearchBody) -> Response:
+    """Episodes relevant to a query, best first, each with why."""
+    need(caller, *SEES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    found = scope.recall(
+        body.query,
+        mode=body.mode,
+        limit=body.top_k,
+        min_score=body.min_score,
+        since=body.since,
+        until=body.until,
+        include_archived=body.include_archived,
+        session_id=body.session_id,
+    )
+    return answer(request, SearchOut, {"results": [snippet_out(each) for each in found]})
+
+
+@routes.post("/turns/search", response_model=TurnSearchOut, responses=problems())
+def search_turns(request: Request, caller: Principal, body: TurnSearchBody) -> Response:
+    """Single turns relevant to a query, best first."""
+    need(caller, *SEES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    found = scope.recall_turns(
+        body.query,
+        mode=body.mode,
+        limit=body.top_k,
+        min_score=body.min_score,
+        since=body.since,
+        until=body.until,
+        session_id=body.session_id,
+    )
+    return answer(request, TurnSearchOut, {"results": [hit_out(hit) for hit in found]})
+
+
+@routes.get("/episodes/recent", response_model=SearchOut, responses=problems())
+def recent_episodes(
+    request: Request,
+    caller: Principal,
+    agentId: WhoseText = None,
+    userId: WhoseText = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 5,
+    includeArchived: ArchivedToo = None,
+    sessionId: NameText | None = None,
+) -> Response:
+    """The last episodes as recall would show them; `sessionId` names the one to leave out."""
+    need(caller, *SEES)
+    scope = scope_of(request, caller, agentId, userId)
+    found = scope.recent(limit, include_archived=includeArchived, session_id=sessionId)
+    return answer(request, SearchOut, {"results": [snippet_out(each) for each in found]})
+
+
+@routes.get("/episodes/{episode_id}", response_model=EpisodeDetail, responses=problems(404))
+def get_episode(
+    request: Request,
+    caller: Principal,
+    episode_id: UUID,
+    agentId: NameText | None = None,
+    userId: NameText | None = None,
+) -> Response:
+    """One episode, with its messages while it is active."""
+    replay = scope_with(request, caller, episode_id, agentId, userId).get(episode_id)
+    content = caller.role is not AccessRole.AUDITOR
+    return tagged(request, EpisodeDetail, episode_detail(replay, content=content))
+
+
+@routes.post(
+    "/episodes/{episode_id}/messages",
+    status_code=201,
+    response_model=AddedOut,
+    responses=problems(404, 409),
+)
+def add_messages(
+    request: Request,
+    caller: Principal,
+    episode_id: UUID,
+    body: AddBody,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Add one message or many; durable when this answers."""
+    scope = _writable(request, caller, episode_id, body)
+    stored = scope.add(
+        episode_id,
+        body.messages,
+        at=body.at,
+        tokens=body.tokens,
+        idempotency_key=idempotency_key,
+    )
+    return answer(request, AddedOut, added_out(stored, body.messages), 201)
+
+
+@routes.post(
+    "/episodes/{episode_id}/close", response_model=EpisodeOut, responses=problems(404, 409)
+)
+def close_episode(
+    request: Request, caller: Principal, episode_id: UUID, body: ClosingBody | None = None
+) -> Response:
+    """End an episode: its summary and key facts are made, unless they are given."""
+    body = body or ClosingBody()
+    scope = _writable(request, caller, episode_id, body)
+    closed = scope.close_episode(episode_id, body.reason, body.summary, body.key_facts, at=body.at)
+    return answer(request, EpisodeOut, episode_out(closed))
+
+
+def _writable(request: Request, caller: Principal, episode_id: UUID, who: WhoBody) -> MemoryScope:
+    need(caller, *WRITES)
+    return scope_with(request, caller, episode_id, who.agent_id, who.user_id)

@@ -1,0 +1,72 @@
+"""The routes of operations: is it alive, is it ready, what are its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel
+
+from ....domain.errors import OctopusError
+from ....ports.store import WorkKind
+from ..authorize import memory_of
+from ..metrics import Metrics
+
+routes = APIRouter(tags=["Operations"])
+
+
+class Alive(BaseModel):
+    status: str
+
+
+class Ready(BaseModel):
+    ready: bool
+    checks: dict[str, str]
+
+
+@routes.get("/healthz", response_model=Alive)
+async def healthz() -> Alive:
+    """Whether the process answers."""
+    return Alive(status="ok")
+
+
+@routes.get(
+    "/readyz",
+    response_model=Ready,
+    responses={503: {"model": Ready, "description": "It cannot do its work now."}},
+)
+def readyz(request: Request) -> JSONResponse:
+    """Whether the database answers, and how far the worker is behind."""
+    checks: dict[str, str] = {}
+    ready = True
+    try:
+        parts = memory_of(request).parts
+        now = parts.clock.now()
+        # The numbers may be some seconds old: ask the database itself.
+        parts.store.removals_made()
+        backlog = _numbers(request).waiting.now()
+    except OctopusError as error:
+        ready = False
+        checks["database"] = type(error).__name__
+    else:
+        checks["database"] = "ok"
+        oldest = backlog[WorkKind.EMBED].oldest
+        lag = (now - oldest).total_seconds() if oldest else 0.0
+        checks["worker"] = f"{backlog[WorkKind.EMBED].waiting} waiting, oldest {lag:.0f} s"
+    return JSONResponse({"ready": ready, "checks": checks}, 200 if ready else 503)
+
+
+_TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
+
+
+@routes.get("/metrics", response_class=PlainTextResponse, responses=_TEXT)
+def metrics(request: Request) -> Response:
+    """Numbers for Prometheus."""
+    page = _numbers(request).page()
+    return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _numbers(request: Request) -> Metrics:
+    numbers: Metrics = request.app.state.metrics
+    return numbers

@@ -1,0 +1,115 @@
+"""The routes of sessions and of the context block."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+
+from ....domain.identity import Principal
+from ..authorize import scope_of
+from ..context_responses import ContextOut, context_out
+from ..http import answer, problems, tagged
+from ..identity import need
+from ..requests import (
+    ContextBody,
+    HeartbeatBody,
+    NameText,
+    SessionAddBody,
+    SessionCloseBody,
+    WhoseText,
+)
+from ..responses import (
+    AddedOut,
+    SessionDetail,
+    SessionOut,
+    added_out,
+    session_detail,
+    session_out,
+)
+from ..routing import router
+from .episodes import SEES, WRITES, IdempotencyKey
+
+routes = router("Sessions")
+
+
+@routes.post(
+    "/sessions/{session_id:name}/messages",
+    status_code=201,
+    response_model=AddedOut,
+    responses=problems(404, 409),
+)
+def add_to_session(
+    request: Request,
+    caller: Principal,
+    session_id: NameText,
+    body: SessionAddBody,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Add to a session; one that is new or has ended gets a new episode."""
+    need(caller, *WRITES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    stored = scope.add(
+        session_id,
+        body.messages,
+        at=body.at,
+        tokens=body.tokens,
+        idempotency_key=idempotency_key,
+    )
+    return answer(request, AddedOut, added_out(stored, body.messages), 201)
+
+
+@routes.get("/sessions/{session_id:name}", response_model=SessionDetail, responses=problems(404))
+def get_session(
+    request: Request,
+    caller: Principal,
+    session_id: NameText,
+    agentId: WhoseText = None,
+    userId: WhoseText = None,
+    last: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
+) -> Response:
+    """One session, whole and in order; with `last` only so many of its messages, the newest."""
+    need(caller, *SEES)
+    scope = scope_of(request, caller, agentId, userId)
+    return tagged(request, SessionDetail, session_detail(scope.session(session_id, last=last)))
+
+
+@routes.post(
+    "/sessions/{session_id:name}/close", response_model=SessionOut, responses=problems(404)
+)
+def close_session(
+    request: Request, caller: Principal, session_id: NameText, body: SessionCloseBody
+) -> Response:
+    """End the session's open episode, if it has one."""
+    need(caller, *WRITES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    closed = scope.close_session(session_id, body.reason)
+    return answer(request, SessionOut, session_out(closed))
+
+
+@routes.post(
+    "/sessions/{session_id:name}/heartbeat", response_model=SessionOut, responses=problems(404)
+)
+def heartbeat(
+    request: Request, caller: Principal, session_id: NameText, body: HeartbeatBody
+) -> Response:
+    """Keep an idle session open; `status` says whether it still is."""
+    need(caller, *WRITES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    seen = scope.heartbeat(session_id, at=body.at)
+    return answer(request, SessionOut, session_out(seen))
+
+
+@routes.post("/context", response_model=ContextOut, responses=problems(), tags=["Context"])
+def context(request: Request, caller: Principal, body: ContextBody) -> Response:
+    """What the model should see for the current message: the block, and the message list."""
+    need(caller, *SEES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    made = scope.context(
+        body.message,
+        history=body.history,
+        system=body.system,
+        budget_tokens=body.budget_tokens,
+        session_id=body.session_id,
+    )
+    return answer(request, ContextOut, context_out(made))

@@ -1,0 +1,132 @@
+"""Routes as Octopus has them: functions that know who asks and run on a thread."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.dependencies.utils import request_params_to_args
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from .bodies import read_json
+from .headers import header
+from .problems import Refused
+from .threadpool import Threads
+
+PREFIX = "/api/octopus"
+_CALLER = "caller"
+
+
+class _Name(PathConvertor):
+    """Whatever stands there, slashes and line breaks, too."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("name", _Name())
+
+
+def router(tag: str) -> APIRouter:
+    """The routes of one subject, for `APIRouter.routes` of the application."""
+    return APIRouter(prefix=PREFIX, tags=[tag], route_class=Route)
+
+
+class Route(APIRoute):
+    """Gives its function the `caller` that was let in, where it asks for one.
+
+    A dependency of the framework's would be looked at anew for each request, and its pool of
+    threads costs more than a write.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, _called(endpoint), **options)
+        self._function = endpoint
+        self._takes_caller = _CALLER in inspect.signature(endpoint).parameters
+        needs = self.dependant
+        if not needs.body_params:
+            return
+        others = needs.cookie_params or needs.dependencies
+        if others or len(needs.body_params) > 1 or inspect.iscoroutinefunction(endpoint):
+            # The framework would parse and validate a body of any shape on the event loop.
+            raise TypeError(f"{path} must be a function that takes one body and no cookie")
+        self.app = self._answer
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read the body on the thread that the function runs on, and answer."""
+        request = Request(scope, receive)
+        try:
+            content = await request.body()
+        except ClientDisconnect as error:
+            raise Refused(400, "invalid-input", "body: ended before it was whole") from error
+        threads: Threads = scope["app"].state.threads
+        response = await threads.run(partial(self._respond, request, content))
+        await response(scope, receive, send)
+
+    def _respond(self, request: Request, content: bytes) -> Response:
+        values = self._values(request.scope, content)
+        if self._takes_caller:
+            values[_CALLER] = request.scope["state"]["principal"]
+        response: Response = self._function(request, **values)
+        return response
+
+    def _values(self, scope: Scope, content: bytes) -> dict[str, Any]:
+        """Return the function's arguments.
+
+        :raises RequestValidationError: naming those that cannot be used
+        """
+        needs = self.dependant
+        body = read_json(content, header(scope, b"content-type"))
+        given = [("path", each, scope["path_params"][each.alias]) for each in needs.path_params]
+        given += [
+            ("header", each, header(scope, each.alias.lower().encode()))
+            for each in needs.header_params
+        ]
+        values, wrong = {}, []
+        for place, field, value in given:
+            values[field.name], found = field.validate(value, loc=(place, field.alias))
+            wrong += found
+        if needs.query_params:
+            query, found = request_params_to_args(
+                needs.query_params, QueryParams(scope["query_string"])
+            )
+            values |= query
+            wrong += found
+        [field] = needs.body_params
+        if body is None and field.field_info.is_required():
+            wrong.append({"type": "missing", "loc": ("body",), "msg": "Field required"})
+        else:
+            values[field.name], found = field.validate(body, loc=("body",))
+            wrong += found
+        if wrong:
+            raise RequestValidationError(wrong)
+        return values
+
+
+def _called(endpoint: Callable[..., Any]) -> Callable[..., Awaitable[Response]]:
+    signature = inspect.signature(endpoint)
+    known = _CALLER in signature.parameters
+    waits = inspect.iscoroutinefunction(endpoint)
+
+    @wraps(endpoint)
+    async def call(request: Request, **values: Any) -> Response:
+        if known:
+            values[_CALLER] = request.scope["state"]["principal"]
+        threads: Threads = request.scope["app"].state.threads
+        answered: Response
+        if waits:
+            answered = await endpoint(request, **values)
+        else:
+            answered = await threads.run(partial(endpoint, request, **values))
+        return answered
+
+    shown = [each for each in signature.parameters.values() if each.name != _CALLER]
+    call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return call

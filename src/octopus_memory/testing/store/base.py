@@ -1,0 +1,130 @@
+"""What the parts of the store suite share: the fixtures, and ways to look at a store."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from threading import Barrier
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
+
+import pytest
+
+from ...domain.episode import Episode, Scope, Turn
+from ...ports.store import Append, EpisodeStore, Work, WorkKind
+from ..fakes import START, make_scope
+
+T = TypeVar("T")
+Reopen: TypeAlias = Callable[[], EpisodeStore]
+
+ANA = make_scope("ana")
+BEN = make_scope("ben")
+FAR = datetime(2200, 1, 1, tzinfo=UTC)
+"""After everything that the suite writes, by whichever clock."""
+THREADS = 8
+
+
+class StoreTests:
+    """One part of `StoreSuite`."""
+
+    @pytest.fixture
+    def store(self) -> EpisodeStore:
+        """A new, empty store for each test. The adapter's test class makes and closes it."""
+        raise NotImplementedError("a store suite needs a `store` fixture")
+
+    @pytest.fixture
+    def reopen(self) -> Reopen | None:
+        """Closes `store` and opens its database again; None where nothing outlives the object."""
+        return None
+
+    @pytest.fixture
+    def reopened(self, reopen: Reopen | None) -> Reopen:
+        if reopen is None:
+            pytest.skip("this store does not outlive its object")
+        return reopen
+
+
+def after(**time: float) -> datetime:
+    """So long after `START`."""
+    return START + timedelta(**time)
+
+
+def find(store: EpisodeStore, write: Append) -> Episode:
+    """The episode that an append wrote to."""
+    return store.episodes(write.scope, [write.episode_id])[write.episode_id]
+
+
+def session_episodes(store: EpisodeStore, scope: Scope, session_id: str) -> list[Episode]:
+    """Oldest first."""
+    replay = store.replay(scope, session_id)
+    return [] if replay is None else [each.episode for each in replay.episodes]
+
+
+def cold_turns(store: EpisodeStore, scope: Scope, episode_id: UUID) -> list[Turn]:
+    """That a cold archive keeps, deleted or not."""
+    kept = store.stored_episode(scope, episode_id)
+    return list(kept.turns) if kept is not None and kept.episode.is_cold else []
+
+
+def marked_turns(store: EpisodeStore, scope: Scope, episode_id: UUID) -> list[Turn]:
+    """Of a deleted episode that was not archived."""
+    kept = store.stored_episode(scope, episode_id)
+    is_marked = kept is not None and kept.is_deleted and not kept.episode.is_archived
+    return list(kept.turns) if kept is not None and is_marked else []
+
+
+def texts(store: EpisodeStore, write: Append) -> list[str]:
+    return [turn.text for turn in store.turns(write.scope, write.episode_id)]
+
+
+def claim_all(
+    store: EpisodeStore, kind: WorkKind = WorkKind.EMBED, *, owner: str = "suite"
+) -> list[Work]:
+    """Everything that waits, whatever the time, held by `owner` from then on."""
+    return store.claim(kind, owner=owner, limit=100_000, now=FAR, until=FAR + timedelta(days=1))
+
+
+def place(work: Work) -> tuple[Scope, UUID, int]:
+    return work.scope, work.episode_id, work.ordinal
+
+
+def snapshot(store: EpisodeStore, *scopes: Scope) -> dict[str, Any]:
+    """All that can be read of these scopes and of the whole, to see whether a call changed it."""
+    seen: dict[str, Any] = {
+        "stats": dataclasses.replace(store.stats(), size_bytes=None),
+        "owners": store.owners(),
+        "unfindable": store.unfindable(limit=1000),
+        "open": store.open_episodes(touched_before=FAR, opened_before=FAR, limit=1000),
+    }
+    for scope in scopes:
+        episodes, count = store.list_episodes(scope, offset=0, limit=1000)
+        seen[f"of {scope}"] = {
+            "count": count,
+            "episodes": episodes,
+            "sessions": [store.session(scope, episode.session_id) for episode in episodes],
+            "turns": [store.turns(scope, episode.id) for episode in episodes],
+            "state": store.recall_state(scope),
+            "rows": store.recall_rows(scope, after=0)[1],
+        }
+    return seen
+
+
+def at_once(do: Callable[[int], T], threads: int = THREADS) -> list[T | Exception]:
+    """What each of so many threads, all starting together, returned or raised."""
+    ready = Barrier(threads)
+
+    def run(number: int) -> T | Exception:
+        ready.wait()
+        try:
+            return do(number)
+        except Exception as error:  # noqa: BLE001 - the test judges what was raised
+            return error
+
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(run, range(threads)))
+
+
+def raised(outcomes: Sequence[object]) -> list[type[Exception]]:
+    return [type(outcome) for outcome in outcomes if isinstance(outcome, Exception)]
