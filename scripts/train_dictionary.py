@@ -24,7 +24,7 @@ import zstandard
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = ROOT / "scripts" / "dictionary_text"
-TARGET = ROOT / "src" / "octopus_memory" / "adapters" / "stores" / "data" / "turns-v1.zdict"
+TARGET = ROOT / "src" / "octopus_memory" / "adapters" / "stores" / "sql" / "data" / "turns-v1.zdict"
 
 SEED = 20250314
 DICTIONARY_BYTES = 64 * 1024
