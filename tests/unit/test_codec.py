@@ -56,7 +56,7 @@ CHECKED = {
 
 
 def dictionary() -> bytes:
-    folder = resources.files("octopus_memory.adapters.stores")
+    folder = resources.files("octopus_memory.adapters.stores.sql")
     return folder.joinpath("data", "turns-v1.zdict").read_bytes()
 
 

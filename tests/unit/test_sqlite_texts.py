@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.adapters import stores
+from octopus_memory.adapters.stores import sql
 from octopus_memory.adapters.stores.sql import lazy
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
 from octopus_memory.adapters.stores.sqlite.compiling import compiled
@@ -38,7 +38,7 @@ with EpisodicMemory.open(sys.argv[1], embedder="hashing", background=False) as m
 def _named(name: str) -> Any:
     path, _, arguments = name.partition("(")
     module, _, function = path.rpartition(".")
-    found = getattr(import_module(f"{stores.__name__}.{module}"), function, None)
+    found = getattr(import_module(f"{sql.__name__}.{module}"), function, None)
     assert found is not None, f"there is no {path} any more: {REMEDY}"
     return found(*ast.literal_eval(f"({arguments}")) if arguments else found
 
