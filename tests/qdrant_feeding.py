@@ -91,7 +91,7 @@ class FedQdrantIndex(QdrantIndex):
         self, store: EpisodeStore, client: Any, *, is_server: bool = SERVER is not None
     ) -> None:
         super().__init__(store, client, is_server=is_server)
-        store.use_mirror(self.copy.name)
+        store.use_mirror(self.mirror.name)
         self.feeder = Feeder(store, self)
         self._feeding = threading.Lock()
 

@@ -58,7 +58,7 @@ class Life:
             for write in self._one_of(writes):
                 erase(self.store, ANA, episode_id=write.episode_id)
                 writes.remove(write)
-        self.index.forget()
+        self.index.clear_cache()
 
     def close(self) -> None:
         self.index.close()

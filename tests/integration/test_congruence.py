@@ -85,7 +85,7 @@ def filled_postgres(vector_database: Database) -> Iterator[PostgresStore]:
     store = PostgresStore(vector_database.owner_url)
     index = PgVectorIndex(store)
     fill(store, index)
-    key = index.copy.model_id(MODEL)
+    key = index.mirror.model_id(MODEL)
     store.inside(None, pgvector_search.make_indexes, key, DIMENSION, writes=True)
     store.inside(None, lambda conn: conn.exec_driver_sql("ANALYZE octopus_vectors"), writes=True)
     yield store
@@ -97,7 +97,7 @@ def filled_qdrant() -> Iterator[tuple[SqliteStore, Any]]:
     store = SqliteStore(":memory:")
     with qdrant() as client:
         index = QdrantIndex(store, client, is_server=SERVER is not None)
-        store.use_mirror(index.copy.name)
+        store.use_mirror(index.mirror.name)
         fill(store, index)
         parts = parts_of(store, index, MODEL, DIMENSION)
         assert mirror.feed(parts, "test").given == sum(store.stats().vectors.values())
@@ -110,7 +110,7 @@ def filled_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sq
     """Qdrant's own engine, with its graphs and payload indexes made."""
     store, client = SqliteStore(":memory:"), EdgeClient(tmp_path_factory.mktemp("engine"))
     index = QdrantIndex(store, client)  # type: ignore[arg-type]
-    store.use_mirror(index.copy.name)
+    store.use_mirror(index.mirror.name)
     fill(store, index)
     assert not mirror.feed(parts_of(store, index, MODEL, DIMENSION), "test").failed
     client.optimize()
@@ -225,7 +225,7 @@ def test_fewer_near_than_wanted_are_filled_up(made: Any) -> None:
 def test_the_graph_is_used_and_never_returns_fewer(filled_postgres: PostgresStore) -> None:
     """Both ways of finding the nearest, seen in the plan, agree with the exact order."""
     index = PgVectorIndex(filled_postgres)
-    key = index.copy.model_id(MODEL)
+    key = index.mirror.model_id(MODEL)
     for scope in SCOPES:
         state = filled_postgres.recall_state(scope)
         exact = ExactIndex(filled_postgres).view(scope, MODEL)

@@ -128,7 +128,7 @@ class TestFinishedLater:
         scope.store(TALK)
         memory.run_pending()
         left: list[int | None] = [None]
-        monkeypatch.setattr(memory.parts.index, "left_of", lambda *_: left[0], raising=False)
+        monkeypatch.setattr(memory.parts.index, "count_mirrored", lambda *_: left[0], raising=False)
         receipt = scope.erase()
         assert receipt.pending == ("remote",)
         assert receipt.physical

@@ -93,11 +93,11 @@ def test_whatever_removes_a_row_removes_its_vector(
     memory.run_pending()
     first, second, _ = scope.episodes().items
     state = memory.parts.store.recall_state(scope.scope)
-    assert memory.parts.index.left_of([state.scope_id]) == 9
+    assert memory.parts.index.count_mirrored([state.scope_id]) == 9
     memory.parts.store.archive(scope.scope, first.id)
-    assert memory.parts.index.left_of([state.scope_id], first.id) == 1
+    assert memory.parts.index.count_mirrored([state.scope_id], first.id) == 1
     scope.erase_episode(second.id, physical=False)
-    assert memory.parts.index.left_of([state.scope_id], second.id) == 0
+    assert memory.parts.index.count_mirrored([state.scope_id], second.id) == 0
     assert rows(postgres, database) == [(4,)]
     scope.erase(physical=False)
     assert rows(postgres, database) == [(0,)]

@@ -320,8 +320,8 @@ def test_nothing_that_was_removed_stays_in_memory(
     tell(scope, clock, days=400)
     assert scope.recall("leave days")
     forgotten: list[bool] = []
-    real = memory.parts.index.forget
-    memory.parts.index.forget = lambda: (forgotten.append(True), real())  # type: ignore[method-assign]
+    real = memory.parts.index.clear_cache
+    memory.parts.index.clear_cache = lambda: (forgotten.append(True), real())  # type: ignore[method-assign]
     memory.run_retention()
     assert forgotten
 

@@ -68,7 +68,7 @@ def test_what_is_known_is_not_read_again_because_rows_went(
 
     def erase_one() -> None:
         erase(store, ANA, episode_id=writes[3].episode_id)
-        index.forget()
+        index.clear_cache()
 
     assert look() == (32, 32)
     deeds: list[tuple[Callable[[], object], tuple[int, int]]] = [
@@ -134,7 +134,7 @@ def test_what_was_erased_is_in_no_column_any_more() -> None:
         store.append(write)
     index.view(ANA, _HERE)
     erase(store, ANA, episode_id=gone.episode_id)
-    index.forget()
+    index.clear_cache()
     left = {row.seq for row in store.recall_rows(ANA, after=0)[1]}
     columns = _columns()
     assert [set(known.seq.tolist()) for known in columns] == [left]
@@ -156,7 +156,7 @@ def test_forgetting_does_not_fail_with_the_store(
     store.archive(ANA, write.episode_id)
     with monkeypatch.context() as patched:
         patched.setattr(store, call, _out_of_reach)
-        index.forget()
+        index.clear_cache()
     assert _columns() == []
     assert len(index.view(ANA, _HERE).rows) == 1
     index.close()
@@ -182,7 +182,7 @@ def test_an_erasure_leaves_no_sketch_in_memory() -> None:
     assert len(index.view(ANA, MODEL, lambda: probe).rows) == 2
     assert _sketches() == 1
     erase(store, ANA)
-    index.forget()
+    index.clear_cache()
     assert _sketches() == 0
     index.close()
     store.close()

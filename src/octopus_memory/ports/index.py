@@ -1,9 +1,9 @@
-"""The index: what recall searches. Each scope is searched by itself.
+"""The port of recall indexes: a searchable view of one scope at a time.
 
-The store is the truth and keeps every vector. An index may keep a copy of them elsewhere, in
-whatever finds them faster: the copy can always be made anew from the store.
+The store is the source of truth and keeps every vector. An index may also mirror the vectors in a
+faster search engine; the mirror can be rebuilt from the store at any time.
 
-Every adapter passes `octopus_memory.testing.IndexSuite`, whole.
+Every adapter passes the whole of `octopus_memory.testing.IndexSuite`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from .store import RecallRow, RecallState, Removal, Work
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Probe:
-    """What a question looks for, for an index that will not take in a very large scope whole."""
+    """A question as vector, terms and filters, for an index that loads part of a large scope."""
 
     vector: NDArray[np.float32] | None
-    """The question's unit vector; None where there is none."""
+    """Unit vector of the question; None if it was not embedded."""
     terms: NDArray[np.uint32]
-    """The question's hashed words, and those that may stand for them."""
+    """Hashes of the question's terms and of their related terms."""
     episodes: int
-    """The view holds at least so many episodes, where there are as many."""
+    """The view holds at least this many episodes, if the scope has them."""
     since: int | None = None
-    """Rows before this time, in microseconds since 1970, are going to be left out."""
+    """Earliest time of wanted rows, in microseconds since 1970."""
     until: int | None = None
-    """And those after this."""
+    """Latest time of wanted rows, in microseconds since 1970."""
     include_archived: bool = True
-    """Without, episodes that have no turns any more are going to be left out too."""
+    """False leaves out episodes whose turns have been removed."""
 
     @property
     def filters(self) -> bool:
@@ -46,38 +46,38 @@ class Probe:
 
 
 AskProbe: TypeAlias = Callable[[], Probe]
-"""Called at most once, and only where it is needed: making a probe costs an embedding."""
+"""Makes the probe. An index calls it at most once, and only if needed, because it embeds."""
 
 
 class ScopeView(ABC):
-    """One scope at one moment, as arrays: a row for each indexed turn and each summary.
+    """An immutable snapshot of one scope as arrays: one row per indexed turn and per summary.
 
-    Rows of an episode stand together, in order, its summary last; episodes go by their start.
-    Immutable, so that one view serves any number of threads.
+    Episodes are sorted by start time. Rows of one episode are adjacent, in the order of the turns,
+    with the summary last. Any number of threads may share a view.
     """
 
     rows: Rows
     postings: Postings
     episode_ids: Sequence[UUID]
-    """By the episode numbers in `rows`."""
+    """Episode ids by the episode numbers in `rows`."""
     ordinals: NDArray[np.int32]
-    """The turn's place in its episode; `SUMMARY_ORDINAL` for a summary."""
+    """Each turn's position in its episode; `SUMMARY_ORDINAL` for a summary."""
     speakers: Sequence[bytes]
-    """The hashed words of each speaker's name, by the speaker numbers in `rows`."""
+    """Hashed terms of each speaker's name, by the speaker numbers in `rows`."""
     sample: ScopeView | None = None
-    """Where the view is a part of its scope: rows of it taken at random, to compare with."""
+    """Rows sampled from the whole scope, to normalize scores; None if the view is not partial."""
 
     @abstractmethod
     def cosine(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The cosine of each row with a unit vector; NaN where the row has none of this model.
+        """Cosine of each row with a unit vector; NaN for rows without a vector of this model.
 
-        Never fewer rows than asked for because other scopes exist. A row that has a vector and
-        that the search did not reach has the least cosine that it found.
+        The number of rows with a cosine never depends on other scopes. A row that has a vector but
+        was not reached by the search gets the lowest cosine found.
         """
 
 
 class RecallIndex(ABC):
-    """Thread-safe."""
+    """Reads scopes for recall and stores their vectors. Thread-safe."""
 
     @abstractmethod
     def view(
@@ -87,96 +87,100 @@ class RecallIndex(ABC):
         probe: AskProbe | None = None,
         state: RecallState | None = None,
     ) -> ScopeView:
-        """Everything that was acknowledged before this call, with the vectors of one model.
+        """A view of everything acknowledged before this call, with the vectors of one model.
 
-        A scope that nothing was written in has a view without rows. Whoever has just read the
-        scope's `state` gives it, so that it is not read again.
+        A scope without rows has an empty view. A caller that has just read the scope's `state`
+        passes it to save a round trip.
 
-        With `probe`, a view of a scope that is too large to be taken in may be a part of it: the
-        episodes that the probe's vector or words bring near, each with all its rows that were ever
-        given a vector and what stands between them, and every row that still waits for its vector
-        or for the index. Where those are thousands, the newest; of an episode of many thousand
-        rows, those around what is near. Without it the view is whole, whatever that costs.
+        Without `probe` the view is the whole scope, whatever that costs. With it, the view of a
+        very large scope may be partial. It then holds the episodes near the probe's vector or
+        terms, each with every row that was ever embedded and the rows between them, and every row
+        that still waits for its vector or for the mirror. If thousands of rows wait, it holds the
+        newest. Of an episode with many thousand rows, it holds those around the hits.
 
-        An index that cannot be reached is no reason to raise: the store has all there is to find.
+        Never raises because a mirror is unreachable: the store has all vectors.
         """
 
     @abstractmethod
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
-        """Keep vectors durably and finish their work. Doing it twice changes nothing."""
+        """Store vectors durably and finish their work items. Idempotent."""
 
     @abstractmethod
-    def forget(self) -> None:
-        """Drop from memory whatever holds rows that the store has removed since."""
+    def clear_cache(self) -> None:
+        """Drop rows from memory that the store has removed."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release what is held. Calling it again does nothing."""
+        """Release memory and connections. Idempotent."""
 
-    def left_of(self, scope_ids: Sequence[int], episode_id: UUID | None = None) -> int | None:  # noqa: ARG002 - for those with a copy to answer
-        """How many rows of these scopes, or of one episode of theirs, a copy of the store holds.
+    def count_mirrored(
+        self,
+        scope_ids: Sequence[int],  # noqa: ARG002 - used by indexes with a mirror
+        episode_id: UUID | None = None,  # noqa: ARG002 - used by indexes with a mirror
+    ) -> int | None:
+        """Number of rows of these scopes, or of one of their episodes, that the mirror still holds.
 
-        What an erasure's receipt asks. Scopes go by their number, since the names are gone by then;
-        an index without a copy has nothing left. None when the copy cannot be reached now.
+        Goes into an erasure's receipt. Takes scope numbers, because the names are erased by then.
+        0 for an index without a mirror, None if the mirror is unreachable.
         """
         return 0
 
     @property
-    def copy(self) -> IndexCopy | None:
-        """What the index keeps outside the store's own tables; None where that is nothing."""
+    def mirror(self) -> IndexMirror | None:
+        """The mirror outside the store's own tables; None if the index has none."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiedRow:
-    """A recall row that has its vector, with where it belongs."""
+class MirrorRow:
+    """A recall row with its vector, for the mirror."""
 
     tenant: str
     scope_id: int
     row: RecallRow
 
 
-class IndexCopy(ABC):
-    """A copy of the rows that have vectors: fed, compared and mended by the engine.
+class IndexMirror(ABC):
+    """A search engine's copy of the rows that have vectors. The engine fills and repairs it.
 
-    It names no agent and no user. Every method may raise `IndexUnavailable`; what was done by then
-    is unknown, and doing it again changes nothing.
+    It holds no agent and no user. Every method may raise `IndexUnavailable`, possibly after part of
+    the work was done; every method is idempotent, so the caller retries.
     """
 
     name: str
-    """Which copy it is, for `EpisodeStore.use_mirror`: the engine feeds it by the work list. Empty
-    where the store's own transactions keep it, so that there is nothing to feed."""
+    """Identifies the mirror for `EpisodeStore.use_mirror`, so that the work queue feeds it. Empty
+    if the store's own transactions keep it up to date."""
 
     @abstractmethod
     def prepare(self, model: str, dimension: int) -> bool:
-        """Make room for a model's rows; True when there was none, so that all must be given."""
+        """Create the model's collection; True if it is new, so that all rows must be sent."""
 
     @abstractmethod
-    def take_in(self, model: str, rows: Sequence[CopiedRow]) -> None:
-        """Keep these rows; when it returns they are found."""
+    def upsert(self, model: str, rows: Sequence[MirrorRow]) -> None:
+        """Insert or replace rows. When it returns, searches find them."""
 
     @abstractmethod
-    def take_out(self, removal: Removal) -> None:
-        """Remove, of every model, what the removal names, and see that it is gone."""
+    def remove(self, removal: Removal) -> None:
+        """Delete the removal's rows of every model, and verify that they are gone."""
 
     @abstractmethod
-    def drop(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
-        """Remove these rows; those that are not there are passed over."""
+    def delete(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
+        """Delete rows by `seq`; missing rows are ignored."""
 
     @abstractmethod
     def scope_ids(self, model: str) -> set[int]:
-        """The scopes that it holds rows of."""
+        """Numbers of the scopes with rows in the mirror."""
 
     @abstractmethod
     def seqs(self, model: str, scope_id: int) -> set[int]:
-        """The rows that it holds of a scope."""
+        """The `seq` of every mirrored row of a scope."""
 
     @abstractmethod
     def vectors(
         self, model: str, scope_id: int, seqs: Sequence[int]
     ) -> dict[int, NDArray[np.float32]]:
-        """The vectors of those of these rows that it holds, as unit vectors."""
+        """Unit vectors of those of these rows that are mirrored."""
 
     @abstractmethod
-    def retire(self, *, keep: str | None) -> list[str]:
-        """Remove all that is kept of other models than `keep`; returns their names, or ours."""
+    def drop_models(self, *, keep: str | None) -> list[str]:
+        """Delete the rows of all models but `keep`; returns the names of what was deleted."""

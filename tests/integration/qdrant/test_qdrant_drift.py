@@ -104,5 +104,5 @@ def test_the_exact_index_has_nothing_to_compare(tmp_path: Path, clock: FixedCloc
         assert dataclasses.replace(report, model="") == mirror_verify.IndexReport(
             index="exact", model=""
         )
-        assert memory.parts.index.left_of([1]) == 0
+        assert memory.parts.index.count_mirrored([1]) == 0
         assert mirror_verify.rebuild(memory.parts, "me").is_true

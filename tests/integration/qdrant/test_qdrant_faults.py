@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from octopus_memory import EpisodicMemory, IndexUnavailable, MemoryScope
-from octopus_memory.adapters.indexes.qdrant.mirror import QdrantCopy
+from octopus_memory.adapters.indexes.qdrant.mirror import QdrantMirror
 from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror, mirror_verify
-from octopus_memory.ports.index import CopiedRow
+from octopus_memory.ports.index import MirrorRow
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock
 from qdrant_memory import Open, is_true, later, tell, waiting
@@ -117,13 +117,13 @@ def test_an_erasure_reaches_it_when_it_is_back(
     receipt = scope.erase()
     assert receipt.pending
     assert not receipt.is_complete
-    assert memory.parts.index.left_of([state.scope_id]) is None
+    assert memory.parts.index.count_mirrored([state.scope_id]) is None
     memory.run_pending()
     server.fault = None
-    assert memory.parts.index.left_of([state.scope_id]) == 3
+    assert memory.parts.index.count_mirrored([state.scope_id]) == 3
     later(clock)
     memory.run_pending()
-    assert memory.parts.index.left_of([state.scope_id]) == 0
+    assert memory.parts.index.count_mirrored([state.scope_id]) == 0
     assert len(server.points()) == 3
     assert memory.tenant("acme").receipt(receipt.id).is_complete
 
@@ -137,14 +137,14 @@ def test_rows_erased_while_they_are_given_do_not_stay(
     """The erasure comes between reading the rows and giving them."""
     tell(scope)
     memory.flush()
-    take_in = QdrantCopy.take_in
+    upsert = QdrantMirror.upsert
 
-    def erase_first(copy: QdrantCopy, model: str, rows: Sequence[CopiedRow]) -> None:
-        monkeypatch.setattr(QdrantCopy, "take_in", take_in)
+    def erase_first(mirror: QdrantMirror, model: str, rows: Sequence[MirrorRow]) -> None:
+        monkeypatch.setattr(QdrantMirror, "upsert", upsert)
         scope.erase()
-        take_in(copy, model, rows)
+        upsert(mirror, model, rows)
 
-    monkeypatch.setattr(QdrantCopy, "take_in", erase_first)
+    monkeypatch.setattr(QdrantMirror, "upsert", erase_first)
     memory.run_pending()
     memory.run_pending()
     assert server.points() == []
@@ -212,7 +212,7 @@ def test_a_failure_ends_the_run(
     memory.flush()
     server.fault = 503
     server.requests.clear()
-    monkeypatch.setattr(QdrantCopy, "prepare", lambda *_: False)
+    monkeypatch.setattr(QdrantMirror, "prepare", lambda *_: False)
     assert mirror.feed(memory.parts, "me").failed
     assert len(server.requests) == 1
 

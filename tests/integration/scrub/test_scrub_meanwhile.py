@@ -125,11 +125,11 @@ def test_a_remote_copy_drops_the_old_vectors(
             memory.tenant().scrub()
             memory.run_pending()
             state, rows = store.recall_rows(scope.scope, after=0)
-            copy, model = memory.parts.index.copy, memory.parts.embedder.model
-            assert copy is not None
+            mirror, model = memory.parts.index.mirror, memory.parts.embedder.model
+            assert mirror is not None
             seqs = [row.seq for row in rows]
-            assert copy.seqs(model, state.scope_id) == set(seqs)
-            held = copy.vectors(model, state.scope_id, seqs)
+            assert mirror.seqs(model, state.scope_id) == set(seqs)
+            held = mirror.vectors(model, state.scope_id, seqs)
             for row in rows:
                 assert row.vector is not None
                 kept = vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]

@@ -120,7 +120,7 @@ class SnowballAnalyzer:
         mark = self._marks[latin]
         return [mark + fold(stem) for stem in self._stemmer(latin).stemWords(words)]
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Drop the words that were met."""
         self._told.clear()
         for known in self._of_word.values():

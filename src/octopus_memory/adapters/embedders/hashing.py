@@ -55,7 +55,7 @@ class HashingEmbedder:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows.astype(np.float32)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Drop the words that were met."""
         _places.cache_clear()
 

@@ -78,8 +78,8 @@ class ExactIndex(RecallIndex):
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
         self._store.put_vectors(model, pack(done))
 
-    def forget(self) -> None:
-        self._cache.forget()
+    def clear_cache(self) -> None:
+        self._cache.drop_removed()
 
     def close(self) -> None:
         self._cache.clear()

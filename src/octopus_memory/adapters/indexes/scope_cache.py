@@ -108,7 +108,7 @@ class ScopeCache:
             self._weigh(key, slot)
         return cast("K", kept)
 
-    def forget(self) -> None:
+    def drop_removed(self) -> None:
         with self._lock:
             slots = list(self._slots.items())
         for key, slot in slots:

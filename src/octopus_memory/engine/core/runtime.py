@@ -167,9 +167,9 @@ class Parts:
         self._queries.clear()
         self._hasher.cache_clear()
         for part in (self.index, self.analyzer, self.embedder, self.summarizer):
-            forget: Any = getattr(part, "forget", None)
-            if forget is not None:
-                forget()
+            clear_cache: Any = getattr(part, "clear_cache", None)
+            if clear_cache is not None:
+                clear_cache()
 
     def look_for_removals(self, *, every: float = 0.0) -> None:
         """Forget what another process removed; at most once in so many seconds."""

@@ -189,7 +189,7 @@ def _search(parts: Parts, erasure: Erasure) -> EraseReceipt:
     pending: tuple[str, ...] = ()
     mirror = store.mirror()
     if mirror is not None:
-        copied = _left_in_copy(parts, erasure)
+        copied = _left_in_mirror(parts, erasure)
         left |= {} if copied is None else {mirror: copied}
         if copied is None or store.waiting_removals(erasure):
             pending = (mirror,)
@@ -205,9 +205,9 @@ def _search(parts: Parts, erasure: Erasure) -> EraseReceipt:
     )
 
 
-def _left_in_copy(parts: Parts, erasure: Erasure) -> int | None:
+def _left_in_mirror(parts: Parts, erasure: Erasure) -> int | None:
     try:
-        return parts.index.left_of(erasure.scope_ids, erasure.episode_id)
+        return parts.index.count_mirrored(erasure.scope_ids, erasure.episode_id)
     except OctopusError as error:
         log.warning("the remote index cannot be searched: %s", type(error).__name__)
         return None

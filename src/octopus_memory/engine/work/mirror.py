@@ -10,7 +10,7 @@ from itertools import groupby
 
 from ...domain.episode import Scope
 from ...domain.errors import IndexUnavailable, InvalidSetting
-from ...ports.index import CopiedRow, IndexCopy
+from ...ports.index import IndexMirror, MirrorRow
 from ...ports.store import Lead, Removal, Work, WorkKind
 from ..core.runtime import Parts
 
@@ -68,21 +68,21 @@ def attach(parts: Parts) -> None:
 def detach(parts: Parts, *, abandon: bool = False) -> list[str]:
     """Remove the index's copy and stop feeding it; returns what was removed.
 
-    With `abandon` the copy is left as it is: for a server that is gone for good.
+    With `abandon` the mirror is left as it is: for a server that is gone for good.
 
     :raises InvalidSetting: when the copy that is fed is not the one that the settings name
     :raises IndexUnavailable: when it cannot be reached
     """
     gone: list[str] = []
     if not abandon:
-        copy, mirror = parts.index.copy, parts.store.mirror()
-        if mirror is not None and (copy is None or copy.name != mirror):
+        mirror, fed = parts.index.mirror, parts.store.mirror()
+        if fed is not None and (mirror is None or mirror.name != fed):
             raise InvalidSetting(
                 "index",
-                f"is not {mirror.partition('/')[0]}, which this memory feeds: name it to have its "
+                f"is not {fed.partition('/')[0]}, which this memory feeds: name it to have its "
                 "copy removed",
             )
-        gone = [] if copy is None else copy.retire(keep=None)
+        gone = [] if mirror is None else mirror.drop_models(keep=None)
     parts.store.use_mirror(None)
     return gone
 
@@ -106,40 +106,40 @@ def feed(
     One process feeds at a time. Were there two, one could give a row that it read before an
     erasure after the other had already removed it.
     """
-    copy = _fed(parts)
-    if copy is None or not (look or waiting(parts)):
+    mirror = _fed(parts)
+    if mirror is None or not (look or waiting(parts)):
         return FeedReport()
     with parts.store.lead(_JOB, owner=owner) as lead:
         if lead is None:
             return FeedReport()
         try:
-            return _feed(parts, copy, owner, lead, stop)
+            return _feed(parts, mirror, owner, lead, stop)
         except IndexUnavailable as error:
             log.warning("feeding the index is put off: %s", error)
             return FeedReport(failed=True)
 
 
 def _feed(
-    parts: Parts, copy: IndexCopy, owner: str, lead: Lead, stop: Callable[[], bool]
+    parts: Parts, mirror: IndexMirror, owner: str, lead: Lead, stop: Callable[[], bool]
 ) -> FeedReport:
     report = FeedReport()
     model = parts.embedder.model
     is_mine = parts.store.model() == model
-    if is_mine and copy.prepare(model, parts.embedder.dimension):
+    if is_mine and mirror.prepare(model, parts.embedder.dimension):
         parts.store.queue_index()
     while not stop() and lead.renew():
-        done = _take_out(parts, copy, owner)
+        done = _take_out(parts, mirror, owner)
         if is_mine and not done.failed:
-            done += _give(parts, copy, owner)
+            done += _give(parts, mirror, owner)
         report += done
         if not done:
             break
     if is_mine and not report.failed:
-        _retire(parts, copy)
+        _retire(parts, mirror)
     return report
 
 
-def _give(parts: Parts, copy: IndexCopy, owner: str) -> FeedReport:
+def _give(parts: Parts, mirror: IndexMirror, owner: str) -> FeedReport:
     now = parts.clock.now()
     claimed = parts.store.claim(
         WorkKind.INDEX, owner=owner, limit=_BATCH, now=now, until=now + _LEASE
@@ -147,7 +147,7 @@ def _give(parts: Parts, copy: IndexCopy, owner: str) -> FeedReport:
     if not claimed:
         return FeedReport()
     try:
-        copy.take_in(parts.embedder.model, _rows(parts, claimed))
+        mirror.upsert(parts.embedder.model, _rows(parts, claimed))
     except IndexUnavailable as error:
         _give_back(parts, claimed, owner, error)
         return FeedReport(failed=True)
@@ -155,7 +155,7 @@ def _give(parts: Parts, copy: IndexCopy, owner: str) -> FeedReport:
     return FeedReport(given=len(claimed))
 
 
-def _rows(parts: Parts, claimed: Sequence[Work]) -> list[CopiedRow]:
+def _rows(parts: Parts, claimed: Sequence[Work]) -> list[MirrorRow]:
     """Those that are still there with a vector of the model in use."""
     by_scope: dict[tuple[int, Scope], list[int]] = {}
     for work in claimed:
@@ -168,19 +168,19 @@ def _rows(parts: Parts, claimed: Sequence[Work]) -> list[CopiedRow]:
         if state is None or state.scope_id != scope_id:
             continue
         rows += [
-            CopiedRow(tenant=scope.tenant, scope_id=scope_id, row=row)
+            MirrorRow(tenant=scope.tenant, scope_id=scope_id, row=row)
             for row in read
             if row.model == parts.embedder.model and row.vector is not None
         ]
     return rows
 
 
-def _take_out(parts: Parts, copy: IndexCopy, owner: str) -> FeedReport:
+def _take_out(parts: Parts, mirror: IndexMirror, owner: str) -> FeedReport:
     now = parts.clock.now()
     claimed = parts.store.claim_removals(owner=owner, limit=_REMOVALS, now=now, until=now + _LEASE)
     for number, removal in enumerate(claimed):
         try:
-            copy.take_out(removal)
+            mirror.remove(removal)
         except IndexUnavailable as error:
             _give_back(parts, claimed[number:], owner, error)
             return FeedReport(removed=number, failed=True)
@@ -200,12 +200,12 @@ def _give_back(
         parts.store.postpone(list(work), until=now + wait, owner=owner)
 
 
-def _retire(parts: Parts, copy: IndexCopy) -> None:
+def _retire(parts: Parts, mirror: IndexMirror) -> None:
     backlog = parts.store.backlog()
     if not any(backlog[kind].waiting for kind in (WorkKind.EMBED, WorkKind.INDEX)):
-        copy.retire(keep=parts.embedder.model)
+        mirror.drop_models(keep=parts.embedder.model)
 
 
-def _fed(parts: Parts) -> IndexCopy | None:
-    copy = parts.index.copy
-    return copy if copy is not None and copy.name else None
+def _fed(parts: Parts) -> IndexMirror | None:
+    mirror = parts.index.mirror
+    return mirror if mirror is not None and mirror.name else None

@@ -1,4 +1,4 @@
-"""Whether an index's copy is what the store holds, and how it is made so again."""
+"""Whether an index's mirror is what the store holds, and how it is made so again."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ...domain.episode import Scope
 from ...domain.errors import IndexUnavailable
 from ...domain.search import vectors
-from ...ports.index import CopiedRow, IndexCopy
+from ...ports.index import IndexMirror, MirrorRow
 from ...ports.store import RecallRow
 from ..core.runtime import Parts
-from . import mirror
+from .mirror import feed, waiting
 
 _PAGE = 500
 _SAMPLE = 8
@@ -82,30 +82,30 @@ def verify(parts: Parts, owner: str, *, repair: bool = False) -> IndexReport:
 
     :raises IndexUnavailable: when the copy cannot be reached
     """
-    copy, model = parts.index.copy, parts.embedder.model
-    if copy is None:
+    mirror, model = parts.index.mirror, parts.embedder.model
+    if mirror is None:
         return IndexReport(index="exact", model=model)
     _feed_or_fail(parts, owner)
     scopes = rows = 0
     found: list[_Compared] = []
     known: set[int] = set()
     for scope_id, scope in _scopes(parts):
-        compared = _compare(parts, copy, scope_id, scope)
+        compared = _compare(parts, mirror, scope_id, scope)
         known.add(scope_id)
         scopes, rows = scopes + 1, rows + compared.rows
         if compared.drift() is not None:
             found.append(compared)
             if repair:
-                _repair(parts, copy, scope, compared)
-    for scope_id in sorted(_strange(parts, copy, known)):
-        extra = copy.seqs(model, scope_id)
+                _repair(parts, mirror, scope, compared)
+    for scope_id in sorted(_strange(parts, mirror, known)):
+        extra = mirror.seqs(model, scope_id)
         found.append(_Compared(scope_id, 0, set(), extra, set()))
         if repair:
-            copy.drop(model, scope_id, sorted(extra))
+            mirror.delete(model, scope_id, sorted(extra))
     if repair and found:
         _feed_or_fail(parts, owner)
     return IndexReport(
-        index=copy.name.partition("/")[0] or "pgvector",
+        index=mirror.name.partition("/")[0] or "pgvector",
         model=model,
         scopes=scopes,
         rows=rows,
@@ -114,7 +114,7 @@ def verify(parts: Parts, owner: str, *, repair: bool = False) -> IndexReport:
         changed=sum(len(each.changed) for each in found),
         drifted=tuple(drift for each in found[:_MOST_SHOWN] if (drift := each.drift())),
         repaired=repair and bool(found),
-        waiting=mirror.waiting(parts),
+        waiting=waiting(parts),
     )
 
 
@@ -127,26 +127,26 @@ def rebuild(
 
     :raises IndexUnavailable: when the copy cannot be reached
     """
-    copy, model = parts.index.copy, parts.embedder.model
-    if copy is None:
+    mirror, model = parts.index.mirror, parts.embedder.model
+    if mirror is None:
         return IndexReport(index="exact", model=model)
-    copy.retire(keep=None)
-    copy.prepare(model, parts.embedder.dimension)
-    if copy.name:
+    mirror.drop_models(keep=None)
+    mirror.prepare(model, parts.embedder.dimension)
+    if mirror.name:
         parts.store.queue_index()
         _feed_or_fail(parts, owner)
     else:
         given = 0
         for scope_id, scope in _scopes(parts):
             rows = _stored(parts, scope)
-            copy.take_in(model, _copied(scope_id, scope, list(rows.values())))
+            mirror.upsert(model, _copied(scope_id, scope, list(rows.values())))
             given += len(rows)
             progress(given)
     return verify(parts, owner)
 
 
 def _feed_or_fail(parts: Parts, owner: str) -> None:
-    if mirror.feed(parts, owner).failed:
+    if feed(parts, owner).failed:
         raise IndexUnavailable(
             "the index cannot be reached: what waits is kept, and done when it is back"
         )
@@ -164,14 +164,14 @@ def _stored(parts: Parts, scope: Scope) -> dict[int, RecallRow]:
     return {row.seq: row for row in rows if row.model == parts.embedder.model and row.vector}
 
 
-def _compare(parts: Parts, copy: IndexCopy, scope_id: int, scope: Scope) -> _Compared:
+def _compare(parts: Parts, mirror: IndexMirror, scope_id: int, scope: Scope) -> _Compared:
     model = parts.embedder.model
-    kept, stored = copy.seqs(model, scope_id), _stored(parts, scope)
+    kept, stored = mirror.seqs(model, scope_id), _stored(parts, scope)
     missing, extra = stored.keys() - kept, kept - stored.keys()
     if missing or extra:
         # Something may have been written between the two looks: only what stays so has drifted.
         waits = set(parts.store.unindexed(scope, limit=len(missing) + _PAGE))
-        again, stored = copy.seqs(model, scope_id), _stored(parts, scope)
+        again, stored = mirror.seqs(model, scope_id), _stored(parts, scope)
         missing = (missing & stored.keys()) - again - waits
         extra = (extra & again) - stored.keys()
     both = sorted(stored.keys() & kept)
@@ -181,14 +181,14 @@ def _compare(parts: Parts, copy: IndexCopy, scope_id: int, scope: Scope) -> _Com
         rows=len(stored),
         missing=set(missing),
         extra=set(extra),
-        changed=_changed(parts, copy, scope_id, [stored[seq] for seq in sample]),
+        changed=_changed(parts, mirror, scope_id, [stored[seq] for seq in sample]),
     )
 
 
-def _changed(parts: Parts, copy: IndexCopy, scope_id: int, sample: list[RecallRow]) -> set[int]:
+def _changed(parts: Parts, mirror: IndexMirror, scope_id: int, sample: list[RecallRow]) -> set[int]:
     if not sample:
         return set()
-    kept = copy.vectors(parts.embedder.model, scope_id, [row.seq for row in sample])
+    kept = mirror.vectors(parts.embedder.model, scope_id, [row.seq for row in sample])
     changed = set()
     for row in sample:
         vector, other = row.vector or b"", kept.get(row.seq)
@@ -200,25 +200,25 @@ def _changed(parts: Parts, copy: IndexCopy, scope_id: int, sample: list[RecallRo
     return changed
 
 
-def _repair(parts: Parts, copy: IndexCopy, scope: Scope, found: _Compared) -> None:
+def _repair(parts: Parts, mirror: IndexMirror, scope: Scope, found: _Compared) -> None:
     model = parts.embedder.model
     if found.extra:
-        copy.drop(model, found.scope_id, sorted(found.extra))
+        mirror.delete(model, found.scope_id, sorted(found.extra))
     if not (found.missing or found.changed):
         return
-    if copy.name:
+    if mirror.name:
         # By the work list, so that a row that goes meanwhile is not given after its removal.
         parts.store.queue_index(found.scope_id)
     else:
         rows = parts.store.recall_rows_at(scope, sorted(found.missing | found.changed))
-        copy.take_in(model, _copied(found.scope_id, scope, rows))
+        mirror.upsert(model, _copied(found.scope_id, scope, rows))
 
 
-def _strange(parts: Parts, copy: IndexCopy, known: set[int]) -> set[int]:
+def _strange(parts: Parts, mirror: IndexMirror, known: set[int]) -> set[int]:
     """Scopes that only the copy knows, and that were not made while we looked."""
-    strange = copy.scope_ids(parts.embedder.model) - known
+    strange = mirror.scope_ids(parts.embedder.model) - known
     return strange - {scope_id for scope_id, _ in _scopes(parts)} if strange else strange
 
 
-def _copied(scope_id: int, scope: Scope, rows: list[RecallRow]) -> list[CopiedRow]:
-    return [CopiedRow(tenant=scope.tenant, scope_id=scope_id, row=row) for row in rows]
+def _copied(scope_id: int, scope: Scope, rows: list[RecallRow]) -> list[MirrorRow]:
+    return [MirrorRow(tenant=scope.tenant, scope_id=scope_id, row=row) for row in rows]

@@ -27,7 +27,7 @@ from ..scope_columns import Columns
 from ..scope_views import RemoteView, Whole
 from . import mirror as table
 from . import search
-from .mirror import Floats, PgVectorCopy, SqlAccess
+from .mirror import Floats, PgVectorMirror, SqlAccess
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class PgVectorIndex(RecallIndex):
             raise InvalidSetting("index", "pgvector needs a database_url that is PostgreSQL's")
         self._store = store
         self._sql = cast("SqlAccess", store)
-        self._copy = PgVectorCopy(self._sql, self._quicken)
+        self._mirror = PgVectorMirror(self._sql, self._quicken)
         self._taken_whole = taken_whole
         self._graph_from = graph_from
         self._is_quick: set[str] = set()
@@ -66,8 +66,8 @@ class PgVectorIndex(RecallIndex):
         self._cache = ScopeCache(store, cache_bytes=cache_bytes)
 
     @property
-    def copy(self) -> PgVectorCopy:
-        return self._copy
+    def mirror(self) -> PgVectorMirror:
+        return self._mirror
 
     def view(
         self,
@@ -90,11 +90,11 @@ class PgVectorIndex(RecallIndex):
         if done:
             self._quicken(model, len(done[0][1]), max(work.seq for work, _ in done))
 
-    def forget(self) -> None:
-        self._cache.forget()
+    def clear_cache(self) -> None:
+        self._cache.drop_removed()
 
-    def left_of(self, scope_ids: Sequence[int], episode_id: UUID | None = None) -> int:
-        return self._copy.left_of(scope_ids, episode_id)
+    def count_mirrored(self, scope_ids: Sequence[int], episode_id: UUID | None = None) -> int:
+        return self._mirror.count(scope_ids, episode_id)
 
     def close(self) -> None:
         self._cache.clear()
@@ -108,7 +108,7 @@ class PgVectorIndex(RecallIndex):
         model = columns.model
 
         def ask(vector: Floats) -> tuple[NDArray[np.int64], Floats]:
-            key = self._copy.model_id(model)
+            key = self._mirror.model_id(model)
             if key is None:
                 return _NONE_REACHED
             return self._sql.inside(scope.tenant, search.cosines, key, state.scope_id, vector)
@@ -121,7 +121,7 @@ class PgVectorIndex(RecallIndex):
     def _part(
         self, scope: Scope, state: RecallState, model: str, ask: AskProbe
     ) -> ScopeView | None:
-        key, sql = self._copy.model_id(model), self._sql
+        key, sql = self._mirror.model_id(model), self._sql
         if key is None:
             return None
         probe, scope_id = ask(), state.scope_id
@@ -145,7 +145,7 @@ class PgVectorIndex(RecallIndex):
         """Without these indexes a very large scope is searched as truly, and more slowly."""
         if newest <= self._graph_from or model in self._is_quick:
             return
-        key, now = self._copy.model_id(model), time.monotonic()
+        key, now = self._mirror.model_id(model), time.monotonic()
         if key is None or now < self._next_try:
             return
         self._next_try = now + _BETWEEN_TRIES

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....domain.errors import InvalidSetting, StoreError, StoreUnavailable
 from ....domain.search import vectors
-from ....ports.index import CopiedRow, IndexCopy
+from ....ports.index import IndexMirror, MirrorRow
 from ....ports.store import Removal, Work
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class SqlAccess(Protocol):
     ) -> None: ...
 
 
-class PgVectorCopy(IndexCopy):
+class PgVectorMirror(IndexMirror):
     name = ""
 
     def __init__(self, store: SqlAccess, grown: Callable[[str, int, int], None]) -> None:
@@ -76,7 +76,7 @@ class PgVectorCopy(IndexCopy):
     def prepare(self, model: str, dimension: int) -> bool:  # noqa: ARG002 - one table has room for all
         return False
 
-    def take_in(self, model: str, rows: Sequence[CopiedRow]) -> None:
+    def upsert(self, model: str, rows: Sequence[MirrorRow]) -> None:
         given = [
             (row.scope_id, row.row.seq, row.row.vector)
             for row in rows
@@ -89,10 +89,10 @@ class PgVectorCopy(IndexCopy):
             newest = max(seq for _, seq, _ in given)
             self._grown(model, vectors.dimension_of(given[0][2]), newest)
 
-    def take_out(self, removal: Removal) -> None:
+    def remove(self, removal: Removal) -> None:
         """The database did, in the transaction that removed the store's rows."""
 
-    def drop(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
+    def delete(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
         self._store.inside(None, _drop, self.model_id(model), scope_id, list(seqs), writes=True)
 
     def scope_ids(self, model: str) -> set[int]:
@@ -104,11 +104,11 @@ class PgVectorCopy(IndexCopy):
     def vectors(self, model: str, scope_id: int, seqs: Sequence[int]) -> dict[int, Floats]:
         return self._store.inside(None, _vectors, self.model_id(model), scope_id, list(seqs))
 
-    def retire(self, *, keep: str | None) -> list[str]:
+    def drop_models(self, *, keep: str | None) -> list[str]:
         kept = None if keep is None else self.model_id(keep)
         return self._store.inside(None, _retire, kept, writes=True)
 
-    def left_of(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
+    def count(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
         return self._store.inside(None, _left_of, list(scope_ids), episode_id)
 
 

@@ -25,7 +25,7 @@ from ..reading import stored_cosines
 from ..scope_cache import DEFAULT_CACHE_BYTES, ScopeCache
 from ..scope_columns import Columns
 from ..scope_views import RemoteView, Whole
-from .mirror import Floats, NoCollection, QdrantClient, QdrantCopy
+from .mirror import Floats, NoCollection, QdrantClient, QdrantMirror
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -61,15 +61,15 @@ class QdrantIndex(RecallIndex):
     ) -> None:
         """`client` is closed with the index."""
         self._store = store
-        self._copy = QdrantCopy(client, store.salt, is_server=is_server)
+        self._mirror = QdrantMirror(client, store.salt, is_server=is_server)
         self._taken_whole = taken_whole
         self._monotonic = monotonic
         self._rests_until = 0.0
         self._cache = ScopeCache(store, cache_bytes=cache_bytes)
 
     @property
-    def copy(self) -> QdrantCopy:
-        return self._copy
+    def mirror(self) -> QdrantMirror:
+        return self._mirror
 
     def view(
         self,
@@ -89,19 +89,21 @@ class QdrantIndex(RecallIndex):
         # With the store's mirror on, this queues each row for Qdrant in the same transaction.
         self._store.put_vectors(model, pack(done))
 
-    def forget(self) -> None:
-        self._cache.forget()
+    def clear_cache(self) -> None:
+        self._cache.drop_removed()
 
-    def left_of(self, scope_ids: Sequence[int], episode_id: UUID | None = None) -> int | None:
+    def count_mirrored(
+        self, scope_ids: Sequence[int], episode_id: UUID | None = None
+    ) -> int | None:
         try:
-            return self._copy.left_of(scope_ids, episode_id)
+            return self._mirror.count(scope_ids, episode_id)
         except IndexUnavailable as error:
             log.warning("what Qdrant holds is not known now: %s", error)
             return None
 
     def close(self) -> None:
         self._cache.clear()
-        self._copy.close()
+        self._mirror.close()
 
     def _whole(self, model: str) -> Whole[RemoteView]:
         return Whole(model, self._remote, keeps_vectors=False)
@@ -113,7 +115,7 @@ class QdrantIndex(RecallIndex):
 
         def search(vector: Floats) -> tuple[NDArray[np.int64], Floats]:
             found = self._try(
-                lambda: self._copy.cosines(model, scope.tenant, state.scope_id, vector, rows)
+                lambda: self._mirror.cosines(model, scope.tenant, state.scope_id, vector, rows)
             )
             return _NONE_REACHED if found is None else found
 
@@ -130,15 +132,15 @@ class QdrantIndex(RecallIndex):
         probe = ask()
         if probe.filters:
             return None
-        copy, scope_id = self._copy, state.scope_id
+        mirror, scope_id = self._mirror, state.scope_id
         return self._try(
             lambda: nearby(
                 self._store,
                 scope,
                 model,
                 probe,
-                near=copy.near(model, scope.tenant, scope_id, probe),
-                rows_of=lambda episodes: copy.rows_of(model, scope_id, episodes),
+                near=mirror.near(model, scope.tenant, scope_id, probe),
+                rows_of=lambda episodes: mirror.rows_of(model, scope_id, episodes),
             )
         )
 

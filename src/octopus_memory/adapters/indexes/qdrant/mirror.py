@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ....domain.errors import IndexUnavailable, MissingExtra
 from ....domain.search import bm25, term_hashing, vectors
-from ....ports.index import CopiedRow, IndexCopy, Probe
+from ....ports.index import IndexMirror, MirrorRow, Probe
 from ....ports.store import SUMMARY_ORDINAL, Removal, RowPart
 
 try:
@@ -26,7 +26,7 @@ try:
 except ImportError as error:
     raise MissingExtra("qdrant", "the index 'qdrant'") from error
 
-__all__ = ["Floats", "NoCollection", "QdrantClient", "QdrantCopy"]
+__all__ = ["Floats", "NoCollection", "QdrantClient", "QdrantMirror"]
 
 DENSE, WORDS = "dense", "words"
 _BATCH = 256
@@ -43,7 +43,7 @@ class NoCollection(IndexUnavailable):
     """Nothing of this model is there: it was never fed, or somebody dropped it."""
 
 
-class QdrantCopy(IndexCopy):
+class QdrantMirror(IndexMirror):
     """`database` is a secret of the store's: copies of two databases never meet in one Qdrant."""
 
     def __init__(self, client: QdrantClient, database: bytes, *, is_server: bool = True) -> None:
@@ -83,13 +83,13 @@ class QdrantCopy(IndexCopy):
                     self._client.create_payload_index(name, field, kind, wait=True)
         return True
 
-    def take_in(self, model: str, rows: Sequence[CopiedRow]) -> None:
+    def upsert(self, model: str, rows: Sequence[MirrorRow]) -> None:
         with _translated():
             for start in range(0, len(rows), _BATCH):
                 points = [_point(given) for given in rows[start : start + _BATCH]]
                 self._client.upsert(self.collection(model), points, wait=True)
 
-    def take_out(self, removal: Removal) -> None:
+    def remove(self, removal: Removal) -> None:
         gone = _removed(removal)
         with _translated():
             for name in self._collections():
@@ -97,7 +97,7 @@ class QdrantCopy(IndexCopy):
                 if self._client.count(name, count_filter=gone, exact=True).count:
                     raise IndexUnavailable("Qdrant still has points that it was told to delete")
 
-    def drop(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
+    def delete(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
         ids = [_id(scope_id, seq) for seq in seqs]
         with _translated():
             self._client.delete(
@@ -127,7 +127,7 @@ class QdrantCopy(IndexCopy):
                     found[_seq(record.id)] = np.asarray(given[DENSE], np.float32)
         return found
 
-    def retire(self, *, keep: str | None) -> list[str]:
+    def drop_models(self, *, keep: str | None) -> list[str]:
         kept = None if keep is None else self.collection(keep)
         with _translated():
             gone = [name for name in self._collections() if name != kept]
@@ -135,7 +135,7 @@ class QdrantCopy(IndexCopy):
                 self._client.delete_collection(name)
         return gone
 
-    def left_of(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
+    def count(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
         """How many points of these scopes are left, of every model."""
         if not scope_ids:
             return 0
@@ -235,7 +235,7 @@ _PAYLOAD_INDEXES: dict[str, Any] = {
 }
 
 
-def _point(given: CopiedRow) -> models.PointStruct:
+def _point(given: MirrorRow) -> models.PointStruct:
     row = given.row
     assert row.vector is not None
     dense = vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
