@@ -77,19 +77,20 @@ if TYPE_CHECKING:
     )
     from .domain.audit import AuditCheck, AuditEntry
     from .domain.block.passages import LeftOut, LeftOutReason, Passage
+    from .domain.context import MemoryContext
     from .domain.erasure import EraseReceipt
     from .domain.facts import Fact, FactKind, FactOrigin
     from .domain.page import Page
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
     from .domain.transfer.export_format import ImportReport
-    from .engine.episode import EpisodeInHand
     from .engine.privacy.scrub import ScrubReport
-    from .engine.read.context import MemoryContext, MemoryOrchestrator
+    from .engine.read.context import MemoryOrchestrator
     from .engine.retention.job import MemoryRetentionJob
     from .engine.scope import MemoryScope
     from .engine.tenant import MemoryTenant
     from .engine.work.pending import PendingReport
+    from .episode_block import EpisodeInHand
     from .ports.stats import StoreStats
     from .ports.work import Backlog
     from .remote import RemoteMemory, RemoteScope
@@ -201,6 +202,7 @@ _LATER = {
         "AsyncRemoteMemory",
     ),
     "domain.audit": ("AuditCheck", "AuditEntry"),
+    "domain.context": ("MemoryContext",),
     "domain.erasure": ("EraseReceipt",),
     "domain.facts": ("Fact", "FactKind", "FactOrigin"),
     "domain.page": ("Page",),
@@ -208,9 +210,9 @@ _LATER = {
     "domain.transfer.export_format": ("ImportReport",),
     "domain.replay": ("EpisodeReplay", "SessionReplay"),
     "domain.retention": ("AgentRetention", "Hold", "RetentionCounts", "RetentionReport"),
-    "engine.episode": ("EpisodeInHand",),
+    "episode_block": ("EpisodeInHand",),
     "engine.retention.job": ("MemoryRetentionJob",),
-    "engine.read.context": ("MemoryContext", "MemoryOrchestrator"),
+    "engine.read.context": ("MemoryOrchestrator",),
     "engine.work.pending": ("PendingReport",),
     "engine.privacy.scrub": ("ScrubReport",),
     "engine.scope": ("MemoryScope",),

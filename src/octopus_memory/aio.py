@@ -18,10 +18,10 @@ from uuid import UUID
 from .domain.episode import EndReason, Episode, Scope
 from .domain.message import Json
 from .domain.policy import MemoryConfig
-from .engine.episode import EpisodeInHand
 from .engine.memory import Memory
 from .engine.scope import MemoryScope
 from .engine.tenant import MemoryTenant
+from .episode_block import EpisodeInHand
 from .ports.models import Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .remote import RemoteMemory, RemoteScope
 from .wiring import EpisodicMemory

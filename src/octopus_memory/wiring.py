@@ -269,6 +269,23 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     return store
 
 
+def sqlite_path(url: str) -> Path | None:
+    """The file of an SQLite URL; None for another database and for one in memory."""
+    from .adapters.stores.sqlite.url import read_url
+
+    if url.partition(":")[0] != "sqlite":
+        return None
+    path = read_url(url).path
+    return None if path == ":memory:" else Path(path)
+
+
+def remove_if_unused(path: Path) -> bool:
+    """Remove an SQLite file that holds nothing and that no other connection has open."""
+    from .adapters.stores.sqlite import unused
+
+    return unused.remove_if_unused(path)
+
+
 def _server_options(settings: Settings) -> dict[str, Any]:
     return {
         "pool_size": settings.pool_size,

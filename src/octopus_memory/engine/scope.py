@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ..domain.checks import Times, check_limit, episode_id_of
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -20,21 +21,20 @@ from ..domain.episode import (
 )
 from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
+from ..episode_block import EpisodeInHand
 from .core.runtime import Parts
-from .episode import EpisodeInHand
 from .facts.scope import FactCalls
 from .read import latest, recall
 from .read.recall import Ask
-from .write import close, remember, target, validate
-from .write.validate import Times
+from .write import close, remember, target
 
 if TYPE_CHECKING:
     from ..domain.block.block import TokenCount
+    from ..domain.context import MemoryContext
     from ..domain.erasure import EraseReceipt
     from ..domain.page import Page
     from ..domain.replay import EpisodeReplay, SessionReplay
     from .memory import Memory
-    from .read.context import MemoryContext
 
 
 class MemoryScope(FactCalls):
@@ -273,7 +273,7 @@ class MemoryScope(FactCalls):
         """
         check_name("session_id", session_id)
         if last is not None:
-            recall.check_limit(last, "last")
+            check_limit(last, "last")
         with self._reading("session") as parts:
             found = parts.store.replay(self.scope, session_id, last=last)
             if found is None:
@@ -286,8 +286,8 @@ class MemoryScope(FactCalls):
         """A page of episodes, newest first."""
         from ..domain.page import Page
 
-        recall.check_limit(page, "page")
-        recall.check_limit(page_size, "page_size")
+        check_limit(page, "page")
+        check_limit(page_size, "page_size")
         with self._reading("episodes") as parts:
             items, total = parts.store.list_episodes(
                 self.scope,
@@ -387,7 +387,7 @@ class MemoryScope(FactCalls):
         :raises EpisodeNotFound: for an id that is not in this scope
         :raises LegalHold: when a hold stands on the user or the episode; nothing is gone
         """
-        return self._erase(validate.episode_id_of(episode_id), physical, actor)
+        return self._erase(episode_id_of(episode_id), physical, actor)
 
     def _erase(self, episode_id: UUID | None, physical: bool, actor: str | None) -> EraseReceipt:
         from ..domain.erasure import Subject

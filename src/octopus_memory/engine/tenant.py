@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ..domain.audit import AuditCheck, AuditEntry
+from ..domain.checks import check_limit, episode_id_of
 from ..domain.episode import Episode, check_name
 from ..domain.erasure import EraseReceipt, Subject
 from ..domain.ids import as_id
@@ -17,11 +18,9 @@ from .core import audit
 from .core.runtime import Parts
 from .privacy import erasure, scrub
 from .privacy.scrub import Progress, ScrubReport
-from .read import recall
 from .retention import holds
 from .scope import MemoryScope
 from .transfer import export, importer
-from .write import validate
 
 if TYPE_CHECKING:
     from .memory import Memory
@@ -69,8 +68,8 @@ class MemoryTenant:
         actor: str = "library",
     ) -> Page[Episode]:
         """A page of episodes across scopes, newest first."""
-        recall.check_limit(page, "page")
-        recall.check_limit(page_size, "page_size")
+        check_limit(page, "page")
+        check_limit(page_size, "page_size")
         with audit.reading_across(
             self._parts, "episodes", tenant=self.tenant, user=user, actor=actor
         ) as parts:
@@ -96,7 +95,7 @@ class MemoryTenant:
 
         :raises EpisodeNotFound: for an episode that is not this tenant's
         """
-        key = None if episode_id is None else validate.episode_id_of(episode_id)
+        key = None if episode_id is None else episode_id_of(episode_id)
         return holds.place(
             self._parts, self.tenant, user=user, episode_id=key, reason=reason, actor=actor
         )
@@ -145,13 +144,11 @@ class MemoryTenant:
         self, *, before: EraseReceipt | UUID | str | None = None, limit: int = 100
     ) -> list[EraseReceipt]:
         """The receipts of this tenant's erasures, newest first, those before `before`."""
-        return erasure.receipts(
-            self._parts, self.tenant, before=before, limit=recall.check_limit(limit)
-        )
+        return erasure.receipts(self._parts, self.tenant, before=before, limit=check_limit(limit))
 
     def audit(self, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:
         """The audit log's entries with a `seq` above `after`, in order."""
-        return self._parts.store.audit(self.tenant, after=after, limit=recall.check_limit(limit))
+        return self._parts.store.audit(self.tenant, after=after, limit=check_limit(limit))
 
     def verify_audit(self, *, head: str | None = None) -> AuditCheck:
         """Read the whole log against its hashes; `head` is one that was noted at some time."""

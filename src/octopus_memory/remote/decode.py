@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from uuid import UUID
 
 from ..domain.block.passages import LeftOut, LeftOutReason, Passage
+from ..domain.context import MemoryContext
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -25,7 +26,6 @@ from ..domain.facts import Fact, FactKind, FactOrigin
 from ..domain.message import Message, Role
 from ..domain.page import Page
 from ..domain.replay import EpisodeReplay, SessionReplay
-from ..engine.read.context import MemoryContext
 from .problems import not_ours
 
 Body = Mapping[str, Any]

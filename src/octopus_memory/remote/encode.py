@@ -6,24 +6,21 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
+from ..domain.checks import Times, episode_id_of, parse_messages, times_of
 from ..domain.episode import Episode, check_time
 from ..domain.errors import InvalidInput
 from ..domain.message import Message, MessageLike
-from ..domain.policy import LARGEST_MESSAGE, MemoryConfig
-from ..engine.write import validate
-from ..engine.write.validate import Times
+from ..domain.policy import LARGEST_MESSAGE
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-_ANY_SIZE = MemoryConfig.from_dict({"session": {"max_message_bytes": LARGEST_MESSAGE}})
-"""Only the form of a message is checked here: how large it may be, the service knows."""
 
 
 def messages(given: MessageLike | Sequence[MessageLike]) -> list[Message]:
-    return validate.parse(given, _ANY_SIZE)
+    return parse_messages(given, max_bytes=LARGEST_MESSAGE)
 
 
 def episode_id(given: Episode | UUID | str) -> str:
-    return str(validate.episode_id_of(given))
+    return str(episode_id_of(given))
 
 
 def time(field: str, at: datetime | None) -> str | None:
@@ -33,7 +30,7 @@ def time(field: str, at: datetime | None) -> str | None:
 def times(at: Times, count: int) -> str | list[str] | None:
     if at is None or isinstance(at, datetime):
         return time("at", at)
-    return [moment.isoformat() for moment in validate.times(at, count, _NEVER)]
+    return [moment.isoformat() for moment in times_of(at, count, _NEVER)]
 
 
 def texts(field: str, values: Sequence[str]) -> list[str]:

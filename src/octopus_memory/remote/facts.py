@@ -6,11 +6,11 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
+from ..domain.checks import check_flag, fact_id_of, kinds_of
 from ..domain.episode import Scope
 from ..domain.errors import FactNotFound
 from ..domain.facts import Fact, FactKind, check_fact_text, check_given_slot, check_kind
 from ..domain.message import Json
-from ..engine.facts import facts
 from . import decode, encode
 from .transport import Transport, segment
 
@@ -28,8 +28,8 @@ class RemoteFacts:
         kinds: Collection[FactKind | str] | None = None,
         history: bool = False,
     ) -> list[Fact]:
-        facts.check_flag("history", history)
-        wanted = facts.checked_kinds(kinds)
+        check_flag("history", history)
+        wanted = kinds_of(kinds)
         if wanted is not None and not wanted:
             return []
         query = self._whose | {
@@ -47,7 +47,7 @@ class RemoteFacts:
         *,
         pinned: bool = False,
     ) -> Fact:
-        facts.check_flag("pinned", pinned)
+        check_flag("pinned", pinned)
         body: dict[str, Json] = {
             "text": check_fact_text("text", text),
             "kind": check_kind(kind).value,
@@ -63,15 +63,15 @@ class RemoteFacts:
         return self._change(fact_id, {"text": check_fact_text("text", text)}, safe=False)
 
     def pin_fact(self, fact_id: Fact | UUID | str, *, pinned: bool = True) -> Fact:
-        facts.check_flag("pinned", pinned)
+        check_flag("pinned", pinned)
         return self._change(fact_id, {"pinned": pinned}, safe=True)
 
     def delete_fact(self, fact_id: Fact | UUID | str) -> None:
-        path = f"{self._path}/{facts.fact_id_of(fact_id)}"
+        path = f"{self._path}/{fact_id_of(fact_id)}"
         self._transport.send("DELETE", path, query=self._whose, safe=True, done=FactNotFound)
 
     def _change(self, fact_id: Fact | UUID | str, body: dict[str, Json], *, safe: bool) -> Fact:
-        path = f"{self._path}/{facts.fact_id_of(fact_id)}"
+        path = f"{self._path}/{fact_id_of(fact_id)}"
         return decode.fact(
             self._transport.send("PATCH", path, query=self._whose, body=body, safe=safe)
         )

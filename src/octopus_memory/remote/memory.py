@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
 
 from ..domain.block.block import TokenCount
+from ..domain.checks import Times, check_limit, check_metadata, session_id_of
 from ..domain.config_layers import change_of
+from ..domain.context import MemoryContext
 from ..domain.episode import (
     EndReason,
     Episode,
@@ -25,11 +27,7 @@ from ..domain.message import Json, MessageLike
 from ..domain.page import Page
 from ..domain.policy import ConfigPart, MemoryConfig
 from ..domain.replay import EpisodeReplay, SessionReplay
-from ..engine.episode import EpisodeInHand
-from ..engine.read import recall
-from ..engine.read.context import MemoryContext
-from ..engine.write import validate
-from ..engine.write.validate import Times
+from ..episode_block import EpisodeInHand
 from . import decode, encode
 from .facts import RemoteFacts
 from .transport import Transport, segment
@@ -130,10 +128,10 @@ class RemoteScope(RemoteFacts):
         at: datetime | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> Episode:
-        validate.check_metadata(metadata)
+        check_metadata(metadata)
         # The session's name is made here, so that the call can be tried again.
         body = self._who | {
-            "sessionId": validate.session_id(session_id),
+            "sessionId": session_id_of(session_id),
             "at": encode.time("at", at),
             "metadata": None if metadata is None else dict(metadata),
         }
@@ -307,7 +305,7 @@ class RemoteScope(RemoteFacts):
 
     def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
         path = f"/sessions/{segment(check_name('session_id', session_id))}"
-        query = self._who | {"last": None if last is None else recall.check_limit(last, "last")}
+        query = self._who | {"last": None if last is None else check_limit(last, "last")}
         return decode.session_replay(self._transport.get(path, query), self.scope.tenant)
 
     def episodes(

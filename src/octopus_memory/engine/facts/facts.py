@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from ...domain.checks import check_flag, fact_id_of, kinds_of
 from ...domain.episode import Scope, Turn
-from ...domain.errors import FactNotFound, InvalidInput
+from ...domain.errors import FactNotFound
 from ...domain.facts import (
     FACT_LIMIT,
     MOST_FACTS_OF_EPISODE,
@@ -24,7 +25,7 @@ from ...domain.facts import (
     current,
     slot_for,
 )
-from ...domain.ids import as_id, new_id
+from ...domain.ids import new_id
 from ..core import audit
 from ..core.pii_guard import Guard
 from ..core.runtime import Parts
@@ -100,7 +101,7 @@ def listed(
     history: bool,
 ) -> list[Fact]:
     """The facts that are current, or with `history` all that are known, oldest first."""
-    wanted = checked_kinds(kinds)
+    wanted = kinds_of(kinds)
     stored = parts.store.facts(scope, until=as_of)
     if history:
         facts = [fact for fact in consolidate(stored, as_of=as_of) if not fact.is_deleted]
@@ -190,19 +191,6 @@ def delete(parts: Parts, scope: Scope, given: Fact | UUID | str, *, actor: str) 
         parts.store.delete_fact(scope, fact_id, at=entry.at, entry=entry)
 
 
-def fact_id_of(given: Fact | UUID | str) -> UUID:
-    """:raises FactNotFound: for a text that is no id"""
-    found = as_id("fact_id", given, Fact)
-    if found is None:
-        raise FactNotFound(str(given))
-    return found
-
-
-def check_flag(field: str, value: bool) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInput(field, "must be true or false")
-
-
 def _store(
     parts: Parts, scope: Scope, fact: Fact, guard: Guard, action: str, *, actor: str, **about: str
 ) -> Fact:
@@ -235,14 +223,6 @@ def _settled(parts: Parts, scope: Scope, fact_id: UUID, known: Fact | None = Non
 def _guard(parts: Parts, scope: Scope) -> Guard:
     """Without numbers: these count within one episode, and a caller's fact has none."""
     return parts.guard(scope, numbered=False)
-
-
-def checked_kinds(given: Collection[FactKind | str] | None) -> frozenset[FactKind] | None:
-    if given is None:
-        return None
-    if isinstance(given, str) or not isinstance(given, Collection):
-        raise InvalidInput("kinds", "must be a list of kinds, such as ['constraint']")
-    return frozenset(check_kind(kind, f"kinds[{place}]") for place, kind in enumerate(given))
 
 
 def _cut(text: str) -> str:

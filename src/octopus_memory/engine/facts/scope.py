@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ...domain.checks import check_flag
 from ...domain.episode import Scope, check_time
 from ..core.runtime import Parts
 from . import facts
@@ -43,7 +44,7 @@ class FactCalls(ABC):
         all in the order in which they were said. `kinds` keeps facts of these kinds alone.
         """
         moment = None if as_of is None else check_time("as_of", as_of)
-        facts.check_flag("history", history)
+        check_flag("history", history)
         with self._reading("facts") as parts:
             return facts.listed(parts, self.scope, as_of=moment, kinds=kinds, history=history)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from ...domain.block.block import Block, Material, TokenCount, make_block
-from ...domain.block.passages import LeftOut, Passage, Weigh
+from ...domain.block.passages import Weigh
 from ...domain.block.small_talk import is_small_talk
+from ...domain.checks import check_tokens
+from ...domain.context import MemoryContext
 from ...domain.episode import Episode, EpisodeSnippet, Scope, Turn, check_name
 from ...domain.errors import InvalidInput
 from ...domain.facts import Fact
@@ -21,7 +22,6 @@ from ...domain.policy import EpisodicRecallConfig, MemoryConfig
 from ...domain.window import fit_messages
 from ..core.runtime import Parts
 from ..facts import facts
-from ..write import validate
 from . import recall
 from .recall import Ask
 
@@ -36,34 +36,6 @@ _RELATED = 0.5
 """What a related word counts in place of the question's own."""
 _WORDS_OF = 2
 """How many turns say what an episode ended with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryContext:
-    """What the model should see, and what it is made of.
-
-    `text` is the block alone, `messages` the whole list with the block in its place, and `tokens`
-    what the list costs. `facts`, `passages` and `snippets` are what the block shows; `left_out` is
-    what was found and is not in it.
-    """
-
-    text: str
-    messages: list[Any]
-    """Dictionaries as providers take them, whose own types differ."""
-    snippets: tuple[EpisodeSnippet, ...]
-    """The relevant episodes and the last sessions that the block quotes or sums up."""
-    tokens: int
-    block_tokens: int
-    dropped: int
-    """How many of the history's messages did not fit."""
-    passages: tuple[Passage, ...] = ()
-    """What is quoted, oldest first."""
-    facts: tuple[Fact, ...] = ()
-    """The standing facts that are shown."""
-    left_out: tuple[LeftOut, ...] = ()
-    overflow_tokens: int = 0
-    """How far `messages` are over the limit, because the system prompt, the block and the current
-    message alone are too long; 0 where everything fits."""
 
 
 class MemoryOrchestrator:
@@ -94,7 +66,7 @@ class MemoryOrchestrator:
         if system is not None and not isinstance(system, str):
             raise InvalidInput("system", f"must be text, not {type(system).__name__}")
         if budget_tokens is not None:
-            validate.check_tokens("budget_tokens", budget_tokens)
+            check_tokens("budget_tokens", budget_tokens)
             shape = replace(shape, budget_tokens=budget_tokens)
         if count_tokens is not None and not callable(count_tokens):
             raise InvalidInput("count_tokens", "must be a function from a text to a number")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...domain.checks import check_limit
 from ...domain.episode import EpisodeSnippet, Scope, check_name
 from ..core.runtime import Parts
 from . import recall
@@ -20,7 +21,7 @@ def latest(
     episodes, _ = parts.store.list_episodes(
         scope,
         offset=0,
-        limit=recall.check_limit(limit),
+        limit=check_limit(limit),
         include_archived=recall.archived_wanted(parts, scope, include_archived),
         leave_out_sessions=() if session_id is None else [session_id],
         count=False,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.block.passages import Candidate
+from ...domain.checks import check_limit
 from ...domain.episode import (
     Episode,
     EpisodeSnippet,
@@ -25,7 +26,6 @@ from ...domain.episode import (
     check_time,
 )
 from ...domain.errors import EmbedderFailed, InvalidInput
-from ...domain.policy import MOST_RECALLED
 from ...domain.quick import maker
 from ...domain.search import term_hashing
 from ...domain.search.bm25 import LexicalScores, Sought
@@ -431,12 +431,6 @@ def _least(parts: Parts, scope: Scope, ask: Ask) -> float:
     if ask.mode is RecallMode.HYBRID:
         return 0.0
     return parts.config(scope.tenant, scope.agent).recall.min_recall_score
-
-
-def check_limit(limit: int, field: str = "limit") -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_RECALLED:
-        raise InvalidInput(field, f"must be a whole number from 1 to {MOST_RECALLED:,}")
-    return limit
 
 
 def _micros(moment: datetime) -> int:

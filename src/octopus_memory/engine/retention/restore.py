@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from ...domain.checks import episode_id_of
 from ...domain.episode import EndReason, Episode, Scope, Summary
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
 from ...ports.store import SUMMARY_ORDINAL, Findable
@@ -11,7 +12,6 @@ from ..core import audit
 from ..core.runtime import Parts
 from ..write import close
 from ..write import index_turns as making
-from ..write.validate import episode_id_of
 
 _ATTEMPTS = 5
 """How often a restoring begins anew because the episode changed its stage meanwhile."""

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import IO, Self
 from uuid import UUID
 
+from ...domain.checks import check_metadata, parse_messages
 from ...domain.episode import Scope, Session, Summary
 from ...domain.errors import InvalidInput, InvalidMessage
 from ...domain.facts import Fact
@@ -74,7 +75,7 @@ def _given_fact(parts: Parts, arrivals: Arrivals, scope: Scope, fact: Fact) -> N
 
 def _check_metadata(line: Line, session: Session) -> None:
     try:
-        validate.check_metadata(session.metadata)
+        check_metadata(session.metadata)
     except InvalidInput as error:
         raise line.wrong(error.field, error.problem) from error
 
@@ -276,7 +277,9 @@ class _NewTurns:
 
 def _message(line: Line, config: MemoryConfig) -> Message:
     try:
-        [message] = validate.parse(line.table("message"), config)
+        [message] = parse_messages(
+            line.table("message"), max_bytes=config.session.max_message_bytes
+        )
     except InvalidMessage as error:
         raise type(error)(f"line {line.number}, {error.field}", error.problem) from error
     return message

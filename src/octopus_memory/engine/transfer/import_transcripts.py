@@ -7,6 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ...domain import tool_calls
+from ...domain.checks import check_metadata, parse_messages
 from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus
 from ...domain.errors import InvalidInput
 from ...domain.message import Message, Role
@@ -40,9 +41,9 @@ def run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
 
 def _messages(each: Conversation, config: MemoryConfig) -> list[Message]:
     try:
-        messages = validate.parse(each.messages, config)
+        messages = parse_messages(each.messages, max_bytes=config.session.max_message_bytes)
         tool_calls.check_results(messages, lambda _: False)
-        validate.check_metadata(each.metadata)
+        check_metadata(each.metadata)
     except InvalidInput as error:
         raise type(error)(f"{each.place}{error.field}", error.problem) from error
     return messages

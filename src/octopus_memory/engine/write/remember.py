@@ -9,6 +9,14 @@ from datetime import datetime
 from uuid import UUID
 
 from ...domain import boundary, tool_calls
+from ...domain.checks import (
+    Times,
+    check_metadata,
+    check_tokens,
+    parse_messages,
+    session_id_of,
+    times_of,
+)
 from ...domain.episode import EndReason, Episode, Scope, Session, Turn, check_name, check_time
 from ...domain.errors import (
     EpisodeArchived,
@@ -28,7 +36,6 @@ from ..core.runtime import Parts
 from . import close, validate
 from . import target as target_module
 from .decide import decided_again
-from .validate import Times
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +56,8 @@ def open_episode(
     """The session's open episode, a new one, or with `allow_resume` the last one again."""
     now = parts.clock.now()
     at = now if at is None else check_time("at", at)
-    session_id = validate.session_id(session_id)
-    validate.check_metadata(metadata)
+    session_id = session_id_of(session_id)
+    check_metadata(metadata)
     guard = parts.guard(scope, session_id=session_id)
     safe = guard.json(metadata)
     config = parts.config(scope.tenant, scope.agent)
@@ -131,8 +138,8 @@ def add(
     """Add to an episode, or to a session, which gets a new episode where it has none open."""
     now = parts.clock.now()
     config = parts.config(scope.tenant, scope.agent)
-    parsed = validate.parse(messages, config)
-    times = validate.times(at, len(parsed), now)
+    parsed = parse_messages(messages, max_bytes=config.session.max_message_bytes)
+    times = times_of(at, len(parsed), now)
     first_guard = parts.guard(scope, session_id=_session_named(where))
     first_turns = validate.new_turns(
         parts, scope, parsed, times, config, tokens, first_guard, findable=False
@@ -248,21 +255,21 @@ def store(
     """A whole episode in one call and one transaction."""
     now = parts.clock.now()
     config = parts.config(scope.tenant, scope.agent)
-    parsed = validate.parse(messages, config)
+    parsed = parse_messages(messages, max_bytes=config.session.max_message_bytes)
     if ended_at is not None:
         ended_at = check_time("ended_at", ended_at)
     # What ended before now was not said now.
-    times = validate.times(at, len(parsed), min(now, ended_at or now))
+    times = times_of(at, len(parsed), min(now, ended_at or now))
     if ended_at is not None and ended_at < min(times):
         raise InvalidInput("ended_at", "is before the first message: give a time that is not")
-    given_session, session_id = session_id, validate.session_id(session_id)
+    given_session, session_id = session_id, session_id_of(session_id)
     guard = parts.guard(scope, session_id=session_id)
     turns = validate.new_turns(parts, scope, parsed, times, config, None, guard)
     tool_calls.check_results(parsed, lambda _: False)
-    validate.check_metadata(metadata)
+    check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
         if count is not None:
-            validate.check_tokens(field, count)
+            check_tokens(field, count)
     episode_id = new_id()
     if ended_at is None:
         ended_at = boundary.end_time(last_message_at=max(times), now=now, config=config.session)

@@ -19,7 +19,7 @@ from .tables import show_snippets, show_summary
 from .terminal import Screen, clean, counted
 
 if TYPE_CHECKING:
-    from ...engine.read.context import MemoryContext
+    from ...domain.context import MemoryContext
 
 _LONGEST_BEFORE = 160
 _HELP = """\

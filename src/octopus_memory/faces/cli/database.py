@@ -21,14 +21,11 @@ _OTHERS_NAMED = 5
 
 def sqlite_file(url: str) -> Path | None:
     """The file behind an SQLite URL; None for another database, and for one in memory."""
-    from ...adapters.stores.sqlite.url import read_url
+    from ...wiring import sqlite_path
 
-    if url.partition(":")[0] != "sqlite":
+    file = sqlite_path(url)
+    if file is None:
         return None
-    path = read_url(url).path
-    if path == ":memory:":
-        return None
-    file = Path(path)
     try:
         file.exists()
     except OSError as error:
@@ -96,8 +93,8 @@ def open_existing(db: str | None) -> Iterator[EpisodicMemory]:
 @contextmanager
 def open_or_make_once_used(db: str | None) -> Iterator[EpisodicMemory]:
     """A memory to add to; a file made for it is removed if the block fails and adds nothing."""
-    from ...adapters.stores.sqlite.unused import remove_if_unused
     from ...settings import load
+    from ...wiring import remove_if_unused
 
     file = sqlite_file(load(database_url=as_url(db)).url)
     is_new = file is not None and not file.exists()

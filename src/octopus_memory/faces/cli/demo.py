@@ -24,7 +24,7 @@ from .json_output import print_json
 from .options import AsJson
 
 if TYPE_CHECKING:
-    from ...engine.read.context import MemoryContext
+    from ...domain.context import MemoryContext
     from ...engine.scope import MemoryScope
     from ...settings import Settings
     from ...wiring import EpisodicMemory

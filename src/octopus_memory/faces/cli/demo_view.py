@@ -15,7 +15,7 @@ from .tables import show_snippets, show_summary, speaker
 from .terminal import Screen, counted
 
 if TYPE_CHECKING:
-    from ...engine.read.context import MemoryContext
+    from ...domain.context import MemoryContext
     from .demo import Part, Story
 
 _SHOWN_CHARS = 60

@@ -20,8 +20,8 @@ from ...domain.text.neutralize import neutralise
 from ...engine.read.recall import plain_hit
 
 if TYPE_CHECKING:
+    from ...domain.context import MemoryContext
     from ...domain.replay import EpisodeReplay, SessionReplay
-    from ...engine.read.context import MemoryContext
 
 _NOTE = {"note": f"this is {RECORD}"}
 

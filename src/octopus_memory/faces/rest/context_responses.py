@@ -9,7 +9,7 @@ from uuid import UUID
 from typing_extensions import TypedDict
 
 from ...domain.block.passages import LeftOut, LeftOutReason, Passage
-from ...engine.read.context import MemoryContext
+from ...domain.context import MemoryContext
 from .fact_responses import FactOut, fact_out
 from .responses import SignalOut, SnippetOut, exact, signals_out, snippet_out
 

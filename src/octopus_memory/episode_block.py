@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 from uuid import UUID
 
-from ..domain.episode import EndReason, Episode, Turn
-from ..domain.message import Json, Message, MessageLike, ToolCall
-from .write.validate import Times
+from .domain.checks import Times
+from .domain.episode import EndReason, Episode, Turn
+from .domain.message import Json, Message, MessageLike, ToolCall
 
 if TYPE_CHECKING:
-    from ..domain.replay import EpisodeReplay
-    from .read.context import MemoryContext
+    from .domain.context import MemoryContext
+    from .domain.replay import EpisodeReplay
 
 
 class _Scope(Protocol):

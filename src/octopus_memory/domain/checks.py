@@ -1,0 +1,137 @@
+"""Checks of the arguments of public calls, shared by the embedded and the remote memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from .episode import Episode, check_name, check_time
+from .errors import EpisodeNotFound, FactNotFound, InvalidInput, InvalidMessage
+from .facts import Fact, FactKind, check_kind
+from .ids import as_id, new_id
+from .message import DEEPEST, Json, Message, MessageLike, is_deep, parse_message
+from .policy import MOST_RECALLED
+
+Times = datetime | Sequence[datetime] | None
+"""One time for all messages, a list with one for each, or None for the current time."""
+_MOST_TOKENS = 2**31 - 1
+
+
+def parse_messages(
+    messages: MessageLike | Sequence[MessageLike], *, max_bytes: int
+) -> list[Message]:
+    """Parse one message or a list of messages.
+
+    :raises InvalidMessage: naming the message and the field
+    """
+    is_one = not isinstance(messages, list) and (
+        isinstance(messages, Message | Mapping)
+        or (isinstance(messages, tuple) and len(messages) == 2 and isinstance(messages[0], str))
+    )
+    given = [messages] if is_one else messages
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidMessage(
+            "messages",
+            f"must be a message or a list of them, such as [('user', 'text')], not a "
+            f"{type(messages).__name__}; for a library's object pass its model_dump()",
+        )
+    if not given:
+        raise InvalidMessage("messages", "must not be empty: pass at least one message")
+    return [
+        parse_message(message, field="message" if is_one else f"messages[{i}]", max_bytes=max_bytes)
+        for i, message in enumerate(given)
+    ]
+
+
+def episode_id_of(given: Episode | UUID | str) -> UUID:
+    """Return the id of an episode, or the id that a text spells.
+
+    :raises EpisodeNotFound: for a text that is not a UUID
+    """
+    found = as_id("episode_id", given, Episode)
+    if found is None:
+        raise EpisodeNotFound(str(given))
+    return found
+
+
+def fact_id_of(given: Fact | UUID | str) -> UUID:
+    """Return the id of a fact, or the id that a text spells.
+
+    :raises FactNotFound: for a text that is not a UUID
+    """
+    found = as_id("fact_id", given, Fact)
+    if found is None:
+        raise FactNotFound(str(given))
+    return found
+
+
+def session_id_of(given: str | None) -> str:
+    """Return the session id that the caller chose, or a new one."""
+    return str(new_id()) if given is None else check_name("session_id", given)
+
+
+def times_of(at: Times, count: int, now: datetime) -> list[datetime]:
+    """Return one time for each of `count` messages; `now` stands in where the caller gave none."""
+    if at is None:
+        return [now] * count
+    if isinstance(at, datetime):
+        return [check_time("at", at)] * count
+    if isinstance(at, str) or not isinstance(at, Sequence):
+        raise InvalidInput("at", "must be a datetime, or a list of one for each message")
+    if len(at) != count:
+        raise InvalidInput("at", f"has {len(at)} times for {count} messages")
+    return [check_time(f"at[{i}]", moment) for i, moment in enumerate(at)]
+
+
+def kinds_of(given: Collection[FactKind | str] | None) -> frozenset[FactKind] | None:
+    """Return the kinds of facts that a caller asks for; None for every kind."""
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise InvalidInput("kinds", "must be a list of kinds, such as ['constraint']")
+    return frozenset(check_kind(kind, f"kinds[{i}]") for i, kind in enumerate(given))
+
+
+def check_metadata(metadata: Mapping[str, Json] | None) -> None:
+    """:raises InvalidInput: for anything that JSON cannot carry unchanged"""
+    if metadata is None:
+        return
+    # The depth first, because json.dumps recurses.
+    plain = isinstance(metadata, Mapping) and not is_deep(metadata)
+    try:
+        plain = plain and json.loads(json.dumps(dict(metadata), allow_nan=False)) == dict(metadata)
+    except (TypeError, ValueError, RecursionError):
+        plain = False
+    if not plain:
+        raise InvalidInput("metadata", f"must be a dict of plain JSON, at most {DEEPEST} deep")
+
+
+def check_token_counts(tokens: Sequence[int], messages: int) -> None:
+    """:raises InvalidInput: unless there is one count for each message"""
+    if isinstance(tokens, str) or not isinstance(tokens, Sequence):
+        raise InvalidInput("tokens", "must be a list of one count for each message")
+    if len(tokens) != messages:
+        raise InvalidInput("tokens", f"has {len(tokens)} counts for {messages} messages")
+    for i, count in enumerate(tokens):
+        check_tokens(f"tokens[{i}]", count)
+
+
+def check_tokens(field: str, count: int) -> None:
+    """:raises InvalidInput: unless `count` is a number of tokens that the database can hold"""
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MOST_TOKENS:
+        raise InvalidInput(field, f"must be a whole number from 0 to {_MOST_TOKENS:,}")
+
+
+def check_limit(limit: int, field: str = "limit") -> int:
+    """Return `limit` if it is a usable page size or page number."""
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_RECALLED:
+        raise InvalidInput(field, f"must be a whole number from 1 to {MOST_RECALLED:,}")
+    return limit
+
+
+def check_flag(field: str, value: bool) -> None:
+    """:raises InvalidInput: for anything but a bool, such as the text "false", which is truthy"""
+    if not isinstance(value, bool):
+        raise InvalidInput(field, "must be true or false")

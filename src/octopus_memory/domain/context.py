@@ -1,0 +1,38 @@
+"""The context that a model is given for one message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .block.passages import LeftOut, Passage
+from .episode import EpisodeSnippet
+from .facts import Fact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryContext:
+    """The messages to send to the model, and the memories they contain.
+
+    `text` is the memory block alone, `messages` the whole list with the block in its place, and
+    `tokens` the cost of that list. `facts`, `passages` and `snippets` are shown in the block;
+    `left_out` lists candidates that were found and are not shown, each with the reason.
+    """
+
+    text: str
+    messages: list[Any]
+    """Dictionaries in the providers' common format; `Any`, because each provider's types differ."""
+    snippets: tuple[EpisodeSnippet, ...]
+    """The relevant episodes and last sessions that the block quotes or summarizes."""
+    tokens: int
+    block_tokens: int
+    dropped: int
+    """The number of history messages that did not fit."""
+    passages: tuple[Passage, ...] = ()
+    """Quoted passages, oldest first."""
+    facts: tuple[Fact, ...] = ()
+    """Standing facts in the block."""
+    left_out: tuple[LeftOut, ...] = ()
+    overflow_tokens: int = 0
+    """Tokens by which `messages` exceed the limit, because the system prompt, the block and the
+    current message alone are too long; 0 if everything fits."""
