@@ -13,7 +13,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-OCTOPUS = [sys.executable, "-c", "from octopus_memory.command import main; main()"]
+OCTOPUS = [sys.executable, "-m", "octopus_memory"]
 LOCUST = "locust==2.47.0"
 _TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from octopus_memory.program import app
+from octopus_memory.__main__ import program
 
 
 def settle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +24,7 @@ def settle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*args: object, stdin: str | bytes | None = None, code: int = 0) -> Result:
-    done = CliRunner().invoke(app, [str(arg) for arg in args], input=stdin)
+    done = CliRunner().invoke(program(), [str(arg) for arg in args], input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == code, done.output

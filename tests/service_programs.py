@@ -20,7 +20,7 @@ from octopus_memory import EpisodicMemory, OctopusError, RemoteScope, Turn
 from octopus_memory.ports.store import WorkKind
 
 CLIENTS = 4
-PROGRAM = [sys.executable, "-c", "from octopus_memory.command import main; main()"]
+PROGRAM = [sys.executable, "-m", "octopus_memory"]
 
 
 @dataclass

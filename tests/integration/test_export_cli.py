@@ -40,9 +40,20 @@ def test_out_and_in(talked: None):
 
 
 def test_standard_output_is_the_export_and_nothing_else(talked: None):
-    main = "from octopus_memory.command import main; main()"
+
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", main, "export", "--user", "ana", "--tenant", "acme"],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "octopus_memory",
+            "export",
+            "--user",
+            "ana",
+            "--tenant",
+            "acme",
+        ],
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
         check=True,

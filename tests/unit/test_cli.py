@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from command_line import run, run_json, settle
 from octopus_memory import EpisodicMemory, ToolCall
+from octopus_memory.__main__ import program
 from octopus_memory.faces.cli.actor import actor
 from octopus_memory.faces.cli.options import parse_since, parse_until
-from octopus_memory.program import app
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
 READ_ONLY = "sqlite:///memory.db?mode=ro"
@@ -337,7 +337,7 @@ def test_a_variable_much_like_a_setting_is_pointed_out(monkeypatch, caplog):
 )
 def test_only_what_adds_makes_a_database(args):
     for each in args.split("|"):
-        CliRunner().invoke(app, each.split())
+        CliRunner().invoke(program(), each.split())
         assert not list(Path.cwd().iterdir()), each
 
 
@@ -367,10 +367,10 @@ def test_nothing_stored_reaches_the_terminal_as_a_command():
 
 def test_the_output_takes_what_its_encoding_has(tea):
     run("add", "tea", "草 Tee mit Öl")
-    main = "from octopus_memory.command import main; main()"
+
     for extra in ([], ["--json"]):
         done = subprocess.run(
-            [sys.executable, "-c", main, "recent", "--limit", "1", *extra],
+            [sys.executable, "-m", "octopus_memory", "recent", "--limit", "1", *extra],
             env=os.environ | {"PYTHONIOENCODING": "ascii"},
             capture_output=True,
             check=True,

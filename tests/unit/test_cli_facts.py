@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from command_line import run, run_json, settle
-from octopus_memory.program import app
+from octopus_memory.__main__ import program
 
 
 @pytest.fixture(autouse=True)
@@ -66,5 +66,5 @@ def test_what_cannot_be_done_is_told():
 
 def test_only_adding_makes_a_database():
     for command in ("list", "correct x y", "pin x", "delete x --yes"):
-        CliRunner().invoke(app, ["facts", *command.split()])
+        CliRunner().invoke(program(), ["facts", *command.split()])
         assert not list(Path.cwd().iterdir()), command

@@ -16,13 +16,13 @@ import typer.main
 
 from command_line import run, run_json, settle
 from octopus_memory import EpisodicMemory
-from octopus_memory.program import app
+from octopus_memory.__main__ import program
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no pty on Windows")
-PROGRAM = [sys.executable, "-c", "from octopus_memory.command import main; main()"]
+PROGRAM = [sys.executable, "-m", "octopus_memory"]
 COMMANDS = [
     [name, *part]
-    for name, command in typer.main.get_command(app).commands.items()
+    for name, command in typer.main.get_command(program()).commands.items()
     for part in ([], *([inner] for inner in getattr(command, "commands", {})))
 ]
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from command_line import run, settle
 from octopus_memory import __version__
-from octopus_memory.program import app
+from octopus_memory.__main__ import program
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-COMMANDS = typer.main.get_command(app).commands
+COMMANDS = typer.main.get_command(program()).commands
 BENCH = COMMANDS["bench"].commands
 MEASURE = PAGE.parents[1] / "howto" / "measure-recall.md"
 
@@ -34,14 +34,14 @@ def test_the_version():
 def test_help_lists_every_command():
     shown = run("--help").stdout
     assert all(name in shown for name in COMMANDS)
-    assert "Usage" in CliRunner().invoke(app, []).output
+    assert "Usage" in CliRunner().invoke(program(), []).output
 
 
 def test_help_loads_no_model_library():
     heavy = ["onnxruntime", "tokenizers", "openai", "tiktoken", "alembic"]
     script = (
-        "import sys; from octopus_memory.program import app; "
-        "app(['--help'], standalone_mode=False); "
+        "import sys; from octopus_memory.__main__ import program; "
+        "program()(['--help'], standalone_mode=False); "
         f"sys.exit(' '.join(m for m in {heavy} if m in sys.modules) or 0)"
     )
     done = subprocess.run(

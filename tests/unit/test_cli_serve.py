@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
+from octopus_memory.__main__ import program
 from octopus_memory.domain.errors import OctopusError
 from octopus_memory.faces.rest.command import _listening
 from octopus_memory.faces.rest.multiprocess import Serving
-from octopus_memory.program import app
 from octopus_memory.settings import ServerSettings
 
 
@@ -23,7 +23,7 @@ def taken() -> Iterator[int]:
 
 
 def refused(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["serve", "--db", "memory.db", *arguments])
+    done = CliRunner().invoke(program(), ["serve", "--db", "memory.db", *arguments])
     assert done.exit_code == 1
     return done.stderr.strip().removeprefix("error: ")
 

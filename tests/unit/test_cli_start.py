@@ -16,7 +16,7 @@ from command_line import run, run_json, settle
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no pty on Windows")
-PROGRAM = [sys.executable, "-c", "from octopus_memory.command import main; main()"]
+PROGRAM = [sys.executable, "-m", "octopus_memory"]
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ import typer.main
 import forked
 import octopus_memory
 from octopus_memory import MemoryConfig
+from octopus_memory.__main__ import program
 from octopus_memory.faces.mcp.tools import TOOLS
-from octopus_memory.program import app
 from octopus_memory.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +121,7 @@ def test_what_mcp_clients_are_told_to_start_can_be_started():
         server = json.loads(block)["mcpServers"]["memory"]
         name, *options = server["args"]
         assert (server["command"], name) == ("octopus", "mcp")
-        typer.main.get_command(app).commands[name].make_context(name, options)
+        typer.main.get_command(program()).commands[name].make_context(name, options)
 
 
 def test_the_changelog_names_this_version():

@@ -16,11 +16,11 @@ from octopus_memory import (
     EpisodicRetentionPolicy,
     MemoryConfig,
 )
+from octopus_memory.__main__ import program
 from octopus_memory.ports.store import EpisodeStore
-from octopus_memory.program import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-COMMANDS = typer.main.get_command(app).commands
+COMMANDS = typer.main.get_command(program()).commands
 GROUPED = [(group, name) for group in ("retention", "holds") for name in COMMANDS[group].commands]
 TEA = [("user", "My favourite tea is Darjeeling."), ("assistant", "Noted.")]
 

@@ -10,7 +10,7 @@ import pytest
 from qdrant_client import models
 from typer.testing import CliRunner
 
-from octopus_memory.program import app
+from octopus_memory.__main__ import program
 from qdrant_server import QdrantServer
 
 
@@ -27,7 +27,7 @@ def _place(tmp_path: Path, server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 
 
 def run(*args: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, list(args))
+    done = CliRunner().invoke(program(), list(args))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == code, done.output

@@ -5,40 +5,61 @@ from __future__ import annotations
 import io
 import logging
 import sys
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 
 from ...domain.errors import EpisodeNotFound, FactNotFound, OctopusError, SessionNotFound
-from . import (
-    audit,
-    bench,
-    chat,
-    config,
-    config_set,
-    demo,
-    doctor,
-    erase,
-    facts,
-    index,
-    keys,
-    migrate,
-    read,
-    reembed,
-    retention,
-    scrub,
-    transfer,
-    worker,
-    write,
-)
 from .json_output import print_json
 from .options import JSON_WANTED
 from .terminal import clean
 
+Loaded: TypeAlias = Callable[..., None] | typer.Typer
+"""A command's function, or a group of commands."""
+
+
+class _Lazy(Mapping[str, Any]):
+    """Commands by name, each imported when it is first used."""
+
+    def __init__(self, panels: Mapping[str, Sequence[str]], load: Callable[[str], Loaded]) -> None:
+        self._panels = {name: panel for panel, names in panels.items() for name in names}
+        self._load = load
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _command(name, self._panels[name], self._load(name))
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._panels)
+
+    def __len__(self) -> int:
+        return len(self._panels)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._panels
+
+
+def _command(name: str, panel: str, loaded: Loaded) -> Any:
+    made: Any
+    if isinstance(loaded, typer.Typer):
+        made = typer.main.get_group(loaded)
+        made.name, made.rich_help_panel = name, panel
+        return made
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name, rich_help_panel=panel)(loaded)
+    return typer.main.get_command(alone)
+
 
 class _Commands(TyperGroup):
-    """Turns the errors of Octopus into one line, or one JSON object, and exit code 1."""
+    """Reports an error of Octopus as one line or one JSON object, and exits with 1."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        return list(self.commands)
 
     def get_params(self, ctx: Any) -> Any:
         return _switches_without_values(super().get_params(ctx))
@@ -57,7 +78,7 @@ class _Commands(TyperGroup):
             report(error, as_json=ctx.meta.get(JSON_WANTED, False))
             raise typer.Exit(1) from error
         except BrokenPipeError:
-            # Whoever read the output has what they wanted.
+            # The reader of the output has closed it, which is no error.
             raise
         except OSError as error:
             typer.echo(f"error: {clean(str(error))}", err=True)
@@ -124,44 +145,31 @@ def _octopus(
     del version
 
 
-app = typer.Typer(
-    name="octopus",
-    cls=_Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.callback()(_octopus)
-for _panel, _commands in {
-    "Start": (demo.demo, chat.chat, doctor.doctor),
-    "Look": (read.recall, read.recent, read.replay, read.stats),
-    "Work": (write.add, write.run_pending),
-    "Keep": (retention.delete, retention.restore, erase.erase, scrub.scrub, erase.compact),
-    "Run": (worker.worker, reembed.reembed),
-}.items():
-    for _command in _commands:
-        app.command(rich_help_panel=_panel)(_command)
-app.add_typer(facts.facts, name="facts", rich_help_panel="Look")
-app.add_typer(retention.retention, name="retention", rich_help_panel="Keep")
-app.add_typer(retention.holds, name="holds", rich_help_panel="Keep")
-config.config.command("set")(config_set.set_config)
-app.add_typer(config.config, name="config", rich_help_panel="Run")
-app.add_typer(erase.receipts, name="receipts", rich_help_panel="Keep")
-app.add_typer(audit.audit, name="audit", rich_help_panel="Keep")
-app.add_typer(keys.keys, name="keys", rich_help_panel="Run")
-app.command("export", rich_help_panel="Carry")(transfer.export)
-app.command("import", rich_help_panel="Carry")(transfer.import_)
-app.command("migrate", rich_help_panel="Carry")(migrate.migrate)
-app.add_typer(index.index, name="index", rich_help_panel="Run")
-app.add_typer(bench.bench, name="bench", rich_help_panel="Measure")
+def make_app(panels: Mapping[str, Sequence[str]], load: Callable[[str], Loaded]) -> typer.Typer:
+    """Return the program: the names of its commands by panel, and how to import one."""
+
+    class Commands(_Commands):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.commands: Any = _Lazy(panels, load)
+
+    app = typer.Typer(
+        name="octopus",
+        cls=Commands,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_octopus)
+    return app
 
 
-def run() -> None:
+def run(app: typer.Typer) -> None:
     """Run the command line."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A character that the other side cannot write must not end the program.
+            # A character that the encoding lacks must not end the program.
             stream.reconfigure(errors="replace")
     logging.addLevelName(logging.WARNING, "warning")
     logging.addLevelName(logging.ERROR, "error")
