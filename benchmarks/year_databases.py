@@ -152,7 +152,7 @@ def opened(kind: str, folder: Path, url: str | None = None) -> Iterator[Database
     elif url is not None:
         yield PostgresDatabase(url)
     else:
-        from tests.postgres_server import LocalServer, bundled
+        from tests.support.postgres_server import LocalServer, bundled
 
         with bundled() as programs:
             server = LocalServer(programs, durable=True, shared_buffers="256MB")

@@ -11,21 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import postgres_server
 import pytest
-import sqlserver_server
 import typer.testing
-from postgres_server import LocalServer, Programs, Unavailable
-from sqlserver_server import SqlServer
 
-from compiled_once import compiled_once
-from postgres_installation import Database, Installation
-
-pytest.register_assert_rewrite("octopus_memory.testing")
+pytest.register_assert_rewrite("octopus_memory.testing", "tests.support")
 
 from octopus_memory import EpisodicMemory, MemoryScope  # noqa: E402 - after the line above
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore  # noqa: E402 - the same
 from octopus_memory.testing import FixedClock  # noqa: E402 - the same
+from tests.support import postgres_server, sqlserver_server  # noqa: E402 - the same
+from tests.support.postgres_installation import Database, Installation  # noqa: E402 - the same
+from tests.support.postgres_server import LocalServer, Programs, Unavailable  # noqa: E402 - the same
+from tests.support.sqlserver_server import SqlServer  # noqa: E402 - the same
+from tests.support.statement_cache import share_compiled_statements  # noqa: E402 - the same
 
 START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
 DATABASES = ["sqlite", "postgresql", "sqlserver"]
@@ -71,7 +69,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once() -> Iterator[None]:
-    with compiled_once():
+    with share_compiled_statements():
         yield
 
 

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from weather import fill
+
+from tests.support.filled_database import fill
 
 
 @pytest.fixture(scope="module")

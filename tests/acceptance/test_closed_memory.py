@@ -8,7 +8,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from weather import contents, open_memory
 
 from octopus_memory import (
     EpisodicMemory,
@@ -16,6 +15,7 @@ from octopus_memory import (
     MemoryConfig,
     MemoryScope,
 )
+from tests.support.filled_database import contents, open_memory
 
 SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "add": lambda scope: scope.add("s", ("user", "x")),

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import rest_server
 from typer.testing import CliRunner
-from weather import open_memory
 
 from octopus_memory import EpisodicMemory, StoreCorrupt, StoreError, StoreFull
 from octopus_memory.faces.cli.app import app
+from tests.support import rest_server
+from tests.support.filled_database import open_memory
 
 PAGE = 4096
 TALK = [("user", "How many leave days do I have left? " * 20), ("assistant", "Twelve days.")]

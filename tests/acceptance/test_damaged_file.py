@@ -7,7 +7,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from weather import QUESTION, contents, open_memory
 
 from octopus_memory import (
     MemoryConfig,
@@ -15,6 +14,7 @@ from octopus_memory import (
     SchemaTooNew,
     StoreCorrupt,
 )
+from tests.support.filled_database import QUESTION, contents, open_memory
 
 
 def test_a_database_from_a_newer_version(path: Path):

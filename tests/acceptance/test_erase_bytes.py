@@ -12,16 +12,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import byte_scan
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fact_finder import FactFinder
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.facts import FactKind, FoundFact
 from octopus_memory.engine.write import close
+from tests.support import byte_scan
+from tests.support.fact_finder import FactFinder
 
 USERS, EPISODES, TURNS = 100, 10, 10
 """Ten thousand turns, a hundred of them of each user."""

@@ -10,15 +10,12 @@ import signal
 import sqlite3
 from pathlib import Path
 
-import byte_scan
-import children
-import erase_children
 import pytest
-from erase_children import VICTIM
 
-import forked
 from octopus_memory import EpisodicMemory
 from octopus_memory.domain.erasure import is_genuine
+from tests.support import byte_scan, child_actions, child_process, erase_child_actions
+from tests.support.erase_child_actions import VICTIM
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
@@ -30,7 +27,7 @@ NEEDLES = {"words": [mark.encode() for mark in MARKS], "name": [VICTIM.encode()]
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("killed") / "memory.db"
-    with erase_children.open_memory(f"sqlite:///{path}") as memory:
+    with erase_child_actions.open_memory(f"sqlite:///{path}") as memory:
         for number, mark in enumerate(MARKS):
             scope = memory.scope(user=VICTIM, agent=f"agent {number % 2}")
             scope.store([("user", f"I went to {mark} by boat.")], idempotency_key=mark)
@@ -41,7 +38,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def check_after_the_kill(path: Path) -> bool:
     """Whether the erasure had begun; then it is finished here, else it is all there."""
-    with erase_children.open_memory(f"sqlite:///{path}") as memory:
+    with erase_child_actions.open_memory(f"sqlite:///{path}") as memory:
         store, tenant = memory.parts.store, memory.tenant()
         begun = [*tenant.receipts()]
         left = store.user_scopes("default", VICTIM)
@@ -98,9 +95,12 @@ def check_file(path: Path) -> None:
 
 
 def test_killed_at_every_moment(filled: Path, tmp_path: Path):
-    do = children.be_killed_at_each
-    with forked.child(do, erase_children.erase, str(filled), str(tmp_path)) as (_, pipe):
-        ends = forked.rest(pipe)
+    do = child_actions.be_killed_at_each
+    with child_process.child(do, erase_child_actions.erase, str(filled), str(tmp_path)) as (
+        _,
+        pipe,
+    ):
+        ends = child_process.rest(pipe)
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     assert len(ends) > 30
     begun = [check_after_the_kill(path) for path, _ in ends]
@@ -119,8 +119,11 @@ def test_killed_while_the_file_is_built_anew(filled: Path, tmp_path: Path):
         path = folder / "memory.db"
         shutil.copy(filled, path)
         url = f"sqlite:///{path}"
-        with forked.child(erase_children.be_killed_rewriting, url, share, steps) as (_, pipe):
-            said = forked.rest(pipe)
+        with child_process.child(erase_child_actions.be_killed_rewriting, url, share, steps) as (
+            _,
+            pipe,
+        ):
+            said = child_process.rest(pipe)
         if not share:
             [steps] = said
             assert steps > 20

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import erase_children
 import pytest
-from erase_children import VICTIM
 
-import forked
+from tests.support import child_process, erase_child_actions
+from tests.support.erase_child_actions import VICTIM
 
 pytestmark = pytest.mark.both_databases
 
@@ -14,10 +13,10 @@ THREADS, EACH = 3, 4
 
 
 def test_another_process_that_only_reads_forgets_too(database_url: str):
-    with erase_children.open_memory(database_url) as memory:
+    with erase_child_actions.open_memory(database_url) as memory:
         memory.scope(user=VICTIM).store([("user", "what I said before")])
         memory.run_pending()
-        with forked.child(erase_children.recall_and_wait, database_url) as (_, pipe):
+        with child_process.child(erase_child_actions.recall_and_wait, database_url) as (_, pipe):
             assert pipe.recv() == 1
             memory.tenant().erase_user(VICTIM)
             assert pipe.poll(60)
@@ -25,11 +24,11 @@ def test_another_process_that_only_reads_forgets_too(database_url: str):
 
 
 def test_one_chain_from_many_threads_of_many_processes(database_url: str):
-    with erase_children.open_memory(database_url) as memory:
-        barrier = forked.CONTEXT.Barrier(3)
+    with erase_child_actions.open_memory(database_url) as memory:
+        barrier = child_process.CONTEXT.Barrier(3)
         started = [
-            forked.child(
-                erase_children.record_from_threads, database_url, name, THREADS, EACH, barrier
+            child_process.child(
+                erase_child_actions.record_from_threads, database_url, name, THREADS, EACH, barrier
             )
             for name in ("a", "b")
         ]

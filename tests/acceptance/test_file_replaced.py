@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import rest_server
-from rest_server import HELLO, WHO
-from weather import open_memory
 
 from octopus_memory import EpisodicMemory, StoreUnavailable
+from tests.support import rest_server
+from tests.support.filled_database import open_memory
+from tests.support.rest_server import HELLO, WHO
 
 SAID = ("user", "How many leave days do I have left?")
 

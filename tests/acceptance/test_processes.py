@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-import children
 import pytest
 
-import forked
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.ports.store import WorkKind
+from tests.support import child_actions, child_process
 
 PROCESSES, THREADS, ROUNDS = 4, 2, 12
 
@@ -35,11 +34,13 @@ def check_order(scope: MemoryScope, session_id: str) -> list[tuple[str, str]]:
 
 def test_mixed_calls_on_one_file(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    barrier = forked.CONTEXT.Barrier(PROCESSES)
+    barrier = child_process.CONTEXT.Barrier(PROCESSES)
     with ExitStack() as stack:
         pipes = [
             stack.enter_context(
-                forked.child(children.use_it_from_threads, url, f"p{n}", THREADS, ROUNDS, barrier)
+                child_process.child(
+                    child_actions.use_it_from_threads, url, f"p{n}", THREADS, ROUNDS, barrier
+                )
             )[1]
             for n in range(PROCESSES)
         ]
@@ -47,7 +48,7 @@ def test_mixed_calls_on_one_file(tmp_path: Path):
     assert [error for errors, _, _ in reports for error in errors] == []
     acknowledged = [one for _, stored, _ in reports for one in stored]
     assert len(acknowledged) == PROCESSES * THREADS * ROUNDS * 2
-    embedder = children.Counting()
+    embedder = child_actions.Counting()
     with EpisodicMemory.open(url, embedder=embedder, background=False) as memory:
         names = [f"p{p}.{t}" for p, t in itertools.product(range(PROCESSES), range(THREADS))]
         stored = [("shared", *one) for one in check_order(memory.scope(user="everybody"), "shared")]
@@ -72,13 +73,15 @@ def test_mixed_calls_on_one_file(tmp_path: Path):
 def test_processes_that_open_a_new_file_at_once(tmp_path: Path, count: int):
     for run in range(5):
         url = f"sqlite:///{tmp_path / f'{run}.db'}"
-        barrier = forked.CONTEXT.Barrier(count)
+        barrier = child_process.CONTEXT.Barrier(count)
         with ExitStack() as stack:
             pipes = [
-                stack.enter_context(forked.child(children.open_and_add, url, barrier))[1]
+                stack.enter_context(child_process.child(child_actions.open_and_add, url, barrier))[
+                    1
+                ]
                 for _ in range(count)
             ]
-            said = [forked.rest(pipe) for pipe in pipes]
+            said = [child_process.rest(pipe) for pipe in pipes]
         with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
             turns = memory.scope(user="u").session("s").turns
             assert {turn.id for turn in turns} == {words[-1] for words in said}

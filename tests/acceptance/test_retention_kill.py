@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import retention_children
-from retention_children import NOW, TALK, open_memory
 
-import forked
 from octopus_memory import (
     ArchiveMode,
     EpisodicMemory,
@@ -24,6 +21,8 @@ from octopus_memory import (
 )
 from octopus_memory.ports.store import SUMMARY_ORDINAL
 from octopus_memory.testing.store.base import cold_turns, marked_turns
+from tests.support import child_process, retention_child_actions
+from tests.support.retention_child_actions import NOW, TALK, open_memory
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
@@ -116,9 +115,9 @@ def content(path: Path) -> dict[str, list[Any]]:
 
 def killed_at_each(ready: Path, folder: Path, action: str) -> list[Path]:
     """Every database that a kill may leave, in order; the last one is of a run that was not."""
-    do = retention_children.be_killed_at_each
-    with forked.child(do, str(ready), str(folder), action) as (_, pipe):
-        ends = forked.rest(pipe)
+    do = retention_child_actions.be_killed_at_each
+    with child_process.child(do, str(ready), str(folder), action) as (_, pipe):
+        ends = child_process.rest(pipe)
     paths = [Path(path) for path, _ in ends]
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     different: list[tuple[Path, Any]] = []
@@ -157,7 +156,7 @@ def test_a_restoring_that_is_killed_at_any_statement(due: Path, tmp_path: Path):
     for path in killed_at_each(ready, tmp_path, "restore"):
         with open_memory(f"sqlite:///{path}") as memory:
             seen.append(state(memory, "cold"))
-            retention_children.act(memory, "restore")
+            retention_child_actions.act(memory, "restore")
             check_all(memory, ("archived", "active", *AFTER[2:]))
     assert seen == ["archived", "active"]
 
@@ -172,10 +171,12 @@ def many_due(path: Path, count: int) -> str:
 
 def test_two_jobs_at_once(tmp_path: Path):
     url = many_due(tmp_path / "memory.db", 12)
-    barrier = forked.CONTEXT.Barrier(3)
+    barrier = child_process.CONTEXT.Barrier(3)
     with ExitStack() as stack:
         pipes = [
-            stack.enter_context(forked.child(retention_children.run_at_once, url, barrier, 1))[1]
+            stack.enter_context(
+                child_process.child(retention_child_actions.run_at_once, url, barrier, 1)
+            )[1]
             for _ in range(3)
         ]
         reports = [pipe.recv() for pipe in pipes]
@@ -189,11 +190,11 @@ def test_two_jobs_at_once(tmp_path: Path):
 
 def test_a_killed_runner_is_followed_at_once(tmp_path: Path):
     url = many_due(tmp_path / "memory.db", 3)
-    with forked.child(retention_children.run_and_hang, url) as (process, pipe):
+    with child_process.child(retention_child_actions.run_and_hang, url) as (process, pipe):
         assert pipe.recv() == 1
         with open_memory(url) as memory:
             assert memory.run_retention().elsewhere
-        forked.kill(process)
+        child_process.kill(process)
         # Not only when its lease ends, which the clock here never comes to.
         with open_memory(url) as memory:
             report = memory.run_retention()
@@ -204,7 +205,10 @@ def test_a_run_beside_writers(tmp_path: Path):
     threads, rounds = 3, 25
     url = many_due(tmp_path / "memory.db", 30)
     with (
-        forked.child(retention_children.write_meanwhile, url, threads, rounds) as (_, pipe),
+        child_process.child(retention_child_actions.write_meanwhile, url, threads, rounds) as (
+            _,
+            pipe,
+        ),
         open_memory(url) as memory,
     ):
         assert pipe.recv() == "begin"

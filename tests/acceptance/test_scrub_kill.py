@@ -7,13 +7,11 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-import byte_scan
 import pytest
-import scrub_children
-from retention_children import open_memory
 
-import forked
 from octopus_memory import EpisodicMemory, MemoryScope
+from tests.support import byte_scan, child_process, scrub_child_actions
+from tests.support.retention_child_actions import open_memory
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
@@ -111,9 +109,9 @@ def test_killed_at_every_moment(ready: Path, tmp_path: Path):
         bystander = repr(memory.scope(user="bystander").session("b"))
     # The search finds what is there.
     assert {hit.kind for hit in byte_scan.search(ready.parent, SECRETS)} == set(SECRETS)
-    do = scrub_children.be_killed_at_each
-    with forked.child(do, str(ready), str(tmp_path)) as (_, pipe):
-        ends = forked.rest(pipe)
+    do = scrub_child_actions.be_killed_at_each
+    with child_process.child(do, str(ready), str(tmp_path)) as (_, pipe):
+        ends = child_process.rest(pipe)
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     assert len(ends) > 60
     with open_memory(f"sqlite:///{ends[-1][0]}") as memory:

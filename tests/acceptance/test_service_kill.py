@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import rest_server
 
 from octopus_memory import EpisodicMemory
-from service_programs import Program, check_all_there, serve, talking, wait_for_more
+from tests.support import rest_server
+from tests.support.service_processes import Program, check_all_there, serve, talking, wait_for_more
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"

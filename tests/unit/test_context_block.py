@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from block_material import (
+from octopus_memory import LeftOutReason, Role
+from octopus_memory.domain.block.block import Block, Material
+from octopus_memory.domain.facts import FactKind
+from octopus_memory.domain.policy import Layout
+from tests.support.block_material import (
     START,
     block_of,
     candidates,
@@ -21,10 +25,6 @@ from block_material import (
     snippet,
     turn,
 )
-from octopus_memory import LeftOutReason, Role
-from octopus_memory.domain.block.block import Block, Material
-from octopus_memory.domain.facts import FactKind
-from octopus_memory.domain.policy import Layout
 
 Count = Callable[[str], int]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import Stemmer
 from hypothesis import given
@@ -14,9 +12,10 @@ from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.domain.search.languages import is_latin
 from octopus_memory.domain.search.stopwords import STOPWORDS
 from octopus_memory.domain.search.terms import bare, fold, words
+from tests.support.paths import ROOT
 
 ANALYZER = SnowballAnalyzer()
-TEXTS = Path(__file__).parents[2] / "scripts" / "dictionary_text"
+TEXTS = ROOT / "scripts" / "dictionary_text"
 FOREIGN = {"german", "french", "spanish", "italian", "portuguese"}
 
 

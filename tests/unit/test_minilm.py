@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from octopus_memory.adapters.embedders import minilm
 from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 from octopus_memory.domain.errors import EmbedderFailed, InvalidSetting
+from tests.support.paths import DATA
 
-GOLDEN = Path(__file__).parent / "data" / "minilm_golden.json"
-DATA = Path(minilm.__file__).with_name("all-minilm-l6-v2-int8")
+GOLDEN = DATA / "minilm_golden.json"
+MODEL = Path(minilm.__file__).with_name("all-minilm-l6-v2-int8")
 
 ANYTHING = [
     "",
@@ -153,7 +154,7 @@ def test_threads_below_one_are_refused(threads: int) -> None:
 
 @pytest.mark.parametrize("broken", ["model.onnx", "tokenizer.json"])
 def test_a_broken_file_says_to_install_again(tmp_path: Path, broken: str) -> None:
-    for file in DATA.iterdir():
+    for file in MODEL.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / broken).write_bytes(b"broken")
     with pytest.raises(EmbedderFailed, match="install octopus-memory again"):
@@ -168,13 +169,15 @@ def test_missing_files_say_to_install_again(tmp_path: Path) -> None:
 def test_the_description_is_that_of_the_files_and_of_the_embedder(
     embedder: MiniLMEmbedder,
 ) -> None:
-    described = json.loads((DATA / "model.json").read_text(encoding="utf-8"))
-    assert described["name"] == embedder.model == DATA.name
+    described = json.loads((MODEL / "model.json").read_text(encoding="utf-8"))
+    assert described["name"] == embedder.model == MODEL.name
     assert described["dimension"] == embedder.dimension
     for name, digest in described["files"].items():
-        assert hashlib.sha256((DATA / name).read_bytes()).hexdigest() == digest
+        assert hashlib.sha256((MODEL / name).read_bytes()).hexdigest() == digest
 
 
 def test_the_licence_is_shipped() -> None:
-    assert "Apache License" in (DATA / "LICENSE").read_text(encoding="utf-8")
-    assert "sentence-transformers/all-MiniLM-L6-v2" in (DATA / "NOTICE").read_text(encoding="utf-8")
+    assert "Apache License" in (MODEL / "LICENSE").read_text(encoding="utf-8")
+    assert "sentence-transformers/all-MiniLM-L6-v2" in (MODEL / "NOTICE").read_text(
+        encoding="utf-8"
+    )

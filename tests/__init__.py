@@ -1,0 +1,1 @@
+"""A package, so that no other `tests` that is installed can stand before `tests.support`."""

@@ -1,0 +1,146 @@
+"""The command line's `doctor`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from octopus_memory import EpisodicMemory
+from octopus_memory.testing.openai_server import FakeOpenAIServer
+from tests.support.command_line import run, run_json, settle
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with FakeOpenAIServer(dimension=64) as server:
+        monkeypatch.setenv("OCTOPUS_OPENAI_BASE_URL", server.base_url)
+        yield server
+
+
+def checks(*args, code=0):
+    told = run_json("doctor", *args, code=code)
+    assert told["healthy"] is (code == 0)
+    return {check["name"]: check for check in told["checks"]}
+
+
+def test_doctor_is_content():
+    run("add", "s", "hello there")
+    found = checks()
+    assert {name: check["status"] for name, check in found.items()} == {
+        "versions": "ok",
+        "settings": "ok",
+        "database": "ok",
+        "embedder": "ok",
+        "summarizer": "ok",
+        "tokenizer": "ok",
+        "chat model": "note",
+        "retention": "ok",
+        "pending work": "ok",
+        "extras": "ok",
+    }
+    assert "schema" in found["database"]["detail"]
+    assert "can be written" in found["database"]["detail"]
+    shown = run("doctor").stdout
+    assert "ok    database" in shown
+    assert "Everything that Octopus needs works." in shown
+
+
+def test_doctor_says_what_the_default_policy_does(monkeypatch):
+    assert checks()["retention"]["detail"] == (
+        "episodes are archived after 90 days (turns kept, restorable), deleted after 365 days, "
+        "and removed for good 7 days after that"
+    )
+    Path("octopus.toml").write_text(
+        "[memory.retention]\narchive_mode = 'summary'\ndelete_after_archival_period = false\n"
+    )
+    monkeypatch.setenv("OCTOPUS_RETENTION_SCHEDULE", "")
+    assert checks()["retention"]["detail"] == (
+        "episodes are archived after 90 days (turns removed, summary and key facts kept), "
+        "and then kept for good; only when octopus retention run is called, because no schedule "
+        "is set"
+    )
+    Path("octopus.toml").write_text("[memory.retention]\narchive_on_expiry = false\n")
+    assert checks()["retention"]["detail"].startswith("episodes are deleted after 90 days, and")
+
+
+def test_doctor_sees_a_disk_that_is_nearly_full(monkeypatch):
+    assert "disk" not in checks()
+    little = SimpleNamespace(free=5 * 2**20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: little)
+    found = checks()["disk"]
+    assert (found["status"], found["detail"][:16]) == ("warning", "5 MiB are free b")
+
+
+def test_doctor_makes_no_database():
+    assert "when something is first stored" in checks()["database"]["detail"]
+    assert not list(Path.cwd().iterdir())
+
+
+def test_doctor_names_what_waits():
+    with EpisodicMemory.open(background=False) as memory:
+        memory.scope(user="me").add("s", ("user", "My favourite tea is Darjeeling."))
+    found = checks()["pending work"]
+    assert (found["status"], found["detail"]) == ("note", "1 to embed")
+    assert "octopus run-pending" in found["remedy"]
+
+
+def test_doctor_says_what_fails_and_what_to_do(monkeypatch):
+    Path("memory.db").write_text("This is no database at all. " * 10)
+    monkeypatch.setenv("OCTOPUS_EMBEDDER", "nosuch")
+    monkeypatch.setenv("OCTOPUS_TOKENIZER", "nosuch.json")
+    found = checks(code=1)
+    failed = {name for name, check in found.items() if check["status"] == "failed"}
+    assert failed == {"database", "embedder", "tokenizer"}
+    assert all(found[name]["remedy"] for name in failed)
+    shown = run("doctor", code=1).stdout
+    assert "FAIL  database" in shown
+    assert "To mend: database, embedder, tokenizer." in shown
+
+
+def test_doctor_reads_wrong_settings():
+    Path("octopus.toml").write_text("nonsense = 1")
+    found = checks(code=1)
+    assert found["settings"]["status"] == "failed"
+    assert "nonsense" in found["settings"]["detail"]
+
+
+def test_doctor_asks_the_summarizer(server, monkeypatch):
+    monkeypatch.setenv("OCTOPUS_SUMMARIZER", "openai")
+    monkeypatch.setenv("OCTOPUS_OPENAI_API_KEY", "sk-very-secret")
+    assert checks()["summarizer"]["detail"] == "openai/gpt-4o-mini answers"
+    server.fail(status=500)
+    found = checks()
+    assert found["summarizer"]["status"] == "warning"
+    assert "extractive" in found["summarizer"]["remedy"]
+    assert found["chat model"]["status"] == "ok"
+    assert "secret" not in run("doctor").output
+
+
+def test_doctor_misses_an_extra(server, monkeypatch):
+    monkeypatch.setenv("OCTOPUS_SUMMARIZER", "openai")
+    monkeypatch.setitem(sys.modules, "openai", None)
+    found = checks(code=1)
+    assert found["summarizer"]["remedy"] == "pip install 'octopus-memory[openai]'"
+
+
+def test_doctor_hides_passwords():
+    found = checks("--db", "nosuch://me:hidden@host/db", code=1)
+    assert found["database"]["status"] == "failed"
+    assert "hidden" not in json.dumps(found)
+
+
+def test_doctor_looks_at_a_read_only_database():
+    run("add", "s", "hello there")
+    found = checks("--db", "sqlite:///memory.db?mode=ro")
+    assert found["database"]["status"] == "note"
+    assert "read only" in found["database"]["detail"]

@@ -1,0 +1,221 @@
+"""Qdrant behind a memory: fed, asked, and left again."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from datetime import timedelta
+
+import numpy as np
+import pytest
+from qdrant_client import models
+
+from octopus_memory import EpisodicMemory, InvalidSetting, MemoryScope
+from octopus_memory.adapters.embedders.hashing import HashingEmbedder
+from octopus_memory.engine.work import mirror
+from octopus_memory.ports.store import WorkKind
+from octopus_memory.testing import FixedClock
+from tests.support.polling import wait_until
+from tests.support.qdrant_memory import SAID, Open, is_true, tell, waiting
+from tests.support.qdrant_server import QdrantServer
+
+
+class _Another(HashingEmbedder):
+    """The same vectors under another name are another model's."""
+
+    @property
+    def model(self) -> str:
+        return "hashing/another"
+
+
+def test_every_row_with_a_vector_is_there(
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
+) -> None:
+    tell(scope)
+    done = memory.run_pending()
+    assert done.indexed == done.embedded == 3
+    assert len(server.points()) == 3
+    assert waiting(memory) == 0
+    server.requests.clear()
+    [found] = scope.recall("Where is the key of the greenhouse?")
+    assert found.session_id == "monday"
+    assert any(request.split("?")[0].endswith("/points/query") for request in server.requests)
+    assert is_true(memory)
+
+
+def test_nobody_is_named_there(
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
+) -> None:
+    tell(scope)
+    memory.run_pending()
+    points = server.points()
+    assert len(points) == 3
+    for point in points:
+        assert set(point.payload or {}) == {"tenant", "scope", "episode", "ordinal", "seq"}
+        assert "user-17" not in str(point.payload)
+        assert "'hr'" not in str(point.payload)
+
+
+def test_a_part_of_the_rows_is_there(
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
+) -> None:
+    """What it has not got is compared by the store's own vectors."""
+    tell(scope)
+    memory.run_pending()
+    [name] = server.collections()
+    gone = server.points()[0].id
+    server.client.delete(name, models.PointIdsList(points=[gone]))
+    view = memory.parts.index.view(scope.scope, memory.parts.embedder.model)
+    cosines = view.cosine(memory.parts.query_vector(SAID))
+    assert not np.isnan(cosines).any()
+
+
+def test_a_dropped_collection_is_filled_again(
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
+) -> None:
+    tell(scope)
+    memory.run_pending()
+    [name] = server.collections()
+    server.client.delete_collection(name)
+    assert scope.recall("Where is the key of the greenhouse?")
+    assert memory.run_pending().indexed == 3
+    assert len(server.points()) == 3
+    assert is_true(memory)
+
+
+def test_a_place_of_another_size_is_made_anew(
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
+) -> None:
+    tell(scope)
+    memory.run_pending()
+    [name] = server.collections()
+    server.client.delete_collection(name)
+    server.client.create_collection(
+        name, {"dense": models.VectorParams(size=3, distance=models.Distance.COSINE)}
+    )
+    assert memory.run_pending().indexed == 3
+    assert is_true(memory)
+
+
+def test_another_model_has_a_place_of_its_own(
+    open_memory: Open, clock: FixedClock, server: QdrantServer
+) -> None:
+    first = open_memory()
+    tell(first.scope(user="ana"))
+    first.run_pending()
+    [before] = server.collections()
+    first.close()
+    again = open_memory(embedder=_Another())
+    assert again.run_pending().indexed == 3
+    [after] = server.collections()
+    assert after != before
+    assert is_true(again)
+
+
+def test_two_databases_never_meet(open_memory: Open, server: QdrantServer) -> None:
+    memories = [open_memory("one"), open_memory("two")]
+    for memory in memories:
+        tell(memory.scope(user="ana"), said=f"{SAID} In house {memory!r}.")
+        memory.run_pending()
+    assert len(server.collections()) == 2
+    assert all(is_true(memory) for memory in memories)
+    memories[0].scope(user="ana").erase()
+    memories[0].run_pending()
+    assert is_true(memories[1])
+    assert len(server.points()) == 3
+
+
+def test_the_background_feeds_it(open_memory: Open, server: QdrantServer) -> None:
+    memory = open_memory(background=True, clock=None)
+    tell(memory.scope(user="ana"))
+    assert wait_until(lambda: len(server.points()) == 3)
+
+
+def test_without_the_library_the_extra_is_named() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_CLIENT], capture_output=True, text=True, check=False
+    )
+    assert "octopus-memory[qdrant]" in said.stdout, said.stderr
+
+
+_WITHOUT_CLIENT = """
+import sys
+sys.modules["qdrant_client"] = None
+from octopus_memory import MissingExtra, EpisodicMemory
+import os
+os.environ["OCTOPUS_INDEX"] = "qdrant"
+try:
+    EpisodicMemory.open("sqlite:///:memory:", embedder="hashing")
+except MissingExtra as error:
+    print(error)
+"""
+
+
+def test_other_settings_leave_the_queue_alone(
+    open_memory: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = open_memory()
+    tell(first.scope(user="ana"))
+    first.flush()
+    first.close()
+    monkeypatch.setenv("OCTOPUS_INDEX", "exact")
+    with caplog.at_level(logging.WARNING):
+        plain = open_memory()
+    assert "qdrant" in caplog.text
+    plain.scope(user="ana").erase()
+    assert plain.parts.store.backlog()[WorkKind.UNINDEX].waiting == 1
+    with pytest.raises(InvalidSetting, match="qdrant"):
+        mirror.detach(plain.parts)
+    plain.close()
+    monkeypatch.setenv("OCTOPUS_INDEX", "qdrant")
+    again = open_memory()
+    again.run_pending()
+    assert is_true(again)
+
+
+def test_leaving_it_removes_the_copy(
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
+) -> None:
+    tell(scope)
+    memory.run_pending()
+    assert mirror.detach(memory.parts)
+    assert server.collections() == []
+    assert memory.parts.store.mirror() is None
+    tell(scope, "tuesday")
+    memory.flush()
+    assert waiting(memory) == 0
+
+
+def test_a_big_scope_is_searched_by_the_probe(open_memory: Open, server: QdrantServer) -> None:
+    memory = open_memory()
+    memory.parts.index._taken_whole = 0
+    scope = memory.scope(user="ana")
+    for number in range(8):
+        tell(scope, f"session {number}", f"Box {number} holds {'xylophones' * (number == 5)} felt.")
+    memory.run_pending()
+    server.requests.clear()
+    found = scope.recall("Which box holds xylophones?", limit=3)
+    assert found[0].session_id == "session 5"
+    assert len(found) == 3
+    assert any("/points/scroll" in request for request in server.requests)
+    # What is not embedded yet is found as well, and so is everything while nobody answers.
+    tell(scope, "newest", "The trombones are in the cellar.")
+    assert scope.recall("Where are the trombones?")[0].session_id == "newest"
+    server.fault = 503
+    assert scope.recall("Which box holds xylophones?")[0].session_id == "session 5"
+
+
+def test_no_probe_where_a_filter_could_leave_too_few(
+    memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
+) -> None:
+    memory.parts.index._taken_whole = 0
+    tell(scope)
+    memory.run_pending()
+    day = timedelta(days=1)
+    for number, filters in enumerate(
+        [{}, {"since": memory.parts.clock.now() - day}, {"include_archived": False}]
+    ):
+        server.requests.clear()
+        assert scope.recall(f"the key, asked {number} times", **filters)
+        assert any("/points/scroll" in request for request in server.requests) is not bool(filters)

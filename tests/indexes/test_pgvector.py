@@ -1,0 +1,302 @@
+"""pgvector behind a memory: in the store's transactions, under its row-level security."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from octopus_memory import (
+    EpisodicMemory,
+    InvalidSetting,
+    MemoryScope,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+)
+from octopus_memory.adapters.indexes.exact import ExactIndex
+from octopus_memory.adapters.indexes.pgvector import search as pgvector_search
+from octopus_memory.adapters.indexes.pgvector.index import PgVectorIndex
+from octopus_memory.adapters.stores.postgres.store import PostgresStore
+from octopus_memory.adapters.stores.sqlite.store import SqliteStore
+from octopus_memory.engine.core import leases
+from octopus_memory.engine.work import mirror_verify
+from octopus_memory.ports.index import Probe
+from octopus_memory.testing import FixedClock, make_append
+from octopus_memory.testing.index.base import MODEL, put, unit
+from octopus_memory.testing.store.base import ANA, claim_all
+from tests.support.older_database import make_older
+from tests.support.pgvector_database import empty, with_vectors
+from tests.support.postgres_installation import Database, Installation
+
+SAID = "The greenhouse key hangs behind the blue door."
+
+
+@pytest.fixture(scope="module")
+def vector_database(postgres: Installation) -> Iterator[Database]:
+    with with_vectors(postgres) as database:
+        yield database
+
+
+@pytest.fixture
+def database(postgres: Installation, vector_database: Database) -> Database:
+    empty(postgres, vector_database)
+    return vector_database
+
+
+@pytest.fixture
+def memory(
+    database: Database, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[EpisodicMemory]:
+    monkeypatch.setenv("OCTOPUS_INDEX", "pgvector")
+    with EpisodicMemory.open(
+        database.url, embedder="hashing", clock=clock, background=False
+    ) as opened:
+        yield opened
+
+
+@pytest.fixture
+def scope(memory: EpisodicMemory) -> MemoryScope:
+    return memory.scope(tenant="acme", agent="hr", user="user-17")
+
+
+def tell(scope: MemoryScope, session: str = "monday", said: str = SAID) -> None:
+    scope.add(session, [("user", said), ("assistant", "I will remember where it hangs.")])
+    scope.close_session(session)
+
+
+def rows(postgres: Installation, database: Database, what: str = "count(*)") -> Any:
+    return postgres.server.execute(f"SELECT {what} FROM octopus_vectors", database=database.name)
+
+
+def test_recall_finds_what_was_said(
+    memory: EpisodicMemory, scope: MemoryScope, postgres: Installation, database: Database
+) -> None:
+    tell(scope)
+    tell(scope, "tuesday", "The ladder stands in the shed.")
+    memory.run_pending()
+    assert rows(postgres, database) == [(6,)]
+    found = scope.recall("Where is the key of the greenhouse?", mode="semantic", min_score=0)
+    assert found[0].session_id == "monday"
+    assert mirror_verify.verify(memory.parts, "me").is_true
+
+
+def test_whatever_removes_a_row_removes_its_vector(
+    memory: EpisodicMemory, scope: MemoryScope, postgres: Installation, database: Database
+) -> None:
+    for session in ("a", "b", "c"):
+        tell(scope, session)
+    memory.run_pending()
+    first, second, _ = scope.episodes().items
+    state = memory.parts.store.recall_state(scope.scope)
+    assert memory.parts.index.count_mirrored([state.scope_id]) == 9
+    memory.parts.store.archive(scope.scope, first.id)
+    assert memory.parts.index.count_mirrored([state.scope_id], first.id) == 1
+    scope.erase_episode(second.id, physical=False)
+    assert memory.parts.index.count_mirrored([state.scope_id], second.id) == 0
+    assert rows(postgres, database) == [(4,)]
+    scope.erase(physical=False)
+    assert rows(postgres, database) == [(0,)]
+
+
+def test_vectors_and_rows_are_written_together_or_not_at_all(
+    database: Database, postgres: Installation
+) -> None:
+    """A vector that pgvector cannot take leaves the work to be done."""
+    store = PostgresStore(database.url)
+    index = PgVectorIndex(store)
+    store.append(make_append(ANA, "a", "b"))
+    first, second = claim_all(store)
+    postgres.server.execute(
+        "ALTER TABLE octopus_vectors ADD CONSTRAINT odd CHECK (seq < 2)", database=database.name
+    )
+    try:
+        with pytest.raises(StoreError, match="PostgreSQL"):
+            put(index, [first, second])
+    finally:
+        postgres.server.execute(
+            "ALTER TABLE octopus_vectors DROP CONSTRAINT odd", database=database.name
+        )
+    assert [row.vector for row in store.recall_rows(ANA, after=0)[1]] == [None, None]
+    store.release("suite")
+    put(index, claim_all(store))
+    assert rows(postgres, database) == [(2,)]
+    store.close()
+
+
+def test_only_the_tenants_own_rows_are_reached(
+    memory: EpisodicMemory, scope: MemoryScope, database: Database
+) -> None:
+    tell(scope)
+    tell(memory.scope(tenant="other", agent="hr", user="user-17"))
+    memory.run_pending()
+
+    def tenants(conn: Any) -> list[str]:
+        return list(conn.exec_driver_sql("SELECT DISTINCT tenant FROM octopus_vectors").scalars())
+
+    store: Any = memory.parts.store
+    seen = {tenant: store.inside(tenant, tenants) for tenant in ("acme", "other", "nobody")}
+    assert seen == {"acme": ["acme"], "other": ["other"], "nobody": []}
+
+
+def test_what_it_has_not_got_is_read_from_the_store(
+    memory: EpisodicMemory, scope: MemoryScope, postgres: Installation, database: Database
+) -> None:
+    tell(scope)
+    memory.run_pending()
+    model = memory.parts.embedder.model
+    vector = memory.parts.query_vector(SAID)
+    exact = ExactIndex(memory.parts.store).view(scope.scope, model).cosine(vector)
+    postgres.server.execute("DELETE FROM octopus_vectors WHERE seq > 1", database=database.name)
+    view = memory.parts.index.view(scope.scope, model)
+    assert np.allclose(view.cosine(vector), exact, atol=0.002)
+
+
+def test_drift_is_seen_and_mended(
+    memory: EpisodicMemory, scope: MemoryScope, postgres: Installation, database: Database
+) -> None:
+    tell(scope)
+    tell(memory.scope(user="ben"))
+    memory.run_pending()
+    owner = leases.new_owner()
+    turned = "ARRAY(SELECT -value FROM unnest(embedding::real[]) AS value)::halfvec"
+    for change, expected in (
+        ("DELETE FROM octopus_vectors WHERE seq = 1", (2, 0, 0)),
+        (f"UPDATE octopus_vectors SET embedding = {turned} WHERE seq = 2", (0, 0, 2)),
+    ):
+        postgres.server.execute(change, database=database.name)
+        report = mirror_verify.verify(memory.parts, owner)
+        assert (report.missing, report.extra, report.changed) == expected
+        assert report.index == "pgvector"
+        assert mirror_verify.verify(memory.parts, owner, repair=True).repaired
+        assert mirror_verify.verify(memory.parts, owner).is_true
+
+
+def test_rows_of_a_database_that_was_there_before(
+    postgres: Installation, database: Database, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turning pgvector on is one command; recall is right before and after it."""
+    named: dict[str, Any] = {"embedder": "hashing", "clock": clock, "background": False}
+    with EpisodicMemory.open(database.url, **named) as exact:
+        tell(exact.scope(user="ana"))
+        exact.run_pending()
+    monkeypatch.setenv("OCTOPUS_INDEX", "pgvector")
+    with EpisodicMemory.open(database.url, **named) as memory:
+        assert rows(postgres, database) == [(0,)]
+        assert memory.scope(user="ana").recall("greenhouse key", mode="semantic", min_score=0)
+        seen: list[int] = []
+        report = mirror_verify.rebuild(memory.parts, leases.new_owner(), seen.append)
+        assert report.is_true
+        assert seen == [3]
+        assert rows(postgres, database) == [(3,)]
+
+
+def test_terms_of_an_older_database_are_found_by_again(
+    postgres: Installation, database: Database, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCTOPUS_INDEX", "pgvector")
+    named: dict[str, Any] = {"embedder": "hashing", "clock": clock, "background": False}
+    with EpisodicMemory.open(database.owner_url, **named) as memory:
+        tell(memory.scope(user="ana"))
+        memory.run_pending()
+        now = rows(postgres, database, "seq, terms")
+        memory.parts.store.inside(None, partial(make_older, with_pgvector=True), writes=True)
+        assert rows(postgres, database, "seq, terms") != now
+    with EpisodicMemory.open(database.owner_url, **named) as memory:
+        assert sorted(rows(postgres, database, "seq, terms")) == sorted(now)
+        assert mirror_verify.verify(memory.parts, "me").is_true
+
+
+def test_a_big_scope_is_searched_by_the_probe(memory: EpisodicMemory, scope: MemoryScope) -> None:
+    memory.parts.index._taken_whole = memory.parts.index._graph_from = 0
+    for number in range(8):
+        tell(scope, f"session {number}", f"Box {number} holds {'xylophones' * (number == 5)} felt.")
+    memory.run_pending()
+    found = scope.recall("Which box holds xylophones?", limit=3)
+    assert found[0].session_id == "session 5"
+    assert len(found) == 3
+    tell(scope, "newest", "The trombones are in the cellar.")
+    assert scope.recall("Where are the trombones?")[0].session_id == "newest"
+
+
+def test_the_owner_makes_the_graph_when_a_scope_has_grown(
+    postgres: Installation, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The application's role may not: it says so once, and searches without."""
+    asked = Probe(vector=unit([1]), terms=np.empty(0, np.uint32), episodes=1)
+    for url, made in ((database.url, False), (database.owner_url, True)):
+        empty(postgres, database)
+        store = PostgresStore(url)
+        index = PgVectorIndex(store, taken_whole=0, graph_from=0)
+        store.append(make_append(ANA, "a", "b", "c"))
+        for work in claim_all(store):
+            put(index, [work])
+        assert len(index.view(ANA, MODEL, lambda: asked).ordinals) == 3
+        found = postgres.server.execute(
+            "SELECT count(*) FROM pg_class WHERE relname LIKE 'octopus_vectors_near%'",
+            database=database.name,
+        )
+        assert found == [(int(made),)]
+        assert ("searched without its index" in caplog.text) is not made
+        assert caplog.text.count("searched without") <= 1
+        caplog.clear()
+        store.close()
+    postgres.server.execute(
+        "DROP INDEX octopus_vectors_words; DO $$ BEGIN EXECUTE (SELECT 'DROP INDEX ' || relname "
+        "FROM pg_class WHERE relname LIKE 'octopus_vectors_near%'); END $$",
+        database=database.name,
+    )
+
+
+def test_a_graph_that_could_not_be_made_is_made_by_a_rebuild(
+    postgres: Installation, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCTOPUS_INDEX", "pgvector")
+    given: dict[str, Any] = {"embedder": "hashing", "background": False}
+
+    def busy(*_: object) -> None:
+        raise StoreBusy("others are at it")
+
+    graphs = "SELECT relname FROM pg_class WHERE relname LIKE 'octopus_vectors_near%'"
+    with EpisodicMemory.open(database.owner_url, **given) as memory:
+        index = memory.parts.index
+        index._graph_from = 0  # type: ignore[attr-defined]
+        tell(memory.scope(user="u"), "s", "The trombones are in the cellar.")
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(pgvector_search, "make_indexes", busy)
+            memory.run_pending()
+        assert postgres.server.execute(graphs, database=database.name) == []
+        index._next_try = 0.0  # type: ignore[attr-defined]
+        assert mirror_verify.rebuild(memory.parts, "me").is_true
+    [[made]] = postgres.server.execute(graphs, database=database.name)
+    postgres.server.execute(
+        f"DROP INDEX octopus_vectors_words; DROP INDEX {made}", database=database.name
+    )
+
+
+def test_a_role_that_may_not_make_the_table_is_told_how(postgres: Installation) -> None:
+    with postgres.new_database() as database:
+        store = PostgresStore(database.url)
+        with pytest.raises(StoreUnavailable, match="CREATE EXTENSION vector"):
+            PgVectorIndex(store)
+        store.close()
+
+
+def test_it_needs_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTOPUS_INDEX", "pgvector")
+    with pytest.raises(InvalidSetting, match="PostgreSQL"):
+        EpisodicMemory.open(f"sqlite:///{tmp_path / 'm.db'}", embedder="hashing")
+    store = SqliteStore(":memory:")
+    with pytest.raises(InvalidSetting, match="PostgreSQL"):
+        PgVectorIndex(store)
+    store.close()
+
+
+def test_an_unknown_index_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTOPUS_INDEX", "faiss")
+    with pytest.raises(InvalidSetting, match="exact, pgvector, qdrant"):
+        EpisodicMemory.open(f"sqlite:///{tmp_path / 'm.db'}", embedder="hashing")

@@ -1,0 +1,128 @@
+"""What the documentation shows runs, and what the code has is documented."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import octopus_memory
+from octopus_memory import MemoryConfig
+from octopus_memory.__main__ import program
+from octopus_memory.faces.mcp.tools import TOOLS
+from octopus_memory.settings import Settings
+from tests.support import child_process
+from tests.support.paths import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+HOWTOS = sorted((ROOT / "docs/howto").glob("*.md"))
+_DATABASE = re.compile(r"open\(\"sqlite:///([\w-]+\.db)")
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\((?!https?://|#)([^)#]+)")
+
+
+def _run(script: Path, folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if _BLOCK.search(page.read_text())],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path):
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(_BLOCK.findall(page.read_text())))
+    if page.parent.name == "tutorial" or page.parent == ROOT:
+        # What a newcomer types first runs as they would run it.
+        _run(script, tmp_path)
+        return
+    quickly = {**os.environ, "OCTOPUS_EMBEDDER": "hashing"}
+    with child_process.child(child_process.run_script, str(script), quickly) as (_, pipe):
+        assert child_process.rest(pipe) == [None]
+
+
+def test_no_two_howtos_work_in_one_database():
+    pages = {page: set(_DATABASE.findall(page.read_text())) for page in HOWTOS}
+    shared = Counter(name for names in pages.values() for name in names)
+    assert shared
+    assert shared.most_common(1)[0][1] == 1, shared
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_every_example_runs(example: Path, tmp_path: Path):
+    _run(example, tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page: Path):
+    for target in _LINK.findall(page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_public_name_is_documented():
+    page = (ROOT / "docs/reference/python.md").read_text()
+    missing = [name for name in octopus_memory.__all__ if f"`{name}" not in page]
+    assert not missing
+
+
+@pytest.mark.parametrize("kind", ["EpisodicMemory", "MemoryScope", "EpisodeInHand"])
+def test_every_public_call_is_documented(kind: str):
+    page = (ROOT / "docs/reference/python.md").read_text()
+    calls = [n for n in dir(getattr(octopus_memory, kind)) if not n.startswith("_")]
+    inside = {"parts", "attend", "wake", "wake_for_others", "scope"}
+    missing = [
+        call for call in calls if call not in inside and not re.search(rf"`\S*{call}\b", page)
+    ]
+    assert not missing
+
+
+def test_every_setting_is_documented():
+    page = (ROOT / "docs/reference/settings.md").read_text()
+    names = [each.name for each in fields(Settings) if each.name != "memory"]
+    missing = [n for n in names if f"`{n}`" not in page or f"`OCTOPUS_{n.upper()}`" not in page]
+    assert not missing
+    inner = [name for part in MemoryConfig().to_dict().values() for name in part]
+    assert not [name for name in inner if f"`{name}`" not in page]
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_every_mcp_tool_is_documented(name: str):
+    page = (ROOT / "docs/howto/mcp.md").read_text()
+    row = re.search(rf"^\| `{name}` \| (.*?) \|", page, re.MULTILINE)
+    assert row is not None
+    taken = set(re.findall(r"`(\w+)`", row[1])) - {"role", "content"}
+    assert taken == set(TOOLS[name].model_fields)
+
+
+def test_what_mcp_clients_are_told_to_start_can_be_started():
+    page = (ROOT / "docs/howto/mcp.md").read_text()
+    blocks = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        server = json.loads(block)["mcpServers"]["memory"]
+        name, *options = server["args"]
+        assert (server["command"], name) == ("octopus", "mcp")
+        typer.main.get_command(program()).commands[name].make_context(name, options)
+
+
+def test_the_changelog_names_this_version():
+    assert f"## {octopus_memory.__version__} " in (ROOT / "CHANGELOG.md").read_text()

@@ -1,0 +1,1 @@
+"""Servers, processes, dialogues and models that several test files share."""
