@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from .domain.errors import InvalidInput, InvalidSetting, StoreUnavailable
 from .domain.policy import MemoryConfig
 from .domain.search.calibration import Calibration
-from .engine.core.runtime import Parts, Timeouts
+from .engine.core.runtime import Runtime, Timeouts
 from .engine.memory import Memory
 from .ports.index import RecallIndex
 from .ports.models import Clock, Embedder, Redactor, Summarizer, TokenCounter
@@ -89,7 +89,7 @@ class EpisodicMemory(Memory):
             summarizer=summarizer if isinstance(summarizer, str) else None,
             background=background,
         )
-        parts = build(
+        runtime = build(
             settings,
             embedder=None if isinstance(embedder, str) else embedder,
             summarizer=None if isinstance(summarizer, str) else summarizer,
@@ -98,11 +98,11 @@ class EpisodicMemory(Memory):
             clock=clock,
             config=config,
         )
-        reads_only = parts.store.read_only
+        reads_only = runtime.store.read_only
         try:
-            return cls(parts, run_in_background=settings.background and not reads_only)
+            return cls(runtime, run_in_background=settings.background and not reads_only)
         except BaseException:
-            parts.close()
+            runtime.close()
             raise
 
 
@@ -115,7 +115,7 @@ def build(
     counter: TokenCounter | None = None,
     clock: Clock | None = None,
     config: MemoryConfig | None = None,
-) -> Parts:
+) -> Runtime:
     """The parts that the settings name, with those that are given in their place."""
     from .adapters.analyzers.snowball import SnowballAnalyzer
     from .adapters.summarizers.extractive import ExtractiveSummarizer
@@ -136,7 +136,7 @@ def build(
         clock = clock or SystemClock()
         store = _ours(made, open_store(settings, clock))
         check_whole(store)
-        return Parts(
+        return Runtime(
             store=store,
             index=_ours(made, make_index(settings, store)),
             embedder=embedder,

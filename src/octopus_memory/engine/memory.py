@@ -1,4 +1,4 @@
-"""The memory: binds the parts, hands out scopes, looks after the work behind them."""
+"""The memory: binds the runtime, hands out scopes, looks after the work behind them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..domain.errors import MemoryClosed, StoreCorrupt, StoreError
 from ..domain.policy import ConfigPart, MemoryConfig
 from . import worker
 from .core import leases
-from .core.runtime import Parts
+from .core.runtime import Runtime
 from .scope import MemoryScope
 from .work import mirror, pending
 from .work.pending import PendingReport
@@ -35,20 +35,20 @@ _BETWEEN_COUNTS = 1.0
 class Memory:
     """Remembers conversations. Thread-safe; `close` it, or use it as a context manager."""
 
-    def __init__(self, parts: Parts, *, run_in_background: bool = True) -> None:
-        self._parts = parts
+    def __init__(self, runtime: Runtime, *, run_in_background: bool = True) -> None:
+        self._runtime = runtime
         self._owner = leases.new_owner()
         self._closed = False
         self._process = os.getpid()
         self._has_model = False
         self._next_count = 0.0
-        self._background = worker.Background(parts, self._owner) if run_in_background else None
+        self._background = worker.Background(runtime, self._owner) if run_in_background else None
         # Who only looks must not have everything embedded anew because their settings are others.
-        if run_in_background or parts.store.model() is None:
+        if run_in_background or runtime.store.model() is None:
             self._use_model()
-        mirror.attach(parts)
-        parts.look_for_removals()
-        if run_in_background and (pending.is_waiting(parts) or mirror.waiting(parts)):
+        mirror.attach(runtime)
+        runtime.look_for_removals()
+        if run_in_background and (pending.is_waiting(runtime) or mirror.waiting(runtime)):
             # Left by a process that died, or queued anew because the model is another.
             self.wake()
 
@@ -95,7 +95,7 @@ class Memory:
         """
         from .core import agent_configs
 
-        agent_configs.configure(self.parts, agent, config, tenant=tenant, actor=actor)
+        agent_configs.configure(self.runtime, agent, config, tenant=tenant, actor=actor)
 
     def reset_config(
         self, agent: str, *, tenant: str | None = None, actor: str = "library"
@@ -106,7 +106,7 @@ class Memory:
         """
         from .core import agent_configs
 
-        agent_configs.reset(self.parts, agent, tenant=tenant, actor=actor)
+        agent_configs.reset(self.runtime, agent, tenant=tenant, actor=actor)
 
     def compact(self, *, actor: str = "library") -> bool:
         """Rewrite the database's files, so that nothing removed before can be read from them.
@@ -115,25 +115,25 @@ class Memory:
         """
         from .privacy import erasure
 
-        return erasure.compact(self.parts, actor=actor)
+        return erasure.compact(self.runtime, actor=actor)
 
     def config(self, agent: str, *, tenant: str | None = None) -> MemoryConfig:
         """The settings an agent runs with."""
         from .core import agent_configs
 
-        return agent_configs.config(self.parts, agent, tenant=tenant)
+        return agent_configs.config(self.runtime, agent, tenant=tenant)
 
     def config_sources(self, agent: str, *, tenant: str | None = None) -> dict[str, dict[str, str]]:
         """Where each of an agent's settings comes from: the name of a `ConfigSource`."""
         from .core import agent_configs
 
-        return agent_configs.config_sources(self.parts, agent, tenant=tenant)
+        return agent_configs.config_sources(self.runtime, agent, tenant=tenant)
 
     def run_pending(self) -> PendingReport:
         """Do the waiting work in this thread: time-outs, summaries, vectors."""
-        leases.release_dead(self.parts)
+        leases.release_dead(self.runtime)
         self._use_model()
-        return pending.run_pending(self.parts, self._owner)
+        return pending.run_pending(self.runtime, self._owner)
 
     def run_retention(
         self,
@@ -148,8 +148,8 @@ class Memory:
         from .retention.job import MemoryRetentionJob
 
         if not dry_run:
-            leases.release_dead(self.parts)
-        return MemoryRetentionJob(self.parts, self._owner).run(
+            leases.release_dead(self.runtime)
+        return MemoryRetentionJob(self.runtime, self._owner).run(
             dry_run=dry_run, progress=progress, now=now, compact=compact, actor=actor
         )
 
@@ -157,7 +157,7 @@ class Memory:
         """When retention runs by itself next; None where it runs only by hand."""
         from .retention.job import next_run
 
-        return next_run(self.parts)
+        return next_run(self.runtime)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to embed; False if `timeout` seconds passed first.
@@ -166,18 +166,18 @@ class Memory:
         :raises StoreCorrupt: when a text cannot be read; the others are embedded
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        parts = self.parts
-        leases.release_dead(parts)
+        runtime = self.runtime
+        leases.release_dead(runtime)
         self._use_model()
         while True:
             damaged = 0
-            while (batch := pending.embed_batch(parts, self._owner)).taken:
+            while (batch := pending.embed_batch(runtime, self._owner)).taken:
                 damaged += batch.damaged
                 if deadline is not None and time.monotonic() >= deadline:
                     break
             if damaged:
                 raise StoreCorrupt(f"{damaged} texts cannot be read: restore a backup")
-            if not pending.is_waiting(parts):
+            if not pending.is_waiting(runtime):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -185,7 +185,7 @@ class Memory:
 
     def stats(self) -> StoreStats:
         """Counts over the whole database, for its operator."""
-        return self.parts.store.stats()
+        return self.runtime.store.stats()
 
     def close(self) -> None:
         """Stop the background work and release the files. What is left to do stays stored."""
@@ -198,7 +198,7 @@ class Memory:
         if self._background is not None:
             self._background.stop()
         self._closed = True
-        self._parts.close()
+        self._runtime.close()
 
     def __enter__(self) -> Self:
         return self
@@ -207,7 +207,7 @@ class Memory:
         self.close()
 
     @property
-    def parts(self) -> Parts:
+    def runtime(self) -> Runtime:
         """The adapters behind this memory.
 
         :raises MemoryClosed: after `close`, and in a process forked since it was opened
@@ -216,19 +216,24 @@ class Memory:
             raise MemoryClosed
         if self._process != os.getpid():
             raise MemoryClosed("was opened before this process was forked")
-        return self._parts
+        return self._runtime
+
+    @property
+    def parts(self) -> Runtime:
+        """The former name of `runtime`."""
+        return self.runtime
 
     def _use_model(self) -> None:
         """Once: two processes with two models must not take the database from each other."""
         if self._has_model:
             return
         self._has_model = True
-        parts = self._parts
-        before, model = parts.store.model(), parts.embedder.model
+        runtime = self._runtime
+        before, model = runtime.store.model(), runtime.embedder.model
         if before == model:
             return
-        queued = parts.store.use_model(model)
-        if before is not None and parts.store.model() == model:
+        queued = runtime.store.use_model(model)
+        if before is not None and runtime.store.model() == model:
             if queued:
                 log.warning(
                     "the vectors are by %s and the settings say %s: %d texts are embedded anew",
@@ -239,7 +244,7 @@ class Memory:
             from .core import audit
 
             audit.record(
-                parts,
+                runtime,
                 "use_model",
                 tenant=audit.INSTALLATION,
                 actor="library",
@@ -264,7 +269,7 @@ class Memory:
             return
         # A database that is away for a while is waited for; the background work says so in the log.
         with contextlib.suppress(StoreError):
-            store = self.parts.store
+            store = self.runtime.store
             if store.unfindable(limit=1):
                 self.wake()
             # To count all that waits takes a while, where there is much.

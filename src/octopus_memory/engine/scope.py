@@ -22,7 +22,7 @@ from ..domain.episode import (
 from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
 from ..episode_block import EpisodeInHand
-from .core.runtime import Parts
+from .core.runtime import Runtime
 from .facts.scope import FactCalls
 from .read import latest, recall
 from .read.recall import Ask
@@ -49,17 +49,17 @@ class MemoryScope(FactCalls):
         return f"MemoryScope({self.scope})"
 
     @property
-    def _parts(self) -> Parts:
-        return self._memory.parts
+    def _runtime(self) -> Runtime:
+        return self._memory.runtime
 
-    def _reading(self, action: str) -> AbstractContextManager[Parts]:
+    def _reading(self, action: str) -> AbstractContextManager[Runtime]:
         self._memory.attend()
-        parts = self._parts
-        if not parts.audit_reads:
-            return nullcontext(parts)
+        runtime = self._runtime
+        if not runtime.audit_reads:
+            return nullcontext(runtime)
         from .core import audit
 
-        return audit.reading(parts, action, self.scope, actor=self._actor)
+        return audit.reading(runtime, action, self.scope, actor=self._actor)
 
     def episode(
         self,
@@ -80,7 +80,9 @@ class MemoryScope(FactCalls):
         metadata: Mapping[str, Json] | None = None,
     ) -> Episode:
         """Open an episode in a session, new or known. One that is open already is returned."""
-        return remember.open_episode(self._parts, self.scope, session_id, at=at, metadata=metadata)
+        return remember.open_episode(
+            self._runtime, self.scope, session_id, at=at, metadata=metadata
+        )
 
     def add(
         self,
@@ -102,7 +104,7 @@ class MemoryScope(FactCalls):
         :raises InvalidMessage: for a message that cannot be stored; then none of them is
         """
         stored = remember.add(
-            self._parts,
+            self._runtime,
             self.scope,
             episode_or_session_id,
             messages,
@@ -127,7 +129,7 @@ class MemoryScope(FactCalls):
         One that has ended already is returned as it is. Never fails because a model did.
         """
         closed = close.close(
-            self._parts,
+            self._runtime,
             self.scope,
             self._find(episode_id).id,
             reason=close.end_reason(reason),
@@ -142,12 +144,12 @@ class MemoryScope(FactCalls):
         self, session_id: str, reason: EndReason | str = EndReason.USER_CLOSED
     ) -> Session:
         """End a session's open episode, if it has one; the session as it is then."""
-        state = self._parts.store.session(self.scope, check_name("session_id", session_id))
+        state = self._runtime.store.session(self.scope, check_name("session_id", session_id))
         if state is None:
             raise SessionNotFound(session_id)
         if state.episode is not None and state.episode.is_open:
             self.close_episode(state.episode, reason)
-            state = self._parts.store.session(self.scope, session_id) or state
+            state = self._runtime.store.session(self.scope, session_id) or state
         return state.session
 
     def store(
@@ -170,7 +172,7 @@ class MemoryScope(FactCalls):
         :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored again
         """
         stored = remember.store(
-            self._parts,
+            self._runtime,
             self.scope,
             messages,
             session_id=session_id,
@@ -192,7 +194,7 @@ class MemoryScope(FactCalls):
 
         :raises SessionNotFound: for a session that is not in this scope
         """
-        return remember.heartbeat(self._parts, self.scope, session_id, at=at)
+        return remember.heartbeat(self._runtime, self.scope, session_id, at=at)
 
     def recall(
         self,
@@ -219,11 +221,11 @@ class MemoryScope(FactCalls):
             min_score=min_score,
             since=since,
             until=until,
-            include_archived=recall.archived_wanted(self._parts, self.scope, include_archived),
+            include_archived=recall.archived_wanted(self._runtime, self.scope, include_archived),
             leave_out_session=session_id,
         )
-        with self._reading("recall") as parts:
-            return recall.recall(parts, self.scope, ask)
+        with self._reading("recall") as runtime:
+            return recall.recall(runtime, self.scope, ask)
 
     def recall_turns(
         self,
@@ -246,8 +248,8 @@ class MemoryScope(FactCalls):
             until=until,
             leave_out_session=session_id,
         )
-        with self._reading("recall") as parts:
-            return recall.recall_turns(parts, self.scope, ask)
+        with self._reading("recall") as runtime:
+            return recall.recall_turns(runtime, self.scope, ask)
 
     def recent(
         self,
@@ -261,8 +263,8 @@ class MemoryScope(FactCalls):
         They were not searched for, so their `relevance` is None. Without `include_archived`, the
         agent's setting of that name decides.
         """
-        with self._reading("recent") as parts:
-            return latest.latest(parts, self.scope, limit, include_archived, session_id)
+        with self._reading("recent") as runtime:
+            return latest.latest(runtime, self.scope, limit, include_archived, session_id)
 
     def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
         """One session, whole and in order; `.messages()` is the list a provider takes.
@@ -274,8 +276,8 @@ class MemoryScope(FactCalls):
         check_name("session_id", session_id)
         if last is not None:
             check_limit(last, "last")
-        with self._reading("session") as parts:
-            found = parts.store.replay(self.scope, session_id, last=last)
+        with self._reading("session") as runtime:
+            found = runtime.store.replay(self.scope, session_id, last=last)
             if found is None:
                 raise SessionNotFound(session_id)
             return found
@@ -288,8 +290,8 @@ class MemoryScope(FactCalls):
 
         check_limit(page, "page")
         check_limit(page_size, "page_size")
-        with self._reading("episodes") as parts:
-            items, total = parts.store.list_episodes(
+        with self._reading("episodes") as runtime:
+            items, total = runtime.store.list_episodes(
                 self.scope,
                 offset=(page - 1) * page_size,
                 limit=page_size,
@@ -302,9 +304,9 @@ class MemoryScope(FactCalls):
 
         :raises EpisodeNotFound: for an id that is not in this scope
         """
-        with self._reading("get") as parts:
+        with self._reading("get") as runtime:
             episode = self._find(episode_id)
-            turns = parts.store.turns(self.scope, episode.id)
+            turns = runtime.store.turns(self.scope, episode.id)
             from ..domain.replay import EpisodeReplay
 
             return EpisodeReplay(episode=episode, turns=tuple(turns))
@@ -319,12 +321,12 @@ class MemoryScope(FactCalls):
         """
         from .retention import restore as restore_module
 
-        restore_module.delete(self._parts, self.scope, episode_id, actor=actor or self._actor)
+        restore_module.delete(self._runtime, self.scope, episode_id, actor=actor or self._actor)
 
     def deleted(self) -> list[Episode]:
         """The episodes that are deleted and not purged yet, newest first by end."""
-        with self._reading("deleted") as parts:
-            return parts.store.deleted(self.scope)
+        with self._reading("deleted") as runtime:
+            return runtime.store.deleted(self.scope)
 
     def restore(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> Episode:
         """Bring back an episode that was deleted, or archived with its turns kept.
@@ -337,7 +339,7 @@ class MemoryScope(FactCalls):
         from .retention import restore as restore_module
 
         restored = restore_module.restore(
-            self._parts, self.scope, episode_id, actor=actor or self._actor
+            self._runtime, self.scope, episode_id, actor=actor or self._actor
         )
         self._memory.wake()
         return restored
@@ -360,8 +362,8 @@ class MemoryScope(FactCalls):
         """
         from .read.context import MemoryOrchestrator
 
-        with self._reading("context") as parts:
-            return MemoryOrchestrator(parts, self.scope).context(
+        with self._reading("context") as runtime:
+            return MemoryOrchestrator(runtime, self.scope).context(
                 message,
                 history=history,
                 system=system,
@@ -395,10 +397,10 @@ class MemoryScope(FactCalls):
 
         names = {"tenant": self.scope.tenant, "agent": self.scope.agent, "user": self.scope.user}
         subject = Subject(**names, episode_id=episode_id)
-        return erasure.erase(self._parts, subject, actor=actor or self._actor, physical=physical)
+        return erasure.erase(self._runtime, subject, actor=actor or self._actor, physical=physical)
 
     def _find(self, episode_id: Episode | UUID | str) -> Episode:
-        found = target.find_episode(self._parts, self.scope, episode_id)
+        found = target.find_episode(self._runtime, self.scope, episode_id)
         if found is None:
             raise EpisodeNotFound(episode_id.id if isinstance(episode_id, Episode) else episode_id)
         return found

@@ -15,7 +15,7 @@ from ..domain.page import Page
 from ..domain.retention import Hold
 from ..domain.transfer.export_format import LONGEST_PART, ImportReport
 from .core import audit
-from .core.runtime import Parts
+from .core.runtime import Runtime
 from .privacy import erasure, scrub
 from .privacy.scrub import Progress, ScrubReport
 from .retention import holds
@@ -37,8 +37,8 @@ class MemoryTenant:
         return f"MemoryTenant({self.tenant!r})"
 
     @property
-    def _parts(self) -> Parts:
-        return self._memory.parts
+    def _runtime(self) -> Runtime:
+        return self._memory.runtime
 
     def locate(
         self,
@@ -54,7 +54,7 @@ class MemoryTenant:
         key = as_id("episode_id", episode_id, Episode)
         if key is None:
             return None
-        found = self._parts.store.locate(self.tenant, key, include_deleted=include_deleted)
+        found = self._runtime.store.locate(self.tenant, key, include_deleted=include_deleted)
         return None if found is None else MemoryScope(self._memory, found, actor=actor)
 
     def episodes(
@@ -71,9 +71,9 @@ class MemoryTenant:
         check_limit(page, "page")
         check_limit(page_size, "page_size")
         with audit.reading_across(
-            self._parts, "episodes", tenant=self.tenant, user=user, actor=actor
-        ) as parts:
-            items, total = parts.store.tenant_episodes(
+            self._runtime, "episodes", tenant=self.tenant, user=user, actor=actor
+        ) as runtime:
+            items, total = runtime.store.tenant_episodes(
                 self.tenant,
                 agents=agents,
                 user=user,
@@ -97,19 +97,19 @@ class MemoryTenant:
         """
         key = None if episode_id is None else episode_id_of(episode_id)
         return holds.place(
-            self._parts, self.tenant, user=user, episode_id=key, reason=reason, actor=actor
+            self._runtime, self.tenant, user=user, episode_id=key, reason=reason, actor=actor
         )
 
     def holds(self) -> list[Hold]:
         """The holds that stand, oldest first."""
-        return self._parts.store.holds(self.tenant)
+        return self._runtime.store.holds(self.tenant)
 
     def lift(self, hold_id: Hold | UUID | str, *, actor: str = "library") -> Hold:
         """End a hold; what is due by now goes with the next retention run.
 
         :raises NotFound: when this tenant has no such hold
         """
-        return holds.lift(self._parts, self.tenant, hold_id, actor=actor)
+        return holds.lift(self._runtime, self.tenant, hold_id, actor=actor)
 
     def erase_user(
         self,
@@ -131,32 +131,32 @@ class MemoryTenant:
             user=check_name("user", user),
             agent=None if agent is None else check_name("agent", agent),
         )
-        return erasure.erase(self._parts, subject, actor=actor, physical=physical)
+        return erasure.erase(self._runtime, subject, actor=actor, physical=physical)
 
     def receipt(self, erasure_id: EraseReceipt | UUID | str) -> EraseReceipt:
         """The receipt of an erasure as it is by now.
 
         :raises NotFound: when this tenant has none of that id
         """
-        return erasure.receipt(self._parts, self.tenant, erasure_id)
+        return erasure.receipt(self._runtime, self.tenant, erasure_id)
 
     def receipts(
         self, *, before: EraseReceipt | UUID | str | None = None, limit: int = 100
     ) -> list[EraseReceipt]:
         """The receipts of this tenant's erasures, newest first, those before `before`."""
-        return erasure.receipts(self._parts, self.tenant, before=before, limit=check_limit(limit))
+        return erasure.receipts(self._runtime, self.tenant, before=before, limit=check_limit(limit))
 
     def audit(self, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:
         """The audit log's entries with a `seq` above `after`, in order."""
-        return self._parts.store.audit(self.tenant, after=after, limit=check_limit(limit))
+        return self._runtime.store.audit(self.tenant, after=after, limit=check_limit(limit))
 
     def verify_audit(self, *, head: str | None = None) -> AuditCheck:
         """Read the whole log against its hashes; `head` is one that was noted at some time."""
-        return audit.verify(self._parts, self.tenant, head=head)
+        return audit.verify(self._runtime, self.tenant, head=head)
 
     def subject(self, user: str) -> str:
         """What stands for a user in the audit log and on receipts."""
-        return audit.subject_of(self._parts, self.tenant, check_name("user", user))
+        return audit.subject_of(self._runtime, self.tenant, check_name("user", user))
 
     def export_user(
         self, user: str, *, agent: str | None = None, actor: str = "library"
@@ -169,7 +169,7 @@ class MemoryTenant:
         :raises EpisodeChanged: when an episode is archived or erased while it is read
         :raises StoreReadOnly: when it could not be recorded in the audit log
         """
-        return export.export(self._parts, self.tenant, user, agent=agent, actor=actor)
+        return export.export(self._runtime, self.tenant, user, agent=agent, actor=actor)
 
     def import_user(
         self,
@@ -191,7 +191,7 @@ class MemoryTenant:
         :raises InvalidInput: naming the line and the field; the episodes before it are stored
         """
         report = importer.bring_in(
-            self._parts,
+            self._runtime,
             self.tenant,
             lines,
             user=user,
@@ -223,7 +223,7 @@ class MemoryTenant:
         is left. What a legal hold stands on is left as it is, with the rest of its session.
         """
         report = scrub.scrub(
-            self._parts,
+            self._runtime,
             self.tenant,
             user=user,
             agent=agent,

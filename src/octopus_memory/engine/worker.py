@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..domain.errors import OctopusError
 from ..ports.store import WorkKind
 from .core import leases
-from .core.runtime import Parts
+from .core.runtime import Runtime
 from .work import mirror, pending
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def _where(error: Exception) -> str:
 class Background:
     """Started by the first use, woken by each write; stops with the memory."""
 
-    def __init__(self, parts: Parts, owner: str) -> None:
-        self._parts = parts
+    def __init__(self, runtime: Runtime, owner: str) -> None:
+        self._runtime = runtime
         self._owner = owner
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -120,23 +120,23 @@ class Background:
         """Embed what is there; in a `whole` round, look after the rest too."""
         self.is_working = True
         try:
-            self._parts.look_for_removals(every=_BETWEEN_LOOKS)
+            self._runtime.look_for_removals(every=_BETWEEN_LOOKS)
             if whole:
-                leases.release_dead(self._parts)
-                pending.close_idle(self._parts, between=self._end_if_stopped)
+                leases.release_dead(self._runtime)
+                pending.close_idle(self._runtime, between=self._end_if_stopped)
                 from .privacy import erasure
 
-                erasure.finish(self._parts, younger_than=_STILL_ERASING)
+                erasure.finish(self._runtime, younger_than=_STILL_ERASING)
             # What comes meanwhile is left to gather: others wait for each batch that is written.
-            while not self._stopped and pending.embed_batch(self._parts, self._owner).is_full:
+            while not self._stopped and pending.embed_batch(self._runtime, self._owner).is_full:
                 pass
             if not self._stopped:
                 self._feed(look=whole)
-                pending.summarize_pending(self._parts, self._owner, go_on=self._has_time)
+                pending.summarize_pending(self._runtime, self._owner, go_on=self._has_time)
             if whole and not self._stopped:
                 from .retention import job
 
-                job.run_if_due(self._parts, self._owner, self._between_batches)
+                job.run_if_due(self._runtime, self._owner, self._between_batches)
         except _Stopped:
             pass
         except OctopusError as error:
@@ -148,8 +148,8 @@ class Background:
             self.is_working = False
 
     def _feed(self, *, look: bool) -> None:
-        fed = mirror.feed(self._parts, self._owner, look=look, stop=self._stop.is_set)
-        tally = self._parts.tally
+        fed = mirror.feed(self._runtime, self._owner, look=look, stop=self._stop.is_set)
+        tally = self._runtime.tally
         tally.count(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
         tally.count(WorkKind.UNINDEX, done=fed.removed)
 
@@ -160,7 +160,7 @@ class Background:
         """What was said during long work is embedded as soon as ever."""
         self._end_if_stopped()
         with contextlib.suppress(OctopusError):
-            while pending.embed_batch(self._parts, self._owner).is_full:
+            while pending.embed_batch(self._runtime, self._owner).is_full:
                 self._end_if_stopped()
             self._feed(look=False)
 

@@ -18,7 +18,7 @@ from ...domain.audit import (
 from ...domain.episode import Scope, check_name
 from ...domain.errors import Conflict, NotFound
 from ...domain.message import Json
-from .runtime import Parts
+from .runtime import Runtime
 
 INSTALLATION = ""
 """The log of what concerns every tenant."""
@@ -26,13 +26,13 @@ _SUBJECT = "subject"
 _PAGE = 1_000
 
 
-def subject_of(parts: Parts, tenant: str, user: str) -> str:
+def subject_of(runtime: Runtime, tenant: str, user: str) -> str:
     """Stands for a person in the log; the same for all of the tenant's agents."""
-    return subject_hash(parts.store.salt, "user", tenant, user)
+    return subject_hash(runtime.store.salt, "user", tenant, user)
 
 
 def draft(
-    parts: Parts,
+    runtime: Runtime,
     action: str,
     *,
     tenant: str,
@@ -44,17 +44,17 @@ def draft(
     """`detail` holds counts and ids that Octopus made, and nothing that a person wrote."""
     return AuditDraft(
         tenant=tenant,
-        at=parts.clock.now(),
+        at=runtime.clock.now(),
         actor=_unnamed(check_name("actor", actor), user),
         action=action,
-        subject=None if user is None else subject_of(parts, tenant, user),
+        subject=None if user is None else subject_of(runtime, tenant, user),
         outcome=outcome,
         detail=detail,
     )
 
 
 def record(
-    parts: Parts,
+    runtime: Runtime,
     action: str,
     *,
     tenant: str,
@@ -64,46 +64,52 @@ def record(
     **detail: Json,
 ) -> AuditEntry:
     """Append one entry to a tenant's log, or to the installation's own."""
-    return parts.store.record(
-        draft(parts, action, tenant=tenant, actor=actor, user=user, outcome=outcome, **detail)
+    return runtime.store.record(
+        draft(runtime, action, tenant=tenant, actor=actor, user=user, outcome=outcome, **detail)
     )
 
 
 def reading(
-    parts: Parts, action: str, scope: Scope, *, actor: str
-) -> AbstractContextManager[Parts]:
+    runtime: Runtime, action: str, scope: Scope, *, actor: str
+) -> AbstractContextManager[Runtime]:
     """Record a read, where reads are recorded: that it was made, never what was asked or found."""
-    return reading_across(parts, action, tenant=scope.tenant, user=scope.user, actor=actor)
+    return reading_across(runtime, action, tenant=scope.tenant, user=scope.user, actor=actor)
 
 
 def reading_across(
-    parts: Parts, action: str, *, tenant: str, user: str | None, actor: str
-) -> AbstractContextManager[Parts]:
+    runtime: Runtime, action: str, *, tenant: str, user: str | None, actor: str
+) -> AbstractContextManager[Runtime]:
     """Record a read of one user's episodes with every agent, or of everybody's."""
-    if not parts.audit_reads:
-        return nullcontext(parts)
-    return _recorded(parts, action, tenant=tenant, user=user, actor=actor)
+    if not runtime.audit_reads:
+        return nullcontext(runtime)
+    return _recorded(runtime, action, tenant=tenant, user=user, actor=actor)
 
 
 @contextmanager
 def _recorded(
-    parts: Parts, action: str, *, tenant: str, user: str | None, actor: str
-) -> Iterator[Parts]:
-    with refusals(parts, action, tenant=tenant, user=user, actor=actor):
-        yield parts
-    record(parts, action, tenant=tenant, user=user, actor=actor)
+    runtime: Runtime, action: str, *, tenant: str, user: str | None, actor: str
+) -> Iterator[Runtime]:
+    with refusals(runtime, action, tenant=tenant, user=user, actor=actor):
+        yield runtime
+    record(runtime, action, tenant=tenant, user=user, actor=actor)
 
 
 @contextmanager
 def refusals(
-    parts: Parts, action: str, *, tenant: str, actor: str, user: str | None = None, **detail: Json
+    runtime: Runtime,
+    action: str,
+    *,
+    tenant: str,
+    actor: str,
+    user: str | None = None,
+    **detail: Json,
 ) -> Iterator[None]:
     """Record a call that is refused; the block records the one that is not."""
     try:
         yield
     except (Conflict, NotFound) as error:
         outcome = type(error).__name__
-        record(parts, action, tenant=tenant, actor=actor, user=user, outcome=outcome, **detail)
+        record(runtime, action, tenant=tenant, actor=actor, user=user, outcome=outcome, **detail)
         raise
 
 
@@ -121,21 +127,21 @@ def _unnamed(actor: str, user: str | None) -> str:
     return f"{kind}{colon}{_SUBJECT}" if name == user else actor
 
 
-def verify(parts: Parts, tenant: str, *, head: str | None = None) -> AuditCheck:
+def verify(runtime: Runtime, tenant: str, *, head: str | None = None) -> AuditCheck:
     """Read a log from its beginning, page by page, against its hashes and its end."""
-    log = _Log(parts, tenant)
+    log = _Log(runtime, tenant)
     return check_end(check(log, known=head), log.ends)
 
 
 class _Log:
     """All entries of a log that others may go on writing to, and where it ended then."""
 
-    def __init__(self, parts: Parts, tenant: str) -> None:
-        self._parts, self._tenant = parts, tenant
+    def __init__(self, runtime: Runtime, tenant: str) -> None:
+        self._runtime, self._tenant = runtime, tenant
         self.ends = AuditHead()
 
     def __iter__(self) -> Iterator[AuditEntry]:
-        store, after = self._parts.store, 0
+        store, after = self._runtime.store, 0
         while True:
             while page := store.audit(self._tenant, after=after, limit=_PAGE):
                 yield from page

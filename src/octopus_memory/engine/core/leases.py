@@ -8,7 +8,7 @@ import platform
 import uuid
 from datetime import timedelta
 
-from .runtime import Parts
+from .runtime import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -23,20 +23,20 @@ def new_owner() -> str:
     return f"{_machine()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
 
-def release_dead(parts: Parts) -> None:
+def release_dead(runtime: Runtime) -> None:
     """End the leases of workers on this machine whose process no longer runs.
 
     And those that a clock which was ahead made too long, whoever holds them.
     """
-    now = parts.clock.now()
-    if freed := parts.store.release_stale(now=now, latest=now + _LONGEST):
+    now = runtime.clock.now()
+    if freed := runtime.store.release_stale(now=now, latest=now + _LONGEST):
         log.warning("%d pieces of work were put off beyond %s: a clock was ahead", freed, _LONGEST)
     here = _machine()
-    for owner in parts.store.owners():
+    for owner in runtime.store.owners():
         where, _, rest = owner.partition("/")
         pid = rest.partition("/")[0]
         if where == here and pid.isdigit() and not _runs(int(pid)):
-            parts.store.release(owner)
+            runtime.store.release(owner)
 
 
 def _machine() -> str:

@@ -51,7 +51,7 @@ class InForce(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False)
-class Parts:
+class Runtime:
     """The adapters and settings of one memory. Made by `wiring`, or by hand in a test."""
 
     store: EpisodeStore
@@ -185,11 +185,15 @@ class Parts:
         self.made.close()
 
 
+Parts = Runtime
+"""The former name of `Runtime`."""
+
+
 class _Removals:
     """Looks whether rows were removed since it last did. The first look is only a look."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._seen: int | None = None
         self._next = 0.0
 
@@ -198,7 +202,7 @@ class _Removals:
         if now < self._next:
             return
         self._next = now + every
-        made = self._parts.store.removals_made()
+        made = self._runtime.store.removals_made()
         if self._seen not in (None, made):
-            self._parts.forget()
+            self._runtime.forget()
         self._seen = made

@@ -28,7 +28,7 @@ from ...domain.facts import (
 from ...domain.ids import new_id
 from ..core import audit
 from ..core.pii_guard import Guard
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..write.decide import decided_again
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -93,7 +93,7 @@ def redacted(fact: Fact, guard: Guard) -> Fact:
 
 
 def listed(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     *,
     as_of: datetime | None,
@@ -102,7 +102,7 @@ def listed(
 ) -> list[Fact]:
     """The facts that are current, or with `history` all that are known, oldest first."""
     wanted = kinds_of(kinds)
-    stored = parts.store.facts(scope, until=as_of)
+    stored = runtime.store.facts(scope, until=as_of)
     if history:
         facts = [fact for fact in consolidate(stored, as_of=as_of) if not fact.is_deleted]
     else:
@@ -112,7 +112,7 @@ def listed(
 
 @decided_again
 def add(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     text: str,
     *,
@@ -125,7 +125,7 @@ def add(
     text, fact_kind = check_fact_text("text", text), check_kind(kind)
     check_flag("pinned", pinned)
     slot = check_given_slot(slot)
-    guard = _guard(parts, scope)
+    guard = _guard(runtime, scope)
     kept = _cut(guard.text(text))
     own = slot_for(fact_kind, kept) if slot is None else _guarded_slot(guard, slot)
     fact = Fact(
@@ -133,15 +133,17 @@ def add(
         kind=fact_kind,
         text=kept,
         slot=own,
-        since=parts.clock.now(),
+        since=runtime.clock.now(),
         origin=FactOrigin.CALLER,
         is_pinned=pinned,
     )
-    return _store(parts, scope, fact, guard, "fact_add", actor=actor)
+    return _store(runtime, scope, fact, guard, "fact_add", actor=actor)
 
 
 @decided_again
-def correct(parts: Parts, scope: Scope, given: Fact | UUID | str, text: str, *, actor: str) -> Fact:
+def correct(
+    runtime: Runtime, scope: Scope, given: Fact | UUID | str, text: str, *, actor: str
+) -> Fact:
     """Store what a fact should say; it takes the place of the one that is corrected.
 
     The old one stays as history, and a pin goes over to the new one.
@@ -149,54 +151,63 @@ def correct(parts: Parts, scope: Scope, given: Fact | UUID | str, text: str, *, 
     fact_id, text = fact_id_of(given), check_fact_text("text", text)
     about = {"fact": str(fact_id)}
     names = {"tenant": scope.tenant, "user": scope.user, "actor": actor}
-    with audit.refusals(parts, "fact_correct", **names, **about):
-        stored = parts.store.facts(scope)
+    with audit.refusals(runtime, "fact_correct", **names, **about):
+        stored = runtime.store.facts(scope)
         old = next((fact for fact in stored if fact.id == fact_id and not fact.is_deleted), None)
         if old is None:
             raise FactNotFound(fact_id)
     # The conversation's clock may be ahead of this one, and the newest fact is the one that holds.
     beside = [fact.since for fact in stored if (fact.kind, fact.slot) == (old.kind, old.slot)]
-    guard = _guard(parts, scope)
+    guard = _guard(runtime, scope)
     fact = Fact(
         id=new_id(),
         kind=old.kind,
         text=_cut(guard.text(text)),
         slot=old.slot,
-        since=max(parts.clock.now(), max(beside) + _MICROSECOND),
+        since=max(runtime.clock.now(), max(beside) + _MICROSECOND),
         origin=FactOrigin.CALLER,
         is_pinned=old.is_pinned,
     )
-    return _store(parts, scope, fact, guard, "fact_correct", actor=actor, corrected=str(old.id))
+    return _store(runtime, scope, fact, guard, "fact_correct", actor=actor, corrected=str(old.id))
 
 
-def pin(parts: Parts, scope: Scope, given: Fact | UUID | str, *, pinned: bool, actor: str) -> Fact:
+def pin(
+    runtime: Runtime, scope: Scope, given: Fact | UUID | str, *, pinned: bool, actor: str
+) -> Fact:
     """Pin a fact, or take its pin off."""
     check_flag("pinned", pinned)
     fact_id = fact_id_of(given)
     action, about = "fact_pin" if pinned else "fact_unpin", {"fact": str(fact_id)}
     names = {"tenant": scope.tenant, "user": scope.user, "actor": actor}
-    with audit.refusals(parts, action, **names, **about):
-        entry = audit.draft(parts, action, **names, **about)
-        parts.store.pin_fact(scope, fact_id, pinned=pinned, entry=entry)
-    return _settled(parts, scope, fact_id)
+    with audit.refusals(runtime, action, **names, **about):
+        entry = audit.draft(runtime, action, **names, **about)
+        runtime.store.pin_fact(scope, fact_id, pinned=pinned, entry=entry)
+    return _settled(runtime, scope, fact_id)
 
 
-def delete(parts: Parts, scope: Scope, given: Fact | UUID | str, *, actor: str) -> None:
+def delete(runtime: Runtime, scope: Scope, given: Fact | UUID | str, *, actor: str) -> None:
     """Clear a fact's text for good."""
     fact_id = fact_id_of(given)
     about = {"fact": str(fact_id)}
     names = {"tenant": scope.tenant, "user": scope.user, "actor": actor}
-    with audit.refusals(parts, "fact_delete", **names, **about):
-        entry = audit.draft(parts, "fact_delete", **names, **about)
-        parts.store.delete_fact(scope, fact_id, at=entry.at, entry=entry)
+    with audit.refusals(runtime, "fact_delete", **names, **about):
+        entry = audit.draft(runtime, "fact_delete", **names, **about)
+        runtime.store.delete_fact(scope, fact_id, at=entry.at, entry=entry)
 
 
 def _store(
-    parts: Parts, scope: Scope, fact: Fact, guard: Guard, action: str, *, actor: str, **about: str
+    runtime: Runtime,
+    scope: Scope,
+    fact: Fact,
+    guard: Guard,
+    action: str,
+    *,
+    actor: str,
+    **about: str,
 ) -> Fact:
     """Store a fact that passed the guard, by whose settings the write is decided."""
     entry = audit.draft(
-        parts,
+        runtime,
         action,
         tenant=scope.tenant,
         actor=actor,
@@ -205,13 +216,13 @@ def _store(
         kind=fact.kind.value,
         **about,
     )
-    parts.store.add_fact(scope, fact, settings=guard.settings, entry=entry)
-    return _settled(parts, scope, fact.id, fact)
+    runtime.store.add_fact(scope, fact, settings=guard.settings, entry=entry)
+    return _settled(runtime, scope, fact.id, fact)
 
 
-def _settled(parts: Parts, scope: Scope, fact_id: UUID, known: Fact | None = None) -> Fact:
+def _settled(runtime: Runtime, scope: Scope, fact_id: UUID, known: Fact | None = None) -> Fact:
     """The fact with what it replaces, or what replaced it."""
-    for fact in consolidate(parts.store.facts(scope)):
+    for fact in consolidate(runtime.store.facts(scope)):
         if fact.id == fact_id:
             return fact
     if known is None:
@@ -220,9 +231,9 @@ def _settled(parts: Parts, scope: Scope, fact_id: UUID, known: Fact | None = Non
     return known
 
 
-def _guard(parts: Parts, scope: Scope) -> Guard:
+def _guard(runtime: Runtime, scope: Scope) -> Guard:
     """Without numbers: these count within one episode, and a caller's fact has none."""
-    return parts.guard(scope, numbered=False)
+    return runtime.guard(scope, numbered=False)
 
 
 def _cut(text: str) -> str:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ...domain.checks import check_flag
 from ...domain.episode import Scope, check_time
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from . import facts
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ class FactCalls(ABC):
 
     @property
     @abstractmethod
-    def _parts(self) -> Parts: ...
+    def _runtime(self) -> Runtime: ...
 
     @abstractmethod
-    def _reading(self, action: str) -> AbstractContextManager[Parts]: ...
+    def _reading(self, action: str) -> AbstractContextManager[Runtime]: ...
 
     def facts(
         self,
@@ -45,8 +45,8 @@ class FactCalls(ABC):
         """
         moment = None if as_of is None else check_time("as_of", as_of)
         check_flag("history", history)
-        with self._reading("facts") as parts:
-            return facts.listed(parts, self.scope, as_of=moment, kinds=kinds, history=history)
+        with self._reading("facts") as runtime:
+            return facts.listed(runtime, self.scope, as_of=moment, kinds=kinds, history=history)
 
     def add_fact(
         self,
@@ -66,7 +66,7 @@ class FactCalls(ABC):
         :raises InvalidInput: naming the field, for what cannot be stored
         """
         return facts.add(
-            self._parts,
+            self._runtime,
             self.scope,
             text,
             kind=kind,
@@ -82,7 +82,7 @@ class FactCalls(ABC):
 
         :raises FactNotFound: for an id that is not in this scope
         """
-        return facts.correct(self._parts, self.scope, fact_id, text, actor=actor or self._actor)
+        return facts.correct(self._runtime, self.scope, fact_id, text, actor=actor or self._actor)
 
     def pin_fact(
         self, fact_id: Fact | UUID | str, *, pinned: bool = True, actor: str | None = None
@@ -92,7 +92,7 @@ class FactCalls(ABC):
         :raises FactNotFound: for an id that is not in this scope
         """
         return facts.pin(
-            self._parts, self.scope, fact_id, pinned=pinned, actor=actor or self._actor
+            self._runtime, self.scope, fact_id, pinned=pinned, actor=actor or self._actor
         )
 
     def delete_fact(self, fact_id: Fact | UUID | str, *, actor: str | None = None) -> None:
@@ -103,4 +103,4 @@ class FactCalls(ABC):
         :raises FactNotFound: for an id that is not in this scope, or was deleted
         :raises LegalHold: when a hold stands on the user or on the fact's episode
         """
-        facts.delete(self._parts, self.scope, fact_id, actor=actor or self._actor)
+        facts.delete(self._runtime, self.scope, fact_id, actor=actor or self._actor)

@@ -13,7 +13,7 @@ from ...domain.audit import AuditDraft
 from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, ApiKey, Principal
 from ..core import audit
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 
 _KNOWN_SECONDS = 2.0
 """How soon a key that another process revoked is refused here."""
@@ -31,7 +31,7 @@ class NewKey:
 
 
 def make_key(
-    parts: Parts,
+    runtime: Runtime,
     *,
     tenant: str,
     role: AccessRole | str,
@@ -41,7 +41,7 @@ def make_key(
     expires_at: datetime | None = None,
     actor: str,
 ) -> NewKey:
-    if expires_at is not None and expires_at <= parts.clock.now():
+    if expires_at is not None and expires_at <= runtime.clock.now():
         raise InvalidInput("expires_at", "is over already: give a time to come")
     secret = identity.new_secret()
     key = ApiKey(
@@ -51,18 +51,18 @@ def make_key(
         name=name,
         agents=None if agents is None else tuple(agents),
         user=user,
-        created_at=parts.clock.now(),
+        created_at=runtime.clock.now(),
         expires_at=expires_at,
     )
-    entry = _entry(parts, key, "make_key", actor)
-    parts.store.put_key(key, identity.secret_hash(secret), entry=entry)
+    entry = _entry(runtime, key, "make_key", actor)
+    runtime.store.put_key(key, identity.secret_hash(secret), entry=entry)
     return NewKey(key=key, token=identity.as_token(key.id, secret))
 
 
-def rotate_key(parts: Parts, key_id: str, *, grace: timedelta, actor: str) -> NewKey:
+def rotate_key(runtime: Runtime, key_id: str, *, grace: timedelta, actor: str) -> NewKey:
     """A new key with the same rights; the old one works until the grace is over."""
-    old = _known(parts, key_id)
-    now = parts.clock.now()
+    old = _known(runtime, key_id)
+    now = runtime.clock.now()
     if not old.is_valid(now):
         raise InvalidInput("key", f"{key_id} has ended already: make a new one")
     try:
@@ -70,7 +70,7 @@ def rotate_key(parts: Parts, key_id: str, *, grace: timedelta, actor: str) -> Ne
     except OverflowError as error:
         raise InvalidInput("grace", "is longer than the calendar: give fewer hours") from error
     made = make_key(
-        parts,
+        runtime,
         tenant=old.tenant,
         role=old.role,
         name=old.name,
@@ -79,19 +79,19 @@ def rotate_key(parts: Parts, key_id: str, *, grace: timedelta, actor: str) -> Ne
         expires_at=old.expires_at,
         actor=actor,
     )
-    entry = _entry(parts, old, "rotate_key", actor)
-    parts.store.end_key(key_id, revoked_at=None, expires_at=ends_at, entry=entry)
+    entry = _entry(runtime, old, "rotate_key", actor)
+    runtime.store.end_key(key_id, revoked_at=None, expires_at=ends_at, entry=entry)
     return made
 
 
-def revoke_key(parts: Parts, key_id: str, *, actor: str) -> None:
-    key, now = _known(parts, key_id), parts.clock.now()
-    entry = _entry(parts, key, "revoke_key", actor)
-    parts.store.end_key(key_id, revoked_at=now, expires_at=now, entry=entry)
+def revoke_key(runtime: Runtime, key_id: str, *, actor: str) -> None:
+    key, now = _known(runtime, key_id), runtime.clock.now()
+    entry = _entry(runtime, key, "revoke_key", actor)
+    runtime.store.end_key(key_id, revoked_at=now, expires_at=now, entry=entry)
 
 
-def _known(parts: Parts, key_id: str) -> ApiKey:
-    found = parts.store.find_key(key_id)
+def _known(runtime: Runtime, key_id: str) -> ApiKey:
+    found = runtime.store.find_key(key_id)
     if found is None:
         raise InvalidInput("key", f"there is no key {key_id!r}: octopus keys list shows them")
     return found[0]
@@ -104,9 +104,9 @@ def _role(given: AccessRole | str) -> AccessRole:
         raise InvalidInput("role", f"must be one of {', '.join(AccessRole)}") from error
 
 
-def _entry(parts: Parts, key: ApiKey, action: str, actor: str) -> AuditDraft:
+def _entry(runtime: Runtime, key: ApiKey, action: str, actor: str) -> AuditDraft:
     detail = {"key": key.id, "role": key.role.value}
-    return audit.draft(parts, action, tenant=key.tenant, actor=actor, **detail)
+    return audit.draft(runtime, action, tenant=key.tenant, actor=actor, **detail)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,8 +124,8 @@ class _Known:
 class KeyRing:
     """Knows a token again without asking the database each time. Thread-safe."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._known: dict[str, _Known] = {}
         self._noted: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -153,7 +153,7 @@ class KeyRing:
             return None
         key_id, secret = split
         asked_at = time.monotonic()
-        found = self._parts.store.find_key(key_id)
+        found = self._runtime.store.find_key(key_id)
         known = None
         if found is not None:
             key, kept = found
@@ -173,7 +173,7 @@ class KeyRing:
     def _judge(self, known: _Known | None, secret: str) -> Principal | None:
         # An unknown id costs as much as a wrong secret, so that the time tells nothing.
         right = identity.same(identity.secret_hash(secret), known.kept if known else b"")
-        if known is None or not right or not known.key.is_valid(self._parts.clock.now()):
+        if known is None or not right or not known.key.is_valid(self._runtime.clock.now()):
             return None
         return known.principal
 
@@ -185,4 +185,4 @@ class KeyRing:
             if len(self._noted) >= _MOST_KNOWN:
                 self._noted.clear()
             self._noted[key_id] = now
-        self._parts.store.key_used(key_id, self._parts.clock.now())
+        self._runtime.store.key_used(key_id, self._runtime.clock.now())

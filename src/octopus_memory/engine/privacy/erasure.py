@@ -15,7 +15,7 @@ from ...domain.erasure import EraseReceipt, Erasure, Subject
 from ...domain.errors import InvalidInput, NotFound, OctopusError, StoreCorrupt, StoreError
 from ...domain.ids import as_id, new_id
 from ..core import audit, leases
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..work import mirror as mirror_module
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ VERIFICATION = "verification"
 """What is pending of an erasure that was cut short before its search."""
 
 
-def erase(parts: Parts, subject: Subject, *, actor: str, physical: bool = True) -> EraseReceipt:
+def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = True) -> EraseReceipt:
     """Remove everything of the subject; the receipt says what is still to be done, if anything is.
 
     Where an error is raised, nothing is gone.
@@ -37,7 +37,7 @@ def erase(parts: Parts, subject: Subject, *, actor: str, physical: bool = True) 
     erasure_id = new_id()
     about = {"erasure": str(erasure_id), **audit.episode_detail(subject.episode_id)}
     entry = audit.draft(
-        parts, "erase", tenant=subject.tenant, actor=actor, user=subject.user, **about
+        runtime, "erase", tenant=subject.tenant, actor=actor, user=subject.user, **about
     )
     erasure = Erasure(
         id=erasure_id,
@@ -48,76 +48,76 @@ def erase(parts: Parts, subject: Subject, *, actor: str, physical: bool = True) 
         physical=physical,
     )
     with audit.refusals(
-        parts, "erase", tenant=subject.tenant, actor=actor, user=subject.user, **about
+        runtime, "erase", tenant=subject.tenant, actor=actor, user=subject.user, **about
     ):
-        begun = parts.store.erase(subject, erasure, entry)
-    parts.forget()
+        begun = runtime.store.erase(subject, erasure, entry)
+    runtime.forget()
     try:
-        _take_out(parts, begun)
-        if physical and not _rewrite(parts, begun):
+        _take_out(runtime, begun)
+        if physical and not _rewrite(runtime, begun):
             log.warning("an erasure waits for the files to be rewritten: octopus compact")
-        return _settle(parts, begun)
+        return _settle(runtime, begun)
     except StoreError as error:
         # The rows are gone, so the caller gets a receipt. It stays unfinished, and is tried again.
         log.warning("an erasure cannot be verified yet: %s", error.for_log())
         return _begun(begun)
 
 
-def finish(parts: Parts, *, younger_than: timedelta | None = None) -> int:
+def finish(runtime: Runtime, *, younger_than: timedelta | None = None) -> int:
     """Go on with erasures that were cut short or did not reach everything; returns how many ended.
 
     Those of the last moments (`younger_than`) are left to the call that is still at them.
     """
-    now = parts.clock.now()
+    now = runtime.clock.now()
     waiting = [
         erasure
-        for erasure in parts.store.unfinished()
+        for erasure in runtime.store.unfinished()
         if younger_than is None or now - erasure.at >= younger_than
     ]
     wanted = [erasure for erasure in waiting if erasure.physical]
     if wanted:
-        _rewrite(parts, max(wanted, key=lambda erasure: erasure.number))
+        _rewrite(runtime, max(wanted, key=lambda erasure: erasure.number))
     done = 0
     for erasure in waiting:
         try:
-            if _has_news(parts, erasure):
-                done += _settle(parts, erasure).is_complete
+            if _has_news(runtime, erasure):
+                done += _settle(runtime, erasure).is_complete
         except StoreCorrupt as error:
             # A damaged page must not keep the other work waiting.
             log.warning("an erasure cannot be verified: %s", error.for_log())
     return done
 
 
-def compact(parts: Parts, *, actor: str) -> bool:
+def compact(runtime: Runtime, *, actor: str) -> bool:
     """Rewrite the files, and complete the receipts that waited for it; False when it cannot be now.
 
     What is recorded says only that it was done.
     """
-    done = parts.store.compact()
+    done = runtime.store.compact()
     outcome = "done" if done else "busy"
-    audit.record(parts, "compact", tenant=audit.INSTALLATION, actor=actor, outcome=outcome)
-    finish(parts)
+    audit.record(runtime, "compact", tenant=audit.INSTALLATION, actor=actor, outcome=outcome)
+    finish(runtime)
     return done
 
 
-def compact_if_owed(parts: Parts, *, actor: str) -> bool | None:
+def compact_if_owed(runtime: Runtime, *, actor: str) -> bool | None:
     """As `compact`, after rows were removed, by whomever; None where nothing asks for it."""
     try:
-        return compact(parts, actor=actor) if parts.store.owes_compaction() else None
+        return compact(runtime, actor=actor) if runtime.store.owes_compaction() else None
     except StoreError as error:
         log.warning("the files are not rewritten now: %s", error.for_log())
         return False
 
 
-def receipt(parts: Parts, tenant: str, given: EraseReceipt | UUID | str) -> EraseReceipt:
+def receipt(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) -> EraseReceipt:
     """:raises NotFound: when the tenant has no such receipt"""
     erasure_id = as_id("erasure_id", given, EraseReceipt)
     if erasure_id is None:
         raise _not_found(str(given))
-    kept = parts.store.receipt(tenant, erasure_id)
+    kept = runtime.store.receipt(tenant, erasure_id)
     if kept is not None:
         return EraseReceipt.from_dict(kept)
-    for erasure in parts.store.unfinished():
+    for erasure in runtime.store.unfinished():
         if (erasure.tenant, erasure.id) == (tenant, erasure_id):
             return _begun(erasure)
     raise _not_found(erasure_id)
@@ -128,7 +128,11 @@ def _not_found(erasure_id: UUID | str) -> NotFound:
 
 
 def receipts(
-    parts: Parts, tenant: str, *, before: EraseReceipt | UUID | str | None = None, limit: int = 100
+    runtime: Runtime,
+    tenant: str,
+    *,
+    before: EraseReceipt | UUID | str | None = None,
+    limit: int = 100,
 ) -> list[EraseReceipt]:
     """The tenant's receipts, newest first."""
     if before is not None:
@@ -136,40 +140,42 @@ def receipts(
         if before is None:
             raise InvalidInput("before", f"{given!r} is no receipt's id: receipts() lists them")
     found = []
-    for erasure in parts.store.erasures(tenant, before=before, limit=limit):
-        kept = parts.store.receipt(tenant, erasure.id)
+    for erasure in runtime.store.erasures(tenant, before=before, limit=limit):
+        kept = runtime.store.receipt(tenant, erasure.id)
         found.append(_begun(erasure) if kept is None else EraseReceipt.from_dict(kept))
     return found
 
 
-def _take_out(parts: Parts, erasure: Erasure) -> None:
+def _take_out(runtime: Runtime, erasure: Erasure) -> None:
     """Tell a remote index at once, where it can be reached; else it is told later."""
     mirror_module.feed(
-        parts,
+        runtime,
         leases.new_owner(),
         look=False,
-        stop=lambda: not parts.store.waiting_removals(erasure),
+        stop=lambda: not runtime.store.waiting_removals(erasure),
     )
 
 
-def _rewrite(parts: Parts, erasure: Erasure) -> bool:
+def _rewrite(runtime: Runtime, erasure: Erasure) -> bool:
     """Not being able to is no failure of the erasure: it is tried again."""
-    if parts.store.compacted() >= erasure.number:
+    if runtime.store.compacted() >= erasure.number:
         return True
     try:
-        return parts.store.compact()
+        return runtime.store.compact()
     except StoreError as error:
         log.warning("the files cannot be rewritten yet: %s", error.for_log())
         return False
 
 
-def _settle(parts: Parts, erasure: Erasure) -> EraseReceipt:
+def _settle(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
     """Look for what is left, and keep the receipt that says so."""
-    found = _search(parts, erasure)
-    if not found.is_complete and found.to_dict() == parts.store.receipt(erasure.tenant, erasure.id):
+    found = _search(runtime, erasure)
+    if not found.is_complete and found.to_dict() == runtime.store.receipt(
+        erasure.tenant, erasure.id
+    ):
         return found
     entry = audit.draft(
-        parts,
+        runtime,
         "erase_receipt",
         tenant=erasure.tenant,
         actor=erasure.actor,
@@ -178,18 +184,18 @@ def _settle(parts: Parts, erasure: Erasure) -> EraseReceipt:
         sha256=found.sha256,
     )
     entry = replace(entry, subject=erasure.subject)
-    kept = parts.store.keep_receipt(erasure, found.to_dict(), entry, finished=found.is_complete)
+    kept = runtime.store.keep_receipt(erasure, found.to_dict(), entry, finished=found.is_complete)
     # Somebody else may have finished it meanwhile: theirs is the receipt then.
-    return found if kept else receipt(parts, erasure.tenant, erasure.id)
+    return found if kept else receipt(runtime, erasure.tenant, erasure.id)
 
 
-def _search(parts: Parts, erasure: Erasure) -> EraseReceipt:
-    store = parts.store
+def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
+    store = runtime.store
     left = store.left_of(erasure)
     pending: tuple[str, ...] = ()
     mirror = store.mirror()
     if mirror is not None:
-        copied = _left_in_mirror(parts, erasure)
+        copied = _left_in_mirror(runtime, erasure)
         left |= {} if copied is None else {mirror: copied}
         if copied is None or store.waiting_removals(erasure):
             pending = (mirror,)
@@ -205,22 +211,22 @@ def _search(parts: Parts, erasure: Erasure) -> EraseReceipt:
     )
 
 
-def _left_in_mirror(parts: Parts, erasure: Erasure) -> int | None:
+def _left_in_mirror(runtime: Runtime, erasure: Erasure) -> int | None:
     try:
-        return parts.index.count_mirrored(erasure.scope_ids, erasure.episode_id)
+        return runtime.index.count_mirrored(erasure.scope_ids, erasure.episode_id)
     except OctopusError as error:
         log.warning("the remote index cannot be searched: %s", type(error).__name__)
         return None
 
 
-def _has_news(parts: Parts, erasure: Erasure) -> bool:
+def _has_news(runtime: Runtime, erasure: Erasure) -> bool:
     """Whether a new search could say something else than the receipt that is kept."""
-    kept = parts.store.receipt(erasure.tenant, erasure.id)
+    kept = runtime.store.receipt(erasure.tenant, erasure.id)
     if kept is None:
         return True
     was = EraseReceipt.from_dict(kept)
-    waits = parts.store.waiting_removals(erasure) > 0
-    rewritten = parts.store.compacted() >= erasure.number
+    waits = runtime.store.waiting_removals(erasure) > 0
+    rewritten = runtime.store.compacted() >= erasure.number
     return was.physical != rewritten or bool(was.pending) != waits or any(was.left.values())
 
 

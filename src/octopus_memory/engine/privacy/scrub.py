@@ -31,7 +31,7 @@ from ...ports.carried import StoredEpisode
 from ...ports.models import Redactor
 from ..core import audit
 from ..core.pii_guard import Guard
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..write import index_turns
 from . import erasure
 from .scrub_plan import Changes, changed_facts, plan
@@ -84,7 +84,7 @@ Progress: TypeAlias = Callable[[ScrubReport], None]
 
 
 def scrub(
-    parts: Parts,
+    runtime: Runtime,
     tenant: str,
     *,
     user: str | None = None,
@@ -100,29 +100,31 @@ def scrub(
         if value is not None:
             check_name(name, value)
     check_name("actor", actor)
-    if parts.make_redactor is None:
+    if runtime.make_redactor is None:
         raise InvalidSetting("redactor", "is not set: nothing can be found without one")
-    run = _Run(parts, parts.make_redactor(), numbered=numbered, dry_run=dry_run, progress=progress)
-    scopes = [s for s in parts.store.user_scopes(tenant, user) if agent in (None, s.agent)]
+    run = _Run(
+        runtime, runtime.make_redactor(), numbered=numbered, dry_run=dry_run, progress=progress
+    )
+    scopes = [s for s in runtime.store.user_scopes(tenant, user) if agent in (None, s.agent)]
     if dry_run:
         run.all(scopes)
         return run.report
-    audit.record(parts, "scrub", tenant=tenant, actor=actor, user=user, outcome="begun")
+    audit.record(runtime, "scrub", tenant=tenant, actor=actor, user=user, outcome="begun")
     try:
         run.all(scopes)
     finally:
-        parts.forget()
-        _record(parts, run, tenant, actor=actor, user=user)
+        runtime.forget()
+        _record(runtime, run, tenant, actor=actor, user=user)
     return replace(
-        run.report, compacted=erasure.compact_if_owed(parts, actor=actor) if compact else None
+        run.report, compacted=erasure.compact_if_owed(runtime, actor=actor) if compact else None
     )
 
 
-def _record(parts: Parts, run: _Run, tenant: str, *, actor: str, user: str | None) -> None:
+def _record(runtime: Runtime, run: _Run, tenant: str, *, actor: str, user: str | None) -> None:
     report = run.report
     counts = {name: value for name, value in asdict(report).items() if name not in _NO_COUNTS}
     outcome = "done" if run.ended and report.is_complete else "partly"
-    audit.record(parts, "scrub", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts)
+    audit.record(runtime, "scrub", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts)
 
 
 _NO_COUNTS = ("dry_run", "compacted")
@@ -133,7 +135,7 @@ class _Run:
 
     def __init__(
         self,
-        parts: Parts,
+        runtime: Runtime,
         redactor: Redactor,
         *,
         numbered: bool | None,
@@ -142,7 +144,7 @@ class _Run:
     ) -> None:
         self.report = ScrubReport(dry_run=dry_run)
         self.ended = False
-        self._parts = parts
+        self._runtime = runtime
         self._redactor = redactor
         self._numbered = numbered
         self._progress = progress
@@ -170,7 +172,7 @@ class _Run:
 
     def _given_facts(self, scope: Scope) -> None:
         """Redact the facts that callers gave: they belong to no episode, and have no numbers."""
-        facts = [f for f in self._parts.store.kept_facts(scope, None) if not f.is_deleted]
+        facts = [f for f in self._runtime.store.kept_facts(scope, None) if not f.is_deleted]
         guard = self._guard(scope, None, (), numbered=False)
         changed = changed_facts(facts, guard)
         if not changed:
@@ -179,18 +181,18 @@ class _Run:
             self._count(held=1)
             return
         if not self.report.dry_run:
-            self._parts.store.rewrite_facts(scope, changed)
+            self._runtime.store.rewrite_facts(scope, changed)
         self._count_facts(facts, changed)
         self._show_kinds()
 
     def _sessions(self, scope: Scope) -> Iterator[str]:
         after: str | None = None
-        while page := self._parts.store.stored_sessions(scope, after=after, limit=_PAGE):
+        while page := self._runtime.store.stored_sessions(scope, after=after, limit=_PAGE):
             yield from page
             after = page[-1]
 
     def _session(self, scope: Scope, session_id: str) -> None:
-        ids = self._parts.store.stored_episodes(scope, session_id)
+        ids = self._runtime.store.stored_episodes(scope, session_id)
         heard = self._heard(scope, ids)
         is_held = self._is_held(scope, ids)
         for place in reversed(range(len(ids))):
@@ -200,14 +202,14 @@ class _Run:
 
     def _is_held(self, scope: Scope, ids: Sequence[UUID]) -> bool:
         """A hold keeps the whole session: its other episodes say which names the held one has."""
-        holds = self._parts.store.holds(scope.tenant)
+        holds = self._runtime.store.holds(scope.tenant)
         return any(hold.user == scope.user or hold.episode_id in ids for hold in holds)
 
     def _heard(self, scope: Scope, ids: Sequence[UUID]) -> list[list[str]]:
         """For each episode, the names that were said in those before it."""
         heard: list[list[str]] = [[]]
         for episode_id in ids[:-1]:
-            stored = self._parts.store.stored_episode(scope, episode_id)
+            stored = self._runtime.store.stored_episode(scope, episode_id)
             guard = self._guard(scope, stored, heard[-1])
             if stored is not None:
                 guard.messages([turn.message for turn in stored.turns])
@@ -227,11 +229,11 @@ class _Run:
     ) -> Guard:
         numbered = self._numbered if numbered is None else numbered
         if numbered is None:
-            numbered = self._parts.config(scope.tenant, scope.agent).privacy.numbered
+            numbered = self._runtime.config(scope.tenant, scope.agent).privacy.numbered
         return Guard(
             PrivacyConfig(pii=PiiMode.REDACT, numbered=numbered),
             self._redactor,
-            salt=self._parts.store.salt,
+            salt=self._runtime.store.salt,
             scope=scope,
             known=() if stored is None else stored.placeholders,
             names=names,
@@ -248,12 +250,12 @@ class _Run:
     ) -> None:
         for attempt in range(_ATTEMPTS):
             if not self.report.dry_run:
-                index_turns.catch_up(self._parts, scope, episode_id)
-            stored = self._parts.store.stored_episode(scope, episode_id)
+                index_turns.catch_up(self._runtime, scope, episode_id)
+            stored = self._runtime.store.stored_episode(scope, episode_id)
             if stored is None:
                 return
             guard = self._guard(scope, stored, names)
-            found = plan(self._parts, stored, guard, with_metadata=with_metadata)
+            found = plan(self._runtime, stored, guard, with_metadata=with_metadata)
             try:
                 if found and not is_held and not self.report.dry_run:
                     self._rewrite(stored, found)
@@ -271,14 +273,14 @@ class _Run:
             return
 
     def _rewrite(self, stored: StoredEpisode, found: Changes) -> None:
-        self._parts.store.rewrite(
+        self._runtime.store.rewrite(
             stored,
             turns=found.turns,
             summary=found.summary,
             facts=found.facts,
             metadata=found.metadata,
             placeholders=found.placeholders,
-            now=self._parts.clock.now(),
+            now=self._runtime.clock.now(),
         )
 
     def _count_changes(self, stored: StoredEpisode, done: Changes) -> None:

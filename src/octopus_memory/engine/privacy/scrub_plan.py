@@ -12,7 +12,7 @@ from ...domain.search.terms import passage
 from ...ports.carried import Rewritten, StoredEpisode
 from ...ports.store import NewSummary, Placeholder
 from ..core.pii_guard import Checked, Guard
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..facts import facts as standing
 from ..write import close, validate
 
@@ -34,11 +34,11 @@ class Changes:
 
 
 def plan(
-    parts: Parts, stored: StoredEpisode, guard: Guard, *, with_metadata: bool = False
+    runtime: Runtime, stored: StoredEpisode, guard: Guard, *, with_metadata: bool = False
 ) -> Changes:
     checked = guard.messages([turn.message for turn in stored.turns])
-    turns = _turns(parts, stored, checked)
-    summary = _summary(parts, stored, checked, guard)
+    turns = _turns(runtime, stored, checked)
+    summary = _summary(runtime, stored, checked, guard)
     facts = changed_facts(stored.facts, guard)
     metadata = guard.json(stored.metadata) if with_metadata else stored.metadata
     return Changes(
@@ -56,9 +56,9 @@ def changed_facts(facts: Sequence[Fact], guard: Guard) -> tuple[Fact, ...]:
     return tuple(new for new, old in zip(checked, facts, strict=True) if new != old)
 
 
-def _turns(parts: Parts, stored: StoredEpisode, checked: Sequence[Checked]) -> list[Rewritten]:
+def _turns(runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked]) -> list[Rewritten]:
     scope = stored.episode.scope
-    config = parts.config(scope.tenant, scope.agent)
+    config = runtime.config(scope.tenant, scope.agent)
     rewritten, before = [], ("", "")
     for turn, each in zip(stored.turns, checked, strict=True):
         message = each.message
@@ -70,8 +70,8 @@ def _turns(parts: Parts, stored: StoredEpisode, checked: Sequence[Checked]) -> l
                 Rewritten(
                     ordinal=turn.ordinal,
                     message=message,
-                    tokens=_tokens(parts, turn, each),
-                    lexical=parts.lexicon.turn(scope, message.text, message.name),
+                    tokens=_tokens(runtime, turn, each),
+                    lexical=runtime.lexicon.turn(scope, message.text, message.name),
                     embed=embed,
                     has_pii=turn.has_pii or each.has_pii,
                 )
@@ -80,16 +80,16 @@ def _turns(parts: Parts, stored: StoredEpisode, checked: Sequence[Checked]) -> l
     return rewritten
 
 
-def _tokens(parts: Parts, turn: Turn, checked: Checked) -> int:
+def _tokens(runtime: Runtime, turn: Turn, checked: Checked) -> int:
     """Counted anew, unless the caller had counted."""
-    counted = message_tokens(turn.message, parts.counter.count)
+    counted = message_tokens(turn.message, runtime.counter.count)
     if turn.tokens != counted:
         return turn.tokens
-    return message_tokens(checked.message, parts.counter.count)
+    return message_tokens(checked.message, runtime.counter.count)
 
 
 def _summary(
-    parts: Parts, stored: StoredEpisode, checked: Sequence[Checked], guard: Guard
+    runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked], guard: Guard
 ) -> NewSummary | None:
     episode = stored.episode
     if episode.summary is None:
@@ -101,22 +101,22 @@ def _summary(
     changed = any(t.message != old.message for t, old in zip(turns, stored.turns, strict=True))
     was = Summary(text=episode.summary, key_facts=episode.key_facts)
     made, by, is_own = was, episode.summarized_by or close.BY_CALLER, True
-    if changed and by == parts.extractive.name:
-        made, is_own = _extracted(parts, stored.turns, turns, was)
+    if changed and by == runtime.extractive.name:
+        made, is_own = _extracted(runtime, stored.turns, turns, was)
     made = close.limited(guard.summary(made))
     active = bool(turns) and not episode.is_archived and not stored.is_deleted
-    better = is_own and active and parts.summarizer is not None and by != close.BY_CALLER
+    better = is_own and active and runtime.summarizer is not None and by != close.BY_CALLER
     if made == was and not (changed and better):
         return None
-    return close.new_summary(parts, episode.scope, made, by, improve=better)
+    return close.new_summary(runtime, episode.scope, made, by, improve=better)
 
 
 def _extracted(
-    parts: Parts, old: Sequence[Turn], new: Sequence[Turn], was: Summary
+    runtime: Runtime, old: Sequence[Turn], new: Sequence[Turn], was: Summary
 ) -> tuple[Summary, bool]:
     """The summary taken from the new turns, but for what a caller gave; whether that is nothing."""
     before, after = (
-        close.limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+        close.limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
         for turns in (old, new)
     )
     text = after.text if was.text == before.text else was.text

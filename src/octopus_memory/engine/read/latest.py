@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ...domain.checks import check_limit
 from ...domain.episode import EpisodeSnippet, Scope, check_name
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from . import recall
 
 
 def latest(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     limit: int,
     include_archived: bool | None,
@@ -18,12 +18,12 @@ def latest(
     """Snippets without a relevance, newest first; `session_id` names the session to leave out."""
     if session_id is not None:
         check_name("session_id", session_id)
-    episodes, _ = parts.store.list_episodes(
+    episodes, _ = runtime.store.list_episodes(
         scope,
         offset=0,
         limit=check_limit(limit),
-        include_archived=recall.archived_wanted(parts, scope, include_archived),
+        include_archived=recall.archived_wanted(runtime, scope, include_archived),
         leave_out_sessions=() if session_id is None else [session_id],
         count=False,
     )
-    return [recall.recent_snippet(parts, episode) for episode in episodes]
+    return [recall.recent_snippet(runtime, episode) for episode in episodes]

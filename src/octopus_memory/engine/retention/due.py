@@ -21,7 +21,7 @@ from ...domain.retention import (
     next_step,
     shortest_stay,
 )
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..work import pending
 
 _BATCH = 100
@@ -32,9 +32,9 @@ COUNTED = {Step.ARCHIVE: "archived", Step.DELETE: "deleted", Step.PURGE: "purged
 class RunCounts:
     """The counts of a run."""
 
-    def __init__(self, parts: Parts, now: datetime, *, dry_run: bool) -> None:
+    def __init__(self, runtime: Runtime, now: datetime, *, dry_run: bool) -> None:
         self.batches = 0
-        self._parts = parts
+        self._runtime = runtime
         self._now = now
         self._dry_run = dry_run
         self._counts: dict[tuple[str, str], RetentionCounts] = defaultdict(RetentionCounts)
@@ -50,7 +50,7 @@ class RunCounts:
         return RetentionReport(
             dry_run=self._dry_run,
             started_at=self._now,
-            finished_at=max(self._now, self._parts.clock.now()),
+            finished_at=max(self._now, self._runtime.clock.now()),
             counts=total,
             agents=tuple(
                 AgentRetention(tenant=tenant, agent=agent, counts=counts)
@@ -63,7 +63,7 @@ class RunCounts:
 
 
 def due(
-    parts: Parts,
+    runtime: Runtime,
     stage: Stage,
     *,
     now: datetime,
@@ -71,63 +71,65 @@ def due(
     after_page: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Aged, Step]]:
     """Every episode of a stage that is to leave it, and how; those under a hold, with `held`."""
-    stay = _shortest(parts, stage)
+    stay = _shortest(runtime, stage)
     if stay is None:
         return
     after: tuple[datetime, UUID] | None = None
-    while page := parts.store.aged(stage, before=now - stay, after=after, limit=_BATCH, held=held):
+    while page := runtime.store.aged(
+        stage, before=now - stay, after=after, limit=_BATCH, held=held
+    ):
         for aged in page:
-            step = _step(parts, aged, now)
+            step = _step(runtime, aged, now)
             if step is not Step.KEEP:
                 yield aged, step
         after = (page[-1].since, page[-1].episode.id)
         after_page()
 
 
-def _shortest(parts: Parts, stage: Stage) -> timedelta | None:
-    policies = [parts.defaults.retention, *(c.retention for c in pending.usable_configs(parts))]
+def _shortest(runtime: Runtime, stage: Stage) -> timedelta | None:
+    policies = [runtime.defaults.retention, *(c.retention for c in pending.usable_configs(runtime))]
     stays = [shortest_stay(stage, policy) for policy in policies]
     return min((stay for stay in stays if stay is not None), default=None)
 
 
-def _step(parts: Parts, aged: Aged, now: datetime) -> Step:
+def _step(runtime: Runtime, aged: Aged, now: datetime) -> Step:
     scope = aged.episode.scope
     try:
-        policy = parts.config(scope.tenant, scope.agent).retention
+        policy = runtime.config(scope.tenant, scope.agent).retention
     except InvalidSetting:
         # Nobody can say how long its agent's episodes should stay.
         return Step.KEEP
     return next_step(aged.stage, policy, since=aged.since, now=now)
 
 
-def foretell(parts: Parts, now: datetime) -> RetentionReport:
+def foretell(runtime: Runtime, now: datetime) -> RetentionReport:
     """What a run would do now; changes nothing."""
-    tally = RunCounts(parts, now, dry_run=True)
+    tally = RunCounts(runtime, now, dry_run=True)
     holds: dict[str, list[Hold]] = {}
-    for episode in pending.expired(parts, now=now):
+    for episode in pending.expired(runtime, now=now):
         tally.add(episode, "timed_out")
         # Closed, its days count from the last message, so that it may be due at once.
         aged = Aged(episode=episode, stage=Stage.ACTIVE, since=episode.last_message_at)
-        step = _step(parts, aged, now)
+        step = _step(runtime, aged, now)
         if step is Step.KEEP:
             continue
         tenant = episode.scope.tenant
         if tenant not in holds:
-            holds[tenant] = parts.store.holds(tenant)
+            holds[tenant] = runtime.store.holds(tenant)
         if any(hold.stops(episode) for hold in holds[tenant]):
             tally.add(episode, "held")
         else:
-            _foretell(parts, tally, aged, step, now)
+            _foretell(runtime, tally, aged, step, now)
     for stage in Stage:
-        for aged, _ in due(parts, stage, now=now, held=True):
+        for aged, _ in due(runtime, stage, now=now, held=True):
             tally.add(aged.episode, "held")
-        for aged, step in due(parts, stage, now=now):
-            _foretell(parts, tally, aged, step, now)
+        for aged, step in due(runtime, stage, now=now):
+            _foretell(runtime, tally, aged, step, now)
     return tally.report()
 
 
-def _foretell(parts: Parts, tally: RunCounts, aged: Aged, step: Step, now: datetime) -> None:
+def _foretell(runtime: Runtime, tally: RunCounts, aged: Aged, step: Step, now: datetime) -> None:
     tally.add(aged.episode, COUNTED[step])
     marked = Aged(episode=aged.episode, stage=Stage.DELETED, since=now)
-    if step is Step.DELETE and _step(parts, marked, now) is Step.PURGE:
+    if step is Step.DELETE and _step(runtime, marked, now) is Step.PURGE:
         tally.add(aged.episode, "purged")

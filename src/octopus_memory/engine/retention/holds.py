@@ -10,13 +10,13 @@ from ...domain.ids import as_id, new_id
 from ...domain.message import Json
 from ...domain.retention import Hold
 from ..core import audit
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 
 _LONGEST_REASON = 2_000
 
 
 def place(
-    parts: Parts,
+    runtime: Runtime,
     tenant: str,
     *,
     user: str | None,
@@ -31,7 +31,7 @@ def place(
     check_name("reason", reason, longest=_LONGEST_REASON)
     hold_id = new_id()
     about = {"hold": str(hold_id), **audit.episode_detail(episode_id)}
-    entry = audit.draft(parts, "hold", tenant=tenant, actor=actor, user=user, **about)
+    entry = audit.draft(runtime, "hold", tenant=tenant, actor=actor, user=user, **about)
     hold = Hold(
         id=hold_id,
         tenant=tenant,
@@ -41,23 +41,23 @@ def place(
         placed_at=entry.at,
         placed_by=actor,
     )
-    with audit.refusals(parts, "hold", tenant=tenant, actor=actor, user=user, **about):
-        parts.store.place_hold(hold, entry=entry)
+    with audit.refusals(runtime, "hold", tenant=tenant, actor=actor, user=user, **about):
+        runtime.store.place_hold(hold, entry=entry)
     return hold
 
 
-def lift(parts: Parts, tenant: str, given: Hold | UUID | str, *, actor: str) -> Hold:
+def lift(runtime: Runtime, tenant: str, given: Hold | UUID | str, *, actor: str) -> Hold:
     """:raises NotFound: when the tenant has no such hold"""
     hold_id = as_id("hold_id", given, Hold)
     if hold_id is None:
         raise _not_found(str(given))
     about: dict[str, Json] = {"hold": str(hold_id)}
-    held = {hold.id: hold for hold in parts.store.holds(tenant)}
+    held = {hold.id: hold for hold in runtime.store.holds(tenant)}
     hold = held.get(hold_id)
     user = None if hold is None else hold.user
-    entry = audit.draft(parts, "lift_hold", tenant=tenant, actor=actor, user=user, **about)
-    with audit.refusals(parts, "lift_hold", tenant=tenant, actor=actor, user=user, **about):
-        if hold is None or not parts.store.lift_hold(tenant, hold_id, entry=entry):
+    entry = audit.draft(runtime, "lift_hold", tenant=tenant, actor=actor, user=user, **about)
+    with audit.refusals(runtime, "lift_hold", tenant=tenant, actor=actor, user=user, **about):
+        if hold is None or not runtime.store.lift_hold(tenant, hold_id, entry=entry):
             raise _not_found(hold_id)
     return hold
 

@@ -16,7 +16,7 @@ from ...domain.policy import ArchiveMode
 from ...domain.retention import Aged, RetentionReport, Stage, Step
 from ...ports.retention import Lead
 from ..core import audit
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..privacy import erasure
 from ..work import pending
 from ..write import close
@@ -40,8 +40,8 @@ class MemoryRetentionJob:
     run goes on where it stopped.
     """
 
-    def __init__(self, parts: Parts, owner: str) -> None:
-        self._parts = parts
+    def __init__(self, runtime: Runtime, owner: str) -> None:
+        self._runtime = runtime
         self._owner = owner
 
     def run(
@@ -58,59 +58,59 @@ class MemoryRetentionJob:
         `progress` is given the report so far after every batch. `compact` says whether files that
         rows were removed from are rewritten at the end; without it, the settings do.
         """
-        parts = self._parts
+        runtime = self._runtime
         check_name("actor", actor)
-        now = parts.clock.now() if now is None else check_time("now", now)
-        parts.forget_configs()
-        pending.warn_of_unusable(parts)
+        now = runtime.clock.now() if now is None else check_time("now", now)
+        runtime.forget_configs()
+        pending.warn_of_unusable(runtime)
         if dry_run:
-            return foretell(parts, now)
-        with parts.store.lead(JOB, owner=self._owner) as lead:
+            return foretell(runtime, now)
+        with runtime.store.lead(JOB, owner=self._owner) as lead:
             if lead is None:
                 return RetentionReport(
                     started_at=now, finished_at=now, elsewhere=True, complete=False
                 )
-            run = _Run(parts, now, lead, progress)
+            run = _Run(runtime, now, lead, progress)
             complete = run.whole(actor)
             # What is gone from the store goes from this process's memory too.
-            parts.look_for_removals()
+            runtime.look_for_removals()
             if compact is None:
-                compact = parts.compact_after_retention
+                compact = runtime.compact_after_retention
             compacted = (
-                erasure.compact_if_owed(parts, actor=actor) if compact and complete else None
+                erasure.compact_if_owed(runtime, actor=actor) if compact and complete else None
             )
             return run.tally.report(complete=complete, compacted=compacted)
 
 
 def run_if_due(
-    parts: Parts, owner: str, progress: Progress | None = None
+    runtime: Runtime, owner: str, progress: Progress | None = None
 ) -> RetentionReport | None:
     """Run when the schedule says so. Nights that were missed are made up for by one run."""
-    if parts.schedule is None:
+    if runtime.schedule is None:
         return None
-    now, last = parts.clock.now(), parts.store.last_run(JOB)
+    now, last = runtime.clock.now(), runtime.store.last_run(JOB)
     if last is None or last > now + _SKEW:
         # Nothing is removed because a database is opened for the first time. A run in the future,
         # of a clock that was ahead, would put off all until then.
-        parts.store.set_last_run(JOB, now)
+        runtime.store.set_last_run(JOB, now)
         return None
-    if parts.schedule.next_after(last) > now:
+    if runtime.schedule.next_after(last) > now:
         return None
-    report = MemoryRetentionJob(parts, owner).run(progress=progress, actor="worker")
+    report = MemoryRetentionJob(runtime, owner).run(progress=progress, actor="worker")
     if not report.elsewhere:
         done = ", ".join(f"{name} {count:,}" for name, count in asdict(report.counts).items())
         log.info("retention ran: %s", done)
     return report
 
 
-def next_run(parts: Parts) -> datetime | None:
+def next_run(runtime: Runtime) -> datetime | None:
     """When retention runs by itself next; None where nothing is scheduled."""
-    if parts.schedule is None:
+    if runtime.schedule is None:
         return None
-    now, last = parts.clock.now(), parts.store.last_run(JOB)
+    now, last = runtime.clock.now(), runtime.store.last_run(JOB)
     if last is None or last > now + _SKEW:
-        return parts.schedule.next_after(now)
-    return parts.schedule.next_after(last)
+        return runtime.schedule.next_after(now)
+    return runtime.schedule.next_after(last)
 
 
 class _LeadLost(Exception):
@@ -120,9 +120,11 @@ class _LeadLost(Exception):
 class _Run:
     """One run, while this process has the lead."""
 
-    def __init__(self, parts: Parts, now: datetime, lead: Lead, progress: Progress | None) -> None:
-        self.tally = RunCounts(parts, now, dry_run=False)
-        self._parts = parts
+    def __init__(
+        self, runtime: Runtime, now: datetime, lead: Lead, progress: Progress | None
+    ) -> None:
+        self.tally = RunCounts(runtime, now, dry_run=False)
+        self._runtime = runtime
         self._now = now
         self._lead = lead
         self._progress = progress
@@ -137,19 +139,19 @@ class _Run:
             return False
         finally:
             self._record(actor)
-        pending.forget_keys(self._parts)
+        pending.forget_keys(self._runtime)
         # What ran ahead of the clock does not put off the nights until then.
-        self._parts.store.set_last_run(JOB, min(self._now, self._parts.clock.now()))
+        self._runtime.store.set_last_run(JOB, min(self._now, self._runtime.clock.now()))
         return True
 
     def _all_stages(self) -> None:
-        for episode in pending.expired(self._parts, now=self._now):
+        for episode in pending.expired(self._runtime, now=self._now):
             self._try(episode, "timed_out", partial(self._close, episode))
         self._end_batch()
         for stage in Stage:
-            for aged, _ in due(self._parts, stage, now=self._now, held=True):
+            for aged, _ in due(self._runtime, stage, now=self._now, held=True):
                 self.tally.add(aged.episode, "held")
-            for aged, step in due(self._parts, stage, now=self._now, after_page=self._end_batch):
+            for aged, step in due(self._runtime, stage, now=self._now, after_page=self._end_batch):
                 self._try(aged.episode, COUNTED[step], partial(self._move, aged, step))
 
     def _try(self, episode: Episode, counted: str, do: Callable[[], bool]) -> None:
@@ -170,18 +172,18 @@ class _Run:
 
     def _close(self, episode: Episode) -> bool:
         # The same run may archive it: no better summary could be made of it later.
-        return not close.close_expired(self._parts, episode, wait=True).is_open
+        return not close.close_expired(self._runtime, episode, wait=True).is_open
 
     def _move(self, aged: Aged, step: Step) -> bool:
-        store, episode = self._parts.store, aged.episode
+        store, episode = self._runtime.store, aged.episode
         if step is Step.PURGE:
             return bool(store.purge(episode.scope, episode.id, since=aged.since))
         if step is Step.DELETE:
             store.delete(episode.scope, episode.id, at=self._now, since=aged.since)
             return True
-        policy = self._parts.config(episode.scope.tenant, episode.scope.agent).retention
+        policy = self._runtime.config(episode.scope.tenant, episode.scope.agent).retention
         cold = policy.archive_mode is ArchiveMode.COLD
-        close.ensure_summary(self._parts, episode)
+        close.ensure_summary(self._runtime, episode)
         store.archive(episode.scope, episode.id, cold=cold, at=self._now, since=aged.since)
         return True
 
@@ -201,5 +203,10 @@ class _Run:
             if counts.moved or counts.failed:
                 outcome = "partly" if counts.failed else "done"
                 audit.record(
-                    self._parts, JOB, tenant=tenant, actor=actor, outcome=outcome, **asdict(counts)
+                    self._runtime,
+                    JOB,
+                    tenant=tenant,
+                    actor=actor,
+                    outcome=outcome,
+                    **asdict(counts),
                 )

@@ -9,7 +9,7 @@ from ...domain.episode import EndReason, Episode, Scope, Summary
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
 from ...ports.store import SUMMARY_ORDINAL, Findable
 from ..core import audit
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..write import close
 from ..write import index_turns as making
 
@@ -17,45 +17,45 @@ _ATTEMPTS = 5
 """How often a restoring begins anew because the episode changed its stage meanwhile."""
 
 
-def delete(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: str) -> None:
+def delete(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, actor: str) -> None:
     """Mark an episode as deleted; one that is still open is closed first."""
     episode_id = episode_id_of(given)
     about = audit.episode_detail(episode_id)
     with audit.refusals(
-        parts, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
+        runtime, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
     ):
-        known = parts.store.episodes(scope, [episode_id]).get(episode_id)
+        known = runtime.store.episodes(scope, [episode_id]).get(episode_id)
         if known is not None and known.is_open:
-            _check_holds(parts, known)
-            close.close(parts, scope, episode_id, reason=EndReason.USER_CLOSED, wait=False)
+            _check_holds(runtime, known)
+            close.close(runtime, scope, episode_id, reason=EndReason.USER_CLOSED, wait=False)
         entry = audit.draft(
-            parts, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
+            runtime, "delete", tenant=scope.tenant, actor=actor, user=scope.user, **about
         )
-        parts.store.delete(scope, episode_id, at=entry.at, entry=entry)
+        runtime.store.delete(scope, episode_id, at=entry.at, entry=entry)
 
 
-def _check_holds(parts: Parts, episode: Episode) -> None:
+def _check_holds(runtime: Runtime, episode: Episode) -> None:
     """A call that is refused must not have closed the conversation."""
-    for hold in parts.store.holds(episode.scope.tenant):
+    for hold in runtime.store.holds(episode.scope.tenant):
         if hold.stops(episode):
             raise LegalHold(hold.id)
 
 
-def restore(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: str) -> Episode:
+def restore(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, actor: str) -> Episode:
     """Undo a deletion, or an archiving that kept the turns."""
     episode_id = episode_id_of(given)
     about = audit.episode_detail(episode_id)
     entry = audit.draft(
-        parts, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
+        runtime, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
     )
     with audit.refusals(
-        parts, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
+        runtime, "restore", tenant=scope.tenant, actor=actor, user=scope.user, **about
     ):
         for _ in range(_ATTEMPTS):
-            state = parts.store.recall_state(scope)
-            findable = _findable(parts, scope, episode_id)
+            state = runtime.store.recall_state(scope)
+            findable = _findable(runtime, scope, episode_id)
             try:
-                return parts.store.restore(
+                return runtime.store.restore(
                     scope,
                     episode_id,
                     findable,
@@ -68,17 +68,17 @@ def restore(parts: Parts, scope: Scope, given: Episode | UUID | str, *, actor: s
         raise changed
 
 
-def _findable(parts: Parts, scope: Scope, episode_id: UUID) -> list[Findable]:
+def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[Findable]:
     """What recall will find the episode by: its turns, where they are kept, and its summary."""
-    kept = parts.store.stored_episode(scope, episode_id)
+    kept = runtime.store.stored_episode(scope, episode_id)
     if kept is None:
         raise EpisodeNotFound(episode_id)
-    config, episode = parts.config(scope.tenant, scope.agent), kept.episode
+    config, episode = runtime.config(scope.tenant, scope.agent), kept.episode
     findable = [
-        making.of_turn(parts, scope, turn.ordinal, turn.message, config) for turn in kept.turns
+        making.of_turn(runtime, scope, turn.ordinal, turn.message, config) for turn in kept.turns
     ]
     if episode.summary is not None:
         made = Summary(text=episode.summary, key_facts=episode.key_facts)
-        lexical = close.summary_lexical(parts, scope, made, episode.summarized_by)
+        lexical = close.summary_lexical(runtime, scope, made, episode.summarized_by)
         findable.append(Findable(ordinal=SUMMARY_ORDINAL, lexical=lexical))
     return findable

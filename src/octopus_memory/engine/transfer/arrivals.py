@@ -8,18 +8,18 @@ from ...domain.retention import Stage, is_overdue
 from ...domain.transfer.export_format import ImportReport, KeptEpisode
 from ...domain.transfer.transcripts import Source
 from ...ports.carried import Brought
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 
 
 class Arrivals:
     """One import: what it was told, and how far it is."""
 
     def __init__(
-        self, parts: Parts, tenant: str, user: str | None, agent: str | None, source: Source
+        self, runtime: Runtime, tenant: str, user: str | None, agent: str | None, source: Source
     ) -> None:
-        self.parts, self.tenant, self.user, self.agent = parts, tenant, user, agent
+        self.runtime, self.tenant, self.user, self.agent = runtime, tenant, user, agent
         self.source = source
-        self.now = parts.clock.now()
+        self.now = runtime.clock.now()
         self.report = ImportReport(source=source.value)
 
     def count(self, **more: int) -> None:
@@ -27,7 +27,7 @@ class Arrivals:
         self.report = replace(self.report, **added)
 
     def bring(self, brought: Brought, *, turns: int, has_new_id: bool = False) -> None:
-        if not self.parts.store.bring(brought):
+        if not self.runtime.store.bring(brought):
             self.count(passed_over=1)
             return
         late = self._is_overdue(brought.kept)
@@ -40,6 +40,6 @@ class Arrivals:
         if kept.aged_from is None:
             return False
         scope = kept.episode.scope
-        policy = self.parts.config(scope.tenant, scope.agent).retention
+        policy = self.runtime.config(scope.tenant, scope.agent).retention
         stage = Stage.ARCHIVED if kept.episode.is_archived else Stage.ACTIVE
         return is_overdue(stage, policy, since=kept.aged_from, now=self.now)

@@ -10,12 +10,14 @@ from ...domain.message import Json
 from ...domain.transfer import export_format
 from ...domain.transfer.export_format import KeptEpisode, LineCount
 from ..core import audit
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 
 _PAGE = 100
 
 
-def export(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: str) -> Iterator[str]:
+def export(
+    runtime: Runtime, tenant: str, user: str, *, agent: str | None, actor: str
+) -> Iterator[str]:
     """The lines of an export, each with its end.
 
     Recorded before the first line is given and again before the last, so that the log also knows
@@ -25,15 +27,17 @@ def export(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: st
     if agent is not None:
         check_name("agent", agent)
     check_name("actor", actor)
-    if parts.store.read_only:
+    if runtime.store.read_only:
         raise StoreReadOnly(
             "an export is recorded in the audit log, and this database is read-only: open it to "
             "write, or export from a copy of it"
         )
-    return _lines(parts, tenant, user, agent=agent, actor=actor)
+    return _lines(runtime, tenant, user, agent=agent, actor=actor)
 
 
-def _lines(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: str) -> Iterator[str]:
+def _lines(
+    runtime: Runtime, tenant: str, user: str, *, agent: str | None, actor: str
+) -> Iterator[str]:
     tally = LineCount()
 
     def line(body: Mapping[str, Json]) -> str:
@@ -41,61 +45,63 @@ def _lines(parts: Parts, tenant: str, user: str, *, agent: str | None, actor: st
         tally.add(text, body["kind"])
         return f"{text}\n"
 
-    _record(parts, tenant, user, actor=actor, outcome="begun")
-    now = parts.clock.now()
+    _record(runtime, tenant, user, actor=actor, outcome="begun")
+    now = runtime.clock.now()
     yield line(export_format.header(made_at=now, tenant=tenant, user=user, agent=agent))
-    for scope in parts.store.user_scopes(tenant, user):
+    for scope in runtime.store.user_scopes(tenant, user):
         if agent is None or scope.agent == agent:
-            for body in _scope(parts, scope):
+            for body in _scope(runtime, scope):
                 yield line(body)
     counts = {f"{kind}s": tally.of(kind) for kind in ("episode", "turn", "fact")}
     # Before the trailer: an export that cannot be recorded is not whole either.
-    _record(parts, tenant, user, actor=actor, outcome="done", **counts)
+    _record(runtime, tenant, user, actor=actor, outcome="done", **counts)
     yield f"{export_format.encode_line(tally.trailer())}\n"
 
 
 def _record(
-    parts: Parts, tenant: str, user: str, *, actor: str, outcome: str, **counts: int
+    runtime: Runtime, tenant: str, user: str, *, actor: str, outcome: str, **counts: int
 ) -> None:
-    audit.record(parts, "export", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts)
+    audit.record(
+        runtime, "export", tenant=tenant, actor=actor, user=user, outcome=outcome, **counts
+    )
 
 
-def _scope(parts: Parts, scope: Scope) -> Iterator[dict[str, Json]]:
+def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
     after: str | None = None
-    facts = parts.store.kept_facts(scope, None)
+    facts = runtime.store.kept_facts(scope, None)
     if facts:
         yield export_format.scope_line(scope.agent)
         yield from map(export_format.fact_line, facts)
-    while sessions := parts.store.kept_sessions(scope, after=after, limit=_PAGE):
+    while sessions := runtime.store.kept_sessions(scope, after=after, limit=_PAGE):
         if after is None and not facts:
             yield export_format.scope_line(scope.agent)
         for session in sessions:
             yield export_format.session_line(session)
-            yield from _session(parts, scope, session.id)
+            yield from _session(runtime, scope, session.id)
         after = sessions[-1].id
 
 
-def _session(parts: Parts, scope: Scope, session_id: str) -> Iterator[dict[str, Json]]:
+def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[str, Json]]:
     last: KeptEpisode | None = None
     while True:
         after = None if last is None else (last.episode.started_at, last.episode.id)
-        page = parts.store.kept_episodes(scope, session_id, after=after, limit=_PAGE)
+        page = runtime.store.kept_episodes(scope, session_id, after=after, limit=_PAGE)
         if not page:
             return
         for kept in page:
-            yield from _episode(parts, kept)
+            yield from _episode(runtime, kept)
         last = page[-1]
 
 
-def _episode(parts: Parts, found: KeptEpisode) -> Iterator[dict[str, Json]]:
+def _episode(runtime: Runtime, found: KeptEpisode) -> Iterator[dict[str, Json]]:
     scope, episode_id = found.episode.scope, found.episode.id
     # Read again together with its first turns, since somebody may have added to it meanwhile.
-    kept, turns = parts.store.kept_turns(scope, episode_id, limit=_PAGE)
+    kept, turns = runtime.store.kept_turns(scope, episode_id, limit=_PAGE)
     if kept is None:
         return
     gone = kept.episode.is_archived and not kept.episode.is_cold
     wanted, given = 0 if gone else kept.episode.message_count, 0
-    numbers = parts.store.placeholders(scope, episode_id)
+    numbers = runtime.store.placeholders(scope, episode_id)
     yield export_format.episode_line(kept, [(each.kind, each.number) for each in numbers])
     while turns:
         for turn in turns:
@@ -104,9 +110,9 @@ def _episode(parts: Parts, found: KeptEpisode) -> Iterator[dict[str, Json]]:
         limit = min(_PAGE, wanted - given)
         if limit <= 0:
             break
-        _, turns = parts.store.kept_turns(scope, episode_id, start=given, limit=limit)
+        _, turns = runtime.store.kept_turns(scope, episode_id, start=given, limit=limit)
     if given != wanted:
         # It was archived or erased between two pages: half of it must not pass for the whole.
         raise EpisodeChanged(kept.episode.session_id)
-    yield from map(export_format.fact_line, parts.store.kept_facts(scope, episode_id))
+    yield from map(export_format.fact_line, runtime.store.kept_facts(scope, episode_id))
     yield export_format.episode_end_line(episode_id, given)

@@ -30,7 +30,7 @@ from ...domain.transfer.export_reader import (
 from ...ports.carried import Brought
 from ...ports.store import NewSummary, NewTurn, Placeholder
 from ..core.pii_guard import Guard
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..facts import facts as standing
 from ..write import close, validate
 from ..write.decide import decided_again
@@ -55,7 +55,7 @@ def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
                 scope = Scope(tenant=arrivals.tenant, agent=agent, user=arrivals.user)
                 session = None
             case "fact" if scope is not None and session is None:
-                _given_fact(arrivals.parts, arrivals, scope, fact_of(line, None))
+                _given_fact(arrivals.runtime, arrivals, scope, fact_of(line, None))
             case "session" if scope is not None:
                 session = session_of(line, scope)
                 _check_metadata(line, session)
@@ -66,11 +66,11 @@ def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
 
 
 @decided_again
-def _given_fact(parts: Parts, arrivals: Arrivals, scope: Scope, fact: Fact) -> None:
+def _given_fact(runtime: Runtime, arrivals: Arrivals, scope: Scope, fact: Fact) -> None:
     """Store a fact that a caller gave; numbers of placeholders count within episodes alone."""
-    guard = parts.guard(scope, numbered=False)
+    guard = runtime.guard(scope, numbered=False)
     safe = standing.redacted(fact, guard)
-    arrivals.count(facts=parts.store.bring_facts(scope, [safe], settings=guard.settings))
+    arrivals.count(facts=runtime.store.bring_facts(scope, [safe], settings=guard.settings))
 
 
 def _check_metadata(line: Line, session: Session) -> None:
@@ -81,12 +81,12 @@ def _check_metadata(line: Line, session: Session) -> None:
 
 
 def _episode(arrivals: Arrivals, session: Session, line: Line, lines: Iterator[Line]) -> None:
-    kept, scope, parts = episode_of(line, session), session.scope, arrivals.parts
+    kept, scope, runtime = episode_of(line, session), session.scope, arrivals.runtime
     with _TurnLines() as turns:
         turns.take(line, lines, kept)
         own = kept.episode.id
         beside = id_beside(own, scope.tenant, scope.agent, scope.user)
-        holders = parts.store.holders([own, beside])
+        holders = runtime.store.holders([own, beside])
         if scope in holders.values():
             arrivals.count(passed_over=1)
             return
@@ -94,12 +94,12 @@ def _episode(arrivals: Arrivals, session: Session, line: Line, lines: Iterator[L
         is_copy = own in holders
         if is_copy:
             kept = replace(kept, episode=replace(kept.episode, id=beside))
-        _bring(parts, arrivals, session, kept, turns, _placeholders(line), is_copy=is_copy)
+        _bring(runtime, arrivals, session, kept, turns, _placeholders(line), is_copy=is_copy)
 
 
 @decided_again
 def _bring(
-    parts: Parts,
+    runtime: Runtime,
     arrivals: Arrivals,
     session: Session,
     kept: KeptEpisode,
@@ -109,10 +109,10 @@ def _bring(
     is_copy: bool,
 ) -> None:
     scope = session.scope
-    guard = parts.guard(scope, known=known)
+    guard = runtime.guard(scope, known=known)
     # First the turns: whom the guard hears of there, it finds in the rest as well.
-    ready = _ready(_NewTurns(parts, scope, turns, guard, is_copy=is_copy), turns)
-    summary = _summary(parts, kept, guard)
+    ready = _ready(_NewTurns(runtime, scope, turns, guard, is_copy=is_copy), turns)
+    summary = _summary(runtime, kept, guard)
     facts = [
         standing.redacted(fact, guard)
         for fact in _facts(turns.facts, kept.episode.id, scope if is_copy else None)
@@ -139,14 +139,14 @@ def _ready(turns: Iterable[NewTurn], lines: _TurnLines) -> Iterable[NewTurn]:
     return turns
 
 
-def _summary(parts: Parts, kept: KeptEpisode, guard: Guard) -> NewSummary | None:
+def _summary(runtime: Runtime, kept: KeptEpisode, guard: Guard) -> NewSummary | None:
     episode = kept.episode
     if episode.summary is None:
         return None
     kept_as = Summary(text=episode.summary, key_facts=episode.key_facts)
     made = close.limited(guard.summary(kept_as))
     by = episode.summarized_by or close.BY_CALLER
-    return close.new_summary(parts, episode.scope, made, by)
+    return close.new_summary(runtime, episode.scope, made, by)
 
 
 def _placeholders(line: Line) -> list[Placeholder]:
@@ -248,17 +248,17 @@ class _NewTurns:
     """The turns of an episode, made from their lines a few at a time."""
 
     def __init__(
-        self, parts: Parts, scope: Scope, lines: _TurnLines, guard: Guard, *, is_copy: bool
+        self, runtime: Runtime, scope: Scope, lines: _TurnLines, guard: Guard, *, is_copy: bool
     ) -> None:
-        self._parts, self._scope, self._lines = parts, scope, lines
+        self._runtime, self._scope, self._lines = runtime, scope, lines
         self._guard, self._is_copy = guard, is_copy
 
     def __iter__(self) -> Iterator[NewTurn]:
-        config = self._parts.config(self._scope.tenant, self._scope.agent)
+        config = self._runtime.config(self._scope.tenant, self._scope.agent)
         lines = iter(self._lines)
         while some := list(islice(lines, _BATCH)):
             turns = validate.new_turns(
-                self._parts,
+                self._runtime,
                 self._scope,
                 [_message(line, config) for line in some],
                 [line.time("at") for line in some],

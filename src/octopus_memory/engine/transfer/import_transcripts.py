@@ -18,7 +18,7 @@ from ...domain.transfer.transcripts import Conversation, Source, openai_conversa
 from ...ports.carried import Brought
 from ...ports.store import NewTurn
 from ..core.pii_guard import Guard
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..write import close, validate
 from ..write.decide import decided_again
 from .arrivals import Arrivals
@@ -31,7 +31,7 @@ def run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
     if arrivals.user is None:
         raise InvalidInput("user", "is not in the file: say whose conversations these are")
     scope = Scope(tenant=arrivals.tenant, agent=arrivals.agent or _AGENT, user=arrivals.user)
-    config = arrivals.parts.config(scope.tenant, scope.agent)
+    config = arrivals.runtime.config(scope.tenant, scope.agent)
     read = openai_conversations if arrivals.source is Source.OPENAI else chatgpt_conversations
     for each in read(pieces, longest):
         arrivals.count(left_out=each.left_out)
@@ -61,12 +61,12 @@ def _conversation(
         arrivals.count(passed_over=1)
         return
     times = [moment or arrivals.now for moment in each.times[first:]]
-    _bring(arrivals.parts, arrivals, scope, each, messages[first:], times, config, episode_id)
+    _bring(arrivals.runtime, arrivals, scope, each, messages[first:], times, config, episode_id)
 
 
 @decided_again
 def _bring(
-    parts: Parts,
+    runtime: Runtime,
     arrivals: Arrivals,
     scope: Scope,
     each: Conversation,
@@ -75,8 +75,8 @@ def _bring(
     config: MemoryConfig,
     episode_id: UUID,
 ) -> None:
-    guard = parts.guard(scope)
-    turns = validate.new_turns(parts, scope, messages, times, config, None, guard)
+    guard = runtime.guard(scope)
+    turns = validate.new_turns(runtime, scope, messages, times, config, None, guard)
     session = Session(
         id=each.session_id,
         scope=scope,
@@ -96,7 +96,7 @@ def _first_new(
 
     A conversation that went on since then goes on in an episode of its own.
     """
-    store, first = arrivals.parts.store, 0
+    store, first = arrivals.runtime.store, 0
     while True:
         episode_id = _episode_id(arrivals.source, scope, each, first)
         if first >= count or episode_id not in store.holders([episode_id]):
@@ -122,7 +122,7 @@ def _finished(
     """A conversation that is over, as closing would have left it."""
     ended_at = max(turn.at for turn in turns)
     closing = close.closing_for(
-        arrivals.parts,
+        arrivals.runtime,
         session.scope,
         [validate.as_turn(turn, place, episode_id, session.id) for place, turn in enumerate(turns)],
         reason=EndReason.USER_CLOSED,

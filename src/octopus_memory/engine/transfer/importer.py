@@ -15,7 +15,7 @@ from ...domain.errors import EpisodeChanged, InvalidInput, StoreError
 from ...domain.transfer.export_format import ImportReport
 from ...domain.transfer.transcripts import Source, detect
 from ..core import audit
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from . import import_octopus, import_transcripts
 from .arrivals import Arrivals
 
@@ -23,7 +23,7 @@ _MOST_BLANK = 1024 * 1024
 
 
 def bring_in(
-    parts: Parts,
+    runtime: Runtime,
     tenant: str,
     lines: Iterable[str],
     *,
@@ -43,7 +43,7 @@ def bring_in(
             check_name(field, name)
     pieces = iter(lines)
     begun = _up_to_words(pieces)
-    arrivals = Arrivals(parts, tenant, user, agent, _source(source, "".join(begun)))
+    arrivals = Arrivals(runtime, tenant, user, agent, _source(source, "".join(begun)))
     try:
         _run(arrivals, chain(begun, pieces), longest)
     except Exception as error:
@@ -60,7 +60,7 @@ def bring_in(
 def _record(arrivals: Arrivals, *, actor: str, outcome: str) -> None:
     report = arrivals.report
     audit.record(
-        arrivals.parts,
+        arrivals.runtime,
         "import",
         tenant=arrivals.tenant,
         actor=actor,

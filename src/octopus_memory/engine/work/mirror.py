@@ -12,7 +12,7 @@ from ...domain.episode import Scope
 from ...domain.errors import IndexUnavailable, InvalidSetting
 from ...ports.index import IndexMirror, MirrorRow
 from ...ports.store import Lead, Removal, Work, WorkKind
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +46,17 @@ class FeedReport:
         return bool(self.given or self.removed) and not self.failed
 
 
-def attach(parts: Parts) -> None:
+def attach(runtime: Runtime) -> None:
     """Have the store queue what a remote index must be told, from now on.
 
     A memory that is opened without its remote index goes on queueing for it: one command run with
     other settings must not make the copy drift. `detach` is how to stop.
     """
-    fed = _fed(parts)
+    fed = _fed(runtime)
     if fed is not None:
-        parts.store.use_mirror(fed.name)
+        runtime.store.use_mirror(fed.name)
         return
-    mirror = parts.store.mirror()
+    mirror = runtime.store.mirror()
     if mirror is not None:
         log.warning(
             "this memory feeds %s, which these settings do not name: set index, or stop feeding "
@@ -65,7 +65,7 @@ def attach(parts: Parts) -> None:
         )
 
 
-def detach(parts: Parts, *, abandon: bool = False) -> list[str]:
+def detach(runtime: Runtime, *, abandon: bool = False) -> list[str]:
     """Remove the index's copy and stop feeding it; returns what was removed.
 
     With `abandon` the mirror is left as it is: for a server that is gone for good.
@@ -75,7 +75,7 @@ def detach(parts: Parts, *, abandon: bool = False) -> list[str]:
     """
     gone: list[str] = []
     if not abandon:
-        mirror, fed = parts.index.mirror, parts.store.mirror()
+        mirror, fed = runtime.index.mirror, runtime.store.mirror()
         if fed is not None and (mirror is None or mirror.name != fed):
             raise InvalidSetting(
                 "index",
@@ -83,20 +83,20 @@ def detach(parts: Parts, *, abandon: bool = False) -> list[str]:
                 "copy removed",
             )
         gone = [] if mirror is None else mirror.drop_models(keep=None)
-    parts.store.use_mirror(None)
+    runtime.store.use_mirror(None)
     return gone
 
 
-def waiting(parts: Parts) -> int:
+def waiting(runtime: Runtime) -> int:
     """How many changes a remote index must still be told of."""
-    if _fed(parts) is None:
+    if _fed(runtime) is None:
         return 0
-    backlog = parts.store.backlog()
+    backlog = runtime.store.backlog()
     return sum(backlog[kind].waiting for kind in (WorkKind.INDEX, WorkKind.UNINDEX))
 
 
 def feed(
-    parts: Parts, owner: str, *, look: bool = True, stop: Callable[[], bool] = lambda: False
+    runtime: Runtime, owner: str, *, look: bool = True, stop: Callable[[], bool] = lambda: False
 ) -> FeedReport:
     """Give the remote index all that waits and can be claimed now; never raises because of it.
 
@@ -106,106 +106,108 @@ def feed(
     One process feeds at a time. Were there two, one could give a row that it read before an
     erasure after the other had already removed it.
     """
-    mirror = _fed(parts)
-    if mirror is None or not (look or waiting(parts)):
+    mirror = _fed(runtime)
+    if mirror is None or not (look or waiting(runtime)):
         return FeedReport()
-    with parts.store.lead(_JOB, owner=owner) as lead:
+    with runtime.store.lead(_JOB, owner=owner) as lead:
         if lead is None:
             return FeedReport()
         try:
-            return _feed(parts, mirror, owner, lead, stop)
+            return _feed(runtime, mirror, owner, lead, stop)
         except IndexUnavailable as error:
             log.warning("feeding the index is put off: %s", error)
             return FeedReport(failed=True)
 
 
 def _feed(
-    parts: Parts, mirror: IndexMirror, owner: str, lead: Lead, stop: Callable[[], bool]
+    runtime: Runtime, mirror: IndexMirror, owner: str, lead: Lead, stop: Callable[[], bool]
 ) -> FeedReport:
     report = FeedReport()
-    model = parts.embedder.model
-    is_mine = parts.store.model() == model
-    if is_mine and mirror.prepare(model, parts.embedder.dimension):
-        parts.store.queue_index()
+    model = runtime.embedder.model
+    is_mine = runtime.store.model() == model
+    if is_mine and mirror.prepare(model, runtime.embedder.dimension):
+        runtime.store.queue_index()
     while not stop() and lead.renew():
-        done = _take_out(parts, mirror, owner)
+        done = _take_out(runtime, mirror, owner)
         if is_mine and not done.failed:
-            done += _give(parts, mirror, owner)
+            done += _give(runtime, mirror, owner)
         report += done
         if not done:
             break
     if is_mine and not report.failed:
-        _retire(parts, mirror)
+        _retire(runtime, mirror)
     return report
 
 
-def _give(parts: Parts, mirror: IndexMirror, owner: str) -> FeedReport:
-    now = parts.clock.now()
-    claimed = parts.store.claim(
+def _give(runtime: Runtime, mirror: IndexMirror, owner: str) -> FeedReport:
+    now = runtime.clock.now()
+    claimed = runtime.store.claim(
         WorkKind.INDEX, owner=owner, limit=_BATCH, now=now, until=now + _LEASE
     )
     if not claimed:
         return FeedReport()
     try:
-        mirror.upsert(parts.embedder.model, _rows(parts, claimed))
+        mirror.upsert(runtime.embedder.model, _rows(runtime, claimed))
     except IndexUnavailable as error:
-        _give_back(parts, claimed, owner, error)
+        _give_back(runtime, claimed, owner, error)
         return FeedReport(failed=True)
-    parts.store.finish(claimed)
+    runtime.store.finish(claimed)
     return FeedReport(given=len(claimed))
 
 
-def _rows(parts: Parts, claimed: Sequence[Work]) -> list[MirrorRow]:
+def _rows(runtime: Runtime, claimed: Sequence[Work]) -> list[MirrorRow]:
     """Those that are still there with a vector of the model in use."""
     by_scope: dict[tuple[int, Scope], list[int]] = {}
     for work in claimed:
         by_scope.setdefault((work.scope_id, work.scope), []).append(work.seq)
     rows = []
     for (scope_id, scope), seqs in by_scope.items():
-        read = parts.store.recall_rows_at(scope, seqs)
+        read = runtime.store.recall_rows_at(scope, seqs)
         # A scope that was erased and begun again since has the same name, and is another.
-        state = parts.store.recall_state(scope)
+        state = runtime.store.recall_state(scope)
         if state is None or state.scope_id != scope_id:
             continue
         rows += [
             MirrorRow(tenant=scope.tenant, scope_id=scope_id, row=row)
             for row in read
-            if row.model == parts.embedder.model and row.vector is not None
+            if row.model == runtime.embedder.model and row.vector is not None
         ]
     return rows
 
 
-def _take_out(parts: Parts, mirror: IndexMirror, owner: str) -> FeedReport:
-    now = parts.clock.now()
-    claimed = parts.store.claim_removals(owner=owner, limit=_REMOVALS, now=now, until=now + _LEASE)
+def _take_out(runtime: Runtime, mirror: IndexMirror, owner: str) -> FeedReport:
+    now = runtime.clock.now()
+    claimed = runtime.store.claim_removals(
+        owner=owner, limit=_REMOVALS, now=now, until=now + _LEASE
+    )
     for number, removal in enumerate(claimed):
         try:
             mirror.remove(removal)
         except IndexUnavailable as error:
-            _give_back(parts, claimed[number:], owner, error)
+            _give_back(runtime, claimed[number:], owner, error)
             return FeedReport(removed=number, failed=True)
-        parts.store.finish([removal])
+        runtime.store.finish([removal])
     return FeedReport(removed=len(claimed))
 
 
 def _give_back(
-    parts: Parts, claimed: Sequence[Work | Removal], owner: str, error: IndexUnavailable
+    runtime: Runtime, claimed: Sequence[Work | Removal], owner: str, error: IndexUnavailable
 ) -> None:
     """Each try waits twice as long; nothing is ever given up."""
     log.warning("%d changes of the index are put off: %s", len(claimed), error)
-    now = parts.clock.now()
+    now = runtime.clock.now()
     by_tries = sorted(claimed, key=lambda work: work.attempts)
     for attempts, work in groupby(by_tries, key=lambda work: work.attempts):
         wait = min(timedelta(seconds=2 ** min(attempts, 10)), _LONGEST_WAIT)
-        parts.store.postpone(list(work), until=now + wait, owner=owner)
+        runtime.store.postpone(list(work), until=now + wait, owner=owner)
 
 
-def _retire(parts: Parts, mirror: IndexMirror) -> None:
-    backlog = parts.store.backlog()
+def _retire(runtime: Runtime, mirror: IndexMirror) -> None:
+    backlog = runtime.store.backlog()
     if not any(backlog[kind].waiting for kind in (WorkKind.EMBED, WorkKind.INDEX)):
-        mirror.drop_models(keep=parts.embedder.model)
+        mirror.drop_models(keep=runtime.embedder.model)
 
 
-def _fed(parts: Parts) -> IndexMirror | None:
-    mirror = parts.index.mirror
+def _fed(runtime: Runtime) -> IndexMirror | None:
+    mirror = runtime.index.mirror
     return mirror if mirror is not None and mirror.name else None

@@ -10,7 +10,7 @@ from ...domain.errors import IndexUnavailable
 from ...domain.search import vectors
 from ...ports.index import IndexMirror, MirrorRow
 from ...ports.store import RecallRow
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from .mirror import feed, waiting
 
 _PAGE = 500
@@ -74,7 +74,7 @@ class _Compared:
         )
 
 
-def verify(parts: Parts, owner: str, *, repair: bool = False) -> IndexReport:
+def verify(runtime: Runtime, owner: str, *, repair: bool = False) -> IndexReport:
     """Compare counts, ids and a sample of the vectors of every scope, both ways.
 
     What waits is done first, since it is no drift. With `repair` what is missing is given and what
@@ -82,28 +82,28 @@ def verify(parts: Parts, owner: str, *, repair: bool = False) -> IndexReport:
 
     :raises IndexUnavailable: when the copy cannot be reached
     """
-    mirror, model = parts.index.mirror, parts.embedder.model
+    mirror, model = runtime.index.mirror, runtime.embedder.model
     if mirror is None:
         return IndexReport(index="exact", model=model)
-    _feed_or_fail(parts, owner)
+    _feed_or_fail(runtime, owner)
     scopes = rows = 0
     found: list[_Compared] = []
     known: set[int] = set()
-    for scope_id, scope in _scopes(parts):
-        compared = _compare(parts, mirror, scope_id, scope)
+    for scope_id, scope in _scopes(runtime):
+        compared = _compare(runtime, mirror, scope_id, scope)
         known.add(scope_id)
         scopes, rows = scopes + 1, rows + compared.rows
         if compared.drift() is not None:
             found.append(compared)
             if repair:
-                _repair(parts, mirror, scope, compared)
-    for scope_id in sorted(_strange(parts, mirror, known)):
+                _repair(runtime, mirror, scope, compared)
+    for scope_id in sorted(_strange(runtime, mirror, known)):
         extra = mirror.seqs(model, scope_id)
         found.append(_Compared(scope_id, 0, set(), extra, set()))
         if repair:
             mirror.delete(model, scope_id, sorted(extra))
     if repair and found:
-        _feed_or_fail(parts, owner)
+        _feed_or_fail(runtime, owner)
     return IndexReport(
         index=mirror.name.partition("/")[0] or "pgvector",
         model=model,
@@ -114,12 +114,12 @@ def verify(parts: Parts, owner: str, *, repair: bool = False) -> IndexReport:
         changed=sum(len(each.changed) for each in found),
         drifted=tuple(drift for each in found[:_MOST_SHOWN] if (drift := each.drift())),
         repaired=repair and bool(found),
-        waiting=waiting(parts),
+        waiting=waiting(runtime),
     )
 
 
 def rebuild(
-    parts: Parts, owner: str, progress: Callable[[int], None] = lambda _: None
+    runtime: Runtime, owner: str, progress: Callable[[int], None] = lambda _: None
 ) -> IndexReport:
     """Make the copy anew from the store; recall goes on by the store's vectors meanwhile.
 
@@ -127,51 +127,51 @@ def rebuild(
 
     :raises IndexUnavailable: when the copy cannot be reached
     """
-    mirror, model = parts.index.mirror, parts.embedder.model
+    mirror, model = runtime.index.mirror, runtime.embedder.model
     if mirror is None:
         return IndexReport(index="exact", model=model)
     mirror.drop_models(keep=None)
-    mirror.prepare(model, parts.embedder.dimension)
+    mirror.prepare(model, runtime.embedder.dimension)
     if mirror.name:
-        parts.store.queue_index()
-        _feed_or_fail(parts, owner)
+        runtime.store.queue_index()
+        _feed_or_fail(runtime, owner)
     else:
         given = 0
-        for scope_id, scope in _scopes(parts):
-            rows = _stored(parts, scope)
+        for scope_id, scope in _scopes(runtime):
+            rows = _stored(runtime, scope)
             mirror.upsert(model, _copied(scope_id, scope, list(rows.values())))
             given += len(rows)
             progress(given)
-    return verify(parts, owner)
+    return verify(runtime, owner)
 
 
-def _feed_or_fail(parts: Parts, owner: str) -> None:
-    if feed(parts, owner).failed:
+def _feed_or_fail(runtime: Runtime, owner: str) -> None:
+    if feed(runtime, owner).failed:
         raise IndexUnavailable(
             "the index cannot be reached: what waits is kept, and done when it is back"
         )
 
 
-def _scopes(parts: Parts) -> Iterator[tuple[int, Scope]]:
+def _scopes(runtime: Runtime) -> Iterator[tuple[int, Scope]]:
     after = 0
-    while page := parts.store.scopes(after=after, limit=_PAGE):
+    while page := runtime.store.scopes(after=after, limit=_PAGE):
         yield from page
         after = page[-1][0]
 
 
-def _stored(parts: Parts, scope: Scope) -> dict[int, RecallRow]:
-    _, rows = parts.store.recall_rows(scope, after=0)
-    return {row.seq: row for row in rows if row.model == parts.embedder.model and row.vector}
+def _stored(runtime: Runtime, scope: Scope) -> dict[int, RecallRow]:
+    _, rows = runtime.store.recall_rows(scope, after=0)
+    return {row.seq: row for row in rows if row.model == runtime.embedder.model and row.vector}
 
 
-def _compare(parts: Parts, mirror: IndexMirror, scope_id: int, scope: Scope) -> _Compared:
-    model = parts.embedder.model
-    kept, stored = mirror.seqs(model, scope_id), _stored(parts, scope)
+def _compare(runtime: Runtime, mirror: IndexMirror, scope_id: int, scope: Scope) -> _Compared:
+    model = runtime.embedder.model
+    kept, stored = mirror.seqs(model, scope_id), _stored(runtime, scope)
     missing, extra = stored.keys() - kept, kept - stored.keys()
     if missing or extra:
         # Something may have been written between the two looks: only what stays so has drifted.
-        waits = set(parts.store.unindexed(scope, limit=len(missing) + _PAGE))
-        again, stored = mirror.seqs(model, scope_id), _stored(parts, scope)
+        waits = set(runtime.store.unindexed(scope, limit=len(missing) + _PAGE))
+        again, stored = mirror.seqs(model, scope_id), _stored(runtime, scope)
         missing = (missing & stored.keys()) - again - waits
         extra = (extra & again) - stored.keys()
     both = sorted(stored.keys() & kept)
@@ -181,14 +181,16 @@ def _compare(parts: Parts, mirror: IndexMirror, scope_id: int, scope: Scope) -> 
         rows=len(stored),
         missing=set(missing),
         extra=set(extra),
-        changed=_changed(parts, mirror, scope_id, [stored[seq] for seq in sample]),
+        changed=_changed(runtime, mirror, scope_id, [stored[seq] for seq in sample]),
     )
 
 
-def _changed(parts: Parts, mirror: IndexMirror, scope_id: int, sample: list[RecallRow]) -> set[int]:
+def _changed(
+    runtime: Runtime, mirror: IndexMirror, scope_id: int, sample: list[RecallRow]
+) -> set[int]:
     if not sample:
         return set()
-    kept = mirror.vectors(parts.embedder.model, scope_id, [row.seq for row in sample])
+    kept = mirror.vectors(runtime.embedder.model, scope_id, [row.seq for row in sample])
     changed = set()
     for row in sample:
         vector, other = row.vector or b"", kept.get(row.seq)
@@ -200,24 +202,24 @@ def _changed(parts: Parts, mirror: IndexMirror, scope_id: int, sample: list[Reca
     return changed
 
 
-def _repair(parts: Parts, mirror: IndexMirror, scope: Scope, found: _Compared) -> None:
-    model = parts.embedder.model
+def _repair(runtime: Runtime, mirror: IndexMirror, scope: Scope, found: _Compared) -> None:
+    model = runtime.embedder.model
     if found.extra:
         mirror.delete(model, found.scope_id, sorted(found.extra))
     if not (found.missing or found.changed):
         return
     if mirror.name:
         # By the work list, so that a row that goes meanwhile is not given after its removal.
-        parts.store.queue_index(found.scope_id)
+        runtime.store.queue_index(found.scope_id)
     else:
-        rows = parts.store.recall_rows_at(scope, sorted(found.missing | found.changed))
+        rows = runtime.store.recall_rows_at(scope, sorted(found.missing | found.changed))
         mirror.upsert(model, _copied(found.scope_id, scope, rows))
 
 
-def _strange(parts: Parts, mirror: IndexMirror, known: set[int]) -> set[int]:
+def _strange(runtime: Runtime, mirror: IndexMirror, known: set[int]) -> set[int]:
     """Scopes that only the copy knows, and that were not made while we looked."""
-    strange = mirror.scope_ids(parts.embedder.model) - known
-    return strange - {scope_id for scope_id, _ in _scopes(parts)} if strange else strange
+    strange = mirror.scope_ids(runtime.embedder.model) - known
+    return strange - {scope_id for scope_id, _ in _scopes(runtime)} if strange else strange
 
 
 def _copied(scope_id: int, scope: Scope, rows: list[RecallRow]) -> list[MirrorRow]:

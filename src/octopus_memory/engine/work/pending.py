@@ -29,7 +29,7 @@ from ...domain.policy import MemoryConfig
 from ...domain.search.terms import passage
 from ...ports.models import Summarizer
 from ...ports.store import SUMMARY_ORDINAL, OpenEpisode, Work, WorkKind
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..write import close, index_turns
 from . import mirror
 
@@ -62,27 +62,27 @@ class PendingReport:
         )
 
 
-def run_pending(parts: Parts, owner: str) -> PendingReport:
+def run_pending(runtime: Runtime, owner: str) -> PendingReport:
     """Do all work that can be claimed now: time-outs, summaries, vectors, unfinished erasures."""
     from ..privacy import erasure
 
-    parts.look_for_removals()
+    runtime.look_for_removals()
     # What was erased is out of a remote index before its receipt is looked at.
-    fed = mirror.feed(parts, owner, look=False)
-    erasure.finish(parts)
-    report = PendingReport(timed_out=close_idle(parts))
-    report += PendingReport(summarized=summarize_pending(parts, owner))
-    while done := embed_pending(parts, owner):
+    fed = mirror.feed(runtime, owner, look=False)
+    erasure.finish(runtime)
+    report = PendingReport(timed_out=close_idle(runtime))
+    report += PendingReport(summarized=summarize_pending(runtime, owner))
+    while done := embed_pending(runtime, owner):
         report += PendingReport(embedded=done)
-    fed += mirror.feed(parts, owner)
+    fed += mirror.feed(runtime, owner)
     report += PendingReport(indexed=fed.given)
-    forget_keys(parts)
+    forget_keys(runtime)
     return report
 
 
-def forget_keys(parts: Parts) -> int:
+def forget_keys(runtime: Runtime) -> int:
     """Drop idempotency keys that nobody will retry with any more; returns how many."""
-    return parts.store.prune_idempotency(before=parts.clock.now() - _KEYS_KEPT)
+    return runtime.store.prune_idempotency(before=runtime.clock.now() - _KEYS_KEPT)
 
 
 class Batch(NamedTuple):
@@ -97,66 +97,66 @@ class Batch(NamedTuple):
         return self.taken >= _EMBED_BATCH
 
 
-def embed_pending(parts: Parts, owner: str) -> int:
+def embed_pending(runtime: Runtime, owner: str) -> int:
     """Embed one batch; returns how many pieces of work it took.
 
     :raises EmbedderFailed: after giving the batch back, to be tried again later
     """
-    return embed_batch(parts, owner).taken
+    return embed_batch(runtime, owner).taken
 
 
-def embed_batch(parts: Parts, owner: str) -> Batch:
+def embed_batch(runtime: Runtime, owner: str) -> Batch:
     """As `embed_pending`; what is damaged is put off, and keeps nothing else waiting."""
-    made = index_turns.make_some(parts)
-    in_use = parts.store.model()
-    if in_use != parts.embedder.model:
+    made = index_turns.make_some(runtime)
+    in_use = runtime.store.model()
+    if in_use != runtime.embedder.model:
         raise EmbedderFailed(
             f"another process keeps vectors of {in_use!r} in this memory now: open it again, with "
-            f"that embedder instead of {parts.embedder.model!r}"
+            f"that embedder instead of {runtime.embedder.model!r}"
         )
-    while not (claimed := _claim(parts, owner)):
+    while not (claimed := _claim(runtime, owner)):
         # Not every turn is embedded.
         if not made:
             return Batch()
-        made = index_turns.make_some(parts)
-    ready, damaged = _texts(parts, claimed)
+        made = index_turns.make_some(runtime)
+    ready, damaged = _texts(runtime, claimed)
     if damaged:
         log.warning("%d texts cannot be read, and get no vector", len(damaged))
-        _give_back(parts, damaged, owner)
+        _give_back(runtime, damaged, owner)
     try:
-        vectors = parts.embedder.embed([text for _, text in ready]) if ready else _NO_VECTORS
+        vectors = runtime.embedder.embed([text for _, text in ready]) if ready else _NO_VECTORS
     except EmbedderFailed:
-        _give_back(parts, [work for work in claimed if work not in damaged], owner)
+        _give_back(runtime, [work for work in claimed if work not in damaged], owner)
         raise
-    parts.index.put(
-        parts.embedder.model,
+    runtime.index.put(
+        runtime.embedder.model,
         [(work, vector) for (work, _), vector in zip(ready, vectors, strict=True)],
     )
     left = {work.id for work in claimed} - {work.id for work in damaged}
     gone = left - {work.id for work, _ in ready}
     if gone:
-        parts.store.finish([work for work in claimed if work.id in gone])
-    parts.tally.count(WorkKind.EMBED, done=len(left))
+        runtime.store.finish([work for work in claimed if work.id in gone])
+    runtime.tally.count(WorkKind.EMBED, done=len(left))
     return Batch(len(claimed), len(damaged))
 
 
-def _claim(parts: Parts, owner: str) -> list[Work]:
-    now = parts.clock.now()
-    return parts.store.claim(
+def _claim(runtime: Runtime, owner: str) -> list[Work]:
+    now = runtime.clock.now()
+    return runtime.store.claim(
         WorkKind.EMBED, owner=owner, limit=_EMBED_BATCH, now=now, until=now + _LEASE
     )
 
 
-def _texts(parts: Parts, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]], list[Work]]:
+def _texts(runtime: Runtime, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]], list[Work]]:
     """The text of each piece of work whose turn or summary is there; and those that are damaged."""
     try:
-        return list(_texts_of(parts, claimed, parts.store.turns_of(claimed))), []
+        return list(_texts_of(runtime, claimed, runtime.store.turns_of(claimed))), []
     except StoreCorrupt:
         pass
     ready: list[tuple[Work, str]] = []
     damaged: list[Work] = []
     for work in claimed:
-        alone = _text_alone(parts, work)
+        alone = _text_alone(runtime, work)
         if alone is None:
             damaged.append(work)
         else:
@@ -164,27 +164,27 @@ def _texts(parts: Parts, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]
     return ready, damaged
 
 
-def _text_alone(parts: Parts, work: Work) -> list[tuple[Work, str]] | None:
+def _text_alone(runtime: Runtime, work: Work) -> list[tuple[Work, str]] | None:
     """None if it cannot be read. What was said before it may be what is damaged."""
     for first in (max(work.ordinal - 1, 0), work.ordinal):
         places = [(work.episode_id, ordinal) for ordinal in range(first, work.ordinal + 1)]
         try:
-            turns = parts.store.turns_at(work.scope, places)
-            return list(_texts_of(parts, [work], turns))
+            turns = runtime.store.turns_at(work.scope, places)
+            return list(_texts_of(runtime, [work], turns))
         except StoreCorrupt:
             continue
     return None
 
 
 def _texts_of(
-    parts: Parts, pieces: Sequence[Work], read: Sequence[Turn]
+    runtime: Runtime, pieces: Sequence[Work], read: Sequence[Turn]
 ) -> Iterator[tuple[Work, str]]:
     turns = {(turn.episode_id, turn.ordinal): turn for turn in read}
     closed: dict[Scope, list[UUID]] = {}
     for work in pieces:
         if work.ordinal == SUMMARY_ORDINAL:
             closed.setdefault(work.scope, []).append(work.episode_id)
-    episodes = {scope: parts.store.episodes(scope, ids) for scope, ids in closed.items()}
+    episodes = {scope: runtime.store.episodes(scope, ids) for scope, ids in closed.items()}
     for work in pieces:
         if work.ordinal == SUMMARY_ORDINAL:
             episode = episodes[work.scope].get(work.episode_id)
@@ -203,81 +203,85 @@ def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
     return turn.text
 
 
-def summarize_pending(parts: Parts, owner: str, *, go_on: Callable[[], bool] = lambda: True) -> int:
+def summarize_pending(
+    runtime: Runtime, owner: str, *, go_on: Callable[[], bool] = lambda: True
+) -> int:
     """Ask the model for the summaries that closing could not wait for; returns how many came.
 
     A model may take a minute for each: after every one it is asked whether to `go_on`.
     """
-    model = parts.summarizer
+    model = runtime.summarizer
     if model is None:
         return 0
     improved = 0
     while True:
-        now = parts.clock.now()
-        until = now + _LEASE + timedelta(seconds=parts.timeouts.in_background)
-        claimed = parts.store.claim(WorkKind.SUMMARIZE, owner=owner, limit=1, now=now, until=until)
+        now = runtime.clock.now()
+        until = now + _LEASE + timedelta(seconds=runtime.timeouts.in_background)
+        claimed = runtime.store.claim(
+            WorkKind.SUMMARIZE, owner=owner, limit=1, now=now, until=until
+        )
         if not claimed:
             return improved
-        improved += _improve(parts, model, claimed[0], owner)
+        improved += _improve(runtime, model, claimed[0], owner)
         if not go_on():
             return improved
 
 
-def _improve(parts: Parts, model: Summarizer, work: Work, owner: str) -> bool:
+def _improve(runtime: Runtime, model: Summarizer, work: Work, owner: str) -> bool:
     """Whether the model's summary is stored; what fails waits for its turn, and keeps no other."""
     try:
-        turns, made_of = close.read(parts, work.scope, work.episode_id)
+        turns, made_of = close.read(runtime, work.scope, work.episode_id)
         if not turns:
-            parts.store.finish([work])
+            runtime.store.finish([work])
             return False
-        made = model.summarize(turns, timeout=parts.timeouts.in_background)
+        made = model.summarize(turns, timeout=runtime.timeouts.in_background)
     except StoreCorrupt:
         log.warning("an episode cannot be read, and gets no better summary")
-        _give_back(parts, [work], owner)
+        _give_back(runtime, [work], owner)
         return False
     except StoreError:
         # The database is away: no fault of this one.
         raise
     except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
         log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
-        _give_back(parts, [work], owner)
+        _give_back(runtime, [work], owner)
         return False
-    summary = close.new_summary(parts, work.scope, close.limited(made), model.name, turns=turns)
+    summary = close.new_summary(runtime, work.scope, close.limited(made), model.name, turns=turns)
     try:
         new = replace(summary, made_of=made_of)
-        close.put_summary(parts, work, new, turns, replacing=work.seq)
+        close.put_summary(runtime, work, new, turns, replacing=work.seq)
     except EpisodeChanged:
         # Its text was rewritten while the model read it.
-        _give_back(parts, [work], owner)
+        _give_back(runtime, [work], owner)
         return False
-    parts.store.finish([work])
-    parts.tally.count(WorkKind.SUMMARIZE, done=1)
+    runtime.store.finish([work])
+    runtime.tally.count(WorkKind.SUMMARIZE, done=1)
     return True
 
 
-def _give_back(parts: Parts, claimed: Sequence[Work], owner: str) -> None:
+def _give_back(runtime: Runtime, claimed: Sequence[Work], owner: str) -> None:
     """Each try waits twice as long; a summary that never comes is given up, a vector is not."""
-    now = parts.clock.now()
+    now = runtime.clock.now()
     for work in claimed:
-        parts.tally.count(work.kind, failed=1)
+        runtime.tally.count(work.kind, failed=1)
         if work.kind is WorkKind.SUMMARIZE and work.attempts + 1 >= _MOST_ATTEMPTS:
-            parts.store.finish([work])
+            runtime.store.finish([work])
             continue
         wait = min(timedelta(seconds=2 ** min(work.attempts, 10)), _LONGEST_WAIT)
-        parts.store.postpone([work], until=now + wait, owner=owner)
+        runtime.store.postpone([work], until=now + wait, owner=owner)
 
 
-def close_idle(parts: Parts, *, between: Callable[[], None] = lambda: None) -> int:
+def close_idle(runtime: Runtime, *, between: Callable[[], None] = lambda: None) -> int:
     """Close the episodes of every tenant whose time is over; returns how many.
 
     No model is waited for: its summaries come as work that is claimed. `between` is called after
     every one.
     """
     closed = 0
-    warn_of_unusable(parts)
-    for episode in expired(parts, now=parts.clock.now()):
+    warn_of_unusable(runtime)
+    for episode in expired(runtime, now=runtime.clock.now()):
         try:
-            closed += not close.close_expired(parts, episode, wait=False).is_open
+            closed += not close.close_expired(runtime, episode, wait=False).is_open
         except (EpisodeChanged, EpisodeNotFound):
             # It went on or was erased since it was read.
             pass
@@ -288,29 +292,29 @@ def close_idle(parts: Parts, *, between: Callable[[], None] = lambda: None) -> i
     return closed
 
 
-def expired(parts: Parts, *, now: datetime) -> Iterator[Episode]:
+def expired(runtime: Runtime, *, now: datetime) -> Iterator[Episode]:
     """The open episodes of every tenant whose time is over."""
-    sessions = [parts.defaults.session, *(config.session for config in usable_configs(parts))]
+    sessions = [runtime.defaults.session, *(config.session for config in usable_configs(runtime))]
     idle = min(session.idle_timeout_minutes for session in sessions)
     longest = min(session.max_session_hours for session in sessions)
     after = None
     while True:
-        page = parts.store.open_episodes(
+        page = runtime.store.open_episodes(
             touched_before=now - timedelta(minutes=idle),
             opened_before=now - timedelta(hours=longest),
             after=after,
             limit=200,
         )
-        yield from (found.episode for found in page if _has_expired(parts, found, now))
+        yield from (found.episode for found in page if _has_expired(runtime, found, now))
         if not page:
             return
         after = page[-1].episode.id
 
 
-def _has_expired(parts: Parts, found: OpenEpisode, now: datetime) -> bool:
+def _has_expired(runtime: Runtime, found: OpenEpisode, now: datetime) -> bool:
     scope = found.episode.scope
     try:
-        session = parts.config(scope.tenant, scope.agent).session
+        session = runtime.config(scope.tenant, scope.agent).session
     except InvalidSetting:
         return False
     return boundary.has_expired(
@@ -318,16 +322,16 @@ def _has_expired(parts: Parts, found: OpenEpisode, now: datetime) -> bool:
     )
 
 
-def usable_configs(parts: Parts) -> Iterator[MemoryConfig]:
+def usable_configs(runtime: Runtime) -> Iterator[MemoryConfig]:
     """The stored settings as they are in force; an agent whose own cannot be used is left out."""
-    for _, layers in _stored_layers(parts):
+    for _, layers in _stored_layers(runtime):
         with suppress(InvalidSetting):
             yield resolved(layers)
 
 
-def warn_of_unusable(parts: Parts) -> None:
+def warn_of_unusable(runtime: Runtime) -> None:
     """Once for each round or run, since all of its steps go by the settings."""
-    for agent, layers in _stored_layers(parts):
+    for agent, layers in _stored_layers(runtime):
         try:
             resolved(layers)
         except InvalidSetting as error:
@@ -339,14 +343,14 @@ def warn_of_unusable(parts: Parts) -> None:
             )
 
 
-def _stored_layers(parts: Parts) -> Iterator[tuple[str, list[Layer]]]:
+def _stored_layers(runtime: Runtime) -> Iterator[tuple[str, list[Layer]]]:
     """Each agent that has stored settings, once for each tenant, with its layers."""
-    stored = parts.store.configs()
+    stored = runtime.store.configs()
     for (tenant, agent), own in stored.items():
         both = [own] if tenant is None else [stored.get((None, agent), {}), own]
-        yield agent, [parts.defaults.overrides(), *both]
+        yield agent, [runtime.defaults.overrides(), *both]
 
 
-def is_waiting(parts: Parts) -> bool:
+def is_waiting(runtime: Runtime) -> bool:
     """Whether anything is left to embed, by this process or another."""
-    return parts.store.backlog()[WorkKind.EMBED].waiting > 0
+    return runtime.store.backlog()[WorkKind.EMBED].waiting > 0

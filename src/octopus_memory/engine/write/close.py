@@ -30,7 +30,7 @@ from ...domain.errors import (
 from ...domain.facts import Fact, FactOrigin
 from ...ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target, Work
 from ..core.pii_guard import Guard
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..facts import facts
 from . import index_turns
 from .decide import decided_again
@@ -44,7 +44,7 @@ _ATTEMPTS = 3
 
 @decided_again
 def close(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     episode_id: UUID,
     *,
@@ -63,7 +63,7 @@ def close(
     """
     ended_at = None if at is None else check_time("at", at)
     for attempt in range(_ATTEMPTS):
-        episode = _known(parts, scope, episode_id)
+        episode = _known(runtime, scope, episode_id)
         if not episode.is_open:
             if summary is not None or key_facts is not None:
                 raise EpisodeClosed(episode_id)
@@ -72,17 +72,17 @@ def close(
             return episode
         if ended_at is not None and ended_at < min(episode.started_at, episode.last_message_at):
             raise InvalidInput("at", "is before the episode began: give a time that is not")
-        config = parts.config(scope.tenant, scope.agent).session
-        turns, made_of = read(parts, scope, episode_id, episode.message_count)
+        config = runtime.config(scope.tenant, scope.agent).session
+        turns, made_of = read(runtime, scope, episode_id, episode.message_count)
         closing = closing_for(
-            parts,
+            runtime,
             scope,
             turns,
             made_of=made_of,
             reason=EndReason(reason),
             ended_at=ended_at
             or boundary.end_time(
-                last_message_at=episode.last_message_at, now=parts.clock.now(), config=config
+                last_message_at=episode.last_message_at, now=runtime.clock.now(), config=config
             ),
             summary=summary,
             key_facts=key_facts,
@@ -90,21 +90,21 @@ def close(
             wait=wait and attempt == 0,
         )
         try:
-            closed = parts.store.close_episode(
+            closed = runtime.store.close_episode(
                 scope, episode_id, closing, expect_messages=episode.message_count
             )
         except (EpisodeChanged, EpisodeClosed):
             continue
         except SettingsChanged:
-            parts.forget_configs()
+            runtime.forget_configs()
             continue
-        parts.places.leave(closed)
+        runtime.places.leave(closed)
         return closed
-    return _close_first(parts, episode, closing, len(turns), key_facts)
+    return _close_first(runtime, episode, closing, len(turns), key_facts)
 
 
 def _close_first(
-    parts: Parts,
+    runtime: Runtime,
     episode: Episode,
     closing: Closing,
     summarized: int,
@@ -117,34 +117,34 @@ def _close_first(
         episode_id=episode.id,
         target=Target.OPEN,
         at=closing.ended_at,
-        now=parts.clock.now(),
+        now=runtime.clock.now(),
         closing=closing,
         settings=None if closing.summary is None else closing.summary.settings,
     )
     given = closing.summary is not None and closing.summary.by == BY_CALLER
     try:
-        parts.store.append(write)
+        runtime.store.append(write)
     except EpisodeChanged:
-        if _known(parts, episode.scope, episode.id).is_open:
+        if _known(runtime, episode.scope, episode.id).is_open:
             # Its text was rewritten: what comes of the old one is not stored.
             raise
         # Somebody else closed it first, and theirs is the summary.
         if given or key_facts is not None:
             raise EpisodeClosed(episode.id) from None
     else:
-        turns, made_of = read(parts, episode.scope, episode.id)
+        turns, made_of = read(runtime, episode.scope, episode.id)
         if len(turns) > summarized and not given:
-            whole = _summary(parts, episode.scope, turns, None, key_facts, wait=False)
+            whole = _summary(runtime, episode.scope, turns, None, key_facts, wait=False)
             if whole is not None:
                 # Where the text was rewritten just now, so was the summary that is there.
                 with suppress(EpisodeChanged):
-                    put_summary(parts, episode, replace(whole, made_of=made_of), turns)
-    return _known(parts, episode.scope, episode.id)
+                    put_summary(runtime, episode, replace(whole, made_of=made_of), turns)
+    return _known(runtime, episode.scope, episode.id)
 
 
 @decided_again
 def put_summary(
-    parts: Parts,
+    runtime: Runtime,
     episode: Episode | Work,
     new: NewSummary,
     turns: Sequence[Turn],
@@ -153,12 +153,12 @@ def put_summary(
 ) -> None:
     """Store a summary of an ended episode, by what the agent's settings let through now."""
     episode_id = episode.episode_id if isinstance(episode, Work) else episode.id
-    safe = _protected(parts, episode.scope, new, turns)
-    parts.store.put_summary(episode.scope, episode_id, safe, replacing=replacing)
+    safe = _protected(runtime, episode.scope, new, turns)
+    runtime.store.put_summary(episode.scope, episode_id, safe, replacing=replacing)
 
 
 def read(
-    parts: Parts, scope: Scope, episode_id: UUID, count: int | None = None
+    runtime: Runtime, scope: Scope, episode_id: UUID, count: int | None = None
 ) -> tuple[list[Turn], SummedUp]:
     """An episode's turns, and what tells the store whether they are still these later on.
 
@@ -166,22 +166,22 @@ def read(
     seem to be rewritten.
     """
     # One that is made findable in between would seem to be rewritten, too.
-    index_turns.catch_up(parts, scope, episode_id)
-    state = parts.store.recall_state(scope)
-    turns = parts.store.turns(scope, episode_id, stop=count)
+    index_turns.catch_up(runtime, scope, episode_id)
+    state = runtime.store.recall_state(scope)
+    turns = runtime.store.turns(scope, episode_id, stop=count)
     return turns, SummedUp(turns=len(turns), newest=0 if state is None else state.newest)
 
 
-def _known(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
-    episode = parts.store.episodes(scope, [episode_id]).get(episode_id)
+def _known(runtime: Runtime, scope: Scope, episode_id: UUID) -> Episode:
+    episode = runtime.store.episodes(scope, [episode_id]).get(episode_id)
     if episode is None:
         raise EpisodeNotFound(episode_id)
     return episode
 
 
-def close_expired(parts: Parts, episode: Episode, *, wait: bool) -> Episode:
+def close_expired(runtime: Runtime, episode: Episode, *, wait: bool) -> Episode:
     return close(
-        parts,
+        runtime,
         episode.scope,
         episode.id,
         reason=EndReason.TIMEOUT,
@@ -192,7 +192,7 @@ def close_expired(parts: Parts, episode: Episode, *, wait: bool) -> Episode:
 
 
 def closing_for(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     turns: Sequence[Turn],
     *,
@@ -208,9 +208,9 @@ def closing_for(
 ) -> Closing:
     """The end of an episode; of a `guard` that is given, the caller stores the new numbers."""
     _check_summary(summary, key_facts)
-    new = _summary(parts, scope, turns, summary, key_facts, wait=wait)
+    new = _summary(runtime, scope, turns, summary, key_facts, wait=wait)
     if new is not None:
-        new = _protected(parts, scope, replace(new, made_of=made_of), turns, guard)
+        new = _protected(runtime, scope, replace(new, made_of=made_of), turns, guard)
     return Closing(
         ended_at=ended_at,
         reason=reason,
@@ -221,7 +221,7 @@ def closing_for(
 
 
 def _protected(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     new: NewSummary,
     turns: Sequence[Turn],
@@ -232,11 +232,11 @@ def _protected(
     Every summary that an episode gets here passes this one function, because a model may write what
     the turns do not say, and turns may be from before redaction was on.
     """
-    own = guard or _guard_for(parts, scope, turns)
+    own = guard or _guard_for(runtime, scope, turns)
     own.hear([turn.message for turn in turns])
     if own.redacts:
         safe = limited(own.summary(new.summary))
-        lexical = summary_lexical(parts, scope, safe, new.by)
+        lexical = summary_lexical(runtime, scope, safe, new.by)
         new = replace(new, summary=safe, lexical=lexical)
     return replace(
         new,
@@ -247,20 +247,20 @@ def _protected(
     )
 
 
-def _guard_for(parts: Parts, scope: Scope, turns: Sequence[Turn]) -> Guard:
+def _guard_for(runtime: Runtime, scope: Scope, turns: Sequence[Turn]) -> Guard:
     """For a summary and facts: by the names and numbers of the episode's own turns."""
     if not turns:
-        return parts.guard(scope)
+        return runtime.guard(scope)
     session_id = turns[0].session_id
-    guard = parts.guard(scope, session_id=session_id)
+    guard = runtime.guard(scope, session_id=session_id)
     if not guard.redacts:
         return guard
-    known = parts.store.placeholders(scope, turns[0].episode_id)
-    return parts.guard(scope, session_id=session_id, known=known)
+    known = runtime.store.placeholders(scope, turns[0].episode_id)
+    return runtime.guard(scope, session_id=session_id, known=known)
 
 
 def _summary(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     turns: Sequence[Turn],
     given: str | None,
@@ -271,40 +271,42 @@ def _summary(
     """The summary before it passes the guard; None where there is nothing to sum up."""
     improve = False
     if given is not None:
-        made, by = _given(parts, turns, given, key_facts), BY_CALLER
+        made, by = _given(runtime, turns, given, key_facts), BY_CALLER
     elif not turns:
         if key_facts is None:
             return None
         made, by = Summary(text="", key_facts=tuple(key_facts)), BY_CALLER
     else:
-        made, by, improve = _made_summary(parts, turns, wait=wait)
+        made, by, improve = _made_summary(runtime, turns, wait=wait)
         if key_facts is not None:
             made, improve = replace(made, key_facts=tuple(key_facts)), False
-    return new_summary(parts, scope, made, by, improve=improve, turns=turns)
+    return new_summary(runtime, scope, made, by, improve=improve, turns=turns)
 
 
 def _given(
-    parts: Parts, turns: Sequence[Turn], text: str, key_facts: Sequence[str] | None
+    runtime: Runtime, turns: Sequence[Turn], text: str, key_facts: Sequence[str] | None
 ) -> Summary:
     """A caller's summary with the turns' facts, and their key facts unless some are given."""
     if not turns:
         return Summary(text=text, key_facts=tuple(key_facts or ()))
-    made = limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+    made = limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
     kept = made.key_facts if key_facts is None else tuple(key_facts)
     return replace(made, text=text, key_facts=kept)
 
 
-def _made_summary(parts: Parts, turns: Sequence[Turn], *, wait: bool) -> tuple[Summary, str, bool]:
+def _made_summary(
+    runtime: Runtime, turns: Sequence[Turn], *, wait: bool
+) -> tuple[Summary, str, bool]:
     """The summary, whose it is, and whether a better one should follow."""
-    model = parts.summarizer
+    model = runtime.summarizer
     if model is not None and wait:
         try:
-            made = model.summarize(turns, timeout=parts.timeouts.at_close)
+            made = model.summarize(turns, timeout=runtime.timeouts.at_close)
             return limited(made), model.name, False
         except Exception as error:  # noqa: BLE001 - closing never fails because a model did
             log.warning("summarizer %s failed at close: %s", model.name, type(error).__name__)
-    made = parts.extractive.summarize(turns, timeout=parts.timeouts.at_close)
-    return limited(made), parts.extractive.name, model is not None
+    made = runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close)
+    return limited(made), runtime.extractive.name, model is not None
 
 
 def limited(summary: Summary) -> Summary:
@@ -318,7 +320,7 @@ def _cut(text: str) -> str:
 
 
 def new_summary(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     summary: Summary,
     by: str,
@@ -331,27 +333,27 @@ def new_summary(
     Without them, the episode's facts stay as they are. It holds its text as it is given: the caller
     guards it, before or after.
     """
-    lexical = summary_lexical(parts, scope, summary, by)
-    found = None if turns is None else _facts(parts, turns, summary, by)
+    lexical = summary_lexical(runtime, scope, summary, by)
+    found = None if turns is None else _facts(runtime, turns, summary, by)
     summary = replace(summary, facts=())
     return NewSummary(summary=summary, by=by, lexical=lexical, improve=improve, facts=found)
 
 
-def _facts(parts: Parts, turns: Sequence[Turn], summary: Summary, by: str) -> tuple[Fact, ...]:
+def _facts(runtime: Runtime, turns: Sequence[Turn], summary: Summary, by: str) -> tuple[Fact, ...]:
     """The summarizer's facts; the rules' where a caller or a model gave a summary alone."""
     found, origin = summary.facts, FactOrigin.MODEL
-    if by in (parts.extractive.name, BY_CALLER):
+    if by in (runtime.extractive.name, BY_CALLER):
         origin = FactOrigin.RULES
     elif not found and turns:
-        found = parts.extractive.summarize(turns, timeout=parts.timeouts.at_close).facts
+        found = runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close).facts
         origin = FactOrigin.RULES
     return facts.found(turns, found, origin)
 
 
-def summary_lexical(parts: Parts, scope: Scope, summary: Summary, by: str | None) -> Lexical:
+def summary_lexical(runtime: Runtime, scope: Scope, summary: Summary, by: str | None) -> Lexical:
     """The words that a summary and its key facts are found by; `by` says who wrote it."""
     text = "\n".join((summary.text, *summary.key_facts))
-    return parts.lexicon.summary(scope, text, own_words=not is_extractive(by))
+    return runtime.lexicon.summary(scope, text, own_words=not is_extractive(by))
 
 
 def is_extractive(by: str | None) -> bool:
@@ -369,18 +371,18 @@ def embedded_summary(episode: Episode) -> str:
     return "\n".join((*facts, episode.summary or ""))
 
 
-def ensure_summary(parts: Parts, episode: Episode) -> None:
+def ensure_summary(runtime: Runtime, episode: Episode) -> None:
     """Sum up an ended episode that nobody has: without its turns nothing else would find it."""
     if episode.summary:
         return
-    turns, made_of = read(parts, episode.scope, episode.id)
+    turns, made_of = read(runtime, episode.scope, episode.id)
     if not turns:
         return
-    made = limited(parts.extractive.summarize(turns, timeout=parts.timeouts.at_close))
+    made = limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
     if made.text:
         made = replace(made, key_facts=episode.key_facts or made.key_facts)
-        new = new_summary(parts, episode.scope, made, parts.extractive.name, turns=turns)
-        put_summary(parts, episode, replace(new, made_of=made_of), turns)
+        new = new_summary(runtime, episode.scope, made, runtime.extractive.name, turns=turns)
+        put_summary(runtime, episode, replace(new, made_of=made_of), turns)
 
 
 def _check_summary(summary: str | None, key_facts: Sequence[str] | None) -> None:

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from ...domain.errors import SettingsChanged
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -15,8 +15,8 @@ _ATTEMPTS = 20
 
 
 def decided_again(
-    do: Callable[Concatenate[Parts, P], T],
-) -> Callable[Concatenate[Parts, P], T]:
+    do: Callable[Concatenate[Runtime, P], T],
+) -> Callable[Concatenate[Runtime, P], T]:
     """Run `do` again, by the settings as they are now, when the store refuses the old ones.
 
     The settings that a process knows may be two seconds old. A write names the version that it was
@@ -24,12 +24,12 @@ def decided_again(
     """
 
     @wraps(do)
-    def run(parts: Parts, /, *args: P.args, **named: P.kwargs) -> T:
+    def run(runtime: Runtime, /, *args: P.args, **named: P.kwargs) -> T:
         for _ in range(_ATTEMPTS - 1):
             try:
-                return do(parts, *args, **named)
+                return do(runtime, *args, **named)
             except SettingsChanged:
-                parts.forget_configs()
-        return do(parts, *args, **named)
+                runtime.forget_configs()
+        return do(runtime, *args, **named)
 
     return run

@@ -15,7 +15,7 @@ from ...domain.errors import InvalidSetting, StoreCorrupt, StoreError
 from ...domain.message import Message
 from ...domain.policy import MemoryConfig
 from ...ports.store import Findable, Lexical, Unfindable
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from .validate import wants_vector
 
 log = logging.getLogger(__name__)
@@ -31,58 +31,60 @@ _STALLED = 20
 """How often nothing may come of it: others were faster, or removed something meanwhile."""
 
 
-def make_some(parts: Parts) -> int:
+def make_some(runtime: Runtime) -> int:
     """Some of what waits in any scope; returns of how many episodes."""
     made = 0
     # More than a batch, where there are: it is embedded in the order in which it was made findable.
     for _ in range(_BATCHES):
-        found = parts.store.unfindable(limit=_EPISODES)
+        found = runtime.store.unfindable(limit=_EPISODES)
         if found:
-            made += parts.store.make_findable(_made(parts, found))
+            made += runtime.store.make_findable(_made(runtime, found))
         if len(found) < _EPISODES and all(each.stop == each.count for each in found):
             break
     return made
 
 
 def catch_up(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     episode_id: UUID | None = None,
     *,
     patience: float | None = None,
 ) -> None:
     """All that is stored in a scope by now, or in one of its episodes; not what comes meanwhile."""
-    found = parts.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
+    found = runtime.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
     goals, stalled = {each.episode_id: each.count for each in found}, 0
     while found and stalled < _STALLED:
-        done = _made(parts, found[:_EPISODES])
-        made = parts.store.make_findable(done, patience=patience)
+        done = _made(runtime, found[:_EPISODES])
+        made = runtime.store.make_findable(done, patience=patience)
         if made == len(found) and all(each.stop == each.count for each in found):
             return
         # What somebody else was faster with has got on, too.
         stalled = 0 if made else stalled + 1
         found = [
             each
-            for each in parts.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
+            for each in runtime.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
             if each.first < goals.get(each.episode_id, 0)
         ]
 
 
-def catch_up_if_possible(parts: Parts, scope: Scope) -> None:
+def catch_up_if_possible(runtime: Runtime, scope: Scope) -> None:
     """For recall, which goes without the newest turns where nothing can be written."""
-    if parts.store.read_only:
+    if runtime.store.read_only:
         return
     try:
-        catch_up(parts, scope, patience=_PATIENCE)
+        catch_up(runtime, scope, patience=_PATIENCE)
     except StoreError as error:
         log.warning("recall goes without the newest turns: %s", error.for_log())
 
 
-def _made(parts: Parts, found: Sequence[Unfindable]) -> list[tuple[Unfindable, Sequence[Findable]]]:
+def _made(
+    runtime: Runtime, found: Sequence[Unfindable]
+) -> list[tuple[Unfindable, Sequence[Findable]]]:
     made: list[tuple[Unfindable, Sequence[Findable]]] = []
     for some in _few_at_a_time(found):
-        turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(parts, some)}
-        made += [(each, list(_findable(parts, each, turns))) for each in some]
+        turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(runtime, some)}
+        made += [(each, list(_findable(runtime, each, turns))) for each in some]
     return made
 
 
@@ -99,52 +101,52 @@ def _few_at_a_time(found: Sequence[Unfindable]) -> Iterator[Sequence[Unfindable]
 
 
 def _findable(
-    parts: Parts, found: Unfindable, turns: Mapping[tuple[UUID, int], Turn]
+    runtime: Runtime, found: Unfindable, turns: Mapping[tuple[UUID, int], Turn]
 ) -> Iterator[Findable]:
-    config = _config(parts, found.scope)
+    config = _config(runtime, found.scope)
     for ordinal in range(found.first, found.stop):
         # One that is damaged has no words; it stays in the queue for a vector.
         made = Findable(ordinal=ordinal, lexical=Lexical())
         turn = turns.get((found.episode_id, ordinal))
         if turn is not None:
             try:
-                made = of_turn(parts, found.scope, ordinal, turn.message, config)
+                made = of_turn(runtime, found.scope, ordinal, turn.message, config)
             except Exception as error:  # noqa: BLE001 - one text must not stop everybody's
                 log.warning("the words of a turn cannot be told: %s", type(error).__name__)
         yield made
 
 
-def _config(parts: Parts, scope: Scope) -> MemoryConfig:
+def _config(runtime: Runtime, scope: Scope) -> MemoryConfig:
     try:
-        return parts.config(scope.tenant, scope.agent)
+        return runtime.config(scope.tenant, scope.agent)
     except InvalidSetting as error:
         log.warning("the settings of an agent cannot be read: %s", error)
-        return parts.defaults
+        return runtime.defaults
 
 
 def of_turn(
-    parts: Parts, scope: Scope, ordinal: int, message: Message, config: MemoryConfig
+    runtime: Runtime, scope: Scope, ordinal: int, message: Message, config: MemoryConfig
 ) -> Findable:
     return Findable(
         ordinal=ordinal,
-        lexical=parts.lexicon.turn(scope, message.text, message.name),
+        lexical=runtime.lexicon.turn(scope, message.text, message.name),
         embed=wants_vector(message, config),
     )
 
 
-def _turns(parts: Parts, found: Sequence[Unfindable]) -> list[Turn]:
+def _turns(runtime: Runtime, found: Sequence[Unfindable]) -> list[Turn]:
     """Those that can be read."""
     try:
-        return parts.store.unfindable_turns(found)
+        return runtime.store.unfindable_turns(found)
     except StoreCorrupt:
-        return [turn for each in found for turn in _read(parts, each, each.first, each.stop)]
+        return [turn for each in found for turn in _read(runtime, each, each.first, each.stop)]
 
 
-def _read(parts: Parts, found: Unfindable, start: int, stop: int) -> list[Turn]:
+def _read(runtime: Runtime, found: Unfindable, start: int, stop: int) -> list[Turn]:
     try:
-        return parts.store.turns(found.scope, found.episode_id, start=start, stop=stop)
+        return runtime.store.turns(found.scope, found.episode_id, start=start, stop=stop)
     except StoreCorrupt:
         if stop - start == 1:
             return []
     middle = (start + stop) // 2
-    return [*_read(parts, found, start, middle), *_read(parts, found, middle, stop)]
+    return [*_read(runtime, found, start, middle), *_read(runtime, found, middle, stop)]

@@ -32,7 +32,7 @@ from ...domain.policy import MemoryConfig
 from ...domain.quick import maker
 from ...domain.retention import Stage, is_overdue, overdue_warning
 from ...ports.store import Append, NewTurn, Target
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from . import close, validate
 from . import target as target_module
 from .decide import decided_again
@@ -46,7 +46,7 @@ _RETRIES = 20
 
 @decided_again
 def open_episode(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     session_id: str | None,
     *,
@@ -54,23 +54,23 @@ def open_episode(
     metadata: Mapping[str, Json] | None,
 ) -> Episode:
     """The session's open episode, a new one, or with `allow_resume` the last one again."""
-    now = parts.clock.now()
+    now = runtime.clock.now()
     at = now if at is None else check_time("at", at)
     session_id = session_id_of(session_id)
     check_metadata(metadata)
-    guard = parts.guard(scope, session_id=session_id)
+    guard = runtime.guard(scope, session_id=session_id)
     safe = guard.json(metadata)
-    config = parts.config(scope.tenant, scope.agent)
+    config = runtime.config(scope.tenant, scope.agent)
     for _ in range(_RETRIES):
-        state = parts.store.session(scope, session_id)
+        state = runtime.store.session(scope, session_id)
         known = state.episode if state else None
         if known is not None and (
-            target_module.still_open(parts, config, state, at)
+            target_module.still_open(runtime, config, state, at)
             or target_module.may_resume(known, config)
         ):
             try:
                 if metadata is not None:
-                    _set_metadata(parts, known, metadata, seen_at=at, now=now)
+                    _set_metadata(runtime, known, metadata, seen_at=at, now=now)
             except (EpisodeChanged, SessionNotFound):
                 # Another caller was faster, or an erasure was.
                 continue
@@ -87,15 +87,15 @@ def open_episode(
             settings=guard.settings,
         )
         try:
-            parts.store.append(write)
+            runtime.store.append(write)
         except EpisodeChanged:
             continue
-        return _just_written(parts, scope, write.episode_id)
+        return _just_written(runtime, scope, write.episode_id)
     raise EpisodeChanged(session_id)
 
 
 def _set_metadata(
-    parts: Parts,
+    runtime: Runtime,
     episode: Episode,
     metadata: Mapping[str, Json],
     *,
@@ -103,9 +103,9 @@ def _set_metadata(
     now: datetime,
 ) -> None:
     """Of a session that goes on: its text may have numbers already."""
-    known = parts.store.placeholders(episode.scope, episode.id)
-    guard = parts.guard(episode.scope, session_id=episode.session_id, known=known)
-    parts.store.touch(
+    known = runtime.store.placeholders(episode.scope, episode.id)
+    guard = runtime.guard(episode.scope, session_id=episode.session_id, known=known)
+    runtime.store.touch(
         episode.scope,
         episode.session_id,
         seen_at=seen_at,
@@ -116,9 +116,9 @@ def _set_metadata(
     )
 
 
-def _just_written(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
+def _just_written(runtime: Runtime, scope: Scope, episode_id: UUID) -> Episode:
     """:raises EpisodeNotFound: an erasure came right after"""
-    episode = target_module.find_episode(parts, scope, episode_id)
+    episode = target_module.find_episode(runtime, scope, episode_id)
     if episode is None:
         raise EpisodeNotFound(episode_id)
     return episode
@@ -126,7 +126,7 @@ def _just_written(parts: Parts, scope: Scope, episode_id: UUID) -> Episode:
 
 @decided_again
 def add(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     where: Episode | UUID | str,
     messages: MessageLike | Sequence[MessageLike],
@@ -136,19 +136,19 @@ def add(
     tokens: Sequence[int] | None = None,
 ) -> list[Turn]:
     """Add to an episode, or to a session, which gets a new episode where it has none open."""
-    now = parts.clock.now()
-    config = parts.config(scope.tenant, scope.agent)
+    now = runtime.clock.now()
+    config = runtime.config(scope.tenant, scope.agent)
     parsed = parse_messages(messages, max_bytes=config.session.max_message_bytes)
     times = times_of(at, len(parsed), now)
-    first_guard = parts.guard(scope, session_id=_session_named(where))
+    first_guard = runtime.guard(scope, session_id=_session_named(where))
     first_turns = validate.new_turns(
-        parts, scope, parsed, times, config, tokens, first_guard, findable=False
+        runtime, scope, parsed, times, config, tokens, first_guard, findable=False
     )
     for attempt in range(_RETRIES):
         guard, turns = first_guard, first_turns
         try:
             plan = target_module.plan_for(
-                parts,
+                runtime,
                 scope,
                 where,
                 config,
@@ -158,21 +158,21 @@ def add(
             )
         except ToolResultWithoutCall:
             # A repeated call: the result that it brings has been stored, so no call waits for it.
-            repeated = _repeated(parts, scope, where, idempotency_key, parsed)
+            repeated = _repeated(runtime, scope, where, idempotency_key, parsed)
             if repeated is None:
                 raise
             return repeated
-        idempotency = validate.idempotency(parts, idempotency_key, plan.session_id, parsed)
+        idempotency = validate.idempotency(runtime, idempotency_key, plan.session_id, parsed)
         # Who names an episode does not say in which session its names were heard.
-        unheard = plan.session_id != _session_named(where) and parts.heard.of(
+        unheard = plan.session_id != _session_named(where) and runtime.heard.of(
             scope, plan.session_id
         )
         if unheard or (guard.used() and plan.target is not Target.NEW):
             # The episode's text has numbers already, which these turns must go on with.
-            known = parts.store.placeholders(scope, plan.episode_id)
-            guard = parts.guard(scope, session_id=plan.session_id, known=known)
+            known = runtime.store.placeholders(scope, plan.episode_id)
+            guard = runtime.guard(scope, session_id=plan.session_id, known=known)
             turns = validate.new_turns(
-                parts, scope, parsed, times, config, tokens, guard, findable=False
+                runtime, scope, parsed, times, config, tokens, guard, findable=False
             )
         write = _make_append(
             scope,
@@ -188,44 +188,44 @@ def add(
             placeholders=guard.used() if plan.target is Target.NEW else guard.new(),
             settings=guard.settings,
         )
-        left = _left(parts, scope, plan, config, turns)
+        left = _left(runtime, scope, plan, config, turns)
         try:
             if left:
-                stored = _append_apart(parts, left, replace(write, placeholders=guard.used()))
+                stored = _append_apart(runtime, left, replace(write, placeholders=guard.used()))
             else:
-                stored = parts.store.append(write)
+                stored = runtime.store.append(write)
         except EpisodeChanged:
-            parts.places.drop(scope, where)
-            ended = target_module.closed_for_good(parts, scope, where, config)
+            runtime.places.drop(scope, where)
+            ended = target_module.closed_for_good(runtime, scope, where, config)
             if ended is not None:
                 raise target_module.refusal(ended) from None
             continue
         except EpisodeNotFound:
-            parts.places.drop(scope, where)
+            runtime.places.drop(scope, where)
             # Erased since it was planned: a session begins anew, an episode does not.
             if _session_named(where) != plan.session_id:
                 raise
             continue
         if guard.names:
-            parts.heard.add(scope, plan.session_id, guard.names)
+            runtime.heard.add(scope, plan.session_id, guard.names)
         if stored[0].id == turns[0].id and not left:
-            target_module.note_place(parts, scope, where, plan, turns)
+            target_module.note_place(runtime, scope, where, plan, turns)
         return stored
     raise EpisodeChanged(plan.session_id)
 
 
 def _repeated(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     where: Episode | UUID | str,
     key: str | None,
     messages: Sequence[Message],
 ) -> list[Turn] | None:
     """The turns that an earlier call with this key stored."""
-    episode = target_module.find_episode(parts, scope, where)
+    episode = target_module.find_episode(runtime, scope, where)
     session_id = _session_named(where) if episode is None else episode.session_id
-    idempotency = validate.idempotency(parts, key, session_id or "", messages)
-    return None if idempotency is None else parts.store.repeated(scope, idempotency)
+    idempotency = validate.idempotency(runtime, key, session_id or "", messages)
+    return None if idempotency is None else runtime.store.repeated(scope, idempotency)
 
 
 def _session_named(where: Episode | UUID | str) -> str | None:
@@ -237,7 +237,7 @@ def _session_named(where: Episode | UUID | str) -> str | None:
 
 @decided_again
 def store(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     messages: Sequence[MessageLike],
     *,
@@ -253,8 +253,8 @@ def store(
     idempotency_key: str | None,
 ) -> Episode:
     """A whole episode in one call and one transaction."""
-    now = parts.clock.now()
-    config = parts.config(scope.tenant, scope.agent)
+    now = runtime.clock.now()
+    config = runtime.config(scope.tenant, scope.agent)
     parsed = parse_messages(messages, max_bytes=config.session.max_message_bytes)
     if ended_at is not None:
         ended_at = check_time("ended_at", ended_at)
@@ -263,8 +263,8 @@ def store(
     if ended_at is not None and ended_at < min(times):
         raise InvalidInput("ended_at", "is before the first message: give a time that is not")
     given_session, session_id = session_id, session_id_of(session_id)
-    guard = parts.guard(scope, session_id=session_id)
-    turns = validate.new_turns(parts, scope, parsed, times, config, None, guard)
+    guard = runtime.guard(scope, session_id=session_id)
+    turns = validate.new_turns(runtime, scope, parsed, times, config, None, guard)
     tool_calls.check_results(parsed, lambda _: False)
     check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
@@ -274,7 +274,7 @@ def store(
     if ended_at is None:
         ended_at = boundary.end_time(last_message_at=max(times), now=now, config=config.session)
     closing = close.closing_for(
-        parts,
+        runtime,
         scope,
         [validate.as_turn(turn, place, episode_id, session_id) for place, turn in enumerate(turns)],
         reason=reason,
@@ -295,52 +295,52 @@ def store(
         now=now,
         turns=turns,
         metadata=guard.json(metadata),
-        idempotency=validate.idempotency(parts, idempotency_key, given_session or "", parsed),
+        idempotency=validate.idempotency(runtime, idempotency_key, given_session or "", parsed),
         closing=closing,
         placeholders=guard.used(),
         settings=guard.settings,
     )
     for _ in range(_RETRIES):
         try:
-            stored = parts.store.append(write)
+            stored = runtime.store.append(write)
         except EpisodeArchived as error:
             # A repeated call: the episode is there, without its turns.
-            return _just_written(parts, scope, error.episode_id)
+            return _just_written(runtime, scope, error.episode_id)
         except EpisodeChanged:
             # Looked at only now: a call that is retried may find its session going on again.
-            _end_open_episode(parts, scope, session_id, config, min(times))
+            _end_open_episode(runtime, scope, session_id, config, min(times))
             continue
         if guard.names:
-            parts.heard.add(scope, session_id, guard.names)
-        _warn_of_policy(parts, scope, ended_at, now)
-        return _just_written(parts, scope, stored[0].episode_id)
+            runtime.heard.add(scope, session_id, guard.names)
+        _warn_of_policy(runtime, scope, ended_at, now)
+        return _just_written(runtime, scope, stored[0].episode_id)
     raise EpisodeChanged(session_id)
 
 
-def _warn_of_policy(parts: Parts, scope: Scope, ended_at: datetime, now: datetime) -> None:
+def _warn_of_policy(runtime: Runtime, scope: Scope, ended_at: datetime, now: datetime) -> None:
     """Say once for each agent that what is stored now is due at the next retention run."""
     whose = scope.tenant, scope.agent
-    policy = parts.config(*whose).retention
-    if whose in parts.warned or not is_overdue(Stage.ACTIVE, policy, since=ended_at, now=now):
+    policy = runtime.config(*whose).retention
+    if whose in runtime.warned or not is_overdue(Stage.ACTIVE, policy, since=ended_at, now=now):
         return
-    parts.warned.add(whose)
+    runtime.warned.add(whose)
     log.warning(overdue_warning("stored episodes are"))
 
 
-def heartbeat(parts: Parts, scope: Scope, session_id: str, *, at: datetime | None) -> Session:
+def heartbeat(runtime: Runtime, scope: Scope, session_id: str, *, at: datetime | None) -> Session:
     """Keep an idle session open; one that ended already stays so, and its status says it."""
-    now = parts.clock.now()
+    now = runtime.clock.now()
     at = now if at is None else check_time("at", at)
-    config = parts.config(scope.tenant, scope.agent)
-    state = parts.store.session(scope, check_name("session_id", session_id))
+    config = runtime.config(scope.tenant, scope.agent)
+    state = runtime.store.session(scope, check_name("session_id", session_id))
     if state is None:
         raise SessionNotFound(session_id)
-    target_module.still_open(parts, config, state, at)
-    return parts.store.touch(scope, session_id, seen_at=at, now=now)
+    target_module.still_open(runtime, config, state, at)
+    return runtime.store.touch(scope, session_id, seen_at=at, now=now)
 
 
 def _left(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     plan: target_module.Plan,
     config: MemoryConfig,
@@ -350,21 +350,21 @@ def _left(
     episode = plan.goes_on
     if episode is None or not config.session.topic_shift:
         return None
-    return episode if parts.topics.has_shifted(scope, episode, turns) else None
+    return episode if runtime.topics.has_shifted(scope, episode, turns) else None
 
 
-def _append_apart(parts: Parts, left: Episode, write: Append) -> list[Turn]:
+def _append_apart(runtime: Runtime, left: Episode, write: Append) -> list[Turn]:
     """Write to a new episode of the session; the one that is left for it ends."""
     apart = replace(write, episode_id=new_id(), target=Target.NEW)
     if write.idempotency is not None:
         # A key that was used before gives what it wrote then, and nothing ends for that.
         try:
-            return parts.store.append(apart)
+            return runtime.store.append(apart)
         except EpisodeChanged:
             pass
     if left.is_open:
         close.close(
-            parts,
+            runtime,
             left.scope,
             left.id,
             reason=EndReason.TOPIC_SHIFT,
@@ -372,14 +372,14 @@ def _append_apart(parts: Parts, left: Episode, write: Append) -> list[Turn]:
             wait=False,
             seen=left,
         )
-    return parts.store.append(apart)
+    return runtime.store.append(apart)
 
 
 def _end_open_episode(
-    parts: Parts, scope: Scope, session_id: str, config: MemoryConfig, at: datetime
+    runtime: Runtime, scope: Scope, session_id: str, config: MemoryConfig, at: datetime
 ) -> None:
-    state = parts.store.session(scope, session_id)
-    if target_module.still_open(parts, config, state, at) is not None:
+    state = runtime.store.session(scope, session_id)
+    if target_module.still_open(runtime, config, state, at) is not None:
         raise InvalidInput(
             "session_id", f"{session_id!r} has an open episode: close it, or use another session"
         )

@@ -16,7 +16,7 @@ from ...domain.policy import MemoryConfig
 from ...domain.quick import maker
 from ...ports.store import NewTurn, SessionState, Target
 from ..core.open_episodes import Place
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from . import close
 
 
@@ -35,7 +35,7 @@ _make_plan = maker(Plan)
 
 
 def plan_for(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     where: Episode | UUID | str,
     config: MemoryConfig,
@@ -45,10 +45,10 @@ def plan_for(
     may_guess: bool,
 ) -> Plan:
     if Role.TOOL not in [turn.message.body["role"] for turn in turns]:
-        plan = _unread(parts, scope, where, config, turns[0].at, may_guess=may_guess)
+        plan = _unread(runtime, scope, where, config, turns[0].at, may_guess=may_guess)
         if plan is not None:
             return plan
-    named = find_episode(parts, scope, where)
+    named = find_episode(runtime, scope, where)
     if named is not None:
         session_id = named.session_id
         named = None if _went_on(named, config) else named
@@ -56,8 +56,8 @@ def plan_for(
         session_id = check_name("session_id", where)
     else:
         raise EpisodeNotFound(where.id if isinstance(where, Episode) else where)
-    state = parts.store.session(scope, session_id)
-    parts.places.next_is_new = state is None
+    state = runtime.store.session(scope, session_id)
+    runtime.places.next_is_new = state is None
     if named is not None and (
         state is None or state.episode is None or state.episode.id != named.id
     ):
@@ -67,8 +67,8 @@ def plan_for(
     answers = turns[0].message.role is Role.TOOL and turns[0].message.tool_call is None
     episode = state.episode if state else None
     if episode is not None and not episode.is_open:
-        if answers and _timed_out_waiting(parts, scope, episode, turns[0]):
-            _check_turns(parts, scope, episode, turns)
+        if answers and _timed_out_waiting(runtime, scope, episode, turns[0]):
+            _check_turns(runtime, scope, episode, turns)
             return Plan(
                 session_id=session_id,
                 episode_id=episode.id,
@@ -77,19 +77,19 @@ def plan_for(
             )
         if named is not None or may_resume(episode, config):
             plan = _closed(episode, config, retried)
-            _check_turns(parts, scope, episode, turns)
+            _check_turns(runtime, scope, episode, turns)
             return replace(plan, goes_on=episode) if plan.target is Target.RESUME else plan
         episode = None
     elif not answers:
-        episode = still_open(parts, config, state, turns[0].at)
-    _check_turns(parts, scope, episode, turns)
+        episode = still_open(runtime, config, state, turns[0].at)
+    _check_turns(runtime, scope, episode, turns)
     if episode is None:
         return Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
     return Plan(session_id=session_id, episode_id=episode.id, target=Target.OPEN, goes_on=episode)
 
 
 def _unread(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     where: Episode | UUID | str,
     config: MemoryConfig,
@@ -98,12 +98,12 @@ def _unread(
     may_guess: bool,
 ) -> Plan | None:
     """Where turns go that need nothing read before: the store refuses them if that was wrong."""
-    place = parts.places.open_at(scope, where, at, config.session)
+    place = runtime.places.open_at(scope, where, at, config.session)
     if place is not None:
         if config.session.topic_shift:
             return None
         return _make_plan(place.session_id, place.episode_id, Target.OPEN, None)
-    if not (may_guess and parts.places.next_is_new) or config.session.allow_resume:
+    if not (may_guess and runtime.places.next_is_new) or config.session.allow_resume:
         return None
     if not isinstance(where, str) or as_id("episode_id", where) is not None:
         return None
@@ -112,7 +112,11 @@ def _unread(
 
 
 def note_place(
-    parts: Parts, scope: Scope, where: Episode | UUID | str, plan: Plan, turns: Sequence[NewTurn]
+    runtime: Runtime,
+    scope: Scope,
+    where: Episode | UUID | str,
+    plan: Plan,
+    turns: Sequence[NewTurn],
 ) -> None:
     """The next turns may follow these where they were written."""
     if plan.goes_on is None and plan.target is not Target.NEW:
@@ -127,7 +131,7 @@ def note_place(
         started_at=turns[0].at if plan.goes_on is None else plan.goes_on.started_at,
         seen_at=turns[-1].at,
     )
-    parts.places.put(scope, where, place)
+    runtime.places.put(scope, where, place)
 
 
 def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> Plan:
@@ -156,23 +160,25 @@ def _went_on(episode: Episode, config: MemoryConfig) -> bool:
 
 
 def closed_for_good(
-    parts: Parts, scope: Scope, where: Episode | UUID | str, config: MemoryConfig
+    runtime: Runtime, scope: Scope, where: Episode | UUID | str, config: MemoryConfig
 ) -> Episode | None:
     """The episode that a caller means, if it has ended and takes no more messages."""
-    episode = find_episode(parts, scope, where)
+    episode = find_episode(runtime, scope, where)
     if episode is None or episode.is_open or _went_on(episode, config):
         return None
     return None if may_resume(episode, config) else episode
 
 
-def find_episode(parts: Parts, scope: Scope, where: Episode | UUID | str) -> Episode | None:
+def find_episode(runtime: Runtime, scope: Scope, where: Episode | UUID | str) -> Episode | None:
     """The episode that a caller means; None where the text can only be a session's name."""
     episode_id = as_id("episode_id", where, Episode)
-    return None if episode_id is None else parts.store.episodes(scope, [episode_id]).get(episode_id)
+    return (
+        None if episode_id is None else runtime.store.episodes(scope, [episode_id]).get(episode_id)
+    )
 
 
 def still_open(
-    parts: Parts, config: MemoryConfig, state: SessionState | None, at: datetime
+    runtime: Runtime, config: MemoryConfig, state: SessionState | None, at: datetime
 ) -> Episode | None:
     """The session's open episode, unless its time is over: then it is closed here."""
     if state is None or state.episode is None or not state.episode.is_open:
@@ -186,34 +192,34 @@ def still_open(
     )
     if not expired or config.session.allow_resume:
         return episode
-    close.close_expired(parts, episode, wait=False)
+    close.close_expired(runtime, episode, wait=False)
     return None
 
 
-def _timed_out_waiting(parts: Parts, scope: Scope, episode: Episode, first: NewTurn) -> bool:
+def _timed_out_waiting(runtime: Runtime, scope: Scope, episode: Episode, first: NewTurn) -> bool:
     """Whether a tool result is for a call of an episode that only the time-out ended.
 
     The episode goes on with it, as it would have if the worker had not come first.
     """
     if episode.end_reason is not EndReason.TIMEOUT or episode.is_archived:
         return False
-    return _waits_for(parts, scope, episode, first.message.body["tool_call_id"])
+    return _waits_for(runtime, scope, episode, first.message.body["tool_call_id"])
 
 
 def _check_turns(
-    parts: Parts, scope: Scope, episode: Episode | None, turns: Sequence[NewTurn]
+    runtime: Runtime, scope: Scope, episode: Episode | None, turns: Sequence[NewTurn]
 ) -> None:
     def waits(call_id: str) -> bool:
-        return episode is not None and _waits_for(parts, scope, episode, call_id)
+        return episode is not None and _waits_for(runtime, scope, episode, call_id)
 
     tool_calls.check_results([turn.message for turn in turns], waits)
 
 
-def _waits_for(parts: Parts, scope: Scope, episode: Episode, call_id: str) -> bool:
+def _waits_for(runtime: Runtime, scope: Scope, episode: Episode, call_id: str) -> bool:
     stop = episode.message_count
     while stop > 0:
         start = max(0, stop - 64)
-        turns = parts.store.turns(scope, episode.id, start=start, stop=stop)
+        turns = runtime.store.turns(scope, episode.id, start=start, stop=stop)
         waits = tool_calls.is_waiting([turn.message for turn in turns], call_id)
         if waits is not None:
             return waits

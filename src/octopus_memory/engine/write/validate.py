@@ -16,13 +16,13 @@ from ...domain.policy import MemoryConfig
 from ...domain.quick import maker
 from ...ports.store import Idempotency, NewTurn
 from ..core.pii_guard import Guard
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 
 _make_turn = maker(NewTurn)
 
 
 def new_turns(
-    parts: Parts,
+    runtime: Runtime,
     scope: Scope,
     messages: Sequence[Message],
     times: Sequence[datetime],
@@ -38,15 +38,15 @@ def new_turns(
     """
     if tokens is not None:
         check_token_counts(tokens, len(messages))
-    checked = (guard or parts.guard(scope)).messages(messages)
-    counts = tokens or [message_tokens(each.message, parts.counter.count) for each in checked]
+    checked = (guard or runtime.guard(scope)).messages(messages)
+    counts = tokens or [message_tokens(each.message, runtime.counter.count) for each in checked]
     return [
         _make_turn(
             turn_id,
             each.message,
             count,
             at,
-            parts.lexicon.turn(scope, each.message.text, each.message.name) if findable else None,
+            runtime.lexicon.turn(scope, each.message.text, each.message.name) if findable else None,
             findable and wants_vector(each.message, config),
             each.has_pii,
         )
@@ -68,14 +68,14 @@ def wants_vector(message: Message, config: MemoryConfig) -> bool:
 
 
 def idempotency(
-    parts: Parts, key: str | None, session_id: str, messages: Sequence[Message]
+    runtime: Runtime, key: str | None, session_id: str, messages: Sequence[Message]
 ) -> Idempotency | None:
     """The fingerprint is keyed: it is kept for a while, and the words must not be guessed by it."""
     if key is None:
         return None
     check_name("idempotency_key", key)
     bodies = json.dumps([session_id, *(dict(message.body) for message in messages)], sort_keys=True)
-    salt = parts.store.salt[:64]
+    salt = runtime.store.salt[:64]
     fingerprint = blake2b(bodies.encode(), key=salt, digest_size=16).digest()
     return Idempotency(key=key, fingerprint=fingerprint)
 
