@@ -276,7 +276,7 @@ def test_the_product_is_asked_at_the_questions_time_with_its_defaults(
     seen, inner = [], MemoryScope.context
 
     def context(self: MemoryScope, message: str, **given: Any):
-        seen.append((message, self._parts.clock.now(), given))
+        seen.append((message, self._runtime.clock.now(), given))
         return inner(self, message, **given)
 
     monkeypatch.setattr(MemoryScope, "context", context)
