@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from octopus_memory import EpisodicMemory, ToolCall
 from octopus_memory.__main__ import program
-from octopus_memory.faces.cli.actor import actor
+from octopus_memory.faces.actor import actor_of
 from octopus_memory.faces.cli.options import parse_since, parse_until
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support.command_line import run, run_json, settle
@@ -108,7 +108,7 @@ def test_reads_are_recorded_with_who_ran_the_command(tea, monkeypatch):
     run("restore")
     run("chat", "--quiet", stdin="/recent\n")
     entries = run_json("audit", "list")
-    assert {entry["actor"] for entry in entries} == {actor()}
+    assert {entry["actor"] for entry in entries} == {actor_of("cli")}
     assert {"recall", "recent", "session", "deleted"} <= {entry["action"] for entry in entries}
 
 

@@ -16,7 +16,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from octopus_memory import EpisodicMemory
-from octopus_memory.faces.rest import context_responses, responses
+from octopus_memory.faces.rest import responses
 from octopus_memory.faces.rest.routes import users
 from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.settings import ServerSettings
@@ -163,7 +163,7 @@ def test_answers_are_as_the_description_says(client: httpx.Client, memory: Episo
         responses.EpisodeList: client.get("/episodes", params=WHO),
         responses.SearchOut: client.post("/episodes/search", json=query | {"mode": "hybrid"}),
         responses.TurnSearchOut: client.post("/turns/search", json=query | {"mode": "hybrid"}),
-        context_responses.ContextOut: client.post("/context", json=WHO | {"message": "And leave?"}),
+        responses.ContextOut: client.post("/context", json=WHO | {"message": "And leave?"}),
     }
     for kind, answer in answers.items():
         found = TypeAdapter(kind).validate_json(answer.content)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from ...domain.errors import InvalidSetting
+from ..actor import actor_of
 from ..urls import shown_url
-from .actor import actor
 from .database import open_existing
 from .json_output import print_json
 from .options import AsJson, Db
@@ -98,7 +98,7 @@ def set_config(
         part, name, value = _parsed(text)
         change.setdefault(part, {})[name] = value
     with open_existing(db) as memory:
-        memory.configure(agent, change, tenant=tenant, actor=actor())
+        memory.configure(agent, change, tenant=tenant, actor=actor_of("cli"))
     if as_json:
         print_json({"agent": agent, "tenant": tenant, "set": change})
         return

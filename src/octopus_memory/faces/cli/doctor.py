@@ -1,16 +1,56 @@
-"""`octopus doctor`: what is configured, what works, and what to do about the rest."""
+"""`octopus doctor`: check what is configured and what works."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import platform
+import re
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from ..urls import as_url
-from .checks import Check, Status, run_checks
+from ...domain.episode import Turn
+from ...domain.errors import MissingExtra, OctopusError
+from ...domain.ids import new_id
+from ...domain.message import Message
+from ...domain.retention import policy_in_words
+from ..urls import as_url, shown_url
+from .database import released, sqlite_file
 from .json_output import print_json
 from .options import AsJson, Db
-from .terminal import Screen
+from .terminal import Screen, counted
+
+if TYPE_CHECKING:
+    from ...settings import Settings
+
+
+class Status(StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    """Fine, and worth knowing."""
+    WARNING = "warning"
+    """Something chosen does not work; the rest goes on without it."""
+    FAILED = "failed"
+    """Octopus does not work until this is mended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    name: str
+    status: Status
+    detail: str
+    remedy: str | None = None
+
 
 _MARKS = {
     Status.OK: ("ok", "green"),
@@ -20,6 +60,22 @@ _MARKS = {
 }
 _NAME_WIDTH = 14
 _MARK_WIDTH = 6
+_DISTRIBUTION = "octopus-memory"
+_FOR_DEVELOPERS = "dev"
+_SAMPLE = "The user prefers to be addressed formally."
+_LEAST_FREE = 64 * 2**20
+_SUMMARY_SECONDS = 15.0
+_REQUIREMENT = re.compile(r"([\w.-]+).*;\s*extra\s*==\s*['\"]([\w.-]+)['\"]")
+_REMEDIES = {
+    "database": "name another with --db or OCTOPUS_DATABASE_URL, or mend this one",
+    "embedder": "check OCTOPUS_EMBEDDER, or reinstall octopus-memory",
+    "summarizer": "check OCTOPUS_SUMMARIZER; extractive needs no model",
+    "tokenizer": "check OCTOPUS_TOKENIZER; approximate always works",
+    "chat model": "check OCTOPUS_OPENAI_BASE_URL and OCTOPUS_OPENAI_API_KEY",
+    "retention": "correct the table [memory.retention] in octopus.toml",
+    "pending work": "check the database",
+    "extras": "reinstall octopus-memory",
+}
 
 
 def doctor(*, db: Db = None, as_json: AsJson = False) -> None:
@@ -55,3 +111,281 @@ def _show(screen: Screen, check: Check) -> None:
     screen.row(*lead, text=check.detail)
     if check.remedy is not None:
         screen.row(("→ ", "cyan"), text=check.remedy, indent=_MARK_WIDTH + _NAME_WIDTH)
+
+
+def run_checks(db_url: str | None) -> Iterator[Check]:
+    """Each finding as it is made."""
+    from ...settings import load
+
+    yield _versions()
+    try:
+        settings = load(database_url=db_url)
+    except OctopusError as error:
+        yield Check(
+            name="settings",
+            status=Status.FAILED,
+            detail=str(error),
+            remedy="correct it in octopus.toml or in the environment (OCTOPUS_…)",
+        )
+        return
+    yield _settings(settings)
+    database = _guarded("database", _database, settings)
+    yield database
+    yield from _short_of_room(settings)
+    if database.status is not Status.FAILED:
+        yield from _past_row_security(settings)
+    yield _guarded("embedder", _embedder, settings)
+    yield _guarded("summarizer", _summarizer, settings)
+    yield _guarded("tokenizer", _tokenizer, settings)
+    yield _guarded("chat model", _chat_model, settings)
+    yield _guarded("retention", _retention, settings)
+    if database.status is not Status.FAILED:
+        yield _guarded("pending work", _pending, settings)
+    yield _guarded("extras", _extras, settings)
+
+
+def _guarded(name: str, check: Callable[[Settings], Check], settings: Settings) -> Check:
+    try:
+        return check(settings)
+    except MissingExtra as error:
+        remedy = f"pip install '{_DISTRIBUTION}[{error.extra}]'"
+        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
+    except OctopusError as error:
+        return Check(name=name, status=Status.FAILED, detail=str(error), remedy=_REMEDIES[name])
+    except Exception as error:  # noqa: BLE001 - a doctor reports what it finds, and looks on
+        detail = f"{type(error).__name__}: {error}"
+        return Check(name=name, status=Status.FAILED, detail=detail, remedy=_REMEDIES[name])
+
+
+def _versions() -> Check:
+    from ... import __version__
+
+    detail = (
+        f"Octopus {__version__}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {platform.system()} {platform.machine()}"
+    )
+    return Check(name="versions", status=Status.OK, detail=detail)
+
+
+def _settings(settings: Settings) -> Check:
+    from ...settings import FILE
+
+    file = f"{FILE} is read" if FILE.exists() else f"no {FILE} here"
+    # Names alone: a value may be a key.
+    chosen = ", ".join(settings.chosen()) or "none, all defaults"
+    return Check(name="settings", status=Status.OK, detail=f"{file}; set: {chosen}")
+
+
+def _database(settings: Settings) -> Check:
+    file = sqlite_file(settings.url)
+    if file is not None and not file.exists():
+        return _new_database(file)
+    from ...wiring import open_store
+
+    store = open_store(settings)
+    try:
+        found = store.stats()
+        where = f"{shown_url(settings.url)}: schema {found.schema}, " + counted(
+            found.episodes, "episode"
+        )
+        if getattr(store, "read_only", False):
+            return Check(
+                name="database",
+                status=Status.NOTE,
+                detail=f"{where}; opened to read only",
+                remedy="leave out ?mode=ro to store something",
+            )
+        # Ends the leases of nobody: a write that changes nothing.
+        store.release("octopus-doctor")
+    finally:
+        store.close()
+    return Check(name="database", status=Status.OK, detail=f"{where}; can be written")
+
+
+def _past_row_security(settings: Settings) -> Iterator[Check]:
+    """Only of a database that has it, and where it does not hold."""
+    if settings.url.partition(":")[0] == "sqlite":
+        return
+    from ...wiring import open_store
+
+    store = open_store(settings)
+    try:
+        ask = getattr(store, "why_not_held_by_security", None)
+        why = None if ask is None else ask()
+    except OctopusError as error:
+        yield Check(name="row security", status=Status.WARNING, detail=str(error))
+        return
+    finally:
+        store.close()
+    if why is not None:
+        yield Check(
+            name="row security",
+            status=Status.WARNING,
+            detail=f"{why}: row-level security does not hold it, so nothing but Octopus's own "
+            "conditions stands between tenants",
+            remedy="connect as a role that is neither: docs/howto/postgresql.md, Two roles",
+        )
+
+
+def _short_of_room(settings: Settings) -> Iterator[Check]:
+    file = sqlite_file(settings.url)
+    if file is None:
+        return
+    free = shutil.disk_usage(_folder(file)).free
+    if free < _LEAST_FREE:
+        yield Check(
+            name="disk",
+            status=Status.WARNING,
+            detail=f"{free // 2**20} MiB are free beside {file}: little more can be stored",
+            remedy="free some space, or move the database to another disk",
+        )
+
+
+def _folder(file: Path) -> Path:
+    return next(place for place in file.absolute().parents if place.exists())
+
+
+def _new_database(file: Path) -> Check:
+    folder = _folder(file)
+    if os.access(folder, os.W_OK):
+        detail = f"{file} is made when something is first stored"
+        return Check(name="database", status=Status.OK, detail=detail)
+    return Check(
+        name="database",
+        status=Status.FAILED,
+        detail=f"{file} is not there, and {folder} cannot be written",
+        remedy="name another place with --db or OCTOPUS_DATABASE_URL",
+    )
+
+
+def _embedder(settings: Settings) -> Check:
+    from ...wiring import make_embedder
+
+    start = time.perf_counter()
+    embedder = make_embedder(settings)
+    with released(embedder):
+        embedder.embed([_SAMPLE])
+        loaded = time.perf_counter()
+        embedder.embed([_SAMPLE])
+        again = time.perf_counter()
+    detail = (
+        f"{embedder.model}, {embedder.dimension} dimensions; first text after "
+        f"{loaded - start:.1f} s, the next in {(again - loaded) * 1000:.0f} ms"
+    )
+    return Check(name="embedder", status=Status.OK, detail=detail)
+
+
+def _summarizer(settings: Settings) -> Check:
+    from ...wiring import make_summarizer
+
+    model = make_summarizer(settings)
+    if model is None:
+        return Check(name="summarizer", status=Status.OK, detail="extractive, needs no model")
+    try:
+        with released(model):
+            model.summarize([_sample_turn()], timeout=_SUMMARY_SECONDS)
+    except OctopusError as error:
+        return Check(
+            name="summarizer",
+            status=Status.WARNING,
+            detail=str(error),
+            remedy="until it answers, episodes close with extractive summaries",
+        )
+    return Check(name="summarizer", status=Status.OK, detail=f"{model.name} answers")
+
+
+def _sample_turn() -> Turn:
+    return Turn(
+        id=new_id(),
+        episode_id=new_id(),
+        session_id="doctor",
+        ordinal=0,
+        message=Message({"role": "user", "content": _SAMPLE}),
+        tokens=0,
+        at=datetime.now(UTC),
+    )
+
+
+def _tokenizer(settings: Settings) -> Check:
+    from ...wiring import make_counter
+
+    tokens = make_counter(settings).count(_SAMPLE)
+    detail = f"{settings.tokenizer}: {counted(tokens, 'token')} in {len(_SAMPLE)} characters"
+    return Check(name="tokenizer", status=Status.OK, detail=detail)
+
+
+def _chat_model(settings: Settings) -> Check:
+    from .agents import Echo, answerer
+
+    model = answerer(settings)
+    model.close()
+    if isinstance(model, Echo):
+        return Check(
+            name="chat model",
+            status=Status.NOTE,
+            detail="none, octopus chat echoes",
+            remedy="set OCTOPUS_OPENAI_BASE_URL or OCTOPUS_OPENAI_API_KEY to talk to one",
+        )
+    where = settings.openai_base_url or "OpenAI"
+    detail = f"{model.name} at {shown_url(where)} (not asked)"
+    return Check(name="chat model", status=Status.OK, detail=detail)
+
+
+def _retention(settings: Settings) -> Check:
+    """What becomes of episodes by the default policy; agents may have others."""
+    detail = policy_in_words(settings.defaults().retention)
+    if not settings.retention_schedule:
+        detail += "; only when octopus retention run is called, because no schedule is set"
+    return Check(name="retention", status=Status.OK, detail=detail)
+
+
+def _pending(settings: Settings) -> Check:
+    from ...wiring import open_store
+
+    file = sqlite_file(settings.url)
+    if file is not None and not file.exists():
+        return Check(name="pending work", status=Status.OK, detail="none")
+    store = open_store(settings)
+    try:
+        backlog = store.backlog()
+    finally:
+        store.close()
+    waiting = [f"{work.waiting:,} to {kind}" for kind, work in backlog.items() if work.waiting]
+    if not waiting:
+        return Check(name="pending work", status=Status.OK, detail="none")
+    return Check(
+        name="pending work",
+        status=Status.NOTE,
+        detail=", ".join(waiting),
+        remedy="octopus run-pending does it now",
+    )
+
+
+def _extras(_: Settings) -> Check:
+    """Which optional parts are installed, by the distribution's own list of them."""
+    try:
+        required = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        detail = "unknown: run from source, not installed"
+        return Check(name="extras", status=Status.NOTE, detail=detail)
+    installed: dict[str, bool] = {}
+    for requirement in required:
+        found = _REQUIREMENT.match(requirement)
+        if found is not None and found[2] != _FOR_DEVELOPERS:
+            installed[found[2]] = installed.get(found[2], True) and _is_installed(found[1])
+    have = [extra for extra, there in installed.items() if there]
+    lack = [extra for extra, there in installed.items() if not there]
+    return Check(
+        name="extras",
+        status=Status.OK,
+        detail=f"installed: {', '.join(have) or 'none'}; not: {', '.join(lack) or 'none'}",
+        remedy=f"pip install '{_DISTRIBUTION}[{','.join(lack)}]' adds them" if lack else None,
+    )
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -9,8 +9,8 @@ import typer
 
 from ...domain.erasure import EraseReceipt, FileSearch, Subject
 from ...domain.errors import InvalidInput, NotFound
+from ..actor import actor_of
 from ..urls import as_url, shown_url
-from .actor import actor
 from .confirm import Yes, ask
 from .database import open_existing
 from .json_output import print_json
@@ -111,10 +111,10 @@ def _ask(memory: EpisodicMemory, subject: Subject) -> None:
 def _erase(memory: EpisodicMemory, subject: Subject, *, physical: bool) -> EraseReceipt:
     if subject.episode_id is None:
         return memory.tenant(subject.tenant).erase_user(
-            subject.user, agent=subject.agent, physical=physical, actor=actor()
+            subject.user, agent=subject.agent, physical=physical, actor=actor_of("cli")
         )
     scope = memory.scope(tenant=subject.tenant, agent=subject.agent or "default", user=subject.user)
-    return scope.erase_episode(subject.episode_id, physical=physical, actor=actor())
+    return scope.erase_episode(subject.episode_id, physical=physical, actor=actor_of("cli"))
 
 
 def compact(*, db: Db = None, as_json: AsJson = False) -> None:
@@ -124,7 +124,7 @@ def compact(*, db: Db = None, as_json: AsJson = False) -> None:
     """
     with open_existing(db) as memory:
         before = memory.stats().size_bytes
-        done = memory.compact(actor=actor())
+        done = memory.compact(actor=actor_of("cli"))
         after = memory.stats().size_bytes
     if as_json:
         print_json({"compacted": done, "bytes_before": before, "bytes_after": after})

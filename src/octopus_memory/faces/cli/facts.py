@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ...domain.facts import Fact, FactKind
-from .actor import actor
+from ..actor import actor_of
 from .confirm import Yes, ask
 from .database import open_existing, open_or_make
 from .json_output import print_json
@@ -54,7 +54,7 @@ def list_facts(
     octopus facts list --user ana
     """
     with open_existing(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         found = scope.facts(as_of=as_of, kinds=kind or None, history=history)
     if as_json:
         print_json({"facts": found})
@@ -90,7 +90,7 @@ def add(
     octopus facts add "Is allergic to peanuts." --kind constraint --pin
     """
     with open_or_make(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         made = scope.add_fact(text, kind, slot, pinned=pin)
     _say(made, as_json=as_json)
 
@@ -108,7 +108,7 @@ def correct(
 ) -> None:
     """Say what a fact should be; the old one stays as history."""
     with open_existing(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         made = scope.correct_fact(fact_id, text)
     _say(made, as_json=as_json)
 
@@ -126,7 +126,7 @@ def pin(
 ) -> None:
     """Pin a fact: it is shown first, and no fact that is found later replaces it."""
     with open_existing(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         made = scope.pin_fact(fact_id, pinned=not off)
     _say(made, as_json=as_json)
 
@@ -146,7 +146,7 @@ def delete(
     with open_existing(db) as memory:
         if not yes:
             ask(f"This deletes fact {fact_id} of user {user} for good.", "Delete?")
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         scope.delete_fact(fact_id)
     if as_json:
         print_json({"deleted": fact_id})

@@ -9,7 +9,7 @@ import typer
 
 from ...domain.identity import AccessRole, ApiKey
 from ...engine.privacy import api_keys
-from .actor import actor
+from ..actor import actor_of
 from .database import open_existing, open_or_make
 from .json_output import print_json
 from .options import AsJson, Db, parse_until
@@ -57,7 +57,7 @@ def create(
             agents=agent or None,
             user=user,
             expires_at=expires,
-            actor=actor(),
+            actor=actor_of("cli"),
         )
     _show_new(made, as_json=as_json)
 
@@ -107,7 +107,7 @@ def rotate(
     """Make a new key with the same rights; the old one ends after the grace."""
     with open_existing(db) as memory:
         made = api_keys.rotate_key(
-            memory.parts, key_id, grace=timedelta(hours=grace_hours), actor=actor()
+            memory.parts, key_id, grace=timedelta(hours=grace_hours), actor=actor_of("cli")
         )
     _show_new(made, as_json=as_json)
 
@@ -116,7 +116,7 @@ def rotate(
 def revoke(key_id: KeyId, *, db: Db = None, as_json: AsJson = False) -> None:
     """End a key now. A service that is running refuses it within two seconds."""
     with open_existing(db) as memory:
-        api_keys.revoke_key(memory.parts, key_id, actor=actor())
+        api_keys.revoke_key(memory.parts, key_id, actor=actor_of("cli"))
     if as_json:
         print_json({"revoked": key_id})
     else:

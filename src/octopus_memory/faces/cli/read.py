@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...domain.episode import EpisodeSnippet, TurnHit
-from .actor import actor
+from ..actor import actor_of
 from .database import open_existing, others
 from .json_output import print_json
 from .options import Agent, Archived, AsJson, Db, Since, Tenant, Until, User
@@ -58,7 +58,7 @@ def recall(
     hits: list[TurnHit] = []
     snippets: list[EpisodeSnippet] = []
     with open_existing(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         if turns:
             hits = scope.recall_turns(
                 query, mode=mode, limit=limit, min_score=min_score, since=since, until=until
@@ -98,7 +98,7 @@ def recent(
     """List the last conversations, newest first."""
     screen = Screen()
     with open_existing(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         found = scope.recent(limit, include_archived=archived)
         whose = others(memory) if not (found or scope.episodes(1, 1)) else []
     if as_json:
@@ -131,7 +131,7 @@ def replay(
     """Show one session, whole and in order."""
     screen = Screen()
     with open_existing(db) as memory:
-        found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor()).session(
+        found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli")).session(
             session_id, last=last
         )
     if messages:

@@ -12,7 +12,7 @@ from ...domain.episode import Episode
 from ...domain.errors import InvalidSetting
 from ...domain.policy import EpisodicRetentionPolicy
 from ...domain.retention import RetentionReport
-from .actor import actor
+from ..actor import actor_of
 from .database import open_existing
 from .json_output import print_json
 from .options import Agent, AsJson, Db, Tenant, User
@@ -64,7 +64,7 @@ def _run(memory: EpisodicMemory, *, compact: bool | None) -> RetentionReport:
     total = memory.run_retention(dry_run=True).counts.moved if screen.is_terminal else 0
     with bar("retention", total) as done:
         return memory.run_retention(
-            progress=lambda sofar: done(sofar.counts.moved), compact=compact, actor=actor()
+            progress=lambda sofar: done(sofar.counts.moved), compact=compact, actor=actor_of("cli")
         )
 
 
@@ -199,11 +199,11 @@ def restore(
     octopus restore 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52 --user dana
     """
     with open_existing(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         if episode_id is None:
             found, restored = _restorable(scope), None
         else:
-            found, restored = [], scope.restore(episode_id, actor=actor())
+            found, restored = [], scope.restore(episode_id, actor=actor_of("cli"))
     if as_json:
         print_json(found if restored is None else restored)
         return
@@ -234,9 +234,9 @@ def delete(
     octopus delete 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52 --user dana
     """
     with open_existing(db) as memory:
-        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor())
+        scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         if episode_id is not None:
-            scope.delete(episode_id, actor=actor())
+            scope.delete(episode_id, actor=actor_of("cli"))
         found = list(scope.episodes(1, _LISTED)) if episode_id is None else []
         grace = memory.config(agent, tenant=tenant).retention.purge_grace_days
     if as_json:
@@ -293,7 +293,7 @@ def place(
     """
     with open_existing(db) as memory:
         hold = memory.tenant(tenant).hold(
-            user=user, episode_id=episode, reason=reason, actor=actor()
+            user=user, episode_id=episode, reason=reason, actor=actor_of("cli")
         )
     if as_json:
         print_json(hold)
@@ -337,7 +337,7 @@ def lift(
     octopus holds lift 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52
     """
     with open_existing(db) as memory:
-        hold = memory.tenant(tenant).lift(hold_id, actor=actor())
+        hold = memory.tenant(tenant).lift(hold_id, actor=actor_of("cli"))
     if as_json:
         print_json(hold)
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...ports.store import WorkKind
-from .actor import actor
+from ..actor import actor_of
 from .confirm import Yes, ask
 from .database import open_existing
 from .json_output import print_json
@@ -76,7 +76,7 @@ def scrub(
                 numbered=numbered,
                 compact=not no_compact,
                 progress=lambda sofar: done(sofar.episodes),
-                actor=actor(),
+                actor=actor_of("cli"),
             )
         waiting = memory.parts.store.backlog()[WorkKind.EMBED].waiting
     if as_json:
@@ -89,7 +89,9 @@ def scrub(
 
 def _episodes(memory: EpisodicMemory, tenant: str, user: str | None, agent: str | None) -> int:
     agents = None if agent is None else [agent]
-    listed = memory.tenant(tenant).episodes(page_size=1, agents=agents, user=user, actor=actor())
+    listed = memory.tenant(tenant).episodes(
+        page_size=1, agents=agents, user=user, actor=actor_of("cli")
+    )
     return listed.total_count
 
 

@@ -19,7 +19,7 @@ from ...domain.errors import InvalidInput
 from ...domain.transfer.export_format import ImportReport, is_header
 from ...domain.transfer.export_reader import read_lines, split_lines
 from ...domain.transfer.transcripts import Source
-from .actor import actor as current_actor
+from ..actor import actor_of
 from .database import open_existing, open_or_make_once_used
 from .json_output import print_json
 from .options import AsJson, Db, Tenant, User
@@ -60,8 +60,8 @@ def export(
     octopus export --user ana --out ana.jsonl
     """
     with open_existing(db) as memory:
-        lines = memory.tenant(tenant).export_user(user, agent=agent, actor=current_actor())
-        listed = memory.tenant(tenant).episodes(page_size=1, user=user, actor=current_actor())
+        lines = memory.tenant(tenant).export_user(user, agent=agent, actor=actor_of("cli"))
+        listed = memory.tenant(tenant).episodes(page_size=1, user=user, actor=actor_of("cli"))
         with bar("exporting", listed.total_count) as done, _sink(out) as write:
             trailer = _write(lines, write, done)
     if out is None:
@@ -183,7 +183,7 @@ def import_(
                 user=user,
                 agent=agent,
                 source=source,
-                actor=current_actor(),
+                actor=actor_of("cli"),
             )
     for warning in report.warnings:
         typer.echo(f"warning: {warning}", err=True)

@@ -13,6 +13,7 @@ from fastapi import Request, Response
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 from starlette.responses import StreamingResponse
+from starlette.types import Scope
 
 from .problems import MEDIA_TYPE, Problem
 
@@ -49,6 +50,15 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
         }
         for code in sorted(every)
     }
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """The first of this name, which is in small letters; None where there is none."""
+    for each, value in scope["headers"]:
+        if each == name:
+            text: str = value.decode("latin-1")
+            return text
+    return None
 
 
 def answer(

@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from ...domain.identity import AccessRole, Principal
 from ...engine.privacy.api_keys import KeyRing
-from .headers import header
+from .http import header
 from .local import check_local
 from .problems import Refused
 

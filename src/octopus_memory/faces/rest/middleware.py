@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...domain.errors import OctopusError
-from .headers import header
+from .http import header
 from .identity import Gate
 from .metrics import Metrics
 from .problems import BODY_TOO_LARGE, Refused, ours, respond, unexpected

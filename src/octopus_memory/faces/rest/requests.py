@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
@@ -128,3 +129,14 @@ class ContextBody(WhoBody):
     system: str | None = None
     budget_tokens: int | None = Field(default=None, ge=0, le=2**31 - 1)
     session_id: NameText | None = None
+
+
+class HoldBody(Wire):
+    """On a user or on one episode."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"example": {"userId": "user-17", "reason": "case 2026-114"}}
+    )
+    user_id: NameText | None = None
+    episode_id: UUID | None = None
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]

@@ -1,7 +1,7 @@
-"""What the service answers, in camelCase.
+"""Bodies of responses, in camelCase.
 
 Typed dictionaries: the OpenAPI page is made from them, and they are written as JSON as they are.
-Models would look at every value once more, for values that come from Octopus itself.
+Models would validate every value again, although the values come from Octopus itself.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from pydantic import ConfigDict, with_config
-
-# The standard library's own can be read by pydantic only from Python 3.12 on.
 from typing_extensions import TypedDict
 
+from ...domain.block.passages import LeftOut, LeftOutReason, Passage
+from ...domain.context import MemoryContext
 from ...domain.episode import (
     EndReason,
     Episode,
@@ -25,7 +25,11 @@ from ...domain.episode import (
     Turn,
     TurnHit,
 )
+from ...domain.facts import Fact, FactKind, FactOrigin
 from ...domain.replay import EpisodeReplay, SessionReplay
+
+# The standard library's own can be read by pydantic only from Python 3.12 on.
+
 
 exact = with_config(ConfigDict(extra="forbid"))
 """An answer has these fields and no others."""
@@ -284,4 +288,131 @@ def session_detail(replay: SessionReplay) -> SessionDetail:
     return {
         **session_out(replay.session),
         "episodes": [episode_detail(each) for each in replay.episodes],
+    }
+
+
+@exact
+class FactOut(TypedDict):
+    id: UUID
+    kind: FactKind
+    text: str
+    slot: str
+    since: datetime
+    until: datetime | None
+    replaces: UUID | None
+    episodeId: UUID | None
+    turnId: UUID | None
+    ordinal: int | None
+    origin: FactOrigin
+    isPinned: bool
+    ends: bool
+
+
+@exact
+class FactItems(TypedDict):
+    items: list[FactOut]
+
+
+def fact_out(fact: Fact) -> FactOut:
+    return {
+        "id": fact.id,
+        "kind": fact.kind,
+        "text": fact.text,
+        "slot": fact.slot,
+        "since": fact.since,
+        "until": fact.until,
+        "replaces": fact.replaces,
+        "episodeId": fact.episode_id,
+        "turnId": fact.turn_id,
+        "ordinal": fact.ordinal,
+        "origin": fact.origin,
+        "isPinned": fact.is_pinned,
+        "ends": fact.ends,
+    }
+
+
+@exact
+class PassageOut(TypedDict):
+    text: str
+    speaker: str
+    asked: str
+    askedBy: str
+    turnIds: list[UUID]
+    episodeId: UUID
+    sessionId: str
+    ordinal: int
+    at: datetime
+    score: float
+    tokens: int
+    isArchived: bool
+    signals: list[SignalOut]
+
+
+@exact
+class LeftOutOut(TypedDict):
+    what: str
+    reason: LeftOutReason
+    episodeId: UUID | None
+    turnId: UUID | None
+    factId: UUID | None
+    score: float | None
+    tokens: int
+
+
+@exact
+class ContextOut(TypedDict):
+    text: str
+    messages: list[dict[str, Any]]
+    snippets: list[SnippetOut]
+    passages: list[PassageOut]
+    facts: list[FactOut]
+    leftOut: list[LeftOutOut]
+    tokens: int
+    blockTokens: int
+    dropped: int
+    overflowTokens: int
+
+
+def context_out(context: MemoryContext) -> ContextOut:
+    return {
+        "text": context.text,
+        "messages": context.messages,
+        "snippets": [snippet_out(snippet) for snippet in context.snippets],
+        "passages": [_passage_out(passage) for passage in context.passages],
+        "facts": [fact_out(fact) for fact in context.facts],
+        "leftOut": [_left_out(each) for each in context.left_out],
+        "tokens": context.tokens,
+        "blockTokens": context.block_tokens,
+        "dropped": context.dropped,
+        "overflowTokens": context.overflow_tokens,
+    }
+
+
+def _passage_out(passage: Passage) -> PassageOut:
+    return {
+        "text": passage.text,
+        "speaker": passage.speaker,
+        "asked": passage.asked,
+        "askedBy": passage.asked_by,
+        "turnIds": list(passage.turn_ids),
+        "episodeId": passage.episode_id,
+        "sessionId": passage.session_id,
+        "ordinal": passage.ordinal,
+        "at": passage.at,
+        "score": passage.score,
+        "tokens": passage.tokens,
+        "isArchived": passage.is_archived,
+        "signals": signals_out(passage.signals),
+    }
+
+
+def _left_out(each: LeftOut) -> LeftOutOut:
+    return {
+        "what": each.what,
+        "reason": each.reason,
+        "episodeId": each.episode_id,
+        "turnId": each.turn_id,
+        "factId": each.fact_id,
+        "score": each.score,
+        "tokens": each.tokens,
     }

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from .bodies import read_json
-from .headers import header
+from .http import header
 from .problems import Refused
 from .threadpool import Threads
 

@@ -8,11 +8,10 @@ from uuid import UUID
 from fastapi import Body, Query, Request, Response
 
 from ....domain.identity import AccessRole, Principal
-from ..admin_requests import (
+from ..admin_responses import (
     AuditList,
     AuditOut,
     ConfigOut,
-    HoldBody,
     HoldList,
     HoldOut,
     ReceiptList,
@@ -22,7 +21,7 @@ from ..authorize import memory_of
 from ..http import answer, problems, tagged
 from ..identity import need
 from ..problems import Refused
-from ..requests import NameText
+from ..requests import HoldBody, NameText
 from ..routing import router
 
 routes = router("Administration")

@@ -12,10 +12,10 @@ from ....domain.errors import InvalidInput
 from ....domain.facts import FactKind
 from ....domain.identity import AccessRole, Principal
 from ..authorize import scope_of
-from ..fact_responses import FactItems, FactOut, fact_out
 from ..http import answer, problems
 from ..identity import need
 from ..requests import NameText, WhoseText, Wire
+from ..responses import FactItems, FactOut, fact_out
 from ..routing import router
 
 routes = router("Users")

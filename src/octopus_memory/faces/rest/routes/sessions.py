@@ -8,7 +8,6 @@ from fastapi import Query, Request, Response
 
 from ....domain.identity import Principal
 from ..authorize import scope_of
-from ..context_responses import ContextOut, context_out
 from ..http import answer, problems, tagged
 from ..identity import need
 from ..requests import (
@@ -21,9 +20,11 @@ from ..requests import (
 )
 from ..responses import (
     AddedOut,
+    ContextOut,
     SessionDetail,
     SessionOut,
     added_out,
+    context_out,
     session_detail,
     session_out,
 )

@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ....domain.identity import AccessRole, Principal
-from ..admin_requests import ImportOut, ReceiptOut
+from ..admin_responses import ImportOut, ReceiptOut
 from ..authorize import memory_of, needed, scope_of, scope_with
 from ..http import answer, problems, streamed
 from ..identity import need

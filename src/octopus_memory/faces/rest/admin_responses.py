@@ -1,20 +1,20 @@
-"""What goes over the wire about keeping and forgetting."""
+"""Bodies of responses about retention, erasure, audit, import and settings."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, RootModel, StringConstraints
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from ...domain.audit import AuditEntry
 from ...domain.erasure import EraseReceipt
 from ...domain.policy import MemoryConfig
 from ...domain.retention import Hold
 from ...domain.transfer.export_format import ImportReport
-from .requests import NameText, Wire
+from .requests import Wire
 
 
 class ReceiptOut(BaseModel):
@@ -66,17 +66,6 @@ class ConfigOut(RootModel[dict[str, dict[str, Any]]]):
         cls, config: MemoryConfig, sources: dict[str, dict[str, str]] | None = None
     ) -> ConfigOut:
         return cls(config.to_dict() | ({} if sources is None else {"sources": sources}))
-
-
-class HoldBody(Wire):
-    """On a user or on one episode."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"userId": "user-17", "reason": "case 2026-114"}}
-    )
-    user_id: NameText | None = None
-    episode_id: UUID | None = None
-    reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
 
 class HoldOut(Wire):
