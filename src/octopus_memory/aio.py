@@ -183,6 +183,7 @@ class AsyncMemoryScope:
     pin_fact = _awaited(MemoryScope.pin_fact)
     delete_fact = _awaited(MemoryScope.delete_fact)
     context = _awaited(MemoryScope.context)
+    remove_turns = _awaited(MemoryScope.remove_turns)
     erase = _awaited(MemoryScope.erase)
     erase_episode = _awaited(MemoryScope.erase_episode)
 

@@ -32,7 +32,7 @@ TWINS = [
     (RemoteMemory, AsyncRemoteMemory),
     (EpisodeInHand, AsyncEpisodeInHand),
 ]
-INSIDE = {"parts", "attend", "wake", "wake_for_others"}
+INSIDE = {"parts", "runtime", "attend", "wake", "wake_for_others"}
 """What the engine's own classes say to each other."""
 AT_ONCE = {"scope", "tenant", "episode", "connect", "export_user"}
 """These only make an object, and wait for nothing."""
@@ -151,6 +151,9 @@ def test_every_call_answers(tmp_path: Path):
         assert (await said(scope, "restore", stored.id)).id == stored.id
         assert (await said(memory, "run_retention")).complete
         await said(memory, "next_retention")
+        [removed] = await said(scope, "remove_turns", "s", last=1)
+        assert removed.id == turn.id
+        await said(scope, "add", "s", ("user", "about something else"))
         assert (await said(scope, "erase_episode", stored.id)).is_complete
         assert (await said(scope, "erase")).removed["turns"] == 1
         assert await said(memory, "compact")

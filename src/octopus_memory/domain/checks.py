@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from .episode import Episode, check_name, check_time
+from .episode import Episode, Turn, check_name, check_time
 from .errors import EpisodeNotFound, FactNotFound, InvalidInput, InvalidMessage
 from .facts import Fact, FactKind, check_kind
 from .ids import as_id, new_id
@@ -135,3 +135,21 @@ def check_flag(field: str, value: bool) -> None:
     """:raises InvalidInput: for anything but a bool, such as the text "false", which is truthy"""
     if not isinstance(value, bool):
         raise InvalidInput(field, "must be true or false")
+
+
+def turn_choice(ids: Sequence[Turn | UUID | str] | None, last: int | None) -> frozenset[UUID]:
+    """Return the ids of the turns that a caller names; none where `last` chooses them.
+
+    :raises InvalidInput: unless exactly one of the two is given
+    """
+    if (ids is None) == (last is None):
+        raise InvalidInput("ids", "must be given, or else last: one of the two")
+    if ids is None:
+        check_limit(0 if last is None else last, "last")
+        return frozenset()
+    if isinstance(ids, str) or not isinstance(ids, Sequence):
+        raise InvalidInput("ids", "must be a list of ids of turns")
+    found = [as_id(f"ids[{i}]", given, Turn) for i, given in enumerate(ids)]
+    if None in found:
+        raise InvalidInput(f"ids[{found.index(None)}]", "must be the id of a turn")
+    return frozenset(each for each in found if each is not None)

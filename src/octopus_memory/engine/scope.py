@@ -372,6 +372,39 @@ class MemoryScope(FactCalls):
                 count_tokens=count_tokens,
             )
 
+    def remove_turns(
+        self,
+        session_id: str,
+        *,
+        ids: Sequence[Turn | UUID | str] | None = None,
+        last: int | None = None,
+        physical: bool = False,
+        actor: str | None = None,
+    ) -> list[Turn]:
+        """Remove turns of a session for good, in one transaction; returns them in order.
+
+        Choose them by `ids`, where ids that the session does not have are ignored, or the `last`
+        ones of its replay. Vectors, terms, facts and the summary that were made of them go too: an
+        episode that has ended is summarized again from the turns that are left. With `physical`
+        the files are rewritten now, else by the next retention run or `Memory.compact`.
+
+        :raises SessionNotFound: for a session that is not in this scope
+        :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+        """
+        from .privacy import remove_turns
+
+        removed = remove_turns.remove_turns(
+            self._runtime,
+            self.scope,
+            session_id,
+            ids=ids,
+            last=last,
+            physical=physical,
+            actor=actor or self._actor,
+        )
+        self._memory.wake()
+        return removed
+
     def erase(self, *, physical: bool = True, actor: str | None = None) -> EraseReceipt:
         """Remove everything that this agent remembers of this user, from rows, caches and files.
 

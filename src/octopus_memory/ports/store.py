@@ -24,6 +24,7 @@ from .retention import Keeping, Lead
 from .scrub import Scrubbing
 from .tenant import TenantReads
 from .transfer import Portable
+from .turn_removal import TurnRemovals
 from .turns import Findable, Lexical, NewTurn, Placeholder
 from .work import Backlog, Removal, RowPart, Unfindable, Work, WorkKind, WorkList
 
@@ -164,7 +165,17 @@ class OpenEpisode(NamedTuple):
 
 
 class EpisodeStore(
-    WorkList, Keeping, Forgetting, Scrubbing, Portable, TenantReads, Keys, Facts, AgentConfigs, ABC
+    WorkList,
+    Keeping,
+    Forgetting,
+    Scrubbing,
+    TurnRemovals,
+    Portable,
+    TenantReads,
+    Keys,
+    Facts,
+    AgentConfigs,
+    ABC,
 ):
     """Thread-safe. A write is durable when it returns, and happens whole or not at all.
 
@@ -213,9 +224,11 @@ class EpisodeStore(
     def repeated(self, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
         """The turns that an earlier call with this key stored; None for a key that is new here.
 
+        Those of them that were removed since are not among them.
+
         A key stays with its episode until that is purged or erased, or the key itself is pruned.
 
-        :raises EpisodeDeleted: when the episode was deleted since
+        :raises EpisodeDeleted: when the episode, or every one of the turns, was removed since
         :raises EpisodeArchived: when the episode was archived since
         :raises IdempotencyConflict: when the key was used with another fingerprint
         """

@@ -92,7 +92,15 @@ def turn(body: Body, message: Message) -> Turn:
 
 @_read
 def stored(body: Body, sent: Sequence[Message]) -> list[Turn]:
-    return [turn(each, message) for each, message in zip(body["turns"], sent, strict=True)]
+    turns = body["turns"]
+    # Where not every message was stored, each turn brings its own.
+    given = sent if len(sent) == len(turns) else [Message({})] * len(turns)
+    return [turn(each, message) for each, message in zip(turns, given, strict=True)]
+
+
+@_read
+def turns(body: Body) -> list[Turn]:
+    return [turn(each, Message({})) for each in body["turns"]]
 
 
 @_read

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
 
 from ..domain.block.block import TokenCount
-from ..domain.checks import Times, check_limit, check_metadata, session_id_of
+from ..domain.checks import Times, check_limit, check_metadata, session_id_of, turn_choice
 from ..domain.config_layers import change_of
 from ..domain.context import MemoryContext
 from ..domain.episode import (
@@ -357,6 +357,25 @@ class RemoteScope(RemoteFacts):
     def restore(self, episode_id: Episode | UUID | str) -> Episode:
         path = f"/episodes/{encode.episode_id(episode_id)}/restore"
         return decode.episode(self._transport.post(path, self._who), self.scope.tenant)
+
+    def remove_turns(
+        self,
+        session_id: str,
+        *,
+        ids: Sequence[Turn | UUID | str] | None = None,
+        last: int | None = None,
+        physical: bool = False,
+    ) -> list[Turn]:
+        chosen = turn_choice(ids, last)
+        body = self._who | {
+            "ids": None if ids is None else sorted(map(str, chosen)),
+            "last": last,
+            "physical": physical,
+        }
+        path = f"/sessions/{segment(check_name('session_id', session_id))}/messages/remove"
+        # The last turns are others after a first try: only named ones are tried again.
+        removed = self._transport.send("POST", path, body=body, safe=ids is not None)
+        return decode.turns(removed)
 
     def erase(self, *, physical: bool = True) -> EraseReceipt:
         query = {"agentId": self.scope.agent, "physical": physical}

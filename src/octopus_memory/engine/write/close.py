@@ -220,6 +220,15 @@ def closing_for(
     )
 
 
+def summary_of(runtime: Runtime, scope: Scope, turns: Sequence[Turn]) -> NewSummary | None:
+    """The extractive summary and facts of turns; None where there are none.
+
+    Where a model is configured, the worker asks it for a better one.
+    """
+    new = _summary(runtime, scope, turns, None, None, wait=False)
+    return None if new is None else _protected(runtime, scope, new, turns)
+
+
 def _protected(
     runtime: Runtime,
     scope: Scope,

@@ -82,6 +82,15 @@ class SessionCloseBody(WhoBody):
     reason: EndReason = EndReason.USER_CLOSED
 
 
+class RemoveTurnsBody(WhoBody):
+    """The turns to remove: those with these ids, or the last ones."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {**_WHO, "last": 1}})
+    ids: list[UUID] | None = Field(default=None, max_length=10_000)
+    last: int | None = Field(default=None, ge=1, le=1_000_000)
+    physical: bool = False
+
+
 class HeartbeatBody(WhoBody):
     at: AwareDatetime | None = None
 

@@ -107,7 +107,10 @@ def turn_out(turn: Turn) -> TurnOut:
 
 @exact
 class StoredOut(TypedDict):
-    """A turn that was stored. Its message is given only where it is not stored as it was sent."""
+    """A turn that was stored. Its message is null where it is stored as it was sent.
+
+    Where fewer turns are given than messages were sent, every turn has its message.
+    """
 
     id: UUID
     episodeId: UUID
@@ -125,10 +128,22 @@ class AddedOut(TypedDict):
 
 
 def added_out(turns: list[Turn], sent: list[dict[str, Any]]) -> AddedOut:
+    """Name the turns that a call stored, or an earlier call with the same key did."""
+    if len(turns) != len(sent):
+        return {"turns": [_stored(turn, None) for turn in turns]}
     return {"turns": [_stored(turn, body) for turn, body in zip(turns, sent, strict=True)]}
 
 
-def _stored(turn: Turn, sent: dict[str, Any]) -> StoredOut:
+@exact
+class TurnItems(TypedDict):
+    turns: list[TurnOut]
+
+
+def turn_items(turns: list[Turn]) -> TurnItems:
+    return {"turns": [turn_out(turn) for turn in turns]}
+
+
+def _stored(turn: Turn, sent: dict[str, Any] | None) -> StoredOut:
     body = turn.message.body
     return {
         "id": turn.id,

@@ -42,6 +42,7 @@ from .scrub_rewrite import RewriteMirrorTests, RewriteRefusalTests, RewrittenMea
 from .tenant import KeyTests, TenantReadTests
 from .transfer import BringTests, KeptTests
 from .transfer_whole import ConfigTests, LifeTests, StatsTests
+from .turn_removal import TurnRemovalTests
 from .work import BacklogTests, ClaimTests, LeaseTests
 
 
@@ -107,5 +108,6 @@ class StoreSuite(
     FactLifeTests,
     FactAtomicityTests,
     FactIsolationTests,
+    TurnRemovalTests,
 ):
     """The contract of `EpisodeStore`, sentence by sentence."""

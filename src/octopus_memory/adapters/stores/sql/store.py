@@ -56,6 +56,7 @@ from .statements import (
 from .tenant import SqlTenantReads
 from .transactions import Every
 from .transfer import SqlPortable
+from .turn_removal import SqlTurnRemovals
 from .work import SqlWork
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class SqlStore(
     SqlTenantReads,
     SqlKeys,
     SqlFacts,
+    SqlTurnRemovals,
     EpisodeStore,
 ):
     """What the dialects share: every statement, and transactions around them."""

@@ -14,6 +14,7 @@ from ..requests import (
     ContextBody,
     HeartbeatBody,
     NameText,
+    RemoveTurnsBody,
     SessionAddBody,
     SessionCloseBody,
     WhoseText,
@@ -23,10 +24,12 @@ from ..responses import (
     ContextOut,
     SessionDetail,
     SessionOut,
+    TurnItems,
     added_out,
     context_out,
     session_detail,
     session_out,
+    turn_items,
 )
 from ..routing import router
 from .episodes import SEES, WRITES, IdempotencyKey
@@ -58,6 +61,23 @@ def add_to_session(
         idempotency_key=idempotency_key,
     )
     return answer(request, AddedOut, added_out(stored, body.messages), 201)
+
+
+@routes.post(
+    "/sessions/{session_id:name}/messages/remove",
+    response_model=TurnItems,
+    responses=problems(404, 409),
+)
+def remove_turns(
+    request: Request, caller: Principal, session_id: NameText, body: RemoveTurnsBody
+) -> Response:
+    """Remove messages for good, with all that was made of them; they are given back once."""
+    need(caller, *WRITES)
+    scope = scope_of(request, caller, body.agent_id, body.user_id)
+    removed = scope.remove_turns(
+        session_id, ids=body.ids, last=body.last, physical=body.physical, actor=caller.actor
+    )
+    return answer(request, TurnItems, turn_items(removed))
 
 
 @routes.get("/sessions/{session_id:name}", response_model=SessionDetail, responses=problems(404))

@@ -314,7 +314,11 @@ def _ends(conn: Connection, write: Append) -> int:
     episode = episodes_sql.episodes(conn, write.scope, [write.episode_id]).get(write.episode_id)
     if episode is None:
         raise EpisodeNotFound(write.episode_id)
-    if not episode.is_open:
+    new = write.closing.summary
+    removed = (
+        new is not None and new.made_of is not None and new.made_of.turns > episode.message_count
+    )
+    if removed or not episode.is_open:
         raise EpisodeChanged(write.session_id)
     return episode.message_count
 

@@ -202,7 +202,7 @@ def end(
     """
     new = closing.summary
     this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}
-    _check_text(conn, this, session_id, new)
+    check_text(conn, this, session_id, new)
     conn.execute(
         _end_episode,
         this
@@ -251,8 +251,11 @@ def put_summary(
     if summary.made_of is not None and before.is_archived:
         # Its turns have no recall rows any more, which would tell whether they were rewritten.
         raise EpisodeChanged(before.session_id)
+    if summary.made_of is not None and summary.made_of.turns > before.message_count:
+        # Turns that it was made of were removed.
+        raise EpisodeChanged(before.session_id)
     agent_configs.check(agent_configs.asked(conn, scope, summary.settings), summary.settings)
-    _check_text(conn, {"episode_": episode_id, "scope_": held[0]}, before.session_id, summary)
+    check_text(conn, {"episode_": episode_id, "scope_": held[0]}, before.session_id, summary)
     drop_summary_rows(conn, scope, held[0], episode_id, now=now)
     scope_id, seq = scopes.take_rows(conn, scope, 1)
     conn.execute(
@@ -267,7 +270,7 @@ def put_summary(
         facts.replace_found(conn, place, summary.facts)
 
 
-def _check_text(
+def check_text(
     conn: Connection, this: dict[str, Any], session_id: str, new: NewSummary | None
 ) -> None:
     """A summary must not bring back what was rewritten while it was made."""

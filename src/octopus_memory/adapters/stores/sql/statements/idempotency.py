@@ -49,7 +49,8 @@ def _explain(conn: Connection, key: rows.Row) -> NoReturn:
     """Tell what became of the turns. They must not be stored again: a restore would show both."""
     this = {"episode_": key.episode_id, "scope_": key.scope_id}
     episode = conn.execute(_stage, this).one()
-    raise (EpisodeArchived if episode.deleted_at is None else EpisodeDeleted)(key.episode_id)
+    is_removed = episode.deleted_at is not None or key.count == 0
+    raise (EpisodeDeleted if is_removed else EpisodeArchived)(key.episode_id)
 
 
 def remember(

@@ -75,7 +75,7 @@ def recall_rows(
     moved = [dict(row) for row in found if mirrored or row["ordinal"] in changed]
     if not moved:
         return
-    waiting = _remove(conn, scope_id, [row["seq"] for row in moved])
+    waiting = remove_rows(conn, scope_id, [row["seq"] for row in moved])
     _, first = scopes.take_rows(conn, scope, len(moved), epochs=1)
     episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
     recall, work = [], []
@@ -89,7 +89,7 @@ def recall_rows(
     if work:
         conn.execute(close.insert_work, work)
     if mirrored:
-        _tell_mirror(conn, scope, scope_id, episode_id, recall, first, now=now)
+        tell_mirror(conn, scope, scope_id, episode_id, recall, first, now=now)
 
 
 def _as_new(new: Rewritten | None) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _as_new(new: Rewritten | None) -> dict[str, Any]:
     return {"model_id": model, "vector": None} | rows.lexical_columns(new.lexical)
 
 
-def _remove(conn: Connection, scope_id: int, seqs: list[int]) -> set[int]:
+def remove_rows(conn: Connection, scope_id: int, seqs: list[int]) -> set[int]:
     """Take these rows and their work away; returns which of them waited for a vector."""
     waiting: set[int] = set()
     for some in episodes.chunks(seqs):
@@ -122,7 +122,7 @@ def _remove(conn: Connection, scope_id: int, seqs: list[int]) -> set[int]:
     return waiting
 
 
-def _tell_mirror(
+def tell_mirror(
     conn: Connection,
     scope: Scope,
     scope_id: int,
@@ -150,6 +150,16 @@ def _tell_mirror(
         schema.recall.c.vector.is_not(None),
     ]
     conn.execute(work_sql.queueing(WorkKind.INDEX, *above), {"now_": now})
+    set_references(conn, scope_id, episode_id, kept)
+
+
+def set_references(
+    conn: Connection, scope_id: int, episode_id: UUID, recall: list[dict[str, Any]]
+) -> None:
+    """Name the vector of each turn by the number that its recall row has now."""
+    kept = [row for row in recall if row["vector"] is not None]
+    if not kept:
+        return
     models = {row.id: row.name for row in conn.execute(sa.select(schema.models))}
     table = schema.turns
     conn.execute(

@@ -1,0 +1,223 @@
+"""Removing single turns, and all that was made of them. The statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from .....domain.episode import Scope, Turn
+from .....domain.errors import EpisodeChanged, EpisodeNotFound
+from .....domain.message import Role
+from .....ports.store import WorkKind
+from .. import rows
+from ..lazy import Connection, sa, schema, sql
+from . import audit, close, episodes, facts, holds, meta, mirror, scopes, scrub
+
+if TYPE_CHECKING:
+    from .....domain.audit import AuditDraft
+    from .....ports.turn_removal import TurnRemoval
+
+
+@sql
+def _this() -> sa.Select[Any]:
+    return sa.select(
+        *rows.episode_columns(), schema.episodes.c.scope_id, schema.episodes.c.unfindable_from
+    ).where(episodes.kept_in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
+
+
+def remove(
+    conn: Connection,
+    removals: Sequence[TurnRemoval],
+    *,
+    now: datetime,
+    entry: AuditDraft | None,
+) -> None:
+    scope = removals[0].was.episode.scope
+    if scopes.lock(conn, scope) is None:
+        raise EpisodeNotFound(removals[0].was.episode.id)
+    for removal in removals:
+        _remove(conn, scope, removal, now=now)
+    meta.count_removal(conn)
+    if entry is not None:
+        audit.append(conn, entry)
+
+
+def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: datetime) -> None:
+    was, episode_id = removal.was, removal.was.episode.id
+    this = episodes.who(scope) | {"episode_": episode_id}
+    row = conn.execute(_this, this).one_or_none()
+    if row is None:
+        raise EpisodeNotFound(episode_id)
+    _check_unchanged(conn, row, removal)
+    holds.check(conn, scope.tenant, scope.user, [episode_id])
+    place = {"tenant": scope.tenant, "scope_id": row.scope_id, "episode_id": episode_id}
+    left = [turn for turn in was.turns if turn.id not in removal.ids]
+    number = {turn.ordinal: new for new, turn in enumerate(left)}
+    _remove_facts(conn, row.scope_id, removal, left)
+    _remove_turns(conn, row, number, len(was.turns))
+    _renumber_keys(conn, row.scope_id, episode_id, number)
+    _count(conn, row, removal, left)
+    _move_rows(conn, scope, place, number, now=now)
+    if was.episode.is_open:
+        return
+    if removal.summary is not None:
+        close.put_summary(conn, scope, episode_id, replace(removal.summary, made_of=None), now=now)
+    else:
+        _drop_summary(conn, scope, row, now=now)
+
+
+def _check_unchanged(conn: Connection, row: rows.Row, removal: TurnRemoval) -> None:
+    """Refuse where the episode or its text is another than the caller read."""
+    was, table = removal.was, scrub.turns_of(row)
+    there = conn.execute(
+        sa.select(table.c.ordinal, table.c.id)
+        .where(table.c.episode_id == row.id, table.c.scope_id == row.scope_id)
+        .order_by(table.c.ordinal)
+    )
+    same = rows.episode(row, was.episode.scope) == was.episode
+    if not same or [tuple(each) for each in there] != [(t.ordinal, t.id) for t in was.turns]:
+        raise EpisodeChanged(row.session_id)
+    this = {"episode_": row.id, "scope_": row.scope_id}
+    close.check_text(conn, this, row.session_id, removal.summary)
+
+
+def _remove_turns(conn: Connection, row: rows.Row, number: Mapping[int, int], count: int) -> None:
+    table = scrub.turns_of(row)
+    here = sa.and_(table.c.episode_id == row.id, table.c.scope_id == row.scope_id)
+    gone = [ordinal for ordinal in range(count) if ordinal not in number]
+    for some in episodes.chunks(gone):
+        conn.execute(sa.delete(table).where(here, table.c.ordinal.in_(some)))
+    # Each in turn, and upwards: no two may have one number, not even for a moment.
+    moved = [{"old_": old, "new_": new} for old, new in number.items() if old != new]
+    if moved:
+        conn.execute(
+            sa.update(table)
+            .where(here, table.c.ordinal == sa.bindparam("old_"))
+            .values(ordinal=sa.bindparam("new_")),
+            moved,
+        )
+
+
+def _remove_facts(
+    conn: Connection, scope_id: int, removal: TurnRemoval, left: Sequence[Turn]
+) -> None:
+    """Drop the facts that were found in the turns; the others are of the turns' new numbers."""
+    table = schema.facts
+    here = sa.and_(table.c.scope_id == scope_id, table.c.episode_id == removal.was.episode.id)
+    number = {turn.id: new for new, turn in enumerate(left)}
+    found = conn.execute(sa.select(table.c.id, table.c.turn_id, table.c.ordinal).where(here)).all()
+    gone = {turn.ordinal for turn in removal.was.turns if turn.id in removal.ids}
+    for fact in found:
+        this = sa.and_(here, table.c.id == fact.id)
+        if fact.turn_id in removal.ids or (fact.turn_id is None and fact.ordinal in gone):
+            conn.execute(sa.delete(table).where(this))
+        elif fact.turn_id in number and number[fact.turn_id] != fact.ordinal:
+            conn.execute(sa.update(table).where(this).values(ordinal=number[fact.turn_id]))
+
+
+def _renumber_keys(
+    conn: Connection, scope_id: int, episode_id: UUID, number: Mapping[int, int]
+) -> None:
+    """Let each idempotency key stand for those of its turns that are left."""
+    keys = schema.idempotency
+    here = sa.and_(keys.c.scope_id == scope_id, keys.c.episode_id == episode_id)
+    found = conn.execute(sa.select(keys.c.key, keys.c.first, keys.c.count).where(here)).all()
+    for key, first, count in found:
+        left = [number[old] for old in range(first, first + count) if old in number]
+        before = sum(old < first for old in number)
+        conn.execute(
+            sa.update(keys).where(here, keys.c.key == key).values(first=before, count=len(left))
+        )
+
+
+def _count(conn: Connection, row: rows.Row, removal: TurnRemoval, left: Sequence[Turn]) -> None:
+    gone = [turn for turn in removal.was.turns if turn.id in removal.ids]
+    made = sum(turn.tokens for turn in gone if turn.role is Role.ASSISTANT)
+    spent = sum(turn.tokens for turn in gone) - made
+    values: dict[str, Any] = {
+        "message_count": len(left),
+        # A caller may have given fewer at the end than the turns have.
+        "input_tokens": max(0, row.input_tokens - spent),
+        "output_tokens": max(0, row.output_tokens - made),
+    }
+    if left:
+        values["last_message_at"] = max(turn.at for turn in left)
+    if row.unfindable_from is not None:
+        first = sum(turn.ordinal < row.unfindable_from for turn in left)
+        values["unfindable_from"] = first if first < len(left) else None
+    conn.execute(
+        sa.update(schema.episodes).where(close.this_episode()).values(**values),
+        {"episode_": row.id, "scope_": row.scope_id},
+    )
+
+
+def _move_rows(
+    conn: Connection,
+    scope: Scope,
+    place: dict[str, Any],
+    number: Mapping[int, int],
+    *,
+    now: datetime,
+) -> None:
+    """Remove the recall rows of turns that are gone, and renumber those of the others.
+
+    A row whose turn is renumbered gets a new `seq`, because caches know rows by theirs. The row
+    before the first that goes gets one too: by that a summary that is being made of the old turns
+    is seen to be stale (`close.check_text`). A remote index is told to remove all of an episode's
+    turns below a number, so with one every row moves.
+    """
+    recall = schema.recall
+    this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}
+    here = [
+        recall.c.scope_id == place["scope_id"],
+        recall.c.episode_id == place["episode_id"],
+        recall.c.ordinal >= 0,
+        close.in_span(recall),
+    ]
+    found = conn.execute(sa.select(recall).where(*here).order_by(recall.c.ordinal), this)
+    known = [dict(each) for each in found.mappings()]
+    mirrored = mirror.name(conn) is not None
+    first = next((old for old, new in enumerate(number) if old != new), len(number))
+    moved = [
+        each
+        for each in known
+        if each["ordinal"] in number and (mirrored or each["ordinal"] >= first - 1)
+    ]
+    gone = [each for each in known if each["ordinal"] not in number]
+    waiting = scrub.remove_rows(conn, place["scope_id"], [each["seq"] for each in gone + moved])
+    _, first_seq = scopes.take_rows(conn, scope, len(moved), epochs=1)
+    new_rows = [
+        each | {"seq": seq, "ordinal": number[each["ordinal"]]}
+        for seq, each in enumerate(moved, start=first_seq)
+    ]
+    work = [
+        rows.work_row(WorkKind.EMBED, place, new["ordinal"], new["seq"], now)
+        for each, new in zip(moved, new_rows, strict=True)
+        if each["seq"] in waiting
+    ]
+    if new_rows:
+        conn.execute(close.insert_recall, new_rows)
+        close.note_last(conn, place, first_seq + len(new_rows) - 1)
+    if work:
+        conn.execute(close.insert_work, work)
+    if mirrored:
+        scrub.tell_mirror(
+            conn, scope, place["scope_id"], place["episode_id"], new_rows, first_seq, now=now
+        )
+    else:
+        scrub.set_references(conn, place["scope_id"], place["episode_id"], new_rows)
+
+
+def _drop_summary(conn: Connection, scope: Scope, row: rows.Row, *, now: datetime) -> None:
+    close.drop_summary_rows(conn, scope, row.scope_id, row.id, now=now)
+    this = {"episode_": row.id, "scope_": row.scope_id}
+    conn.execute(
+        sa.update(schema.episodes)
+        .where(close.this_episode())
+        .values(summarized_by=None, **rows.pack_summary(None)),
+        this,
+    )
+    conn.execute(facts.drop_of_episode, this)

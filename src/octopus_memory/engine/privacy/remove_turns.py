@@ -1,0 +1,110 @@
+"""Removing single turns of a session, with everything that was made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from ...domain.checks import check_flag, turn_choice
+from ...domain.episode import Scope, Turn, check_name
+from ...domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
+from ...ports.carried import StoredEpisode
+from ...ports.store import NewSummary, SummedUp
+from ...ports.turn_removal import TurnRemoval
+from ..core import audit
+from ..core.runtime import Runtime
+from ..write import close, index_turns
+from ..write.decide import decided_again
+from . import erasure
+
+_RETRIES = 20
+"""How often a removal is planned again because another caller changed the session."""
+
+
+@decided_again
+def remove_turns(
+    runtime: Runtime,
+    scope: Scope,
+    session_id: str,
+    *,
+    ids: Sequence[Turn | UUID | str] | None,
+    last: int | None,
+    physical: bool,
+    actor: str,
+) -> list[Turn]:
+    """Remove the turns in one transaction and return them in order."""
+    check_name("session_id", session_id)
+    chosen = turn_choice(ids, last)
+    check_flag("physical", physical)
+    about = {"tenant": scope.tenant, "actor": actor, "user": scope.user}
+    with audit.refusals(runtime, "remove_turns", **about):
+        for _ in range(_RETRIES):
+            removals = _planned(runtime, scope, session_id, chosen, last)
+            gone = [turn for each in removals for turn in each.was.turns if turn.id in each.ids]
+            if not gone:
+                return []
+            entry = audit.draft(runtime, "remove_turns", **about, turns=len(gone))
+            try:
+                runtime.store.remove_turns(removals, now=entry.at, entry=entry)
+            except (EpisodeChanged, EpisodeNotFound):
+                continue
+            runtime.forget()
+            if physical:
+                erasure.compact_if_owed(runtime, actor=actor)
+            return gone
+        raise EpisodeChanged(session_id)
+
+
+def _planned(
+    runtime: Runtime, scope: Scope, session_id: str, ids: frozenset[UUID], last: int | None
+) -> list[TurnRemoval]:
+    if last is None:
+        found = runtime.store.session_episodes(scope, session_id)
+        if not found:
+            raise SessionNotFound(session_id)
+    else:
+        replay = runtime.store.replay(scope, session_id, last=last)
+        if replay is None:
+            raise SessionNotFound(session_id)
+        ids = frozenset(turn.id for turn in replay.turns)
+        found = [each.episode.id for each in replay.episodes]
+    removals = [_removal(runtime, scope, episode_id, ids) for episode_id in found]
+    planned = [each for each in removals if each is not None]
+    return sorted(planned, key=lambda each: (each.was.episode.started_at, each.was.episode.id))
+
+
+def _removal(
+    runtime: Runtime, scope: Scope, episode_id: UUID, ids: frozenset[UUID]
+) -> TurnRemoval | None:
+    """The removal from one episode; None where it has none of the turns."""
+    was, newest = _read(runtime, scope, episode_id)
+    if was is None:
+        return None
+    own = ids.intersection(turn.id for turn in was.turns)
+    if not own:
+        return None
+    summary = None if was.episode.is_open else _remade(runtime, was, own, newest)
+    return TurnRemoval(was=was, ids=own, summary=summary)
+
+
+def _read(runtime: Runtime, scope: Scope, episode_id: UUID) -> tuple[StoredEpisode | None, int]:
+    # A turn that is indexed after the state is read would seem to be rewritten.
+    index_turns.catch_up(runtime, scope, episode_id)
+    state = runtime.store.recall_state(scope)
+    return runtime.store.stored_episode(scope, episode_id), 0 if state is None else state.newest
+
+
+def _remade(
+    runtime: Runtime, was: StoredEpisode, gone: frozenset[UUID], newest: int
+) -> NewSummary | None:
+    """A summary of the turns that are left, whoever wrote the one that the episode has."""
+    left = [turn for turn in was.turns if turn.id not in gone]
+    turns = [replace(turn, ordinal=ordinal) for ordinal, turn in enumerate(left)]
+    new = close.summary_of(runtime, was.episode.scope, turns)
+    if new is None:
+        return None
+    # The worker improves no archived episode.
+    improve = new.improve and not was.episode.is_archived
+    made_of = SummedUp(turns=len(was.turns), newest=newest)
+    return replace(new, improve=improve, made_of=None if was.episode.is_archived else made_of)
