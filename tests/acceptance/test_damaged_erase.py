@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from octopus_memory import EpisodicMemory, StoreCorrupt, StoreError, StoreFull
-from octopus_memory.faces.cli.app import app
+from octopus_memory.__main__ import program
 from tests.support import rest_server
 from tests.support.filled_database import open_memory
 
@@ -120,9 +120,9 @@ def test_no_command_ends_in_a_traceback(
     for _ in range(12):
         next(damaged, None)
         with_erasure = CliRunner().invoke(
-            app, ["erase", "--user", "user 7", "--yes", "--db", str(path)]
+            program(), ["erase", "--user", "user 7", "--yes", "--db", str(path)]
         )
-        done = CliRunner().invoke(app, [command, "--db", str(path)])
+        done = CliRunner().invoke(program(), [command, "--db", str(path)])
         for each in (with_erasure, done):
             assert each.exception is None or isinstance(each.exception, SystemExit), each.output
         codes.add(done.exit_code)

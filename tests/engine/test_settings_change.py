@@ -236,12 +236,12 @@ def test_what_is_set_is_what_was_given_to_the_constructor():
 def test_the_command_line_shows_an_agents_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from typer.testing import CliRunner
 
-    from octopus_memory.faces.cli.app import app
+    from octopus_memory.__main__ import program
 
     with _opened(tmp_path / "m.db") as memory:
         memory.configure("hr", TOP_5)
     monkeypatch.setenv("OCTOPUS_DATABASE_URL", f"sqlite:///{tmp_path / 'm.db'}")
-    done = CliRunner().invoke(app, ["config", "show", "--agent", "hr", "--json"])
+    done = CliRunner().invoke(program(), ["config", "show", "--agent", "hr", "--json"])
     assert done.exit_code == 0, done.output
     shown = {each["setting"]: each for each in json.loads(done.output)["settings"]}
     assert shown["recall.semantic_top_k"] == {
@@ -250,5 +250,5 @@ def test_the_command_line_shows_an_agents_settings(tmp_path: Path, monkeypatch: 
         "from": "agent",
     }
     assert shown["privacy.pii"]["from"] == "settings"
-    plain = CliRunner().invoke(app, ["config", "show", "--agent", "hr"])
+    plain = CliRunner().invoke(program(), ["config", "show", "--agent", "hr"])
     assert "redact  (settings)" in plain.output

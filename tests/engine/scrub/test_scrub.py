@@ -21,8 +21,8 @@ from octopus_memory import (
     ScrubReport,
     SessionConfig,
 )
+from octopus_memory.__main__ import program
 from octopus_memory.adapters.stores.sql import codec
-from octopus_memory.faces.cli.app import app
 from octopus_memory.ports.store import SUMMARY_ORDINAL
 from octopus_memory.testing import FixedClock
 from tests.support.scrub_dialogue import CALL, KETTLE, TALK, left, open_memory, shown, texts
@@ -268,7 +268,7 @@ def test_the_awaited_twin(path: Path, clock: FixedClock):
 
 
 def run(path: Path, *args: str, code: int = 0, stdin: str | None = None) -> str:
-    done = CliRunner().invoke(app, ["scrub", "--db", str(path), *args], input=stdin)
+    done = CliRunner().invoke(program(), ["scrub", "--db", str(path), *args], input=stdin)
     assert done.exit_code == code, done.output
     return done.output
 
