@@ -1,10 +1,10 @@
-"""One scope of a hundred thousand turns, and of a million: whole, by a sketch, or streamed.
+"""Recall in one scope of a hundred thousand turns, and of a million: whole, or by a sketch.
 
     python -m benchmarks.large_scope
     python -m benchmarks.large_scope --turns 100000 --questions 100
 
 Each way runs in a process of its own, so that its memory can be told. `whole` is exact search, and
-what the others are compared with: how many of its five best episodes they return. The turns are
+what the sketch is compared with: how many of its five best episodes it returns. The turns are
 made up (`large_scope_data.py`): topics with words and a direction each, and questions about them.
 """
 
@@ -32,11 +32,10 @@ SCOPE = Scope(tenant="bench", agent="shared", user="everyone")
 WAYS: dict[str, dict[str, int]] = {
     "whole": {"exact_rows": 10**9, "cache_bytes": 10**11},
     "sketch": {"exact_rows": 1_000},
-    "streamed": {"exact_rows": 1_000, "cache_bytes": 1},
 }
 _LIMIT = 5
-_SLOW = 3
-"""How many questions are asked of the way that reads the whole scope for each."""
+_CHANGES = 3
+"""How many turns are added and deleted between questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class Measured:
 
 
 def measure(path: Path, way: str, count: int) -> Measured:
-    asked = questions(count)[: _SLOW if way == "streamed" else count]
+    asked = questions(count)
     store_url = f"sqlite:///{path}"
     memory = EpisodicMemory.open(store_url, embedder=QuestionEmbedder(asked), background=False)
     index = ExactIndex(memory.parts.store, **WAYS[way])
@@ -74,7 +73,7 @@ def measure(path: Path, way: str, count: int) -> Measured:
         found.append([snippet.episode_id for snippet in snippets])
     memory_used = _memory() - before
     after_add, after_delete = [], []
-    for text, _ in asked[:_SLOW]:
+    for text, _ in asked[:_CHANGES]:
         [turn] = scope.add("live", ("user", text))
         start = time.process_time()
         scope.recall(text, limit=_LIMIT)

@@ -71,7 +71,7 @@ class Pair:
 
     def assert_reached(self) -> None:
         """Where Qdrant fails the store answers, and there would be nothing to compare."""
-        assert getattr(self.other, "_rests_until", 0.0) == 0.0
+        assert getattr(self.other, "_retry_at", 0.0) == 0.0
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def made(request: pytest.FixtureRequest) -> Any:
     def make(**named: Any) -> Pair:
         if request.param == "pgvector":
             store: Any = request.getfixturevalue("filled_postgres")
-            graph = {"graph_from": 0} if "taken_whole" in named else {}
+            graph = {"graph_rows": 0} if "whole_rows" in named else {}
             return Pair(ExactIndex(store), PgVectorIndex(store, **named, **graph))
         is_server = request.param == "engine" or SERVER is not None
         store, client = request.getfixturevalue(f"filled_{request.param}")
@@ -177,7 +177,7 @@ def test_a_scope_taken_whole(made: Any, scope: Scope) -> None:
 
 @pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: f"{scope.tenant}-{scope.user}")
 def test_a_part_of_a_scope_by_the_probe(made: Any, scope: Scope) -> None:
-    pair = made(taken_whole=0)
+    pair = made(whole_rows=0)
     whole = pair.exact.view(scope, MODEL)
     for vector in questions():
         probe = Probe(vector=vector, terms=np.empty(0, np.uint32), episodes=K)
@@ -188,7 +188,7 @@ def test_a_part_of_a_scope_by_the_probe(made: Any, scope: Scope) -> None:
 
 
 def test_words_bring_their_episodes(made: Any) -> None:
-    pair, scope = made(taken_whole=0), SCOPES[-1]
+    pair, scope = made(whole_rows=0), SCOPES[-1]
     whole = pair.exact.view(scope, MODEL)
     terms, _, _ = term_hashing.unpack_all([make_lexical("otter").terms])
     probe = Probe(vector=None, terms=terms, episodes=1)
@@ -202,7 +202,7 @@ def test_words_bring_their_episodes(made: Any) -> None:
 
 def test_an_episode_that_is_near_is_there_whole(made: Any) -> None:
     """Else a summary without its turns would pass for an archived one."""
-    pair, scope = made(taken_whole=0), SCOPES[-1]
+    pair, scope = made(whole_rows=0), SCOPES[-1]
     whole = pair.exact.view(scope, MODEL)
     probe = Probe(vector=questions()[0], terms=np.empty(0, np.uint32), episodes=3)
     part = pair.other.view(scope, MODEL, lambda: probe)
@@ -212,7 +212,7 @@ def test_an_episode_that_is_near_is_there_whole(made: Any) -> None:
 
 
 def test_fewer_near_than_wanted_are_filled_up(made: Any) -> None:
-    pair, scope = made(taken_whole=0), SCOPES[-1]
+    pair, scope = made(whole_rows=0), SCOPES[-1]
     whole = pair.exact.view(scope, MODEL)
     probe = Probe(vector=None, terms=np.empty(0, np.uint32), episodes=7)
     part = pair.other.view(scope, MODEL, lambda: probe)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from octopus_memory.adapters.indexes.exact import ExactIndex
+from octopus_memory.adapters.indexes.scope_cache import DEFAULT_CACHE_BYTES
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.episode import Scope
 from octopus_memory.ports.index import RecallIndex
@@ -54,7 +55,7 @@ class TestExactIndexOnFile(IndexSuite):
 
 
 class TestExactIndexInMemory(IndexSuite):
-    """And a second one that looks at a part of the smallest scope, by its sketch."""
+    """Also with an index that searches even the smallest scope by its sketch."""
 
     @pytest.fixture
     def store(self) -> Iterator[EpisodeStore]:
@@ -62,10 +63,9 @@ class TestExactIndexInMemory(IndexSuite):
         yield store
         store.close()
 
-    @pytest.fixture(params=["in memory", "from the store"])
+    @pytest.fixture(params=[DEFAULT_CACHE_BYTES, 1], ids=["fits", "over the bound"])
     def eager_index(self, store: EpisodeStore, request: pytest.FixtureRequest) -> RecallIndex:
-        no_room = {"cache_bytes": 1} if request.param == "from the store" else {}
-        return ExactIndex(store, exact_rows=0, **no_room)
+        return ExactIndex(store, exact_rows=0, cache_bytes=request.param)
 
     @pytest.fixture
     def index(self, store: EpisodeStore) -> Iterator[RecallIndex]:

@@ -16,10 +16,9 @@ from octopus_memory.adapters.indexes import (
     scope_cache,
     scope_views,
     sketch,
-    sketch_search,
 )
 from octopus_memory.adapters.indexes.exact import ExactIndex
-from octopus_memory.adapters.indexes.sketch import ones_by_table
+from octopus_memory.adapters.indexes.sketch import count_ones_by_table
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.search import term_hashing, term_lists
 from octopus_memory.domain.search.term_lists import Layers, TermList, with_newer
@@ -72,7 +71,7 @@ def _found(index: ExactIndex) -> list[object]:
                 episodes=1,
                 include_archived=include_archived,
             )
-            hits = sketch.together([segment.near(probe, 999) for segment in segments])
+            hits = sketch.merge_hits([segment.nearest(probe, 999) for segment in segments])
             near.append(sorted(zip(hits.seq.tolist(), hits.weight.tolist(), strict=True)))
     return [
         known,
@@ -102,7 +101,7 @@ def test_a_summary_far_from_its_turns_is_not_taken_for_an_archived_one(
 ) -> None:
     monkeypatch.setattr(sketch, "_ROWS", 4)
     monkeypatch.setattr(scope_cache, "BLOCK", 4)
-    monkeypatch.setattr(sketch_search, "BLOCK", 4)
+
     store = SqliteStore(":memory:")
     first = make_append(ANA, "a question", "an answer", session_id="first")
     store.append(first)
@@ -116,11 +115,10 @@ def test_a_summary_far_from_its_turns_is_not_taken_for_an_archived_one(
     probe = Probe(
         vector=unit([1]), terms=np.empty(0, np.uint32), episodes=1, include_archived=False
     )
-    for room in (1_000_000, 1):
-        index = ExactIndex(store, exact_rows=0, cache_bytes=room)
-        hits = [segment.near(probe, 99) for segment in segments_of(index)]
-        assert summary in sketch.together(hits).seq
-        index.close()
+    index = ExactIndex(store, exact_rows=0)
+    hits = [segment.nearest(probe, 99) for segment in segments_of(index)]
+    assert summary in sketch.merge_hits(hits).seq
+    index.close()
     store.close()
 
 
@@ -147,7 +145,9 @@ def test_a_sketch_finds_what_exact_search_finds(tmp_path: Path) -> None:
 
 def test_bits_are_counted_without_the_newest_numpy() -> None:
     numbers = np.random.default_rng(3).integers(0, 2**64, 1_000, dtype=np.uint64)
-    assert ones_by_table(numbers).tolist() == [number.bit_count() for number in numbers.tolist()]
+    assert count_ones_by_table(numbers).tolist() == [
+        number.bit_count() for number in numbers.tolist()
+    ]
 
 
 @pytest.mark.usefixtures("_no_few")

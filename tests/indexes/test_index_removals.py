@@ -10,9 +10,9 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from octopus_memory.adapters.indexes import scope_cache, sketch, sketch_search
+from octopus_memory.adapters.indexes import scope_cache, sketch
 from octopus_memory.adapters.indexes.exact import EXACT_ROWS, ExactIndex
-from octopus_memory.adapters.indexes.scope_columns import Columns
+from octopus_memory.adapters.indexes.scope_columns import ScopeColumns
 from octopus_memory.adapters.indexes.sketch import Segment
 from octopus_memory.adapters.stores.sql.statements import recall_rows
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
@@ -22,7 +22,7 @@ from octopus_memory.ports.recall_rows import RecallBlock, RecallState
 from octopus_memory.testing import make_append, make_closing, make_summary
 from octopus_memory.testing.fakes import START
 from octopus_memory.testing.index.base import MODEL, put, unit
-from octopus_memory.testing.store.base import ANA, claim_all
+from octopus_memory.testing.store.base import ANA, BEN, claim_all
 from octopus_memory.testing.store.erasure import erase
 from tests.support.random_scope import segments_of, told
 
@@ -45,8 +45,7 @@ class _Counting(SqliteStore):
 def test_what_is_known_is_not_read_again_because_rows_went(
     exact_rows: int, segment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (scope_cache, sketch_search):
-        monkeypatch.setattr(module, "BLOCK", min(segment, module.BLOCK))
+    monkeypatch.setattr(scope_cache, "BLOCK", min(segment, scope_cache.BLOCK))
     monkeypatch.setattr(sketch, "_ROWS", segment)
     monkeypatch.setattr(recall_rows, "_LISTED", segment)
     store = _Counting(":memory:")
@@ -139,7 +138,7 @@ def test_what_was_erased_is_in_no_column_any_more() -> None:
     columns = _columns()
     assert [set(known.seq.tolist()) for known in columns] == [left]
     assert [known.episode_ids for known in columns] == [[kept.episode_id]]
-    assert [len(known._summaries) for known in columns] == [1]
+    assert [len(known._summary_terms) for known in columns] == [1]
     index.close()
     store.close()
 
@@ -163,10 +162,10 @@ def test_forgetting_does_not_fail_with_the_store(
     store.close()
 
 
-def _columns() -> list[Columns]:
-    """Wherever they are in memory; those of other tests have another model."""
+def _columns() -> list[ScopeColumns]:
+    """Every object in memory; those of other tests have another model."""
     gc.collect()
-    found = [known for known in gc.get_objects() if isinstance(known, Columns)]
+    found = [known for known in gc.get_objects() if isinstance(known, ScopeColumns)]
     return [known for known in found if known.model == _HERE]
 
 
@@ -188,18 +187,30 @@ def test_an_erasure_leaves_no_sketch_in_memory() -> None:
     store.close()
 
 
-def test_a_scope_that_was_very_large_once_is_not_streamed_for_ever() -> None:
+def test_a_scope_that_was_very_large_once_is_searched_exactly_again() -> None:
     store = SqliteStore(":memory:")
-    # Room for a sketch of five rows.
-    index = ExactIndex(store, exact_rows=1, cache_bytes=1_000)
+    index = ExactIndex(store, exact_rows=5)
     long_gone = make_append(ANA, *(f"word{number}" for number in range(8)), session_id="long gone")
     store.append(long_gone)
     store.append(make_append(ANA, "a thing", "another", session_id="kept"))
-    erase(store, ANA, episode_id=long_gone.episode_id)
     probe = Probe(vector=unit([1]), terms=np.empty(0, np.uint32), episodes=1)
-    for sketches in (0, 1):
-        assert len(index.view(ANA, MODEL, lambda: probe).rows) == 2
-        assert _sketches() == sketches
+    assert index.view(ANA, MODEL, lambda: probe) is not index.view(ANA, MODEL)
+    erase(store, ANA, episode_id=long_gone.episode_id)
+    assert index.view(ANA, MODEL, lambda: probe) is index.view(ANA, MODEL)
+    assert len(index.view(ANA, MODEL).rows) == 2
+    index.close()
+    store.close()
+
+
+def test_a_sketch_over_the_bound_stays_until_another_scope_is_used() -> None:
+    store = SqliteStore(":memory:")
+    index = ExactIndex(store, exact_rows=1, cache_bytes=1)
+    for scope in (ANA, BEN):
+        store.append(make_append(scope, "a thing", "another"))
+    probe = Probe(vector=unit([1]), terms=np.empty(0, np.uint32), episodes=1)
+    for scope in (ANA, ANA, BEN):
+        assert len(index.view(scope, MODEL, lambda: probe).rows) == 2
+        assert _sketches() == 1
     index.close()
     store.close()
 

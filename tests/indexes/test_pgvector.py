@@ -212,7 +212,7 @@ def test_terms_of_an_older_database_are_found_by_again(
 
 
 def test_a_big_scope_is_searched_by_the_probe(memory: EpisodicMemory, scope: MemoryScope) -> None:
-    memory.parts.index._taken_whole = memory.parts.index._graph_from = 0
+    memory.parts.index._whole_rows = memory.parts.index._graph_rows = 0
     for number in range(8):
         tell(scope, f"session {number}", f"Box {number} holds {'xylophones' * (number == 5)} felt.")
     memory.run_pending()
@@ -231,7 +231,7 @@ def test_the_owner_makes_the_graph_when_a_scope_has_grown(
     for url, made in ((database.url, False), (database.owner_url, True)):
         empty(postgres, database)
         store = PostgresStore(url)
-        index = PgVectorIndex(store, taken_whole=0, graph_from=0)
+        index = PgVectorIndex(store, whole_rows=0, graph_rows=0)
         store.append(make_append(ANA, "a", "b", "c"))
         for work in claim_all(store):
             put(index, [work])
@@ -241,7 +241,7 @@ def test_the_owner_makes_the_graph_when_a_scope_has_grown(
             database=database.name,
         )
         assert found == [(int(made),)]
-        assert ("searched without its index" in caplog.text) is not made
+        assert ("without an HNSW index" in caplog.text) is not made
         assert caplog.text.count("searched without") <= 1
         caplog.clear()
         store.close()
@@ -264,7 +264,7 @@ def test_a_graph_that_could_not_be_made_is_made_by_a_rebuild(
     graphs = "SELECT relname FROM pg_class WHERE relname LIKE 'octopus_vectors_near%'"
     with EpisodicMemory.open(database.owner_url, **given) as memory:
         index = memory.parts.index
-        index._graph_from = 0  # type: ignore[attr-defined]
+        index._graph_rows = 0  # type: ignore[attr-defined]
         tell(memory.scope(user="u"), "s", "The trombones are in the cellar.")
         with monkeypatch.context() as meanwhile:
             meanwhile.setattr(pgvector_search, "make_indexes", busy)

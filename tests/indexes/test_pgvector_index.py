@@ -72,4 +72,4 @@ class TestPgVectorIndex(IndexSuite):
 
     @pytest.fixture
     def eager_index(self, store: EpisodeStore) -> RecallIndex:
-        return PgVectorIndex(store, taken_whole=0)
+        return PgVectorIndex(store, whole_rows=0)

@@ -48,9 +48,9 @@ class TestQdrantIndex(IndexSuite):
 
     @pytest.fixture
     def eager_index(self, store: EpisodeStore, client: Any) -> Iterator[RecallIndex]:
-        index = QdrantIndex(store, client, is_server=SERVER is not None, taken_whole=0)
+        index = QdrantIndex(store, client, is_server=SERVER is not None, whole_rows=0)
         yield index
-        assert index._rests_until == 0.0
+        assert index._retry_at == 0.0
 
 
 class TestQdrantIndexOnPostgres(TestQdrantIndex):
@@ -82,9 +82,9 @@ class TestQdrantEngine(TestQdrantIndex):
 
     @pytest.fixture
     def eager_index(self, store: EpisodeStore, client: Any) -> Iterator[RecallIndex]:
-        index = QdrantIndex(store, client, taken_whole=0)
+        index = QdrantIndex(store, client, whole_rows=0)
         yield index
-        assert index._rests_until == 0.0
+        assert index._retry_at == 0.0
 
 
 class TestQdrantIndexOutOfReach(IndexSuite):

@@ -106,7 +106,7 @@ class FedQdrantIndex(QdrantIndex):
     def assert_reached(self) -> None:
         """Nothing that was given or asked failed, so that it was not the store that answered."""
         assert not any(run.failed for run in self.feeder.runs)
-        assert self._rests_until == 0.0
+        assert self._retry_at == 0.0
 
 
 @contextmanager

@@ -151,6 +151,6 @@ def told(view: ScopeView) -> list[object]:
 def segments_of(index: ExactIndex) -> list[Segment]:
     state = index._store.recall_state(ANA)
     assert state is not None
-    source = index._source(ANA, state, MODEL)
-    assert source is not None
-    return list(source.segments)
+    sketch = index._sketch(ANA, state, MODEL)
+    assert sketch is not None
+    return list(sketch.segments)

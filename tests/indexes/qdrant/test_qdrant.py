@@ -189,7 +189,7 @@ def test_leaving_it_removes_the_copy(
 
 def test_a_big_scope_is_searched_by_the_probe(open_memory: Open, server: QdrantServer) -> None:
     memory = open_memory()
-    memory.parts.index._taken_whole = 0
+    memory.parts.index._whole_rows = 0
     scope = memory.scope(user="ana")
     for number in range(8):
         tell(scope, f"session {number}", f"Box {number} holds {'xylophones' * (number == 5)} felt.")
@@ -209,7 +209,7 @@ def test_a_big_scope_is_searched_by_the_probe(open_memory: Open, server: QdrantS
 def test_no_probe_where_a_filter_could_leave_too_few(
     memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
 ) -> None:
-    memory.parts.index._taken_whole = 0
+    memory.parts.index._whole_rows = 0
     tell(scope)
     memory.run_pending()
     day = timedelta(days=1)

@@ -1,4 +1,4 @@
-"""Arrays with room at their end."""
+"""A numpy array that grows at its end without copying itself on every append."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 D = TypeVar("D", bound=np.generic)
-_LEAST_ROOM = 32
+_MIN_SPARE = 32
 
 
-class Growing(Generic[D]):
-    """What `values` gave out stays as it is: only what comes after its end is written."""
+class GrowingArray(Generic[D]):
+    """An append-only array with spare capacity.
+
+    Arrays returned by `values` stay valid, because appending only writes behind their end.
+    """
 
     def __init__(self, dtype: DTypeLike, width: int | None = None) -> None:
         self._width = () if width is None else (width,)
         self._dtype = dtype
-        self._room: NDArray[Any] = np.zeros((0, *self._width), dtype)
+        self._buffer: NDArray[Any] = np.zeros((0, *self._width), dtype)
         self._count = 0
 
     def __len__(self) -> int:
@@ -25,28 +28,27 @@ class Growing(Generic[D]):
 
     @property
     def values(self) -> NDArray[D]:
-        return self._room[: self._count]
+        return self._buffer[: self._count]
 
     @property
     def size(self) -> int:
-        """In bytes, without the room that nothing is in yet."""
+        """Bytes in use, without the spare capacity."""
         return self.values.nbytes
 
     def reserve(self, count: int) -> None:
-        """Make room for so many in all."""
-        if count > len(self._room):
-            # Zeros take up no memory before something is written over them.
-            room = np.zeros((count, *self._width), self._dtype)
-            room[: self._count] = self.values
-            self._room = room
+        """Ensure a capacity of `count` values in all."""
+        if count > len(self._buffer):
+            # The operating system gives zeroed pages memory only when they are written.
+            buffer = np.zeros((count, *self._width), self._dtype)
+            buffer[: self._count] = self.values
+            self._buffer = buffer
 
     def extend(self, more: ArrayLike) -> None:
         added = np.asarray(more, self._dtype)
-        self.lengthen(len(added))
-        self._room[self._count - len(added) : self._count] = added
+        self.extend_zeros(len(added))
+        self._buffer[self._count - len(added) : self._count] = added
 
-    def lengthen(self, by: int) -> None:
-        """Add zeros."""
-        if self._count + by > len(self._room):
-            self.reserve(self._count + max(by, self._count // 8, _LEAST_ROOM))
-        self._count += by
+    def extend_zeros(self, count: int) -> None:
+        if self._count + count > len(self._buffer):
+            self.reserve(self._count + max(count, self._count // 8, _MIN_SPARE))
+        self._count += count

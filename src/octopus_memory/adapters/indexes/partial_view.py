@@ -1,4 +1,8 @@
-"""A part of a very large scope: the episodes that a question comes near to."""
+"""Views of part of a very large scope, and cosines from the vectors in the store.
+
+A remote index that must not load a large scope names the episodes near a question. Their rows are
+read from the store and ranked exactly.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,27 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...domain.episode import Scope
+from ...domain.search import vectors
 from ...ports.index import Probe
 from ...ports.store import EpisodeStore
-from .scope_cache import damage_told
-from .scope_columns import Columns
+from .scope_cache import corrupt_rows_raise
+from .scope_columns import ScopeColumns
 from .scope_views import ExactView
 
-MOST_WAITING = 5_000
-"""With more rows waiting than this the index is no help yet."""
-MOST_EPISODES = 100
+MAX_UNINDEXED = 5_000
+"""With more unindexed rows than this a partial view would miss too much."""
+MAX_EPISODES = 100
 _GAP = 8
-"""Rows of an episode stand close together: so many between two of them are taken along."""
+"""Up to this many rows between two rows of an episode are read along."""
+_END = 2**62
+"""A `seq` above that of every row."""
 
 
-def nearby(
+def partial_view(
     store: EpisodeStore,
     scope: Scope,
     model: str,
@@ -29,30 +39,52 @@ def nearby(
     near: Sequence[UUID],
     rows_of: Callable[[Sequence[UUID]], Sequence[int]],
 ) -> ExactView | None:
-    """The view of these episodes and of what waits; None where only the whole scope will do."""
-    waiting = store.unindexed(scope, limit=MOST_WAITING + 1)
-    if len(waiting) > MOST_WAITING:
+    """A view of the episodes in `near` and of unindexed rows; None if that would be too few.
+
+    `rows_of` gives the `seq` of every mirrored row of some episodes. On None, the caller loads the
+    whole scope.
+    """
+    unindexed = store.unindexed(scope, limit=MAX_UNINDEXED + 1)
+    if len(unindexed) > MAX_UNINDEXED:
         return None
-    episodes, wanted = list(near[: max(MOST_EPISODES, probe.episodes)]), probe.episodes
+    episodes, wanted = list(near[: max(MAX_EPISODES, probe.episodes)]), probe.episodes
     if len(episodes) < probe.episodes:
         newest, count = store.list_episodes(scope, offset=0, limit=probe.episodes)
         episodes = list(dict.fromkeys([*near, *(episode.id for episode in newest)]))
         wanted = min(wanted, count)
-    seqs = _with_gaps(sorted({*rows_of(episodes), *waiting}))
-    view = view_of(store, scope, model, seqs)
+    seqs = _fill_gaps(sorted({*rows_of(episodes), *unindexed}))
+    view = view_of_rows(store, scope, model, seqs)
     return view if len(view.episode_ids) >= wanted else None
 
 
-def view_of(store: EpisodeStore, scope: Scope, model: str, seqs: Sequence[int]) -> ExactView:
-    """Of these rows alone."""
-    columns = Columns(model)
-    with damage_told():
-        columns.take_in(store.recall_block_at(scope, seqs))
+def view_of_rows(store: EpisodeStore, scope: Scope, model: str, seqs: Sequence[int]) -> ExactView:
+    columns = ScopeColumns(model)
+    with corrupt_rows_raise():
+        columns.append(store.recall_block_at(scope, seqs))
         return ExactView(columns)
 
 
-def _with_gaps(seqs: Sequence[int]) -> list[int]:
-    """Turns without a vector are in no index, and stand between those with one."""
+def stored_cosines(
+    store: EpisodeStore,
+    scope: Scope,
+    model: str,
+    seqs: Sequence[int],
+    vector: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Cosine of each row by its vector in the store; NaN if the row or its vector is gone."""
+    _, block = store.recall_block(scope, after=_END, late=seqs, model=model)
+    index_of = {seq: i for i, seq in enumerate(seqs)}
+    fits = vectors.size(len(vector))
+    held = [(index_of[seq], packed) for seq, packed in block.late if len(packed) == fits]
+    cosines = np.full(len(seqs), np.nan, np.float32)
+    if held:
+        found = vectors.unpack([packed for _, packed in held], len(vector))
+        cosines[[i for i, _ in held]] = found @ vector
+    return cosines
+
+
+def _fill_gaps(seqs: Sequence[int]) -> list[int]:
+    """Add the rows between: turns without a vector are not mirrored."""
     filled = list(seqs[:1])
     for before, after in pairwise(seqs):
         filled += range(before + 1, after) if after - before <= _GAP else ()

@@ -1,4 +1,4 @@
-"""The scopes in use, kept in memory and brought up to date by what is new in each."""
+"""An LRU cache of scopes in memory. A cached scope is refreshed by reading only what changed."""
 
 from __future__ import annotations
 
@@ -20,118 +20,120 @@ log = logging.getLogger(__name__)
 
 DEFAULT_CACHE_BYTES = 256 * 1024 * 1024
 BLOCK = 16_384
-"""Rows read at once: a large scope is never in memory as the database gives it."""
-_NOTHING = RecallState(scope_id=0, version=0, epoch=0)
+"""Rows per read, so that a large scope never stands in memory as database rows."""
+_NO_STATE = RecallState(scope_id=0, version=0, epoch=0)
 
 
-class Kept(Protocol):
-    """What is kept of a scope. Rows are only ever added to it; one thread does so at a time.
+class CacheEntry(Protocol):
+    """The cached rows of one scope. One thread at a time appends rows; rows never change.
 
-    Where rows are gone, another takes over what is left.
+    After rows were removed from the store, a new entry copies the remaining ones.
     """
 
     newest: int
-    """The `seq` up to which rows were taken in."""
+    """The `seq` of the last row that was read."""
 
     @property
     def waiting(self) -> Sequence[int]:
-        """The `seq` of the rows that may still get their vector."""
+        """The `seq` of each row that has no vector yet but may get one."""
 
     @property
     def size(self) -> int:
-        """About how many bytes it keeps in memory."""
+        """Approximate bytes in memory."""
 
     def reserve(self, count: int) -> None:
-        """At most so many rows more are going to be taken in."""
+        """Prepare for at most `count` more rows."""
 
-    def take_in(self, block: RecallBlock) -> None:
-        """Newer rows, and vectors of those that waited."""
+    def append(self, block: RecallBlock) -> None:
+        """Add newer rows, and the vectors of rows that waited for theirs."""
 
-    def take_over(self, known: Any, alive: NDArray[np.int64]) -> None:
-        """Begin with the rows of `known`, one of the same kind, that have one of these `seq`."""
+    def copy_alive(self, known: Any, alive: NDArray[np.int64]) -> None:
+        """Start with those rows of `known`, an entry of the same class, whose `seq` is alive."""
 
-    def settle(self, scope: Scope, state: RecallState) -> None:
-        """Everything was taken in that was there in this state."""
+    def refreshed(self, scope: Scope, state: RecallState) -> None:
+        """Called after every row of this state was appended."""
 
 
-K = TypeVar("K", bound=Kept)
-Make = Callable[[str], K]
-"""Makes what is kept, without rows as yet, for vectors of one model."""
+E = TypeVar("E", bound=CacheEntry)
+MakeEntry = Callable[[str], E]
+"""Makes an empty entry for vectors of one model."""
+Key = tuple[Scope, str, MakeEntry[Any]]
 
 
 class _Slot:
-    """A place in the cache; whoever has its lock may bring what is held up to date."""
+    """A place in the cache. Only the thread that holds the lock refreshes its entry."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.held: tuple[RecallState, Kept] | None = None
+        self.held: tuple[RecallState, CacheEntry] | None = None
         self.size = 0
 
-    def since(self, state: RecallState) -> Kept | None:
-        """What was read in this state, or in a later one."""
+    def since(self, state: RecallState) -> CacheEntry | None:
+        """The entry, if it is of this state or a later one."""
         held = self.held
         if held is None:
             return None
-        known, kept = held
+        known, entry = held
         is_new = (known.scope_id, known.version) >= (state.scope_id, state.version)
-        return kept if is_new else None
+        return entry if is_new else None
 
 
 class ScopeCache:
-    """An LRU of scopes, bounded in bytes."""
+    """Cached scopes, least recently used first, bounded in bytes."""
 
     def __init__(self, store: EpisodeStore, *, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._store = store
         self._cache_bytes = cache_bytes
-        self._slots: OrderedDict[tuple[Scope, str, Make[Any]], _Slot] = OrderedDict()
+        self._slots: OrderedDict[Key, _Slot] = OrderedDict()
         self._total = 0
         self._lock = threading.Lock()
 
-    def get(self, scope: Scope, state: RecallState | None, model: str, make: Make[K]) -> K:
-        """What `make` makes, with all that was there in the scope's `state`, or more."""
+    def get(self, scope: Scope, state: RecallState | None, model: str, make: MakeEntry[E]) -> E:
+        """The scope's entry, made by `make`, with all rows of this state or of a later one."""
         key = scope, model, make
         if state is None:
             with self._lock:
                 self._drop(key)
-            nothing = make(model)
-            nothing.settle(scope, _NOTHING)
-            return nothing
+            empty = make(model)
+            empty.refreshed(scope, _NO_STATE)
+            return empty
         with self._lock:
             slot = self._slots.get(key)
             if slot is None:
                 slot = self._slots[key] = _Slot()
             self._slots.move_to_end(key)
-        kept = slot.since(state)
-        if kept is None:
+        entry = slot.since(state)
+        if entry is None:
             with slot.lock:
-                kept = slot.since(state) or self._refresh(slot, *key, state)
-            self._weigh(key, slot)
-        return cast("K", kept)
+                entry = slot.since(state) or self._refresh(slot, *key, state)
+            self._measure(key, slot)
+        return cast("E", entry)
 
     def drop_removed(self) -> None:
+        """Drop rows that the store has removed from every cached scope."""
         with self._lock:
             slots = list(self._slots.items())
         for key, slot in slots:
-            # Whoever is reading rows right now may have begun before they were removed.
+            # Wait for a refresh in progress: it may have begun before the rows were removed.
             with slot.lock:
-                is_clear = self._clear_of_gone(slot, key)
+                is_clear = self._drop_removed_from(slot, key)
             if is_clear:
-                self._weigh(key, slot)
+                self._measure(key, slot)
                 continue
             with self._lock:
                 if self._slots.get(key) is slot:
                     self._drop(key)
 
-    def _clear_of_gone(self, slot: _Slot, key: tuple[Scope, str, Make[Any]]) -> bool:
-        """Leave rows that are gone out of what is held; whether there is something left to hold."""
+    def _drop_removed_from(self, slot: _Slot, key: Key) -> bool:
+        """False if the slot is to be dropped: its scope is gone, or could not be read."""
         try:
             now = self._store.recall_state(key[0])
             if slot.held is None or now is None or slot.held[0].scope_id != now.scope_id:
                 return False
-            if not _goes_on(slot.held[0], now):
+            if not _same_epoch(slot.held[0], now):
                 self._refresh(slot, *key, now)
-        except Exception as error:  # noqa: BLE001 - what was removed must leave every scope
-            log.warning("a scope is read anew when it is next used: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - removed rows must leave every scope
+            log.warning("dropping a cached scope, refreshing it failed: %s", type(error).__name__)
             return False
         return True
 
@@ -141,59 +143,60 @@ class ScopeCache:
             self._total = 0
 
     def _refresh(
-        self, slot: _Slot, scope: Scope, model: str, make: Make[Any], state: RecallState
-    ) -> Kept:
-        """Bring what is held to this state, or a later one."""
+        self, slot: _Slot, scope: Scope, model: str, make: MakeEntry[Any], state: RecallState
+    ) -> CacheEntry:
+        """Bring the slot's entry to this state or a later one."""
         try:
-            with damage_told():
-                now, kept = self._read_on(slot.held, scope, model, make, state)
-                kept.settle(scope, now)
+            with corrupt_rows_raise():
+                now, entry = self._read_on(slot.held, scope, model, make, state)
+                entry.refreshed(scope, now)
         except BaseException:
-            # It may be half taken in.
+            # Rows may have been appended in part.
             slot.held = None
             raise
-        slot.held = now, kept
-        return kept
+        slot.held = now, entry
+        return entry
 
     def _read_on(
         self,
-        held: tuple[RecallState, Kept] | None,
+        held: tuple[RecallState, CacheEntry] | None,
         scope: Scope,
         model: str,
-        make: Make[Any],
+        make: MakeEntry[Any],
         state: RecallState,
-    ) -> tuple[RecallState, Kept]:
-        """What is held with all that is new, and without what is gone by then.
+    ) -> tuple[RecallState, CacheEntry]:
+        """Append new rows and drop removed ones.
 
-        However often rows are removed meanwhile, every read brings it further.
+        Terminates under concurrent removals, because each read makes progress.
         """
-        known, kept = held or (None, make(model))
-        late, first = kept.waiting, None
-        asks = known is not None and not _goes_on(known, state)
+        known, entry = held or (None, make(model))
+        late, first = entry.waiting, None
+        ask_alive = known is not None and not _same_epoch(known, state)
         while True:
-            up_to = kept.newest + BLOCK
+            up_to = entry.newest + BLOCK
             state, block = self._store.recall_block(
-                scope, after=kept.newest, up_to=up_to, late=late, model=model, alive=asks
+                scope, after=entry.newest, up_to=up_to, late=late, model=model, alive=ask_alive
             )
             if known is not None and known.scope_id != state.scope_id:
-                # Another scope, of the same name.
-                known, kept, late, first = None, make(model), (), None
+                # The scope was erased and created again under the same name.
+                known, entry, late, first = None, make(model), (), None
                 continue
             if known is not None and known.epoch != state.epoch:
                 if block.alive is None:
-                    asks = True
+                    ask_alive = True
                     continue
-                before, kept = kept, make(model)
-                kept.take_over(before, block.alive)
-            known, first, asks = state, first or state, False
-            kept.reserve(state.newest - kept.newest)
-            kept.take_in(block)
-            kept.newest, late = min(up_to, state.newest), ()
-            if kept.newest == state.newest:
-                # A vector that came after the first read is still awaited.
-                return first._replace(epoch=state.epoch), kept
+                before, entry = entry, make(model)
+                entry.copy_alive(before, block.alive)
+            known, first, ask_alive = state, first or state, False
+            entry.reserve(state.newest - entry.newest)
+            entry.append(block)
+            entry.newest, late = min(up_to, state.newest), ()
+            if entry.newest == state.newest:
+                # The first read's version: a vector stored after it must be read next time.
+                return first._replace(epoch=state.epoch), entry
 
-    def _weigh(self, key: tuple[Scope, str, Make[Any]], slot: _Slot) -> None:
+    def _measure(self, key: Key, slot: _Slot) -> None:
+        """Update the slot's size and evict until the cache fits."""
         with self._lock:
             held = slot.held
             if self._slots.get(key) is not slot or held is None:
@@ -201,27 +204,27 @@ class ScopeCache:
             self._total -= slot.size
             slot.size = held[1].size
             self._total += slot.size
-            # The newest stays even where it alone is over the bound: it is in use right now.
+            # Keep the newest even if it exceeds the bound alone, because it is in use.
             while self._total > self._cache_bytes and len(self._slots) > 1:
                 self._drop(next(iter(self._slots)))
 
-    def _drop(self, key: tuple[Scope, str, Make[Any]]) -> None:
+    def _drop(self, key: Key) -> None:
         slot = self._slots.pop(key, None)
         if slot is not None:
             self._total -= slot.size
 
 
-def _goes_on(known: RecallState, now: RecallState) -> bool:
-    """Whether the rows known are still there, and only newer ones can be missing."""
+def _same_epoch(known: RecallState, now: RecallState) -> bool:
+    """True if no row was removed between the two states."""
     return (known.scope_id, known.epoch) == (now.scope_id, now.epoch)
 
 
 @contextmanager
-def damage_told() -> Iterator[None]:
-    """Rows that do not fit together."""
+def corrupt_rows_raise() -> Iterator[None]:
+    """Raise `StoreCorrupt` for rows that do not fit together."""
     try:
         yield
     except (IndexError, OverflowError, ValueError) as error:
         raise StoreCorrupt(
-            "what recall searches is damaged: restore the database from a backup"
+            "the recall rows are damaged: restore the database from a backup"
         ) from error

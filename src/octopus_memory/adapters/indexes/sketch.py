@@ -1,9 +1,8 @@
-"""A very large scope as a sketch: enough of each row to see which may be near a question.
+"""A sketch of a very large scope: enough of each row to find candidates for a question.
 
-Of a vector it keeps whether each component is below zero, of the words their numbers; whoever asks
-reads the few rows that come out of it from the store. A row takes about 150 bytes instead of two
-thousand. Rows go into segments, which are searched one after the other: they need not all be in
-memory at a time.
+It keeps the sign of each vector component and the hashed terms; a search then reads the few
+candidate rows from the store. A row takes about 150 bytes instead of two thousand. Rows are stored
+in segments, so that row and episode numbers fit 16 bits.
 """
 
 from __future__ import annotations
@@ -24,23 +23,21 @@ from ...ports.index import Probe
 from ...ports.store import RecallBlock, RecallState
 from .scope_views import ExactView
 
-BYTES_A_ROW = 200
-"""About how many a sketch takes, the ids of the episodes included."""
 _ROWS = 65_536
-"""Of a segment: what sixteen bits can number."""
+"""Rows per segment: 16 bits number them."""
 _SECOND = 1_000_000
-_OF_AN_EPISODE = 320
-_OF_A_SAMPLE = 6_000_000
-_FEW_MORE = 1.2
+_EPISODE_BYTES = 320
+_SAMPLE_BYTES = 6_000_000
+_SAMPLE_GROWTH = 1.2
 _FAR = np.uint16(65_535)
 
 Signs: TypeAlias = NDArray[np.uint64]
-Chosen: TypeAlias = NDArray[np.intp]
+RowNumbers: TypeAlias = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Hits:
-    """Rows that were found, with what speaks for each: more is better."""
+    """Rows found, with a weight each: more is better."""
 
     seq: NDArray[np.int64]
     episode_ids: Sequence[UUID]
@@ -56,22 +53,22 @@ class Hits:
 
 
 class Segment:
-    """Some thousand rows, one after the other.
+    """Up to `_ROWS` consecutive rows.
 
-    A late vector is put in its place: whoever looks at that moment finds the row by it or does not.
+    Late vectors are written in place. A search at the same moment may or may not see them.
     """
 
-    def __init__(self, spoken: set[UUID]) -> None:
-        """`spoken` are the episodes that have turns in segments before this one, or in it."""
+    def __init__(self, with_turns: set[UUID]) -> None:
+        """`with_turns` holds the episodes that have turns in this segment or an earlier one."""
         self.count = 0
         self.layers: Layers = ()
-        self._spoken = spoken
+        self._with_turns = with_turns
         self.waiting: set[int] = set()
         self._seq = np.zeros(_ROWS, np.int64)
         self._episode = np.zeros(_ROWS, np.uint16)
         self._second = np.zeros(_ROWS, np.int64)
         self._is_turn = np.zeros(_ROWS, np.bool_)
-        self._has = np.zeros(_ROWS, np.bool_)
+        self._has_vector = np.zeros(_ROWS, np.bool_)
         self._signs: Signs = np.zeros((0, _ROWS), np.uint64)
         self._has_turns = np.zeros(_ROWS, np.bool_)
         self._numbers: dict[UUID, int] = {}
@@ -87,34 +84,34 @@ class Segment:
 
     @property
     def size(self) -> int:
-        a_row = 8 + 2 + 8 + 1 + 1 + 8 * len(self._signs)
+        row_bytes = 8 + 2 + 8 + 1 + 1 + 8 * len(self._signs)
         words = sum(layer.size for layer in self.layers)
-        return a_row * self.count + words + _OF_AN_EPISODE * len(self._ids)
+        return row_bytes * self.count + words + _EPISODE_BYTES * len(self._ids)
 
-    def take_in(self, block: RecallBlock, model: str) -> None:
+    def append(self, block: RecallBlock, model: str) -> None:
         first, end = self.count, self.count + len(block)
-        numbers = np.array([self._number(known) for known in block.episode_ids], np.uint16)
+        numbers = np.array([self._episode_number(known) for known in block.episode_ids], np.uint16)
         self._seq[first:end] = block.seq
         self._second[first:end] = block.at // _SECOND
         self._episode[first:end] = numbers[block.episode]
         self._is_turn[first:end] = block.role != SUMMARY
-        said = np.unique(block.episode[block.role != SUMMARY]).tolist()
-        self._spoken.update(block.episode_ids[number] for number in said)
-        has_turns = [known in self._spoken for known in block.episode_ids]
+        spoken = np.unique(block.episode[block.role != SUMMARY]).tolist()
+        self._with_turns.update(block.episode_ids[number] for number in spoken)
+        has_turns = [known in self._with_turns for known in block.episode_ids]
         self._has_turns[numbers[has_turns]] = True
-        self._take_vectors(block, model)
+        self._append_signs(block, model)
         terms, counts, row_of = term_hashing.unpack_all(block.terms)
         self._unlisted.append(TermList.build(terms, counts, (row_of + first).astype(np.uint16)))
         self.count = end
 
-    def left(self, is_alive: NDArray[np.bool_], spoken: set[UUID]) -> Segment:
-        """One with the rows whose `seq` is marked; `spoken` is of the segments before it."""
-        self.settle()
+    def copy_alive(self, is_alive: NDArray[np.bool_], with_turns: set[UUID]) -> Segment:
+        """A segment of the rows whose `seq` is marked; `with_turns` is of the segments before."""
+        self.list_terms()
         rows = is_alive[self._seq[: self.count]].nonzero()[0]
-        left, count = Segment(spoken), len(rows)
+        left, count = Segment(with_turns), len(rows)
         left.count = count
         left.waiting = {seq for seq in self.waiting if is_alive[seq]}
-        for name in ("_seq", "_second", "_is_turn", "_has"):
+        for name in ("_seq", "_second", "_is_turn", "_has_vector"):
             getattr(left, name)[:count] = getattr(self, name)[rows]
         left._signs = np.zeros((len(self._signs), _ROWS), np.uint64)
         left._signs[:, :count] = self._signs[:, rows]
@@ -122,8 +119,8 @@ class Segment:
         left._ids = [self._ids[number] for number in known.tolist()]
         left._numbers = {episode_id: number for number, episode_id in enumerate(left._ids)}
         left._episode[:count] = episode
-        spoken.update(left._ids[number] for number in np.unique(episode[left._is_turn[:count]]))
-        left._has_turns[: len(known)] = [episode_id in spoken for episode_id in left._ids]
+        with_turns.update(left._ids[number] for number in np.unique(episode[left._is_turn[:count]]))
+        left._has_turns[: len(known)] = [episode_id in with_turns for episode_id in left._ids]
         if count == self.count:
             left.layers = self.layers
         else:
@@ -132,59 +129,59 @@ class Segment:
             left.layers = tuple(layer.renumbered(number) for layer in self.layers)
         return left
 
-    def settle(self) -> None:
-        """Take what came into the lists of terms."""
+    def list_terms(self) -> None:
+        """Add the terms of appended rows to the term lists."""
         for newer in self._unlisted:
             self.layers = with_newer(self.layers, newer)
         self._unlisted = []
 
-    def put(self, late: Sequence[tuple[int, bytes]]) -> None:
-        """Vectors of rows that waited."""
+    def set_late_vectors(self, late: Sequence[tuple[int, bytes]]) -> None:
+        """Write the vectors of rows that were appended without one."""
         mine = [(seq, vector) for seq, vector in late if seq in self.waiting]
         if mine:
             rows = np.searchsorted(self._seq[: self.count], [seq for seq, _ in mine])
-            self._put(rows, [vector for _, vector in mine])
+            self._set_signs(rows, [vector for _, vector in mine])
             self.waiting.difference_update(seq for seq, _ in mine)
 
-    def near(self, probe: Probe, most: int) -> Hits:
-        """The nearest by their vectors' signs."""
+    def nearest(self, probe: Probe, most: int) -> Hits:
+        """The rows whose vector signs differ least from the question's."""
         if probe.vector is None or not len(self._signs):
             return self._hits(np.empty(0, np.intp), np.empty(0, np.float32))
-        asked = signs_of(probe.vector[None] >= 0)[0]
+        asked = pack_signs(probe.vector[None] >= 0)[0]
         if len(asked) != len(self._signs):
             return self._hits(np.empty(0, np.intp), np.empty(0, np.float32))
         count = self.count
         apart = np.zeros(count, np.uint16)
         for mine, its in zip(self._signs[:, :count], asked, strict=True):
-            apart += ones_in(mine ^ its)
-        apart[~self._has[:count]] = _FAR
-        self._leave_out(apart, probe, int(_FAR))
+            apart += count_ones(mine ^ its)
+        apart[~self._has_vector[:count]] = _FAR
+        self._filter(apart, probe, int(_FAR))
         rows = _least(apart, most)
         rows = rows[apart[rows] < _FAR]
         return self._hits(rows, -apart[rows].astype(np.float32))
 
-    def like(self, probe: Probe, most: int) -> Hits:
-        """Those with the rarest of its words."""
-        # Another thread may be adding rows.
+    def best_by_terms(self, probe: Probe, most: int) -> Hits:
+        """The rows with the rarest of the question's terms."""
+        # Read once: another thread may be appending rows.
         count, layers, terms = self.count, self.layers, np.unique(probe.terms)
         at = places(layers, terms)
         which, row, times = found(layers, at)
         rarity = np.log1p((count + 0.5) / (having(at, len(terms)) + 0.5))
         often = times.astype(np.float32)
         lacking = -np.bincount(row, rarity[which] * often / (often + 1), count)[:count]
-        self._leave_out(lacking, probe, 0)
+        self._filter(lacking, probe, 0)
         rows = _least(lacking, most)
         rows = rows[lacking[rows] < 0]
         return self._hits(rows, np.abs(lacking[rows]))
 
     def having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
-        """How many rows have each term."""
+        """Number of rows that have each term."""
         return having(places(self.layers, terms), len(terms))
 
-    def newest(self, probe: Probe, most: int) -> Hits:
-        """The last row of each of the last episodes."""
+    def newest_episodes(self, probe: Probe, most: int) -> Hits:
+        """The last row of each of the newest episodes."""
         left = np.ones(self.count, np.bool_)
-        self._leave_out(left, probe, value=False)
+        self._filter(left, probe, value=False)
         rows = np.flatnonzero(left)[::-1]
         _, first = np.unique(self._episode[rows], return_index=True)
         rows = rows[np.sort(first)[:most]]
@@ -199,13 +196,13 @@ class Segment:
         wanted[numbers] = True
         return self._seq[:count][wanted[self._episode[:count]]]
 
-    def _number(self, episode_id: UUID) -> int:
+    def _episode_number(self, episode_id: UUID) -> int:
         number = self._numbers.setdefault(episode_id, len(self._ids))
         if number == len(self._ids):
             self._ids.append(episode_id)
         return number
 
-    def _take_vectors(self, block: RecallBlock, model: str) -> None:
+    def _append_signs(self, block: RecallBlock, model: str) -> None:
         mine = [known == model for known in block.models]
         may_come = np.array([known not in (model, "") for known in block.models], np.bool_)
         self.waiting.update(block.seq[may_come[block.model]].tolist())
@@ -217,17 +214,17 @@ class Segment:
             if vector is not None and mine[known]
         ]
         if given:
-            self._put([row for row, _ in given], [vector for _, vector in given])
+            self._set_signs([row for row, _ in given], [vector for _, vector in given])
 
-    def _put(self, rows: list[int] | NDArray[np.intp], packed: Sequence[bytes]) -> None:
-        signs = signs_of(vectors.at_least_zero(packed))
+    def _set_signs(self, rows: list[int] | NDArray[np.intp], packed: Sequence[bytes]) -> None:
+        signs = pack_signs(vectors.at_least_zero(packed))
         if not len(self._signs):
             self._signs = np.zeros((signs.shape[1], _ROWS), np.uint64)
         self._signs[:, rows] = signs.T
-        self._has[rows] = True
+        self._has_vector[rows] = True
 
-    def _leave_out(self, values: NDArray[Any], probe: Probe, value: float) -> None:
-        """Rows that a filter is going to take out; a second more or less does not matter."""
+    def _filter(self, values: NDArray[Any], probe: Probe, value: float) -> None:
+        """Set rows to `value` that the probe's filters exclude. Times are rounded to seconds."""
         count = len(values)
         if probe.since is not None:
             values[self._second[:count] < probe.since // _SECOND] = value
@@ -236,7 +233,7 @@ class Segment:
         if not probe.include_archived:
             values[~self._has_turns[self._episode[:count]]] = value
 
-    def _hits(self, rows: Chosen, weight: NDArray[np.floating[Any]]) -> Hits:
+    def _hits(self, rows: RowNumbers, weight: NDArray[np.floating[Any]]) -> Hits:
         episodes = self._episode[rows].tolist()
         return Hits(
             seq=self._seq[rows],
@@ -246,16 +243,16 @@ class Segment:
 
 
 class Sketch:
-    """A scope in the cache, as segments."""
+    """Cache entry of a very large scope: its segments."""
 
     def __init__(self, model: str) -> None:
         self.newest = 0
         self.segments: tuple[Segment, ...] = ()
         self._model = model
-        self._spoken: set[UUID] = set()
+        self._with_turns: set[UUID] = set()
         self._sample: ExactView | None = None
         self._sampled = 0
-        """How many rows there were when the sample was taken."""
+        """Number of rows when the sample was taken."""
 
     def __len__(self) -> int:
         return sum(segment.count for segment in self.segments)
@@ -266,43 +263,44 @@ class Sketch:
 
     @property
     def size(self) -> int:
-        return sum(segment.size for segment in self.segments) + _OF_A_SAMPLE
+        return sum(segment.size for segment in self.segments) + _SAMPLE_BYTES
 
     def sample(self, take: Callable[[], ExactView]) -> ExactView:
+        """The sample of the scope. Calls `take` for a new one after the scope has grown."""
         sample = self._sample
-        if sample is None or len(self) > self._sampled * _FEW_MORE:
+        if sample is None or len(self) > self._sampled * _SAMPLE_GROWTH:
             sample = self._sample = take()
             self._sampled = len(self)
         return sample
 
     def reserve(self, count: int) -> None:
-        """Segments have their room from the start."""
+        """Do nothing: segments are allocated at full size."""
 
-    def take_in(self, block: RecallBlock) -> None:
+    def append(self, block: RecallBlock) -> None:
         for segment in self.segments if block.late else ():
-            segment.put(block.late)
+            segment.set_late_vectors(block.late)
         if not len(block):
             return
         if not self.segments or not self.segments[-1].has_room_for(block):
             if self.segments:
-                self.segments[-1].settle()
-            self.segments = (*self.segments, Segment(self._spoken))
-        self.segments[-1].take_in(block, self._model)
+                self.segments[-1].list_terms()
+            self.segments = (*self.segments, Segment(self._with_turns))
+        self.segments[-1].append(block, self._model)
 
-    def take_over(self, known: Sketch, alive: NDArray[np.int64]) -> None:
+    def copy_alive(self, known: Sketch, alive: NDArray[np.int64]) -> None:
         is_alive = np.zeros(known.newest + 1, np.bool_)
         is_alive[alive] = True
-        left = [segment.left(is_alive, self._spoken) for segment in known.segments]
+        left = [segment.copy_alive(is_alive, self._with_turns) for segment in known.segments]
         self.segments = tuple(segment for segment in left if segment.count)
         self.newest = known.newest
 
-    def settle(self, scope: Scope, state: RecallState) -> None:  # noqa: ARG002 - of every scope alike
+    def refreshed(self, scope: Scope, state: RecallState) -> None:  # noqa: ARG002 - the same for every scope
         for segment in self.segments[-1:]:
-            segment.settle()
+            segment.list_terms()
 
 
-def together(hits: Sequence[Hits]) -> Hits:
-    """What every segment found."""
+def merge_hits(hits: Sequence[Hits]) -> Hits:
+    """The hits of all segments as one."""
     return Hits(
         seq=np.concatenate([some.seq for some in hits]),
         episode_ids=[known for some in hits for known in some.episode_ids],
@@ -310,26 +308,26 @@ def together(hits: Sequence[Hits]) -> Hits:
     )
 
 
-def signs_of(above: NDArray[np.bool_]) -> Signs:
-    """A bit for each component, sixty-four to a number."""
+def pack_signs(above: NDArray[np.bool_]) -> Signs:
+    """One bit per component, packed in 64-bit integers."""
     packed = np.packbits(above, axis=1)
     packed = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
     return np.ascontiguousarray(packed).view(np.uint64)
 
 
-def _least(values: NDArray[Any], most: int) -> Chosen:
+def _least(values: NDArray[Any], most: int) -> RowNumbers:
     if len(values) <= most:
         return np.arange(len(values))
     return np.argpartition(values, most)[:most]
 
 
-def ones_by_table(numbers: Signs) -> NDArray[np.uint8]:
-    """For a numpy before 2.0."""
+def count_ones_by_table(numbers: Signs) -> NDArray[np.uint8]:
+    """`np.bitwise_count` for numpy before 2.0."""
     table = np.array([byte.bit_count() for byte in range(256)], np.uint8)
     counted = table[numbers[:, None].view(np.uint8)]
     ones: NDArray[np.uint8] = counted.sum(axis=1, dtype=np.uint8)
     return ones
 
 
-ones_in = getattr(np, "bitwise_count", ones_by_table)
-"""How many bits of each number are set."""
+count_ones = getattr(np, "bitwise_count", count_ones_by_table)
+"""Counts the bits set in each integer."""

@@ -1,11 +1,9 @@
-"""A part of a very large scope, found by its sketch and read from the store."""
+"""Search of a very large scope: candidates from its sketch, then exact ranking from the store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Protocol
 from uuid import UUID
 
 import numpy as np
@@ -15,98 +13,59 @@ from ...domain.episode import Scope
 from ...domain.search.bm25 import Beyond
 from ...ports.index import Probe
 from ...ports.store import EpisodeStore
-from .partial_view import MOST_EPISODES, MOST_WAITING, view_of
-from .reading import stored_cosines
-from .scope_cache import BLOCK, damage_told
+from .partial_view import MAX_EPISODES, MAX_UNINDEXED, stored_cosines, view_of_rows
 from .scope_views import ExactView
-from .sketch import Hits, Segment, together
-
-
-class Source(Protocol):
-    """Where the segments of a scope come from."""
-
-    @property
-    def segments(self) -> Iterable[Segment]:
-        """They are gone through more than once."""
-
-    def sample(self, take: Callable[[], ExactView]) -> ExactView:
-        """What `take` gives, now or not long ago."""
-
-
-class Streamed:
-    """Segments that are made while they are looked at, and not kept."""
-
-    def __init__(
-        self, store: EpisodeStore, scope: Scope, model: str, count: Callable[[int, int], None]
-    ) -> None:
-        """`count` is told how many rows there are up to which `seq`, once all were seen."""
-        self._store, self._scope, self._model, self._count = store, scope, model, count
-
-    @property
-    def segments(self) -> Iterator[Segment]:
-        after, newest, rows = 0, 1, 0
-        spoken: set[UUID] = set()
-        while after < newest:
-            state, block = self._store.recall_block(self._scope, after=after, up_to=after + BLOCK)
-            after, newest = after + BLOCK, state.newest
-            segment = Segment(spoken)
-            with damage_told():
-                segment.take_in(block, self._model)
-                segment.settle()
-            rows += segment.count
-            yield segment
-        self._count(newest, rows)
-
-    def sample(self, take: Callable[[], ExactView]) -> ExactView:
-        return take()
-
+from .sketch import Hits, Segment, Sketch, merge_hits
 
 _COMPARED = 600
-"""How many rows that the signs bring near are compared by their vectors: signs order them roughly.
-"""
+"""Candidates by signs that are compared by their vectors, because signs order them only roughly."""
 _STRETCHES, _STRETCH = 50, 64
-_LEAST_SAMPLE = 500
+_MIN_SAMPLE = 500
 _ROWS = 10_000
-"""The most rows that are read for one question, but for a long list that is asked for."""
+"""Most rows read for one question, unless a long list of episodes is asked for."""
 
 
-def part_of(
-    store: EpisodeStore, scope: Scope, model: str, probe: Probe, source: Source, newest: int
+def search_sketch(
+    store: EpisodeStore, scope: Scope, model: str, probe: Probe, sketch: Sketch, newest: int
 ) -> ExactView:
-    """The view of the episodes that the probe comes near to, and of what waits."""
-    wanted = max(MOST_EPISODES, probe.episodes)
-    seen = _Seen(probe, max(_COMPARED, 2 * wanted))
-    for segment in source.segments:
-        seen.look_at(segment)
-    meaning = _compared(store, scope, model, probe, seen.near)
-    hits = _in_turns(meaning, seen.like, wanted)
+    """A view of the episodes near the probe and of the rows without a vector yet."""
+    wanted = max(MAX_EPISODES, probe.episodes)
+    found = _Candidates(probe, max(_COMPARED, 2 * wanted))
+    for segment in sketch.segments:
+        found.search(segment)
+    meaning = _rerank(store, scope, model, probe, found.near)
+    hits = _interleave(meaning, found.by_terms, wanted)
     if len(set(hits.episode_ids)) < probe.episodes:
-        last = [segment.newest(probe, probe.episodes) for segment in source.segments]
-        hits = together([hits, together(last).best(probe.episodes)])
+        newest_hits = [
+            segment.newest_episodes(probe, probe.episodes) for segment in sketch.segments
+        ]
+        hits = merge_hits([hits, merge_hits(newest_hits).best(probe.episodes)])
     chosen = frozenset(hits.episode_ids)
-    rows = np.concatenate([segment.rows_of(chosen) for segment in source.segments])
-    seqs = _nearest(rows, hits.seq, max(_ROWS, 20 * wanted))
-    view = view_of(store, scope, model, sorted({*seqs, *sorted(seen.waiting)[-MOST_WAITING:]}))
-    sample = source.sample(lambda: view_of(store, scope, model, _stretches(newest)))
-    seen.tell(view, sample)
+    rows = np.concatenate([segment.rows_of(chosen) for segment in sketch.segments])
+    seqs = _around_hits(rows, hits.seq, max(_ROWS, 20 * wanted))
+    view = view_of_rows(
+        store, scope, model, sorted({*seqs, *sorted(found.waiting)[-MAX_UNINDEXED:]})
+    )
+    sample = sketch.sample(lambda: view_of_rows(store, scope, model, _stretches(newest)))
+    found.normalize(view, sample)
     return view
 
 
-class _Seen:
-    """What one look at every segment brings."""
+class _Candidates:
+    """Candidate rows of all segments, and counts over the whole scope."""
 
     def __init__(self, probe: Probe, most: int) -> None:
         self._probe, self._most = probe, most
         self._terms = np.unique(probe.terms)
         self._having = np.zeros(len(self._terms), np.intp)
         self._near: list[Hits] = []
-        self._like: list[Hits] = []
+        self._by_terms: list[Hits] = []
         self._rows = self._episodes = 0
         self.waiting: list[int] = []
 
-    def look_at(self, segment: Segment) -> None:
-        self._near.append(segment.near(self._probe, self._most))
-        self._like.append(segment.like(self._probe, self._most))
+    def search(self, segment: Segment) -> None:
+        self._near.append(segment.nearest(self._probe, self._most))
+        self._by_terms.append(segment.best_by_terms(self._probe, self._most))
         self._having += segment.having(self._terms)
         self._rows += segment.count
         self._episodes += segment.episodes
@@ -114,15 +73,15 @@ class _Seen:
 
     @property
     def near(self) -> Hits:
-        return together(self._near).best(self._most)
+        return merge_hits(self._near).best(self._most)
 
     @property
-    def like(self) -> Hits:
-        return together(self._like).best(self._most)
+    def by_terms(self) -> Hits:
+        return merge_hits(self._by_terms).best(self._most)
 
-    def tell(self, view: ExactView, sample: ExactView) -> None:
-        """How rare words are in the scope, and what its rows are like."""
-        if len(sample.rows) < _LEAST_SAMPLE:
+    def normalize(self, view: ExactView, sample: ExactView) -> None:
+        """Give the view term counts of the whole scope and a sample of its rows."""
+        if len(sample.rows) < _MIN_SAMPLE:
             return
         beyond = Beyond(
             rows=self._rows,
@@ -138,13 +97,13 @@ class _Seen:
 
 
 def _stretches(newest: int) -> list[int]:
-    """Rows from all over the scope, some that stand together at a time."""
+    """The `seq` of rows in stretches from all over the scope."""
     starts = range(1, newest + 1, max(_STRETCH, newest // _STRETCHES))
     return [seq for start in starts for seq in range(start, start + _STRETCH)]
 
 
-def _compared(store: EpisodeStore, scope: Scope, model: str, probe: Probe, near: Hits) -> Hits:
-    """By the vectors themselves."""
+def _rerank(store: EpisodeStore, scope: Scope, model: str, probe: Probe, near: Hits) -> Hits:
+    """Hits weighted by the cosine of their stored vectors, without rows that have none."""
     if probe.vector is None or not len(near.seq):
         return near
     cosines = stored_cosines(store, scope, model, near.seq.tolist(), probe.vector)
@@ -152,24 +111,24 @@ def _compared(store: EpisodeStore, scope: Scope, model: str, probe: Probe, near:
     return replace(near, weight=np.nan_to_num(cosines, nan=-2.0)).best(known)
 
 
-def _in_turns(meaning: Hits, words: Hits, episodes: int) -> Hits:
-    """The best of the one, the best of the other, and so on, up to so many episodes."""
-    turns = [
+def _interleave(meaning: Hits, words: Hits, episodes: int) -> Hits:
+    """Hits of both lists taken alternately, best first, until they cover `episodes` episodes."""
+    ranks = [
         np.arange(len(meaning.seq)) * 2.0,
         np.arange(len(words.seq)) * 2.0 + 1,
     ]
-    both = replace(together([meaning, words]), weight=-np.concatenate(turns).astype(np.float32))
+    both = replace(merge_hits([meaning, words]), weight=-np.concatenate(ranks).astype(np.float32))
     both = both.best(len(both.seq))
     seen: set[UUID] = set()
-    for place, episode_id in enumerate(both.episode_ids):
+    for i, episode_id in enumerate(both.episode_ids):
         seen.add(episode_id)
         if len(seen) == episodes:
-            return both.best(place + 1)
+            return both.best(i + 1)
     return both
 
 
-def _nearest(rows: NDArray[np.int64], hits: NDArray[np.int64], most: int) -> list[int]:
-    """So many of these rows, those that stand next to what was found."""
+def _around_hits(rows: NDArray[np.int64], hits: NDArray[np.int64], most: int) -> list[int]:
+    """At most `most` of these rows: those closest to a hit."""
     if len(rows) > most:
         found = np.sort(hits)
         after = np.searchsorted(found, rows).clip(1, len(found) - 1)

@@ -1,1 +1,1 @@
-"""The pgvector index."""
+"""Recall index on pgvector, in the PostgreSQL store's own database."""

@@ -1,7 +1,7 @@
-"""pgvector: the vectors in the store's own PostgreSQL, written and removed with its rows.
+"""The pgvector index: vectors in the store's own PostgreSQL, in the same transactions as its rows.
 
-A scope is searched whole and exactly, by the key of the table. Only of a very large one the best
-are taken, by a graph over the vectors and an index of the words.
+Search inside a scope is exact, by the table's primary key. In a very large scope, an HNSW graph
+over the vectors and an index of the terms find the best rows.
 """
 
 from __future__ import annotations
@@ -17,122 +17,91 @@ from numpy.typing import NDArray
 
 from ....domain.episode import Scope
 from ....domain.errors import InvalidSetting, StoreError
-from ....ports.index import AskProbe, RecallIndex, ScopeView
+from ....ports.index import Probe, ScopeView
 from ....ports.store import EpisodeStore, RecallState, Work
 from ..exact import pack
-from ..partial_view import nearby
-from ..reading import stored_cosines
-from ..scope_cache import DEFAULT_CACHE_BYTES, ScopeCache
-from ..scope_columns import Columns
-from ..scope_views import RemoteView, Whole
+from ..partial_view import partial_view
+from ..remote_index import NO_COSINES, Cosines, RemoteIndex
+from ..scope_cache import DEFAULT_CACHE_BYTES
 from . import mirror as table
 from . import search
-from .mirror import Floats, PgVectorMirror, SqlAccess
+from .mirror import NOT_POSTGRES, Floats, PgVectorMirror, SqlAccess
 
 log = logging.getLogger(__name__)
 
-TAKEN_WHOLE = 20_000
-"""A scope of more rows than this is searched by the probe; see docs/adr/0009-remote-indexes.md."""
-GRAPH_FROM = 100_000
-"""From so many rows on a graph is worth its making; below, comparing every row is as quick."""
-_BETWEEN_TRIES = 600.0
-_NONE_REACHED = np.empty(0, np.int64), np.empty(0, np.float32)
+WHOLE_ROWS = 20_000
+"""Of larger scopes only part is loaded; see docs/adr/0009-remote-indexes.md."""
+GRAPH_ROWS = 100_000
+"""From this many rows on an HNSW graph pays; below, comparing every row is as fast."""
+_RETRY_SECONDS = 600.0
 
 
-class PgVectorIndex(RecallIndex):
-    """On a PostgreSQL store, whose transactions it shares."""
+class PgVectorIndex(RemoteIndex):
+    """A recall index for a PostgreSQL store, sharing its transactions."""
 
     def __init__(
         self,
         store: EpisodeStore,
         *,
-        taken_whole: int = TAKEN_WHOLE,
-        graph_from: int = GRAPH_FROM,
+        whole_rows: int = WHOLE_ROWS,
+        graph_rows: int = GRAPH_ROWS,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         """
-        :raises InvalidSetting: for a store that is not PostgreSQL's
-        :raises StoreUnavailable: when the table cannot be made
+        :raises InvalidSetting: if the store is not PostgreSQL
+        :raises StoreUnavailable: if the table cannot be created
         """
+        super().__init__(store, whole_rows=whole_rows, cache_bytes=cache_bytes)
         if not hasattr(store, "inside"):
-            raise InvalidSetting("index", "pgvector needs a database_url that is PostgreSQL's")
-        self._store = store
+            raise InvalidSetting("index", NOT_POSTGRES)
         self._sql = cast("SqlAccess", store)
-        self._mirror = PgVectorMirror(self._sql, self._quicken)
-        self._taken_whole = taken_whole
-        self._graph_from = graph_from
-        self._is_quick: set[str] = set()
+        self._mirror = PgVectorMirror(self._sql, self._create_indexes)
+        self._graph_rows = graph_rows
+        self._indexed_models: set[str] = set()
         self._next_try = 0.0
-        self._cache = ScopeCache(store, cache_bytes=cache_bytes)
 
     @property
     def mirror(self) -> PgVectorMirror:
         return self._mirror
-
-    def view(
-        self,
-        scope: Scope,
-        model: str,
-        probe: AskProbe | None = None,
-        state: RecallState | None = None,
-    ) -> ScopeView:
-        state = state or self._store.recall_state(scope)
-        if probe is not None and state is not None and state.newest > self._taken_whole:
-            part = self._part(scope, state, model, probe)
-            if part is not None:
-                return part
-        return self._cache.get(scope, state, model, self._whole).view
 
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
         packed = pack(done)
         given = [(work.scope_id, work.seq, vector) for work, vector in packed]
         self._sql.put_vectors(model, packed, also=lambda conn: table.write(conn, model, given))
         if done:
-            self._quicken(model, len(done[0][1]), max(work.seq for work, _ in done))
-
-    def clear_cache(self) -> None:
-        self._cache.drop_removed()
+            self._create_indexes(model, len(done[0][1]), max(work.seq for work, _ in done))
 
     def count_mirrored(self, scope_ids: Sequence[int], episode_id: UUID | None = None) -> int:
         return self._mirror.count(scope_ids, episode_id)
 
-    def close(self) -> None:
-        self._cache.clear()
+    def _is_searchable(self, model: str) -> bool:
+        return self._mirror.model_id(model) is not None
 
-    def _whole(self, model: str) -> Whole[RemoteView]:
-        return Whole(model, self._remote, keeps_vectors=False)
+    def _search_all(
+        self,
+        scope: Scope,
+        scope_id: int,
+        model: str,
+        vector: Floats,
+        rows: int,  # noqa: ARG002 - the statement has no limit
+    ) -> Cosines:
+        key = self._mirror.model_id(model)
+        if key is None:
+            return NO_COSINES
+        return self._sql.inside(scope.tenant, search.cosines, key, scope_id, vector)
 
-    def _remote(
-        self, scope: Scope, state: RecallState, columns: Columns, before: RemoteView | None
-    ) -> RemoteView:
-        model = columns.model
-
-        def ask(vector: Floats) -> tuple[NDArray[np.int64], Floats]:
-            key = self._mirror.model_id(model)
-            if key is None:
-                return _NONE_REACHED
-            return self._sql.inside(scope.tenant, search.cosines, key, state.scope_id, vector)
-
-        def read(seqs: Sequence[int], vector: Floats) -> Floats:
-            return stored_cosines(self._store, scope, model, seqs, vector)
-
-        return RemoteView(columns, ask, read, before)
-
-    def _part(
-        self, scope: Scope, state: RecallState, model: str, ask: AskProbe
+    def _search_part(
+        self, scope: Scope, state: RecallState, model: str, probe: Probe
     ) -> ScopeView | None:
-        key, sql = self._mirror.model_id(model), self._sql
+        key, sql, scope_id = self._mirror.model_id(model), self._sql, state.scope_id
         if key is None:
             return None
-        probe, scope_id = ask(), state.scope_id
-        if probe.filters:
-            return None
-        rows, graph = state.newest, state.newest > self._graph_from
+        rows, graph = state.newest, state.newest > self._graph_rows
         near = sql.inside(
             scope.tenant,
             lambda conn: search.near(conn, key, scope_id, probe, rows, graph=graph),
         )
-        return nearby(
+        return partial_view(
             self._store,
             scope,
             model,
@@ -141,21 +110,24 @@ class PgVectorIndex(RecallIndex):
             rows_of=lambda episodes: sql.inside(scope.tenant, search.rows_of, scope_id, episodes),
         )
 
-    def _quicken(self, model: str, dimension: int, newest: int) -> None:
-        """Without these indexes a very large scope is searched as truly, and more slowly."""
-        if newest <= self._graph_from or model in self._is_quick:
+    def _create_indexes(self, model: str, dimension: int, newest: int) -> None:
+        """Create the indexes for very large scopes once there is one.
+
+        Failure is only logged: without them search is as exact, but slower.
+        """
+        if newest <= self._graph_rows or model in self._indexed_models:
             return
         key, now = self._mirror.model_id(model), time.monotonic()
         if key is None or now < self._next_try:
             return
-        self._next_try = now + _BETWEEN_TRIES
+        self._next_try = now + _RETRY_SECONDS
         try:
             if not self._sql.inside(None, search.is_indexed, key):
                 self._sql.inside(None, search.make_indexes, key, dimension, writes=True)
-            self._is_quick.add(model)
+            self._indexed_models.add(model)
         except StoreError as error:
             log.warning(
-                "a very large scope is searched without its index (%s): octopus index rebuild, run "
-                "by the owner of the tables, makes it",
+                "searching a very large scope without an HNSW index, creating it failed: %s. Run "
+                "octopus index rebuild as the owner of the tables",
                 type(error).__name__,
             )

@@ -1,4 +1,4 @@
-"""The vectors in PostgreSQL: a table beside the store's own, kept by the store's transactions."""
+"""The vectors in PostgreSQL: a table beside the store's own, written in the same transactions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ T = TypeVar("T")
 Floats = NDArray[np.float32]
 log = logging.getLogger(__name__)
 
-_OLDEST = (0, 8)
-"""From this version on a filtered search goes on until it has found enough."""
+NOT_POSTGRES = "pgvector needs a PostgreSQL database_url"
+_MIN_VERSION = (0, 8)
+"""The first version with iterative scans, which continue a filtered search until it has enough."""
 _BATCH = 500
 
 
 class SqlAccess(Protocol):
-    """What a SQL store lets an index in the same database do."""
+    """The methods of a SQL store that an index in the same database uses."""
 
     def inside(
         self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
@@ -45,27 +46,27 @@ class SqlAccess(Protocol):
 class PgVectorMirror(IndexMirror):
     name = ""
 
-    def __init__(self, store: SqlAccess, grown: Callable[[str, int, int], None]) -> None:
-        """`grown` is told of a model, its dimension and the newest row, when rows came in."""
-        self._store, self._grown = store, grown
+    def __init__(self, store: SqlAccess, on_upsert: Callable[[str, int, int], None]) -> None:
+        """`on_upsert` is called with model, dimension and newest `seq` after rows were written."""
+        self._store, self._on_upsert = store, on_upsert
         self._models: dict[str, int] = {}
         product = store.inside(None, lambda conn: conn.dialect.name)
         if product != "postgresql":
-            raise InvalidSetting("index", "pgvector needs a database_url that is PostgreSQL's")
-        if not store.inside(None, _is_there):
-            self._make()
+            raise InvalidSetting("index", NOT_POSTGRES)
+        if not store.inside(None, _has_table):
+            self._create_table()
 
-    def _make(self) -> None:
+    def _create_table(self) -> None:
         try:
-            self._store.inside(None, _make, writes=True)
+            self._store.inside(None, _create_table, writes=True)
         except StoreError as error:
             raise StoreUnavailable(
-                "pgvector's table cannot be made by this role: run CREATE EXTENSION vector as a "
+                "creating pgvector's table failed for this role: run CREATE EXTENSION vector as a "
                 "superuser, then octopus index rebuild as the owner of the other tables"
             ) from error
 
     def model_id(self, model: str) -> int | None:
-        """Models are numbered once and for all."""
+        """The model's number in the store; None before its first vector. Numbers never change."""
         if model not in self._models:
             found = self._store.inside(None, _model_id, model)
             if found is None:
@@ -73,7 +74,7 @@ class PgVectorMirror(IndexMirror):
             self._models[model] = found
         return self._models[model]
 
-    def prepare(self, model: str, dimension: int) -> bool:  # noqa: ARG002 - one table has room for all
+    def prepare(self, model: str, dimension: int) -> bool:  # noqa: ARG002 - all models share one table
         return False
 
     def upsert(self, model: str, rows: Sequence[MirrorRow]) -> None:
@@ -87,13 +88,13 @@ class PgVectorMirror(IndexMirror):
             self._store.inside(None, write, model, some, writes=True)
         if given:
             newest = max(seq for _, seq, _ in given)
-            self._grown(model, vectors.dimension_of(given[0][2]), newest)
+            self._on_upsert(model, vectors.dimension_of(given[0][2]), newest)
 
     def remove(self, removal: Removal) -> None:
-        """The database did, in the transaction that removed the store's rows."""
+        """Do nothing: the foreign key deleted the rows with the store's."""
 
     def delete(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
-        self._store.inside(None, _drop, self.model_id(model), scope_id, list(seqs), writes=True)
+        self._store.inside(None, _delete, self.model_id(model), scope_id, list(seqs), writes=True)
 
     def scope_ids(self, model: str) -> set[int]:
         return set(self._store.inside(None, _scope_ids, self.model_id(model)))
@@ -106,14 +107,14 @@ class PgVectorMirror(IndexMirror):
 
     def drop_models(self, *, keep: str | None) -> list[str]:
         kept = None if keep is None else self.model_id(keep)
-        return self._store.inside(None, _retire, kept, writes=True)
+        return self._store.inside(None, _drop_models, kept, writes=True)
 
     def count(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
         return self._store.inside(None, _left_of, list(scope_ids), episode_id)
 
 
 def write(conn: sa.Connection, model: str, given: Iterable[tuple[int, int, bytes]]) -> None:
-    """Keep (scope, seq, packed vector) of rows that the store has with that model."""
+    """Upsert (scope, seq, packed vector) of rows that the store has with that model."""
     key = _model_id(conn, model)
     rows = [
         {
@@ -129,10 +130,11 @@ def write(conn: sa.Connection, model: str, given: Iterable[tuple[int, int, bytes
 
 
 def as_text(vector: Floats) -> str:
+    """The vector as a literal of pgvector's types."""
     return f"[{','.join(f'{value:.6g}' for value in vector.tolist())}]"
 
 
-# The store packs a row's terms as little-endian numbers, three bytes each, after a zero.
+# The store packs a row's terms as little-endian integers of three bytes, after a zero byte.
 _TERMS = r"""
     ARRAY(
         SELECT get_byte(t.packed, 3 * i) | (get_byte(t.packed, 3 * i + 1) << 8)
@@ -150,11 +152,11 @@ _WRITE = sa.text(f"""
     WHERE r.scope_id = :scope AND r.seq = :seq AND r.model_id = :model
     ON CONFLICT (scope_id, seq) DO UPDATE
         SET model_id = EXCLUDED.model_id, embedding = EXCLUDED.embedding, terms = EXCLUDED.terms
-""")  # noqa: S608 - nothing in it comes from outside
-_IS_THERE = sa.text("SELECT to_regclass('octopus_vectors') IS NOT NULL")
+""")  # noqa: S608 - built from constants
+_HAS_TABLE = sa.text("SELECT to_regclass('octopus_vectors') IS NOT NULL")
 _VERSION = sa.text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
 _MODEL = sa.text("SELECT id FROM octopus_models WHERE name = :name")
-_DROP = sa.text("""
+_DELETE = sa.text("""
     DELETE FROM octopus_vectors
     WHERE model_id = :model AND scope_id = :scope AND seq = ANY(CAST(:seqs AS bigint[]))
 """)
@@ -164,35 +166,35 @@ _VECTORS = sa.text("""
     SELECT seq, CAST(embedding AS real[]) AS embedding FROM octopus_vectors
     WHERE model_id = :model AND scope_id = :scope AND seq = ANY(CAST(:seqs AS bigint[]))
 """)
-_RETIRE = sa.text("""
+_DROP_MODELS = sa.text("""
     DELETE FROM octopus_vectors WHERE CAST(:keep AS bigint) IS NULL OR model_id <> :keep
 """)
-_LEFT = sa.text("""
+_COUNT = sa.text("""
     SELECT count(*) FROM octopus_vectors
     WHERE scope_id = ANY(CAST(:scopes AS bigint[]))
         AND (CAST(:episode AS uuid) IS NULL OR episode_id = :episode)
 """)
 
 
-def _is_there(conn: sa.Connection) -> bool:
-    return bool(conn.execute(_IS_THERE).scalar_one())
+def _has_table(conn: sa.Connection) -> bool:
+    return bool(conn.execute(_HAS_TABLE).scalar_one())
 
 
-def _make(conn: sa.Connection) -> None:
+def _create_table(conn: sa.Connection) -> None:
     conn.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtext('octopus_vectors'))")
-    if _is_there(conn):
+    if _has_table(conn):
         return
     if conn.execute(_VERSION).scalar() is None:
         conn.exec_driver_sql("CREATE EXTENSION vector")
     version = str(conn.execute(_VERSION).scalar_one())
-    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
+    if tuple(int(part) for part in version.split(".")[:2]) < _MIN_VERSION:
         raise InvalidSetting(
             "index",
             f"pgvector {version} is too old: install 0.8 or newer, then run ALTER EXTENSION vector "
             "UPDATE",
         )
-    made = files(__package__).joinpath("pgvector.sql").read_text(encoding="utf-8")
-    conn.exec_driver_sql(made, execution_options={"no_parameters": True})
+    script = files(__package__).joinpath("pgvector.sql").read_text(encoding="utf-8")
+    conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
 
 def _model_id(conn: sa.Connection, model: str) -> int | None:
@@ -200,8 +202,8 @@ def _model_id(conn: sa.Connection, model: str) -> int | None:
     return None if found is None else int(found)
 
 
-def _drop(conn: sa.Connection, model: int | None, scope_id: int, seqs: list[int]) -> None:
-    conn.execute(_DROP, {"model": model, "scope": scope_id, "seqs": seqs})
+def _delete(conn: sa.Connection, model: int | None, scope_id: int, seqs: list[int]) -> None:
+    conn.execute(_DELETE, {"model": model, "scope": scope_id, "seqs": seqs})
 
 
 def _scope_ids(conn: sa.Connection, model: int | None) -> list[int]:
@@ -219,10 +221,10 @@ def _vectors(
     return {row.seq: np.asarray(row.embedding, np.float32) for row in read}
 
 
-def _retire(conn: sa.Connection, keep: int | None) -> list[str]:
-    return ["octopus_vectors"] if conn.execute(_RETIRE, {"keep": keep}).rowcount else []
+def _drop_models(conn: sa.Connection, keep: int | None) -> list[str]:
+    return ["octopus_vectors"] if conn.execute(_DROP_MODELS, {"keep": keep}).rowcount else []
 
 
 def _left_of(conn: sa.Connection, scope_ids: list[int], episode_id: UUID | None) -> int:
     given = {"scopes": scope_ids, "episode": episode_id}
-    return int(conn.execute(_LEFT, given).scalar_one())
+    return int(conn.execute(_COUNT, given).scalar_one())

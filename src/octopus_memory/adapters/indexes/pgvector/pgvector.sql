@@ -1,4 +1,4 @@
--- The vectors beside the store's tables. A row goes with its recall row, in the same transaction.
+-- Vectors beside the store's tables. A row is deleted with its recall row, in one transaction.
 CREATE TABLE octopus_vectors AS
     SELECT scope_id, seq, tenant, model_id, episode_id, ordinal FROM octopus_recall WITH NO DATA;
 ALTER TABLE octopus_vectors
@@ -8,10 +8,10 @@ ALTER TABLE octopus_vectors
     ALTER COLUMN model_id SET NOT NULL,
     ALTER COLUMN episode_id SET NOT NULL,
     ALTER COLUMN ordinal SET NOT NULL,
-    -- Statistics are samples of values, and would outlive what they were taken from.
+    -- Statistics hold sampled values, which would outlive erased rows.
     ALTER COLUMN terms SET STATISTICS 0,
     ALTER COLUMN embedding SET STATISTICS 0,
-    -- Every search reads every vector of its scope: better in the row than in a side table.
+    -- Every search reads every vector of its scope: keep them in the row, not in a TOAST table.
     ALTER COLUMN embedding SET STORAGE PLAIN,
     ADD PRIMARY KEY (scope_id, seq),
     ADD FOREIGN KEY (scope_id, seq) REFERENCES octopus_recall (scope_id, seq) ON DELETE CASCADE;

@@ -1,4 +1,4 @@
-"""The statements that search pgvector's table: all of a scope, or the best of a very large one."""
+"""Statements that search pgvector's table: a whole scope, or the best rows of a very large one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from ....ports.index import Probe
 from .mirror import Floats, as_text
 
-FROM_EACH = 200
-"""How many rows meaning brings, and words."""
-_UNHURRIED = "SET LOCAL statement_timeout = 0"
+ROWS_PER_LEG = 200
+"""Rows found by vector, and as many by terms."""
+_NO_TIMEOUT = "SET LOCAL statement_timeout = 0"
 
-# One value for all rows: taking in a row each would cost more than the search.
+# One aggregated value for all rows: fetching them one by one would cost more than the search.
 _COSINES = sa.text("""
     SELECT string_agg(
         int8send(seq) || float8send(1 - (embedding <=> CAST(:vector AS halfvec))), CAST('' AS bytea)
@@ -24,8 +24,8 @@ _COSINES = sa.text("""
     WHERE scope_id = :scope AND model_id = :model
 """)
 _COSINE = np.dtype([("seq", ">i8"), ("cosine", ">f8")])
-# The model's number is written out: the planner takes an index of one model only where it sees
-# which model is asked for.
+# The model's number is a literal, because the planner uses a partial index only if it sees that the
+# condition matches.
 _NEAREST = """
     SELECT seq, episode_id FROM octopus_vectors
     WHERE scope_id = :scope AND model_id = {model:d}
@@ -50,21 +50,22 @@ _ROWS_OF = sa.text("""
     WHERE scope_id = :scope AND episode_id = ANY(CAST(:episodes AS uuid[]))
 """)
 _ALL_ROWS = sa.text("SELECT reltuples FROM pg_class WHERE oid = to_regclass('octopus_vectors')")
-_LEAST_PART = 0.05
-"""The graph looks at 20,000 rows at most: of a scope with this part of all, five times enough."""
-# The planner takes row-level security to leave almost nothing, and then would never take the graph.
+_MIN_SHARE = 0.05
+"""The graph scans 20,000 rows at most. In a scope with this share of all rows, it then finds 1,000
+of the scope's, five times the limit."""
+# With row-level security the planner expects almost no rows and would never choose the graph.
 _GRAPH = """
     SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {searched:d};
     SET LOCAL enable_sort = off
 """
-_LEAST_SEARCHED = 100
+_MIN_EF_SEARCH = 100
 _INDEXED = sa.text("SELECT to_regclass(:name) IS NOT NULL")
 
 
 def cosines(
     conn: sa.Connection, model: int, scope_id: int, vector: Floats
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Of every row of the scope, exactly, by the table's key."""
+    """The `seq` and exact cosine of every row of the scope."""
     given = {"model": model, "scope": scope_id, "vector": as_text(vector)}
     found = np.frombuffer(conn.execute(_COSINES, given).scalar() or b"", _COSINE)
     return found["seq"].astype(np.int64), found["cosine"].astype(np.float32)
@@ -73,16 +74,16 @@ def cosines(
 def near(
     conn: sa.Connection, model: int, scope_id: int, probe: Probe, rows: int, *, graph: bool
 ) -> list[UUID]:
-    """The episodes that the probe's vector and words bring near, best first."""
+    """Episodes near the probe by vector and by terms, best first."""
     meaning: list[UUID] = []
     if probe.vector is not None:
         meaning = nearest(conn, model, scope_id, probe.vector, rows=rows, graph=graph)
-    words = _by_words(conn, model, scope_id, probe, rows) if len(probe.terms) else []
+    words = _by_terms(conn, model, scope_id, probe, rows) if len(probe.terms) else []
     found: dict[UUID, None] = {}
-    for place in range(max(len(meaning), len(words))):
+    for i in range(max(len(meaning), len(words))):
         for leg in (meaning, words):
-            if place < len(leg):
-                found[leg[place]] = None
+            if i < len(leg):
+                found[leg[i]] = None
     return list(found)
 
 
@@ -94,19 +95,19 @@ def nearest(
     *,
     rows: int,
     graph: bool = True,
-    limit: int = FROM_EACH,
+    limit: int = ROWS_PER_LEG,
 ) -> list[UUID]:
-    """The episodes of the nearest of about so many rows.
+    """Episodes of the nearest rows, in a scope of about `rows` rows.
 
-    By the graph only where the scope is a large part of it: it passes over the rows of others one
-    by one, and gives up after a number of them. Then, and wherever it gave up all the same, every
-    row of the scope is compared.
+    Uses the graph only if the scope has a large share of all rows, because the graph skips rows of
+    other scopes one by one and stops after a number of them. Otherwise, and if the graph found too
+    few, compares every row of the scope.
     """
-    everything = float(conn.execute(_ALL_ROWS).scalar() or 0)
+    all_rows = float(conn.execute(_ALL_ROWS).scalar() or 0)
     ways = [" + 0"]
-    if graph and everything * _LEAST_PART <= rows:
+    if graph and all_rows * _MIN_SHARE <= rows:
         ways.insert(0, "")
-        conn.exec_driver_sql(_GRAPH.format(searched=max(_LEAST_SEARCHED, 2 * limit)))
+        conn.exec_driver_sql(_GRAPH.format(searched=max(_MIN_EF_SEARCH, 2 * limit)))
     given = {"scope": scope_id, "vector": as_text(vector), "limit": limit}
     for exactly in ways:
         statement = _NEAREST.format(model=model, dimension=len(vector), exactly=exactly)
@@ -117,11 +118,11 @@ def nearest(
     return [row.episode_id for row in found]
 
 
-def _by_words(
+def _by_terms(
     conn: sa.Connection, model: int, scope_id: int, probe: Probe, rows: int
 ) -> list[UUID]:
     terms = np.unique(probe.terms).view(np.int32).tolist()
-    given = {"model": model, "scope": scope_id, "terms": terms, "rows": rows, "limit": FROM_EACH}
+    given = {"model": model, "scope": scope_id, "terms": terms, "rows": rows, "limit": ROWS_PER_LEG}
     return [row.episode_id for row in conn.execute(_WORDS, given)]
 
 
@@ -139,8 +140,8 @@ def is_indexed(conn: sa.Connection, model: int) -> bool:
 
 
 def make_indexes(conn: sa.Connection, model: int, dimension: int) -> None:
-    """What the search of a very large scope is quick by. Nobody can put vectors meanwhile."""
-    conn.exec_driver_sql(_UNHURRIED)
+    """Create the HNSW and term indexes for large scopes. Blocks vector writes while it runs."""
+    conn.exec_driver_sql(_NO_TIMEOUT)
     conn.exec_driver_sql(
         f"CREATE INDEX IF NOT EXISTS {index_name(model)} ON octopus_vectors USING hnsw "
         f"((embedding::halfvec({dimension:d})) halfvec_cosine_ops) WHERE model_id = {model:d}"

@@ -1,1 +1,1 @@
-"""The Qdrant index."""
+"""Recall index on a Qdrant server."""

@@ -1,7 +1,7 @@
-"""Qdrant: a copy of every vector in a server of its own, fed by the store's work list.
+"""The Qdrant index: a mirror of every vector in a Qdrant server, fed by the store's work queue.
 
-The store stays the truth. A row that Qdrant has not got yet, or all of them while it cannot be
-reached, is compared by the store's own vector.
+The store stays the source of truth. Rows that are not mirrored yet, or all rows while Qdrant is
+unreachable, are compared by the store's own vectors.
 """
 
 from __future__ import annotations
@@ -17,29 +17,28 @@ from numpy.typing import NDArray
 
 from ....domain.episode import Scope
 from ....domain.errors import IndexUnavailable, InvalidSetting
-from ....ports.index import AskProbe, RecallIndex, ScopeView
+from ....ports.index import Probe, ScopeView
 from ....ports.store import EpisodeStore, RecallState, Work
 from ..exact import pack
-from ..partial_view import nearby
-from ..reading import stored_cosines
-from ..scope_cache import DEFAULT_CACHE_BYTES, ScopeCache
-from ..scope_columns import Columns
-from ..scope_views import RemoteView, Whole
+from ..partial_view import partial_view
+from ..remote_index import NO_COSINES, Cosines, RemoteIndex
+from ..scope_cache import DEFAULT_CACHE_BYTES
 from .mirror import Floats, NoCollection, QdrantClient, QdrantMirror
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-TAKEN_WHOLE = 5_000
-"""A scope of more rows than this is searched by the probe: every row of a whole one is scored, and
-each score is a line of the answer."""
-_REST_SECONDS = 10.0
-"""How long recall does without Qdrant after it failed, so that not every call waits for it."""
-_NONE_REACHED = np.empty(0, np.int64), np.empty(0, np.float32)
+WHOLE_ROWS = 5_000
+"""Of larger scopes only part is loaded, because Qdrant returns one JSON object per row."""
+_BACKOFF_SECONDS = 10.0
+"""How long recall does not try Qdrant after a failure, so that not every call waits for it."""
 
 
 def connect(url: str, *, api_key: str | None, timeout: int) -> QdrantClient:
-    """A client that has not spoken to its server yet: whether it is there is seen later."""
+    """A client that has not contacted its server yet.
+
+    :raises InvalidSetting: for a malformed URL
+    """
     try:
         return QdrantClient(
             url=url, api_key=api_key, timeout=timeout, check_compatibility=False, prefer_grpc=False
@@ -48,49 +47,30 @@ def connect(url: str, *, api_key: str | None, timeout: int) -> QdrantClient:
         raise InvalidSetting("qdrant_url", f"cannot be used: {error}") from error
 
 
-class QdrantIndex(RecallIndex):
+class QdrantIndex(RemoteIndex):
     def __init__(
         self,
         store: EpisodeStore,
         client: QdrantClient,
         *,
         is_server: bool = True,
-        taken_whole: int = TAKEN_WHOLE,
+        whole_rows: int = WHOLE_ROWS,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`client` is closed with the index."""
-        self._store = store
+        super().__init__(store, whole_rows=whole_rows, cache_bytes=cache_bytes)
         self._mirror = QdrantMirror(client, store.salt, is_server=is_server)
-        self._taken_whole = taken_whole
         self._monotonic = monotonic
-        self._rests_until = 0.0
-        self._cache = ScopeCache(store, cache_bytes=cache_bytes)
+        self._retry_at = 0.0
 
     @property
     def mirror(self) -> QdrantMirror:
         return self._mirror
 
-    def view(
-        self,
-        scope: Scope,
-        model: str,
-        probe: AskProbe | None = None,
-        state: RecallState | None = None,
-    ) -> ScopeView:
-        state = state or self._store.recall_state(scope)
-        if probe is not None and state is not None and state.newest > self._taken_whole:
-            part = self._part(scope, state, model, probe)
-            if part is not None:
-                return part
-        return self._cache.get(scope, state, model, self._whole).view
-
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
-        # With the store's mirror on, this queues each row for Qdrant in the same transaction.
+        # The store queues each row for the mirror in the same transaction.
         self._store.put_vectors(model, pack(done))
-
-    def clear_cache(self) -> None:
-        self._cache.drop_removed()
 
     def count_mirrored(
         self, scope_ids: Sequence[int], episode_id: UUID | None = None
@@ -98,43 +78,28 @@ class QdrantIndex(RecallIndex):
         try:
             return self._mirror.count(scope_ids, episode_id)
         except IndexUnavailable as error:
-            log.warning("what Qdrant holds is not known now: %s", error)
+            log.warning("could not count the rows in Qdrant: %s", error)
             return None
 
     def close(self) -> None:
-        self._cache.clear()
+        super().close()
         self._mirror.close()
 
-    def _whole(self, model: str) -> Whole[RemoteView]:
-        return Whole(model, self._remote, keeps_vectors=False)
+    def _is_searchable(self, model: str) -> bool:  # noqa: ARG002 - a missing collection is found by searching
+        return not self._backs_off()
 
-    def _remote(
-        self, scope: Scope, state: RecallState, columns: Columns, before: RemoteView | None
-    ) -> RemoteView:
-        model, rows = columns.model, int(columns.has.sum())
+    def _search_all(
+        self, scope: Scope, scope_id: int, model: str, vector: Floats, rows: int
+    ) -> Cosines:
+        found = self._try(lambda: self._mirror.cosines(model, scope.tenant, scope_id, vector, rows))
+        return NO_COSINES if found is None else found
 
-        def search(vector: Floats) -> tuple[NDArray[np.int64], Floats]:
-            found = self._try(
-                lambda: self._mirror.cosines(model, scope.tenant, state.scope_id, vector, rows)
-            )
-            return _NONE_REACHED if found is None else found
-
-        def read(seqs: Sequence[int], vector: Floats) -> Floats:
-            return stored_cosines(self._store, scope, model, seqs, vector)
-
-        return RemoteView(columns, search, read, before)
-
-    def _part(
-        self, scope: Scope, state: RecallState, model: str, ask: AskProbe
+    def _search_part(
+        self, scope: Scope, state: RecallState, model: str, probe: Probe
     ) -> ScopeView | None:
-        if self._rests():
-            return None
-        probe = ask()
-        if probe.filters:
-            return None
         mirror, scope_id = self._mirror, state.scope_id
         return self._try(
-            lambda: nearby(
+            lambda: partial_view(
                 self._store,
                 scope,
                 model,
@@ -144,18 +109,18 @@ class QdrantIndex(RecallIndex):
             )
         )
 
-    def _rests(self) -> bool:
-        return self._monotonic() < self._rests_until
+    def _backs_off(self) -> bool:
+        return self._monotonic() < self._retry_at
 
     def _try(self, do: Callable[[], T]) -> T | None:
-        """None while Qdrant cannot be reached."""
-        if self._rests():
+        """The result of `do`; None while Qdrant is unreachable."""
+        if self._backs_off():
             return None
         try:
             return do()
         except NoCollection:
             return None
         except IndexUnavailable as error:
-            self._rests_until = self._monotonic() + _REST_SECONDS
-            log.warning("recall goes on by the store's own vectors: %s", error)
+            self._retry_at = self._monotonic() + _BACKOFF_SECONDS
+            log.warning("recall uses the store's own vectors: %s", error)
             return None

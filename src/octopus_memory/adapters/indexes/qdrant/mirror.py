@@ -1,7 +1,7 @@
-"""The points in Qdrant: a copy of the store's rows, in one collection for each embedding model.
+"""The points in Qdrant: a mirror of the store's rows, one collection per embedding model.
 
-A point's id is made of the scope's number and the row's `seq`, so that giving a row twice is the
-same as once. Its payload says where the row belongs; no agent, user or text is in it.
+A point's id is made of the scope's number and the row's `seq`, so that upserts are idempotent. The
+payload locates the row; it holds no agent, user or text.
 """
 
 from __future__ import annotations
@@ -31,30 +31,34 @@ __all__ = ["Floats", "NoCollection", "QdrantClient", "QdrantMirror"]
 DENSE, WORDS = "dense", "words"
 _BATCH = 256
 _PAGE = 2_000
-_MOST_SCOPES = 10_000_000
-_SEQ = (1 << 64) - 1
-_FROM_EACH = 200
-"""How many points meaning brings, and words, before they are fused."""
+_MAX_SCOPES = 10_000_000
+_SEQ_MASK = (1 << 64) - 1
+_POINTS_PER_LEG = 200
+"""Points found by vector, and as many by terms, before they are fused."""
 
 Floats = NDArray[np.float32]
 
 
 class NoCollection(IndexUnavailable):
-    """Nothing of this model is there: it was never fed, or somebody dropped it."""
+    """Qdrant has no collection for this model: it was never filled, or was deleted there."""
 
 
 class QdrantMirror(IndexMirror):
-    """`database` is a secret of the store's: copies of two databases never meet in one Qdrant."""
+    """The collections of one Octopus database in a Qdrant server."""
 
     def __init__(self, client: QdrantClient, database: bytes, *, is_server: bool = True) -> None:
-        """`is_server` is False for the client's own local mode, which has no payload indexes."""
+        """
+        :param database: the store's salt; its hash prefixes the collections, so that several
+            databases can share a server
+        :param is_server: False for the client's local mode, which has no payload indexes
+        """
         self._client = client
         self._is_server = is_server
         self._prefix = f"octopus_{blake2b(database, digest_size=6, person=b'qdrant').hexdigest()}_"
         self.name = f"qdrant/{self._prefix}"
 
     def collection(self, model: str) -> str:
-        """A model's name may be anything; its digest keeps names apart that look alike here."""
+        """The model's collection. A digest keeps models apart whose plain names are equal."""
         plain = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:40]
         return f"{self._prefix}{plain}_{blake2b(model.encode(), digest_size=4).hexdigest()}"
 
@@ -75,7 +79,7 @@ class QdrantMirror(IndexMirror):
                 sparse_vectors_config={
                     WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)
                 },
-                # Every search is inside one scope: a graph over all of them would never be used.
+                # Every search is inside one scope, so a graph over all scopes would be unused.
                 hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
             )
             if self._is_server:
@@ -95,7 +99,7 @@ class QdrantMirror(IndexMirror):
             for name in self._collections():
                 self._client.delete(name, models.FilterSelector(filter=gone), wait=True)
                 if self._client.count(name, count_filter=gone, exact=True).count:
-                    raise IndexUnavailable("Qdrant still has points that it was told to delete")
+                    raise IndexUnavailable("Qdrant still has points after deleting them")
 
     def delete(self, model: str, scope_id: int, seqs: Sequence[int]) -> None:
         ids = [_id(scope_id, seq) for seq in seqs]
@@ -107,7 +111,7 @@ class QdrantMirror(IndexMirror):
     def scope_ids(self, model: str) -> set[int]:
         with _translated():
             found = self._client.facet(
-                self.collection(model), "scope", limit=_MOST_SCOPES, exact=True
+                self.collection(model), "scope", limit=_MAX_SCOPES, exact=True
             )
         return {int(hit.value) for hit in found.hits}
 
@@ -136,7 +140,7 @@ class QdrantMirror(IndexMirror):
         return gone
 
     def count(self, scope_ids: Sequence[int], episode_id: UUID | None) -> int:
-        """How many points of these scopes are left, of every model."""
+        """Number of points of these scopes, of every model."""
         if not scope_ids:
             return 0
         wanted = models.Filter(must=[_any("scope", list(scope_ids))])
@@ -151,7 +155,7 @@ class QdrantMirror(IndexMirror):
     def cosines(
         self, model: str, tenant: str, scope_id: int, vector: Floats, limit: int
     ) -> tuple[NDArray[np.int64], Floats]:
-        """The nearest rows of a scope."""
+        """The `seq` and cosine of the nearest rows of a scope."""
         with _translated():
             found = self._client.query_points(
                 self.collection(model),
@@ -166,7 +170,7 @@ class QdrantMirror(IndexMirror):
         return seqs, np.array([point.score for point in found], np.float32)
 
     def near(self, model: str, tenant: str, scope_id: int, probe: Probe) -> list[UUID]:
-        """The episodes that the probe's vector and words bring near, best first."""
+        """Episodes near the probe by vector and by terms, best first."""
         inside = _in(scope_id, tenant)
         legs = []
         if probe.vector is not None:
@@ -181,17 +185,17 @@ class QdrantMirror(IndexMirror):
             found = self._client.query_points(
                 self.collection(model),
                 prefetch=[
-                    models.Prefetch(query=query, using=using, filter=inside, limit=_FROM_EACH)
+                    models.Prefetch(query=query, using=using, filter=inside, limit=_POINTS_PER_LEG)
                     for using, query in legs
                 ],
                 query=models.FusionQuery(fusion=models.Fusion.RRF),
-                limit=2 * _FROM_EACH,
+                limit=2 * _POINTS_PER_LEG,
                 with_payload=["episode"],
             ).points
         return list(dict.fromkeys(UUID((point.payload or {})["episode"]) for point in found))
 
     def rows_of(self, model: str, scope_id: int, episodes: Sequence[UUID]) -> list[int]:
-        """The rows of these episodes that are here."""
+        """The `seq` of every mirrored row of these episodes."""
         wanted = _in(scope_id)
         wanted.must.append(_any("episode", [str(episode) for episode in episodes]))  # type: ignore[union-attr]
         return list(self._scroll(model, wanted)) if episodes else []
@@ -240,9 +244,9 @@ def _point(given: MirrorRow) -> models.PointStruct:
     assert row.vector is not None
     dense = vectors.unpack([row.vector], vectors.dimension_of(row.vector))[0]
     terms, counts, _ = term_hashing.unpack_all([row.lexical.terms])
-    # Two words of one number are one word here: an index must be unique in a sparse vector.
-    unique, place = np.unique(terms, return_inverse=True)
-    values = np.bincount(place, weights=bm25.alone(counts), minlength=len(unique))
+    # Terms with equal hashes are added up: a sparse vector's indices must be unique.
+    unique, inverse = np.unique(terms, return_inverse=True)
+    values = np.bincount(inverse, weights=bm25.alone(counts), minlength=len(unique))
     return models.PointStruct(
         id=_id(given.scope_id, row.seq),
         vector={
@@ -264,7 +268,7 @@ def _id(scope_id: int, seq: int) -> str:
 
 
 def _seq(point_id: Any) -> int:
-    return UUID(str(point_id)).int & _SEQ
+    return UUID(str(point_id)).int & _SEQ_MASK
 
 
 def _is(field: str, value: str | int) -> models.FieldCondition:
@@ -298,18 +302,18 @@ def _removed(removal: Removal) -> models.Filter:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Whatever goes wrong out there, there is one thing to know: it was not done."""
+    """Raise `IndexUnavailable` for every error of the client."""
     try:
         yield
     except IndexUnavailable:
         raise
     except Exception as error:
-        # An answer may quote what was sent, so only its kind is told.
+        # Name only the error's status or class: its text may quote the request.
         status = getattr(error, "status_code", None)
         if status == 404 or (isinstance(error, ValueError) and "not found" in str(error)):
-            raise NoCollection("Qdrant has no collection for this model: it is fed soon") from error
-        said = f"status {status}" if status else type(error).__name__
+            raise NoCollection("Qdrant has no collection for this model yet") from error
+        reason = f"status {status}" if status else type(error).__name__
         raise IndexUnavailable(
-            f"Qdrant did not do its part ({said}): see that it runs and that qdrant_url and "
+            f"Qdrant request failed ({reason}): check that it is running and that qdrant_url and "
             "qdrant_api_key are right"
         ) from error
