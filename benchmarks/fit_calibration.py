@@ -23,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from octopus_memory.domain.search.calibration import Calibration, Line
+from octopus_memory.domain.search.calibration import Calibration, LogitLine
 
 THRESHOLD = 0.65
 """Where a sure episode begins: `EpisodicRecallConfig.min_recall_score`."""
@@ -52,11 +52,11 @@ def fit_calibration(examples: Sequence[Example]) -> Calibration:
     words = _fit(examples, [0.0, 1.0])
     both = _fit(examples, [1.0, 1.0])
     return Calibration(
-        both=Line(bias=both[2], cosine=both[0], coverage=both[1]),
-        meaning=Line(bias=meaning[1], cosine=meaning[0], coverage=0.0),
-        words=Line(bias=words[1], cosine=0.0, coverage=words[0]),
+        both=LogitLine(bias=both[2], cosine=both[0], coverage=both[1]),
+        meaning=LogitLine(bias=meaning[1], cosine=meaning[0], coverage=0.0),
+        words=LogitLine(bias=words[1], cosine=0.0, coverage=words[0]),
         # Examples in a language that the embedder does not know are fitted on their own.
-        foreign=Line(bias=words[1], cosine=0.0, coverage=words[0]),
+        foreign=LogitLine(bias=words[1], cosine=0.0, coverage=words[0]),
         behind=_behind(examples),
     )
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 from octopus_memory.domain import topics
-from octopus_memory.domain.topics import Opening, Said, Scale, Weights
+from octopus_memory.domain.topics import CosineScale, Opening, ShiftWeights, TopicTurn
 
 DIALOGUES = Path(__file__).with_name("topic_shift_text") / "dialogues.txt"
 SHUFFLES = 10
@@ -38,7 +38,7 @@ Vector = NDArray[np.float32]
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     text: str
-    said: Said
+    said: TopicTurn
     terms: tuple[str, ...]
     vector: Vector
 
@@ -66,7 +66,7 @@ class Reader:
         self._embedder = MiniLMEmbedder()
         self._analyzer = SnowballAnalyzer()
         first, second = zip(*topics.REFERENCE, strict=True)
-        self.scale = Scale.of(self._embedder.embed(first), self._embedder.embed(second))
+        self.scale = CosineScale.of(self._embedder.embed(first), self._embedder.embed(second))
 
     def conversation(self, turns: Iterable[tuple[str, bool]]) -> Conversation:
         """`turns` are texts, each with whether its speaker may start a topic."""
@@ -79,7 +79,7 @@ class Reader:
 
     def _turn(self, text: str, may_start: bool, vector: Vector) -> Turn:
         terms = tuple(self._analyzer.terms(text))
-        said = Said(terms=frozenset(terms), opening=topics.opening(text), may_start=may_start)
+        said = TopicTurn(terms=frozenset(terms), opening=topics.opening(text), may_start=may_start)
         return Turn(text=text, said=said, terms=terms, vector=vector)
 
 
@@ -139,7 +139,9 @@ def as_equals(session: Conversation) -> Conversation:
     return tuple(replace(turn, said=replace(turn.said, may_start=True)) for turn in session)
 
 
-def octopus(scale: Scale, weights: Weights | None = None, *, ahead: bool = False) -> Segmenter:
+def octopus(
+    scale: CosineScale, weights: ShiftWeights | None = None, *, ahead: bool = False
+) -> Segmenter:
     """As the engine decides; `ahead` also shows it the answer, as in a call with both."""
 
     def segment(stream: Stream) -> list[int]:
@@ -338,7 +340,7 @@ def _cut(dialogues: Sequence[Conversation], seed: int) -> list[Conversation]:
     return [dialogue[: chance.choice(CUT_LENGTHS)] for dialogue in dialogues]
 
 
-def segmenters(scale: Scale) -> dict[str, Segmenter]:
+def segmenters(scale: CosineScale) -> dict[str, Segmenter]:
     return {
         "never": never,
         "every mean length": where_users_speak(every_mean_length),
@@ -346,8 +348,8 @@ def segmenters(scale: Scale) -> dict[str, Segmenter]:
         "TextTiling": where_users_speak(texttiling(6, sequence=10)),
         "TextTiling by turns": where_users_speak(texttiling(6)),
         "at each greeting": at_greetings,
-        "Octopus, words only": octopus(scale, Weights(nearness=0, needed=2)),
-        "Octopus, no cues": octopus(scale, Weights(greeting=0, announced=0, reply=0)),
+        "Octopus, words only": octopus(scale, ShiftWeights(nearness=0, needed=2)),
+        "Octopus, no cues": octopus(scale, ShiftWeights(greeting=0, announced=0, reply=0)),
         "**Octopus**": octopus(scale),
         "Octopus, answer known": octopus(scale, ahead=True),
     }

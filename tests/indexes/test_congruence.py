@@ -19,7 +19,7 @@ from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.search import term_hashing
-from octopus_memory.domain.search.bm25 import Sought
+from octopus_memory.domain.search.bm25 import QueryTerms
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import Probe, RecallIndex, ScopeView
 from octopus_memory.ports.store import EpisodeStore
@@ -193,7 +193,7 @@ def test_words_bring_their_episodes(made: Any) -> None:
     terms, _, _ = term_hashing.unpack_all([make_lexical("otter").terms])
     probe = Probe(vector=None, terms=terms, episodes=1)
     part = pair.other.view(scope, MODEL, lambda: probe)
-    having = np.flatnonzero(whole.postings.score(Sought.only(terms)).row)
+    having = np.flatnonzero(whole.postings.score(QueryTerms.only(terms)).row)
     wanted = {whole.episode_ids[number] for number in whole.rows.episode[having]}
     assert wanted
     assert wanted <= set(part.episode_ids)

@@ -76,7 +76,7 @@ def _found(index: ExactIndex) -> list[object]:
     return [
         known,
         near,
-        np.sum([segment.having(terms) for segment in segments], axis=0).tolist(),
+        np.sum([segment.row_counts(terms) for segment in segments], axis=0).tolist(),
         sorted(seq for segment in segments for seq in segment.waiting),
         [segment.rows_of(map(UUID, known)).tolist() for segment in segments if segment.count],
     ]

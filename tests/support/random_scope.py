@@ -14,7 +14,7 @@ from octopus_memory.adapters.indexes.sketch import Segment
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.message import Json
 from octopus_memory.domain.search import term_hashing
-from octopus_memory.domain.search.bm25 import Sought
+from octopus_memory.domain.search.bm25 import QueryTerms
 from octopus_memory.ports.index import ScopeView
 from octopus_memory.ports.store import Append, NewTurn, Target
 from octopus_memory.testing import (
@@ -133,7 +133,7 @@ def told(view: ScopeView) -> list[object]:
     """All that recall can see of a view, in arrays that are compared exactly."""
     asked = [unit([number]) for number in range(3)]
     terms, _, _ = term_hashing.unpack_all([make_lexical(" ".join(WORDS[:6])).terms])
-    scores = view.postings.score(Sought.only(terms))
+    scores = view.postings.score(QueryTerms.only(terms))
     names = [field.name for field in dataclasses.fields(view.rows)]
     speakers = [view.speakers[n] if n >= 0 else b"" for n in view.rows.speaker.tolist()]
     return [
@@ -144,7 +144,7 @@ def told(view: ScopeView) -> list[object]:
         *(np.nan_to_num(view.cosine(vector), nan=9.0).tolist() for vector in asked),
         scores.row.tolist(),
         scores.episode.tolist(),
-        scores.whole,
+        scores.full_match,
     ]
 
 

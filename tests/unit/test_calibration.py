@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from octopus_memory.domain.errors import InvalidSetting
-from octopus_memory.domain.search.calibration import Calibration, Line
+from octopus_memory.domain.search.calibration import Calibration, LogitLine
 
 DEFAULT = Calibration.default()
 
@@ -45,4 +45,4 @@ def test_a_calibration_that_would_turn_the_order_round_is_refused(behind: float)
     with pytest.raises(InvalidSetting, match="behind"):
         replace(DEFAULT, behind=behind)
     with pytest.raises(InvalidSetting, match="cosine"):
-        Line(bias=0.0, cosine=-1.0, coverage=0.0)
+        LogitLine(bias=0.0, cosine=-1.0, coverage=0.0)

@@ -20,7 +20,7 @@ from octopus_memory.domain.transfer.export_format import (
     is_header,
     time_text,
 )
-from octopus_memory.domain.transfer.export_reader import Line, read_lines
+from octopus_memory.domain.transfer.export_reader import ExportLine, read_lines
 
 MADE_AT = datetime(2025, 3, 14, 9, 26, 53, 589793, tzinfo=UTC)
 HEADER = header(made_at=MADE_AT, tenant="acme", user="ana", agent=None)
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_said_with_its_line(spoil, problem: str):
     ],
 )
 def test_each_field_is_checked(method: str, value: Any, problem: str):
-    line = Line(7, {"f": value})
+    line = ExportLine(7, {"f": value})
     with pytest.raises(InvalidInput, match=f"^line 7, f: {problem}"):
         getattr(line, method)("f")
     with pytest.raises(InvalidInput, match="^line 7, g: is missing$"):

@@ -12,7 +12,7 @@ import pytest
 from octopus_memory import InvalidInput
 from octopus_memory.domain.transfer.chatgpt import chatgpt_conversations
 from octopus_memory.domain.transfer.transcripts import (
-    Source,
+    ImportSource,
     as_time,
     detect,
     json_values,
@@ -91,22 +91,25 @@ MESSAGES = [
 @pytest.mark.parametrize(
     ("first", "source"),
     [
-        ('{"kind":"header","format":"octopus-export","version":1}\n', Source.OCTOPUS),
-        (json.dumps(MESSAGES), Source.OPENAI),
-        (json.dumps({"messages": MESSAGES}), Source.OPENAI),
-        (json.dumps([{"messages": MESSAGES}]), Source.OPENAI),
-        ('[{"messages": [{"role": "user", "content": "what does \\"mapping\\" me', Source.OPENAI),
-        (json.dumps([{"title": "x", "mapping": {}}]), Source.CHATGPT),
-        ('[{"title": "x", "mapping": {"a": {"message": {"author": {"role"', Source.CHATGPT),
+        ('{"kind":"header","format":"octopus-export","version":1}\n', ImportSource.OCTOPUS),
+        (json.dumps(MESSAGES), ImportSource.OPENAI),
+        (json.dumps({"messages": MESSAGES}), ImportSource.OPENAI),
+        (json.dumps([{"messages": MESSAGES}]), ImportSource.OPENAI),
+        (
+            '[{"messages": [{"role": "user", "content": "what does \\"mapping\\" me',
+            ImportSource.OPENAI,
+        ),
+        (json.dumps([{"title": "x", "mapping": {}}]), ImportSource.CHATGPT),
+        ('[{"title": "x", "mapping": {"a": {"message": {"author": {"role"', ImportSource.CHATGPT),
     ],
 )
-def test_the_format_is_told_from_how_it_begins(first: str, source: Source):
+def test_the_format_is_told_from_how_it_begins(first: str, source: ImportSource):
     assert detect(first) is source
 
 
 @pytest.mark.parametrize("first", ["hello", "[]", "{}", "[1]", '[{"text": "x"}]'])
 def test_an_unknown_format_is_to_be_named(first: str):
-    with pytest.raises(InvalidInput, match="source: cannot be told"):
+    with pytest.raises(InvalidInput, match="source: cannot be detected"):
         detect(first)
 
 

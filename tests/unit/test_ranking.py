@@ -17,7 +17,7 @@ from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.search import bm25
 from octopus_memory.domain.search.bm25 import Postings
 from octopus_memory.domain.search.calibration import Calibration
-from octopus_memory.domain.search.features import ASSISTANT, SUMMARY, USER, Rows
+from octopus_memory.domain.search.features import ASSISTANT, SUMMARY, USER, RowFeatures
 from octopus_memory.domain.search.query import QueryPlan, plan_query
 from octopus_memory.domain.search.ranking import Ranking, Signals, rank
 from octopus_memory.domain.search.term_hashing import TermHasher, numbers, unpack_all
@@ -43,7 +43,7 @@ class Talk:
     def __init__(self, said: Sequence[Said]) -> None:
         self.said = said
         self.names = list(dict.fromkeys(turn.name for turn in said if turn.name))
-        self.rows = Rows.build(
+        self.rows = RowFeatures.build(
             episode=np.array([turn.episode for turn in said], np.int32),
             role=np.array([turn.role for turn in said], np.int8),
             speaker=np.array(
@@ -75,7 +75,7 @@ class Talk:
     ) -> Ranking:
         plan = self.plan(query)
         dense = np.full(len(self.said), np.nan) if cosines is None else np.array(cosines)
-        lexical = self.postings.score(plan.sought)
+        lexical = self.postings.score(plan.terms)
         signals = Signals(self.rows, dense.astype(np.float32), lexical)
         return rank(signals, plan, Calibration.default(), keep=keep)
 
@@ -132,28 +132,28 @@ def test_a_related_word_finds_a_turn() -> None:
 
 
 def test_a_neighbours_words_count_for_a_part() -> None:
-    scores = SMALL.postings.score(SMALL.plan("shelter").sought).row
+    scores = SMALL.postings.score(SMALL.plan("shelter").terms).row
     assert scores[0] > scores[1] > scores[2] > 0
     assert scores[3] == scores[4] == 0
 
 
 def test_a_large_scope_is_scored_a_few_terms_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    sought = SMALL.plan("Which pets did I adopt before the flight to the beach?").sought
-    assert len(sought.terms) > sought.own > 3
+    sought = SMALL.plan("Which pets did I adopt before the flight to the beach?").terms
+    assert len(sought.terms) > sought.words > 3
     at_once = SMALL.postings.score(sought)
     monkeypatch.setattr(bm25, "_AT_ONCE", 2 * len(SMALL.said))
     in_parts = SMALL.postings.score(sought)
     np.testing.assert_allclose(in_parts.row, at_once.row, rtol=1e-5)
     np.testing.assert_allclose(in_parts.episode, at_once.episode, rtol=1e-5)
-    assert in_parts.whole == pytest.approx(at_once.whole)
+    assert in_parts.full_match == pytest.approx(at_once.full_match)
 
 
 def test_of_very_many_words_the_rarest_are_looked_for() -> None:
-    some = SMALL.plan(" ".join(["shelter", *(f"w{number}" for number in range(40))])).sought
-    assert some.own > 32
+    some = SMALL.plan(" ".join(["shelter", *(f"w{number}" for number in range(40))])).terms
+    assert some.words > 32
     scores = SMALL.postings.score(some)
     assert scores.row.argmax() == 0
-    assert scores.whole > 0
+    assert scores.full_match > 0
 
 
 def test_a_name_turns_to_that_speakers_turns() -> None:
@@ -308,11 +308,11 @@ def test_a_word_in_two_languages_is_one_word() -> None:
         Said(2, "Die Suppe ist warm"),
         Said(3, "Nothing to tell"),
     ]
-    scores = Talk(said).postings.score(Talk(said).plan("Where is Bruno?").sought)
+    scores = Talk(said).postings.score(Talk(said).plan("Where is Bruno?").terms)
     plain = Talk([Said(turn.episode, "Bruno" if "Bruno" in turn.text else "x") for turn in said])
-    alike = plain.postings.score(plain.plan("Where is Bruno?").sought)
+    alike = plain.postings.score(plain.plan("Where is Bruno?").terms)
     # As rare as in a scope of one language, and both episodes have it.
-    assert scores.whole == pytest.approx(alike.whole)
+    assert scores.full_match == pytest.approx(alike.full_match)
     assert scores.episode.astype(bool).tolist() == [True, True, False, False]
     assert scores.row.astype(bool).tolist() == [True, True, False, False]
 
@@ -320,7 +320,7 @@ def test_a_word_in_two_languages_is_one_word() -> None:
 def test_a_long_question_keeps_the_forms_of_its_rarest_words() -> None:
     said = [Said(0, "Mein Hund heißt Bruno"), *[Said(1, "Es gibt viel zu sagen")] * 3]
     asked = "Bruno " + " ".join(f"word{number}x" for number in range(60))
-    scores = Talk(said).postings.score(Talk(said).plan(asked).sought)
+    scores = Talk(said).postings.score(Talk(said).plan(asked).terms)
     assert scores.row[0] > 0
     assert scores.episode[0] > 0
     assert not scores.row[1:].any()
@@ -332,11 +332,11 @@ def test_words_with_forms_are_scored_alike_in_parts(
 ) -> None:
     said = [Said(0, "Mein Hund heißt Bruno"), Said(1, "The dog is Bruno"), Said(2, "Suppe, Haus")]
     talk = Talk(said)
-    sought = talk.plan("Wie heißt der Hund Bruno im Haus?").sought
-    assert len(sought.terms) > sought.forms > sought.own > 1
+    sought = talk.plan("Wie heißt der Hund Bruno im Haus?").terms
+    assert len(sought.terms) > sought.forms > sought.words > 1
     whole = talk.postings.score(sought)
     monkeypatch.setattr(bm25, "_AT_ONCE", step * len(said))
     parts = talk.postings.score(sought)
     assert parts.row.tolist() == pytest.approx(whole.row.tolist())
     assert parts.episode.tolist() == pytest.approx(whole.episode.tolist())
-    assert parts.whole == pytest.approx(whole.whole)
+    assert parts.full_match == pytest.approx(whole.full_match)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from octopus_memory.domain import topics
-from octopus_memory.domain.topics import Opening, Said, Scale, Weights
+from octopus_memory.domain.topics import CosineScale, Opening, ShiftWeights, TopicTurn
 
-MINILM = Scale(unrelated=0.04, related=0.66)
+MINILM = CosineScale(unrelated=0.04, related=0.66)
 
 
-def said(words: str, *, by_user: bool = True, opening: Opening = Opening.PLAIN) -> Said:
-    return Said(terms=frozenset(words.split()), opening=opening, may_start=by_user)
+def said(words: str, *, by_user: bool = True, opening: Opening = Opening.PLAIN) -> TopicTurn:
+    return TopicTurn(terms=frozenset(words.split()), opening=opening, may_start=by_user)
 
 
 HOLIDAY = [
@@ -146,7 +146,7 @@ def test_cohesion_is_to_the_nearest_turn_and_the_last_one():
 def test_the_scale_is_read_off_pairs_that_belong_together():
     first = np.eye(3, dtype=np.float32)
     second = np.array([[0.8, 0.6, 0], [0, 0.8, 0.6], [0.6, 0, 0.8]], dtype=np.float32)
-    scale = Scale.of(first, second)
+    scale = CosineScale.of(first, second)
     assert scale.related == pytest.approx(0.8)
     assert scale.unrelated == pytest.approx(0.3)
     assert scale.nearness(0.3) == pytest.approx(0.0)
@@ -161,23 +161,23 @@ def test_an_embedder_whose_cosines_are_all_high_decides_the_same():
     second = first + rng.normal(scale=0.7, size=(8, 64)).astype(np.float32)
     first /= np.linalg.norm(first, axis=1, keepdims=True)
     second /= np.linalg.norm(second, axis=1, keepdims=True)
-    plain = Scale.of(first, second)
-    lifted = Scale.of((first @ second.T + 2) / 3, np.eye(8, dtype=np.float32))
+    plain = CosineScale.of(first, second)
+    lifted = CosineScale.of((first @ second.T + 2) / 3, np.eye(8, dtype=np.float32))
     for cosine in (0.1, 0.3, 0.5, 0.7):
         assert lifted.nearness((cosine + 2) / 3) == pytest.approx(plain.nearness(cosine), abs=1e-5)
 
 
 def test_vectors_that_tell_nothing_apart_cut_nothing():
-    same = Scale(unrelated=0.9, related=0.91)
+    same = CosineScale(unrelated=0.9, related=0.91)
     words = topics.by_words(HOLIDAY, LAPTOP)
     assert not topics.is_shift(words, same.nearness(0.1))
 
 
 def test_weights_can_be_given():
-    words = topics.by_words(HOLIDAY, LAPTOP, Weights(needed=5.0))
+    words = topics.by_words(HOLIDAY, LAPTOP, ShiftWeights(needed=5.0))
     assert words < 0
-    assert topics.is_shift(1.0, 0.3, Weights(nearness=2.0))
-    assert not topics.is_shift(1.0, 0.3, Weights(nearness=4.0))
+    assert topics.is_shift(1.0, 0.3, ShiftWeights(nearness=2.0))
+    assert not topics.is_shift(1.0, 0.3, ShiftWeights(nearness=4.0))
 
 
 def test_the_built_in_embedders_scale_leaves_room_for_both_answers():

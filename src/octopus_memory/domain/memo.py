@@ -10,7 +10,7 @@ V = TypeVar("V")
 _LONGEST_WORD = 40
 
 
-class Known(dict[K, V]):
+class Memo(dict[K, V]):
     """Makes what it is asked for and does not have; with `most` values it begins anew.
 
     In a loop over the words of a text a look-up costs a third of what `lru_cache` takes, which
@@ -30,7 +30,7 @@ class Known(dict[K, V]):
         return value
 
 
-class KnownWords(Known[str, V]):
+class WordMemo(Memo[str, V]):
     """What is made of words. Long ones hardly come again (a link, or a whole sentence of a script
     without spaces) and are not kept.
     """

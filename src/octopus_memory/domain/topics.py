@@ -115,7 +115,7 @@ def opening(text: str) -> Opening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class TopicTurn:
     """One turn of talk by its words."""
 
     terms: frozenset[str]
@@ -125,7 +125,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class ShiftWeights:
     """What each sign counts. `benchmarks/topic_shift.py` measures what they bring."""
 
     needed: float = 1.2
@@ -138,7 +138,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class CosineScale:
     """The cosines of one embedder for what belongs together and for what does not."""
 
     unrelated: float
@@ -162,12 +162,14 @@ class Scale:
         return max(0.0, (cosine - self.unrelated) / span)
 
 
-def by_words(before: Sequence[Said], new: Said, weights: Weights | None = None) -> float:
+def by_words(
+    before: Sequence[TopicTurn], new: TopicTurn, weights: ShiftWeights | None = None
+) -> float:
     """What the words say: there is no shift unless it is above 0, however far the vectors are.
 
     `before` are the last `LOOK_BACK` turns of talk in the episode, in order.
     """
-    weights, turns = weights or Weights(), len(before)
+    weights, turns = weights or ShiftWeights(), len(before)
     if not new.may_start or turns < _LEAST_TURNS or not window(before) or not _has_subject(before):
         return -math.inf
     known = frozenset[str]().union(*(before[place].terms for place in window(before)))
@@ -183,7 +185,7 @@ def by_words(before: Sequence[Said], new: Said, weights: Weights | None = None) 
     return score
 
 
-def window(before: Sequence[Said]) -> list[int]:
+def window(before: Sequence[TopicTurn]) -> list[int]:
     """The places of the turns a message is compared with: the last few that say something."""
     places = [place for place, turn in enumerate(before) if len(turn.terms) >= _FEWEST_TERMS]
     return places[-_WINDOW:]
@@ -198,17 +200,17 @@ def cohesion(window: NDArray[np.float32], new: NDArray[np.float32]) -> float:
     return float((cosines.max(axis=1) + cosines[:, -1]).mean()) / 2
 
 
-def is_shift(words: float, nearness: float, weights: Weights | None = None) -> bool:
+def is_shift(words: float, nearness: float, weights: ShiftWeights | None = None) -> bool:
     """Whether the message with this `by_words` and this nearness starts another subject."""
-    return words > (weights or Weights()).nearness * nearness
+    return words > (weights or ShiftWeights()).nearness * nearness
 
 
-def _answers_greeting(before: Sequence[Said]) -> bool:
+def _answers_greeting(before: Sequence[TopicTurn]) -> bool:
     """After one of an assistant, who starts no subject, the user's own is still the sign."""
     return any(turn.opening is Opening.GREETING for turn in before[-2:] if turn.may_start)
 
 
-def _has_subject(before: Sequence[Said]) -> bool:
+def _has_subject(before: Sequence[TopicTurn]) -> bool:
     """After mere greetings there is no subject yet that could be left."""
     terms = frozenset[str]().union(*(turn.terms for turn in before if turn.may_start))
     return len(terms) >= _SUBJECT_TERMS

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..domain.episode import Scope
 from ..domain.search.bm25 import Postings
-from ..domain.search.features import Rows
+from ..domain.search.features import RowFeatures
 from .store import RecallRow, RecallState, Removal, Work
 
 
@@ -56,7 +56,7 @@ class ScopeView(ABC):
     with the summary last. Any number of threads may share a view.
     """
 
-    rows: Rows
+    rows: RowFeatures
     postings: Postings
     episode_ids: Sequence[UUID]
     """Episode ids by the episode numbers in `rows`."""

@@ -16,7 +16,7 @@ from functools import cache, lru_cache, partial
 import Stemmer
 
 from ...domain.errors import InvalidSetting
-from ...domain.memo import KnownWords
+from ...domain.memo import WordMemo
 from ...domain.search import languages
 from ...domain.search.chinese import characters, pieces_sought
 from ...domain.search.stopwords import STOPWORDS
@@ -69,13 +69,13 @@ class SnowballAnalyzer:
         self._language = language
         self._marks = _MARK if language == "english" else {language: ""}
         self._local = threading.local()
-        self._told = KnownWords(languages.evidence, most=_CACHED_WORDS)
+        self._told = WordMemo(languages.evidence, most=_CACHED_WORDS)
         self._of_word = {
-            each: KnownWords(partial(self._terms_of, each), most=_CACHED_WORDS)
+            each: WordMemo(partial(self._terms_of, each), most=_CACHED_WORDS)
             for each in self._marks
         }
         self._forms_of = {
-            each: KnownWords(partial(self._forms, each), most=_CACHED_FORMS) for each in self._marks
+            each: WordMemo(partial(self._forms, each), most=_CACHED_FORMS) for each in self._marks
         }
         self.related = lru_cache(maxsize=_CACHED_FORMS)(self._related)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...domain.episode import Scope
 from ...domain.search.bm25 import Postings
-from ...domain.search.features import Rows
+from ...domain.search.features import RowFeatures
 from ...ports.index import ScopeView
 from ...ports.store import RecallState
 from .scope_columns import ScopeColumns
@@ -29,7 +29,7 @@ _FEW = 512
 _MANY = 8_192
 """Above this many rows, a matrix product on all cores is faster than on one."""
 _ROW_BYTES, _SORTED_ROW_BYTES = 72, 118
-"""Bytes of a row in `Rows` and `Postings`; more if the rows had to be sorted."""
+"""Bytes of a row in `RowFeatures` and `Postings`; more if the rows had to be sorted."""
 
 
 class OrderedView(ScopeView):
@@ -54,7 +54,11 @@ class OrderedView(ScopeView):
         self.ordinals = self._ordered(columns.ordinal)
         self.speakers = list(columns.speakers)
         extends = len(episode) > _FEW and self.is_stored_order
-        make = before.rows.extended if before and extends and before.is_stored_order else Rows.build
+        make = (
+            before.rows.extended
+            if before and extends and before.is_stored_order
+            else RowFeatures.build
+        )
         self.rows = make(
             episode=episode,
             role=self._ordered(columns.role),

@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 from ...domain.episode import Scope
 from ...domain.search import term_hashing, vectors
 from ...domain.search.features import SUMMARY
-from ...domain.search.term_lists import Layers, TermList, found, having, places, with_newer
+from ...domain.search.term_lists import (
+    Layers,
+    TermList,
+    occurrences,
+    ranges,
+    row_counts,
+    with_newer,
+)
 from ...ports.index import Probe
 from ...ports.store import RecallBlock, RecallState
 from .scope_views import ExactView
@@ -164,9 +171,9 @@ class Segment:
         """The rows with the rarest of the question's terms."""
         # Read once: another thread may be appending rows.
         count, layers, terms = self.count, self.layers, np.unique(probe.terms)
-        at = places(layers, terms)
-        which, row, times = found(layers, at)
-        rarity = np.log1p((count + 0.5) / (having(at, len(terms)) + 0.5))
+        at = ranges(layers, terms)
+        which, row, times = occurrences(layers, at)
+        rarity = np.log1p((count + 0.5) / (row_counts(at, len(terms)) + 0.5))
         often = times.astype(np.float32)
         lacking = -np.bincount(row, rarity[which] * often / (often + 1), count)[:count]
         self._filter(lacking, probe, 0)
@@ -174,9 +181,9 @@ class Segment:
         rows = rows[lacking[rows] < 0]
         return self._hits(rows, np.abs(lacking[rows]))
 
-    def having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
+    def row_counts(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
         """Number of rows that have each term."""
-        return having(places(self.layers, terms), len(terms))
+        return row_counts(ranges(self.layers, terms), len(terms))
 
     def newest_episodes(self, probe: Probe, most: int) -> Hits:
         """The last row of each of the newest episodes."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.episode import Scope
-from ...domain.search.bm25 import Beyond
+from ...domain.search.bm25 import ScopeCounts
 from ...ports.index import Probe
 from ...ports.store import EpisodeStore
 from .partial_view import MAX_EPISODES, MAX_UNINDEXED, stored_cosines, view_of_rows
@@ -66,7 +66,7 @@ class _Candidates:
     def search(self, segment: Segment) -> None:
         self._near.append(segment.nearest(self._probe, self._most))
         self._by_terms.append(segment.best_by_terms(self._probe, self._most))
-        self._having += segment.having(self._terms)
+        self._having += segment.row_counts(self._terms)
         self._rows += segment.count
         self._episodes += segment.episodes
         self.waiting += segment.waiting
@@ -83,7 +83,7 @@ class _Candidates:
         """Give the view term counts of the whole scope and a sample of its rows."""
         if len(sample.rows) < _MIN_SAMPLE:
             return
-        beyond = Beyond(
+        scope_counts = ScopeCounts(
             rows=self._rows,
             episodes=self._episodes,
             terms=self._terms,
@@ -93,7 +93,7 @@ class _Candidates:
         )
         view.sample = copy(sample)
         for either in (view, view.sample):
-            either.postings = replace(either.postings, beyond=beyond)
+            either.postings = replace(either.postings, scope_counts=scope_counts)
 
 
 def _stretches(newest: int) -> list[int]:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import SUMMARY, Rows
-from .term_lists import Layers, Places, TermList, found, having, places
+from .features import SUMMARY, RowFeatures
+from .term_lists import Layers, Ranges, TermList, occurrences, ranges, row_counts
 from .terms import Flag
 
 _K1_ROW, _B_ROW = 1.0, 0.5
@@ -53,7 +53,7 @@ class LexicalScores(NamedTuple):
 
     row: Floats
     episode: Floats
-    whole: float
+    full_match: float
     """The score of a row of usual length that has every term once."""
 
     def coverage(self) -> Floats | None:
@@ -61,13 +61,13 @@ class LexicalScores(NamedTuple):
 
         None where the question has no words to compare.
         """
-        if not self.whole:
+        if not self.full_match:
             return None
-        coverage: Floats = np.minimum(self.row * np.float32(1 / self.whole), np.float32(1))
+        coverage: Floats = np.minimum(self.row * np.float32(1 / self.full_match), np.float32(1))
         return coverage
 
 
-class Sought(NamedTuple):
+class QueryTerms(NamedTuple):
     """A question's words: a term for each, then other forms of them, then related terms.
 
     A word has a form for each language that a text may have been indexed in. Its forms are one
@@ -75,13 +75,13 @@ class Sought(NamedTuple):
     """
 
     terms: NDArray[np.uint32]
-    own: int
+    words: int
     """How many words there are."""
     forms: int
     """How many of the terms are forms of the words; those after them are related terms."""
-    line: Numbers
+    word: Numbers
     """The place of the word that each counts for."""
-    near: Floats
+    nearness: Floats
     """How near it comes to that, 0 to 1; a form comes all the way."""
 
     @classmethod
@@ -90,37 +90,39 @@ class Sought(NamedTuple):
         own = len(terms)
         return cls(terms, own, own, np.arange(own), np.ones(own, np.float32))
 
-    def part(self, first: int, end: int) -> Sought:
+    def part(self, first: int, end: int) -> QueryTerms:
         """The words from `first` to before `end`, with all that may stand for those."""
-        mine = (self.line >= first) & (self.line < end)
-        own = min(end, self.own) - first
+        mine = (self.word >= first) & (self.word < end)
+        own = min(end, self.words) - first
         forms = int(np.count_nonzero(mine[: self.forms]))
-        return Sought(self.terms[mine], own, forms, self.line[mine] - first, self.near[mine])
+        return QueryTerms(
+            self.terms[mine], own, forms, self.word[mine] - first, self.nearness[mine]
+        )
 
-    def chosen(self, words: Numbers) -> Sought:
+    def chosen(self, words: Numbers) -> QueryTerms:
         """Some of the words, with their forms and without related terms."""
-        place = np.full(self.own, -1)
+        place = np.full(self.words, -1)
         place[words] = np.arange(len(words))
-        line = place[self.line[: self.forms]]
+        line = place[self.word[: self.forms]]
         mine = (line >= 0).nonzero()[0]
         # Each word's own term comes first, in the order of the words.
-        mine = mine[np.lexsort((line[mine], mine >= self.own))]
-        return Sought(
+        mine = mine[np.lexsort((line[mine], mine >= self.words))]
+        return QueryTerms(
             self.terms[mine], len(words), len(mine), line[mine], np.ones(len(mine), np.float32)
         )
 
     def by_word(self, of_terms: Numbers) -> Numbers:
         """Values of the terms, added up over the forms of each word."""
-        if self.forms == self.own:
-            return of_terms[: self.own]
-        line = self.line[: self.forms]
-        added = np.bincount(line, of_terms[: self.forms], self.own)
+        if self.forms == self.words:
+            return of_terms[: self.words]
+        line = self.word[: self.forms]
+        added = np.bincount(line, of_terms[: self.forms], self.words)
         whole: Numbers = added.astype(np.intp)
         return whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Beyond:
+class ScopeCounts:
     """What is known of a whole scope, where only a part of its rows is at hand."""
 
     rows: int
@@ -137,10 +139,10 @@ class Beyond:
         """How many rows of the whole scope have each term."""
         return self._known(self.having, terms)
 
-    def rarity_of_episodes(self, sought: Sought, here: NDArray[np.intp]) -> Floats:
+    def rarity_of_episodes(self, query: QueryTerms, here: NDArray[np.intp]) -> Floats:
         """`here` is how many of the part have each word: of a rare one, most of all."""
         share = self.episodes / max(self.sampled, 1)
-        sampled = sought.by_word(self._known(self.sampled_having, sought.terms))
+        sampled = query.by_word(self._known(self.sampled_having, query.terms))
         in_all = np.minimum((sampled * share).astype(np.intp), self.episodes)
         return _idf(self.episodes, np.maximum(here, in_all))
 
@@ -162,7 +164,7 @@ class Postings:
     """
 
     layers: Layers
-    place_of: NDArray[np.int32] | None
+    position_of: NDArray[np.int32] | None
     """The row that stands for a row of the lists; None where they go by the same numbers."""
     row_norm: Floats
     episode_of: NDArray[np.int32]
@@ -172,7 +174,7 @@ class Postings:
     reach: NDArray[np.uint8]
     """How many turns of its episode stand right before a row, times three, and how many after it:
     two at most of each."""
-    beyond: Beyond | None = None
+    scope_counts: ScopeCounts | None = None
     """The whole scope, where these are a part of it: how rare a term is goes by that."""
 
     @classmethod
@@ -182,7 +184,7 @@ class Postings:
         terms: NDArray[np.uint32],
         counts: NDArray[np.uint8],
         row_of: NDArray[np.int32],
-        rows: Rows,
+        rows: RowFeatures,
     ) -> Self:
         """From the flat list of every row's terms, in row order."""
         # A summary that repeats its turns has nothing to add while its episode has them.
@@ -197,14 +199,14 @@ class Postings:
         cls,
         layers: Layers,
         lengths: NDArray[Any],
-        rows: Rows,
-        place_of: NDArray[np.int32] | None = None,
+        rows: RowFeatures,
+        position_of: NDArray[np.int32] | None = None,
     ) -> Self:
         """From lists that are there already; `lengths` is how many words each row has in them."""
         totals = np.bincount(rows.episode, weights=lengths, minlength=rows.episodes)
         return cls(
             layers=layers,
-            place_of=place_of,
+            position_of=position_of,
             row_norm=_row_norm(lengths, rows),
             episode_of=rows.episode,
             episode_norm=_norm(totals, totals.sum() / max(len(totals), 1), _K1_EPISODE, _B_EPISODE),
@@ -220,39 +222,39 @@ class Postings:
         """In bytes."""
         return sum(layer.size for layer in self.layers) + 16 * self.rows
 
-    def score(self, sought: Sought) -> LexicalScores:
-        if not sought.own or not len(self):
+    def score(self, query: QueryTerms) -> LexicalScores:
+        if not query.words or not len(self):
             return self._nothing()
-        if sought.own > _MOST_TERMS:
+        if query.words > _MOST_TERMS:
             # So long a question has words enough of its own.
-            often = sought.by_word(having(places(self.layers, sought.terms), len(sought.terms)))
+            often = query.by_word(row_counts(ranges(self.layers, query.terms), len(query.terms)))
             rarest = np.argsort(np.where(often, often, self.rows))[:_MOST_TERMS]
-            sought = sought.chosen(rarest)
+            query = query.chosen(rarest)
         step = max(1, _AT_ONCE // self.rows)
-        if sought.own <= step:
-            return self._score(sought)
+        if query.words <= step:
+            return self._score(query)
         # What each term adds is independent of the others, and a few of them fit into the cache.
         some = [
-            self._score(sought.part(first, first + step)) for first in range(0, sought.own, step)
+            self._score(query.part(first, first + step)) for first in range(0, query.words, step)
         ]
         return LexicalScores(
             row=np.add.reduce([scores.row for scores in some]),
             episode=np.add.reduce([scores.episode for scores in some]),
-            whole=sum(scores.whole for scores in some),
+            full_match=sum(scores.full_match for scores in some),
         )
 
     def _nothing(self) -> LexicalScores:
         return LexicalScores(
             row=np.zeros(self.rows, np.float32),
             episode=np.zeros(len(self.episode_norm), np.float32),
-            whole=0.0,
+            full_match=0.0,
         )
 
-    def _score(self, sought: Sought) -> LexicalScores:
-        terms, own, forms, line, near = sought
-        at = places(self.layers, terms)
-        which, row, often = self._found(at)
-        rarity, of_words = self._rarity(sought, at)
+    def _score(self, query: QueryTerms) -> LexicalScores:
+        terms, own, forms, line, near = query
+        at = ranges(self.layers, terms)
+        which, row, often = self._occurrences(at)
+        rarity, of_words = self._rarity(query, at)
         # A rare word that is near to a common one is no better than the common one.
         weight = np.minimum(rarity, of_words[line])
         weight[:forms] = of_words[line[:forms]]
@@ -261,26 +263,26 @@ class Postings:
         impact *= weight[which]
         return LexicalScores(
             row=self._of_rows(row, line[which], impact, own),
-            episode=self._of_episodes(which, row, often, sought),
-            whole=sum(of_words.tolist()),
+            episode=self._of_episodes(which, row, often, query),
+            full_match=sum(of_words.tolist()),
         )
 
-    def _rarity(self, sought: Sought, at: Sequence[Places]) -> tuple[Floats, Floats]:
+    def _rarity(self, query: QueryTerms, at: Sequence[Ranges]) -> tuple[Floats, Floats]:
         """How rare each term is, and how rare each word by all its forms."""
-        if self.beyond is None:
-            rows, often = self.rows, having(at, len(sought.terms))
+        if self.scope_counts is None:
+            rows, often = self.rows, row_counts(at, len(query.terms))
         else:
-            rows, often = self.beyond.rows, self.beyond.rows_having(sought.terms)
+            rows, often = self.scope_counts.rows, self.scope_counts.rows_having(query.terms)
         rarity = _idf(rows, often)
-        if sought.forms == sought.own:
-            return rarity, rarity[: sought.own]
-        return rarity, _idf(rows, np.minimum(sought.by_word(often), rows))
+        if query.forms == query.words:
+            return rarity, rarity[: query.words]
+        return rarity, _idf(rows, np.minimum(query.by_word(often), rows))
 
-    def _found(self, at: Sequence[Places]) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
+    def _occurrences(self, at: Sequence[Ranges]) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
         """Which of the terms is where, by the numbers of `rows`, and how often."""
-        which, row, often = found(self.layers, at)
-        if self.place_of is not None:
-            row = self.place_of.take(row)
+        which, row, often = occurrences(self.layers, at)
+        if self.position_of is not None:
+            row = self.position_of.take(row)
         # Arrays are looked up in by indexes of this type, and every other is turned into it first.
         return which, row.astype(np.intp), often
 
@@ -302,23 +304,23 @@ class Postings:
         return score[_FAR:-_FAR]
 
     def _of_episodes(
-        self, which: Numbers, row: Numbers, often: NDArray[np.uint8], sought: Sought
+        self, which: Numbers, row: Numbers, often: NDArray[np.uint8], query: QueryTerms
     ) -> Floats:
         """By the question's own words: of a related term the whole tells nothing."""
-        word = np.append(sought.line[: sought.forms], sought.own)
-        times = self._times(word[np.minimum(which, sought.forms)], row, often, sought.own)
+        word = np.append(query.word[: query.forms], query.words)
+        times = self._times(word[np.minimum(which, query.forms)], row, often, query.words)
         here = np.add.reduce(times > 0, axis=1)
-        if self.beyond is None:
+        if self.scope_counts is None:
             rarity = _idf(len(self.episode_norm), here)
         else:
-            rarity = self.beyond.rarity_of_episodes(sought, here)
+            rarity = self.scope_counts.rarity_of_episodes(query, here)
         return rarity @ _saturated(times, self.episode_norm, _K1_EPISODE)
 
     def episodes_having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
         """How many episodes have each term."""
         if not len(terms) or not len(self):
             return np.zeros(len(terms), np.intp)
-        times = self._times(*self._found(places(self.layers, terms)), len(terms))
+        times = self._times(*self._occurrences(ranges(self.layers, terms)), len(terms))
         episodes: Numbers = np.add.reduce(times > 0, axis=1)
         return episodes
 
@@ -341,7 +343,7 @@ def alone(counts: NDArray[np.uint8]) -> Floats:
     return _saturated(often, np.float32(_K1_ROW) * (1 - _B_ROW + _B_ROW * length), _K1_ROW)
 
 
-def _reach(rows: Rows) -> NDArray[np.uint8]:
+def _reach(rows: RowFeatures) -> NDArray[np.uint8]:
     next_to = rows.together.astype(np.uint8)
     two_away = next_to[1:] * next_to[:-1]
     reach = np.zeros(len(rows), np.uint8)
@@ -351,7 +353,7 @@ def _reach(rows: Rows) -> NDArray[np.uint8]:
     return reach
 
 
-def _row_norm(lengths: NDArray[Any], rows: Rows) -> Floats:
+def _row_norm(lengths: NDArray[Any], rows: RowFeatures) -> Floats:
     """Turns are measured against turns, summaries, which are long, against summaries."""
     summary = (rows.role == SUMMARY).nonzero()[0]
     long = lengths[summary]

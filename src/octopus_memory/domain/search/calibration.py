@@ -21,7 +21,7 @@ _NONE = np.zeros(1, np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LogitLine:
     """Log odds of "this answers the question"."""
 
     bias: float
@@ -46,12 +46,12 @@ class Calibration:
     never disagree.
     """
 
-    both: Line
-    meaning: Line
+    both: LogitLine
+    meaning: LogitLine
     """Where there are no words to go by."""
-    words: Line
+    words: LogitLine
     """Where there is no vector to go by."""
-    foreign: Line
+    foreign: LogitLine
     """For a question in a language that the embedder does not know: its cosines tell nothing."""
     behind: float
     """What a point of score behind the best row costs, in log odds."""
@@ -63,10 +63,10 @@ class Calibration:
     def default(cls) -> Self:
         """That of the built-in embedder, for one that none was fitted for."""
         return cls(
-            both=Line(bias=-1.4, cosine=6.3, coverage=3.2),
-            meaning=Line(bias=-1.9, cosine=9.7, coverage=0.0),
-            words=Line(bias=0.4, cosine=0.0, coverage=4.7),
-            foreign=Line(bias=1.5, cosine=0.0, coverage=3.0),
+            both=LogitLine(bias=-1.4, cosine=6.3, coverage=3.2),
+            meaning=LogitLine(bias=-1.9, cosine=9.7, coverage=0.0),
+            words=LogitLine(bias=0.4, cosine=0.0, coverage=4.7),
+            foreign=LogitLine(bias=1.5, cosine=0.0, coverage=3.0),
             behind=0.5,
         )
 

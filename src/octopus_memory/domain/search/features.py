@@ -25,7 +25,7 @@ _SIDES = np.array([1, -1, 0, 0, 0], np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class RankingWeights:
     """Round values from a wide plateau.
 
     Chosen on five LoCoMo conversations; those of lopsided chats, where an assistant writes much
@@ -55,11 +55,11 @@ class Weights:
     order: float = 0.5
 
 
-WEIGHTS = Weights()
+WEIGHTS = RankingWeights()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rows:
+class RowFeatures:
     """Columns, and what each query needs of them, worked out once."""
 
     episode: NDArray[np.int32]
@@ -130,20 +130,22 @@ class Rows:
         speaker: NDArray[np.int32],
         time: NDArray[np.int64],
         flags: NDArray[np.uint8],
-    ) -> Rows:
+    ) -> RowFeatures:
         """What `build` makes of these columns, which begin with the ones that this was made of."""
         known = len(self)
         if not known:
-            return Rows.build(episode=episode, role=role, speaker=speaker, time=time, flags=flags)
+            return RowFeatures.build(
+                episode=episode, role=role, speaker=speaker, time=time, flags=flags
+            )
         # With the last row that is known, which the first new one may belong with.
-        new = Rows.build(
+        new = RowFeatures.build(
             episode=episode[known - 1 :],
             role=role[known - 1 :],
             speaker=speaker[known - 1 :],
             time=time[known - 1 :],
             flags=flags[known - 1 :],
         )
-        return Rows(
+        return RowFeatures(
             episode=episode,
             role=role,
             speaker=speaker,

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .bm25 import Sought
+from .bm25 import QueryTerms
 from .chinese import is_chinese
 from .languages import CHINESE, OTHER, is_latin
 from .question_words import asks_assistant, asks_time
@@ -44,7 +44,7 @@ class _Hasher(Protocol):
 class QueryPlan(NamedTuple):
     embed_text: str
     """The question with "you" for the participants, whose names say nothing about the subject."""
-    sought: Sought
+    terms: QueryTerms
     speaker: int | None = None
     """The participant that the question names, or names first."""
     only_speaker: bool = True
@@ -80,7 +80,7 @@ def plan_query(
     times = _times(text, language)
     return QueryPlan(
         embed_text=spoken.as_you,
-        sought=_sought(words, hasher, related),
+        terms=_query_terms(words, hasher, related),
         speaker=spoken.named[0] if spoken.named else None,
         only_speaker=len(spoken.named) < 2,
         window=date_window(times, asked_at) if times else None,
@@ -145,11 +145,11 @@ def _may_be_name(said: str, analyzer: _Analyzer) -> bool:
     return said[0].isupper() or bool(analyzer.terms(said))
 
 
-def _sought(
+def _query_terms(
     words: Sequence[tuple[str, ...]],
     hasher: _Hasher,
     related: Callable[[str], Sequence[tuple[str, float]]] | None,
-) -> Sought:
+) -> QueryTerms:
     """`words` are the forms of each, the likeliest first."""
     terms = [forms[0] for forms in words]
     line = list(range(len(words)))
@@ -164,7 +164,7 @@ def _sought(
                 terms += others_near
                 line += [place] * len(pairs)
                 near += nearness
-    return Sought(
+    return QueryTerms(
         hasher.numbers(terms),
         len(words),
         forms,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..episode import SignalShare
 from .bm25 import LexicalScores
-from .features import SUMMARY, WEIGHTS, Rows
+from .features import SUMMARY, WEIGHTS, RowFeatures
 from .query import QueryPlan
 from .temporal import Order
 from .terms import Flag
@@ -32,7 +32,7 @@ _SHORT = "a question, or a short turn"
 class Signals(NamedTuple):
     """What the index found for one question, a value for each row."""
 
-    rows: Rows
+    rows: RowFeatures
     dense: Floats
     """Cosine with the question, NaN where the row has no vector."""
     lexical: LexicalScores
@@ -41,7 +41,7 @@ class Signals(NamedTuple):
     usual is measured by them."""
 
 
-class Asked(NamedTuple):
+class QuerySignal(NamedTuple):
     """A signal that not every question has."""
 
     signal: str
@@ -59,7 +59,7 @@ class ScoreParts(NamedTuple):
     around: Floats
     episode: Floats
     """By episode."""
-    asked: tuple[Asked, ...]
+    asked: tuple[QuerySignal, ...]
     score: Floats
 
     def why(
@@ -77,7 +77,7 @@ class ScoreParts(NamedTuple):
             scale=scale,
             cosine=dense.item(row),
             meaning=self.meaning.item(row),
-            covered=lexical.row.item(row) / lexical.whole if lexical.whole else 0.0,
+            covered=lexical.row.item(row) / lexical.full_match if lexical.full_match else 0.0,
             words=self.words.item(row),
             around=self.around.item(row),
             about=lexical.episode.item(episode),
@@ -94,7 +94,7 @@ def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
     rows = signals.rows
     meaning, words = _match(signals, foreign=plan.foreign)
     match = meaning + words
-    around = _around(match, rows)
+    around = _neighbours(match, rows)
     usual = signals.sample and signals.sample.lexical.episode
     episode = _standard(signals.lexical.episode, _LEAST_WORDS_SPREAD, WEIGHTS.episode, usual)
     asked = tuple(_asked(rows, plan))
@@ -145,32 +145,32 @@ def _standard(values: Floats, least: float, weight: float, usual: Floats | None 
     return standard
 
 
-def _around(match: Floats, rows: Rows) -> Floats:
+def _neighbours(match: Floats, rows: RowFeatures) -> Floats:
     around = np.zeros(len(match), np.float32)
     np.multiply(match[:-1], rows.by_previous, out=around[1:])
     around[:-1] += match[1:] * rows.by_next
     return around
 
 
-def _asked(rows: Rows, plan: QueryPlan) -> Iterator[Asked]:
+def _asked(rows: RowFeatures, plan: QueryPlan) -> Iterator[QuerySignal]:
     if rows.lopsided:
         side = -rows.towards_user if plan.asks_assistant else rows.towards_user
-        yield Asked("side", side, "said by the side that the question is about")
+        yield QuerySignal("side", side, "said by the side that the question is about")
     if plan.speaker is not None:
         weight = WEIGHTS.speaker if plan.only_speaker else WEIGHTS.first_of_speakers
         said: Floats = ((rows.speaker == plan.speaker) + rows.anyone) * weight
-        yield Asked("speaker", said, "said by the person the question names")
+        yield QuerySignal("speaker", said, "said by the person the question names")
     if plan.window is not None:
         near = plan.window.closeness(rows.time) * WEIGHTS.date
-        yield Asked("date", near, "at the time the question names")
+        yield QuerySignal("date", near, "at the time the question names")
     if plan.asks_time:
         told = rows.tells_time * WEIGHTS.time
-        yield Asked("time", told, "tells of a time, as the question asks")
+        yield QuerySignal("time", told, "tells of a time, as the question asks")
     if plan.order is not Order.NONE and rows.episodes > 1:
-        yield Asked("order", _order(rows, plan), "first or last, as the question asks")
+        yield QuerySignal("order", _order(rows, plan), "first or last, as the question asks")
 
 
-def _order(rows: Rows, plan: QueryPlan) -> Floats:
+def _order(rows: RowFeatures, plan: QueryPlan) -> Floats:
     place = rows.episode.astype(np.float32) * (WEIGHTS.order / (rows.episodes - 1))
     return place if plan.order is Order.LATEST else WEIGHTS.order - place
 

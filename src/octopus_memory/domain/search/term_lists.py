@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Terms = NDArray[np.uint32]
 Numbers = NDArray[np.int32]
-Places = tuple[NDArray[np.intp], NDArray[np.intp]]
+Ranges = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Where the rows of each term start, and how many they are."""
 _NEW = 32
 """The small layer goes into the large one when it is so many times the root of the large one's
@@ -22,7 +22,7 @@ _FEW = 4_096
 """A list of no more is joined at once: looking in two of them takes as long."""
 
 
-class Found(NamedTuple):
+class Occurrences(NamedTuple):
     """Where some terms occur: one line for each term and row."""
 
     which: NDArray[np.intp]
@@ -64,13 +64,13 @@ class TermList:
         arrays = (self.vocabulary, self.offsets, self.row_of, self.often)
         return sum(array.nbytes for array in arrays)
 
-    def places(self, terms: Terms) -> Places:
+    def ranges(self, terms: Terms) -> Ranges:
         first = self.offsets[self.vocabulary.searchsorted(terms)]
         size = self.offsets[self.vocabulary.searchsorted(terms, "right")]
         size -= first
         return first, size
 
-    def found(self, first: NDArray[np.intp], size: NDArray[np.intp]) -> Found:
+    def occurrences(self, first: NDArray[np.intp], size: NDArray[np.intp]) -> Occurrences:
         """What is at `places`."""
         which = np.arange(len(size)).repeat(size)
         # Each term's places go on from its first; those before it took as many as their sizes sum.
@@ -78,7 +78,7 @@ class TermList:
         shift += first
         places = np.arange(len(which))
         places += shift[which]
-        return Found(which, self.row_of[places], self.often[places])
+        return Occurrences(which, self.row_of[places], self.often[places])
 
     def joined(self, newer: TermList) -> TermList:
         return self.with_rows(newer._terms(), newer.often, newer.row_of)
@@ -129,27 +129,27 @@ def with_rows(layers: Layers, terms: Terms, often: NDArray[np.uint8], row_of: Nu
     return with_newer(layers, TermList.build(terms, often, row_of))
 
 
-def places(layers: Layers, terms: Terms) -> list[Places]:
+def ranges(layers: Layers, terms: Terms) -> list[Ranges]:
     """In each layer."""
-    return [layer.places(terms) for layer in layers]
+    return [layer.ranges(terms) for layer in layers]
 
 
-def having(in_layers: Sequence[Places], terms: int) -> NDArray[np.intp]:
+def row_counts(in_layers: Sequence[Ranges], terms: int) -> NDArray[np.intp]:
     """How many rows have each of so many terms, by their places."""
     if len(in_layers) == 1:
         return in_layers[0][1]
     return sum((size for _, size in in_layers), start=np.zeros(terms, np.intp))
 
 
-def found(layers: Layers, in_layers: Sequence[Places]) -> Found:
+def occurrences(layers: Layers, in_layers: Sequence[Ranges]) -> Occurrences:
     """What every layer has at its places."""
-    parts = [layer.found(*at) for layer, at in zip(layers, in_layers, strict=True)]
+    parts = [layer.occurrences(*at) for layer, at in zip(layers, in_layers, strict=True)]
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return Found(np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, np.uint8))
+        return Occurrences(np.empty(0, np.intp), np.empty(0, np.int32), np.empty(0, np.uint8))
     which, row, often = zip(*parts, strict=True)
-    return Found(np.concatenate(which), np.concatenate(row), np.concatenate(often))
+    return Occurrences(np.concatenate(which), np.concatenate(row), np.concatenate(often))
 
 
 def _by_term(terms: Terms) -> NDArray[np.intp]:

@@ -39,7 +39,7 @@ _MOST_TOKENS = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ExportLine:
     """One line of an export."""
 
     number: int
@@ -123,7 +123,7 @@ class Line:
         return self.body[field]
 
 
-def read_lines(lines: Iterable[str]) -> Iterator[Line]:
+def read_lines(lines: Iterable[str]) -> Iterator[ExportLine]:
     """The lines of a whole export, its trailer checked and left out.
 
     :raises InvalidInput: with the line and what is wrong there
@@ -172,8 +172,8 @@ def split_lines(pieces: Iterable[str], longest: int = LONGEST_PART) -> Iterator[
         yield "".join(begun)
 
 
-def parse_line(text: str, number: int) -> Line:
-    return Line(number, _object(text, number), text)
+def parse_line(text: str, number: int) -> ExportLine:
+    return ExportLine(number, _object(text, number), text)
 
 
 def _object(text: str, number: int) -> Mapping[str, Json]:
@@ -188,7 +188,7 @@ def _object(text: str, number: int) -> Mapping[str, Json]:
     return value
 
 
-def _version(line: Line) -> int:
+def _version(line: ExportLine) -> int:
     """The version that a header says."""
     if not is_header(line.body):
         raise line.wrong("format", "is not octopus-export: say which format the file has")
@@ -202,7 +202,7 @@ def _version(line: Line) -> int:
     return version
 
 
-def _check_trailer(line: Line, tally: LineCount) -> None:
+def _check_trailer(line: ExportLine, tally: LineCount) -> None:
     for field, value in tally.trailer().items():
         if line.body.get(field) != value:
             raise line.wrong(
@@ -210,7 +210,7 @@ def _check_trailer(line: Line, tally: LineCount) -> None:
             )
 
 
-def session_of(line: Line, scope: Scope) -> Session:
+def session_of(line: ExportLine, scope: Scope) -> Session:
     created = line.time("created_at")
     return Session(
         id=line.name("id"),
@@ -222,7 +222,7 @@ def session_of(line: Line, scope: Scope) -> Session:
     )
 
 
-def episode_of(line: Line, session: Session) -> KeptEpisode:
+def episode_of(line: ExportLine, session: Session) -> KeptEpisode:
     if line.name("session_id") != session.id:
         raise line.wrong("session_id", "is not that of the session before it")
     summary = line.maybe_text("summary")
@@ -256,7 +256,7 @@ def episode_of(line: Line, session: Session) -> KeptEpisode:
     return kept
 
 
-def fact_of(line: Line, episode_id: UUID | None) -> Fact:
+def fact_of(line: ExportLine, episode_id: UUID | None) -> Fact:
     """A fact of the episode it stands in, or without one, of those that callers gave."""
     is_deleted = line.flag("is_deleted")
     text = line.maybe_text("text")
@@ -287,21 +287,21 @@ def fact_of(line: Line, episode_id: UUID | None) -> Fact:
     )
 
 
-def placeholders_of(line: Line) -> list[tuple[str, int]]:
+def placeholders_of(line: ExportLine) -> list[tuple[str, int]]:
     """The kinds and numbers that stand for personal data in the episode's text."""
     found = []
     for place, each in enumerate(line.items("placeholders")):
         field = f"placeholders[{place}]"
         if not isinstance(each, dict):
             raise line.wrong(field, "must be an object with kind and number")
-        inner = Line(line.number, {f"{field}.{name}": value for name, value in each.items()})
+        inner = ExportLine(line.number, {f"{field}.{name}": value for name, value in each.items()})
         found.append((inner.name(f"{field}.kind", longest=32), inner.count(f"{field}.number")))
     if len(set(found)) < len(found):
         raise line.wrong("placeholders", "names one of them twice")
     return found
 
 
-def _check_stage(line: Line, kept: KeptEpisode) -> None:
+def _check_stage(line: ExportLine, kept: KeptEpisode) -> None:
     """An episode that no other call could have made would break what relies on them."""
     episode = kept.episode
     if (episode.ended_at is None) != (episode.end_reason is None):

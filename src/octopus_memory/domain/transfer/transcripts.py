@@ -20,7 +20,7 @@ _DECODE = json.JSONDecoder().raw_decode
 _BLANK = " \t\n\r"
 
 
-class Source(StrEnum):
+class ImportSource(StrEnum):
     """What wrote the conversations that are imported."""
 
     OCTOPUS = "octopus"
@@ -118,7 +118,7 @@ def _more(source: Iterator[str], size: int) -> str:
     return "".join(read)
 
 
-def detect(first: str) -> Source:
+def detect(first: str) -> ImportSource:
     """The format of a text that starts so.
 
     :raises InvalidInput: when it is none that is known, or the text is empty
@@ -129,21 +129,25 @@ def detect(first: str) -> Source:
         _, value = next(json_values([first]))
     except (InvalidInput, StopIteration):
         # The first value goes on after this: what is named first in it tells.
-        names = {"mapping": Source.CHATGPT, "messages": Source.OPENAI, "role": Source.OPENAI}
+        names = {
+            "mapping": ImportSource.CHATGPT,
+            "messages": ImportSource.OPENAI,
+            "role": ImportSource.OPENAI,
+        }
         found = [(first.find(f'"{n}"'), kind) for n, kind in names.items() if f'"{n}"' in first]
         if found:
             return min(found)[1]
     else:
         if is_header(value):
-            return Source.OCTOPUS
+            return ImportSource.OCTOPUS
         if isinstance(value, Mapping) and "mapping" in value:
-            return Source.CHATGPT
+            return ImportSource.CHATGPT
         if isinstance(value, Mapping) and ("messages" in value or "role" in value):
-            return Source.OPENAI
+            return ImportSource.OPENAI
     raise InvalidInput(
         "source",
-        f"cannot be told from how the file begins: say which it is of {', '.join(Source)}, on the "
-        "command line with --format",
+        f"cannot be detected from the file's beginning: give one of {', '.join(ImportSource)}, on "
+        "the command line with --format",
     )
 
 

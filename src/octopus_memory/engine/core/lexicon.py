@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 
 from ...domain.episode import Scope
-from ...domain.memo import Known, KnownWords
+from ...domain.memo import Memo, WordMemo
 from ...domain.search.term_hashing import TermHasher
 from ...domain.search.terms import SUMMARY_CAP, TEXT_CAP, Flag, shape_flags, word_flags
 from ...ports.models import Analyzer
@@ -31,7 +31,7 @@ class Lexicon:
     def __init__(self, analyzer: Analyzer, hasher: Callable[[Scope], TermHasher]) -> None:
         self._analyzer = analyzer
         self._hasher = hasher
-        self._known = Known(self._known_in, most=_MOST_LANGUAGES)
+        self._known = Memo(self._known_in, most=_MOST_LANGUAGES)
 
     def turn(self, scope: Scope, text: str, name: str | None) -> Lexical:
         text, hasher = text.strip(), self._hasher(scope)
@@ -61,8 +61,8 @@ class Lexicon:
                 told |= flag
         return counts, told
 
-    def _known_in(self, language: str) -> KnownWords[tuple[str, ...]]:
-        return KnownWords(partial(self._learn, language), most=_MOST)
+    def _known_in(self, language: str) -> WordMemo[tuple[str, ...]]:
+        return WordMemo(partial(self._learn, language), most=_MOST)
 
     def _learn(self, language: str, word: str) -> tuple[str, ...]:
         told = word_flags(word)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...domain.config_layers import ConfigSource, Layer, resolved
 from ...domain.episode import Scope
-from ...domain.memo import Known
+from ...domain.memo import Memo
 from ...domain.policy import MemoryConfig, PiiMode
 from ...domain.search.calibration import Calibration
 from ...domain.search.term_hashing import TermHasher
@@ -80,7 +80,7 @@ class Runtime:
         self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
         self._configs: dict[tuple[str | None, str], tuple[float, InForce]] = {}
         # An agent often asks twice, for the block and for a search.
-        self._queries = Known(self._embedded, most=_MOST_QUERIES)
+        self._queries = Memo(self._embedded, most=_MOST_QUERIES)
         self._removals = _Removals(self)
         self.heard = NamesHeard()
         self.warned: set[tuple[str, str]] = set()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...domain import tool_calls, topics
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.message import Message, Role
-from ...domain.topics import Said, Scale
+from ...domain.topics import CosineScale, TopicTurn
 from ...ports.models import Analyzer, Clock, Embedder
 from ...ports.store import EpisodeStore, NewTurn
 
@@ -36,7 +36,7 @@ class _Heard:
     """What is known of one turn; its vector only once it was needed."""
 
     text: str
-    said: Said
+    said: TopicTurn
     vector: NDArray[np.float32] | None = None
 
 
@@ -65,7 +65,7 @@ class TopicWatch:
         self._size = size
         self._lock = threading.Lock()
         self._heard: OrderedDict[_Session, dict[UUID, _Heard]] = OrderedDict()
-        self._scale: Scale | None = None
+        self._scale: CosineScale | None = None
         self._paused_until: datetime | None = None
 
     def has_shifted(self, scope: Scope, episode: Episode, new: Sequence[NewTurn]) -> bool:
@@ -124,10 +124,10 @@ class TopicWatch:
         cosine = topics.cohesion(vectors[: len(window)], vectors[len(window) :])
         return topics.is_shift(words, scale.nearness(cosine))
 
-    def _measured(self) -> Scale:
+    def _measured(self) -> CosineScale:
         first, second = zip(*topics.REFERENCE, strict=True)
         vectors = self._embedder.embed([*first, *second])
-        self._scale = Scale.of(vectors[: len(first)], vectors[len(first) :])
+        self._scale = CosineScale.of(vectors[: len(first)], vectors[len(first) :])
         return self._scale
 
     def _vectors(self, turns: Sequence[_Heard]) -> NDArray[np.float32]:
@@ -139,7 +139,7 @@ class TopicWatch:
 
     def _hear(self, message: Message) -> _Heard:
         text = message.text
-        said = Said(
+        said = TopicTurn(
             terms=frozenset(self._analyzer.terms(text)),
             opening=topics.opening(text),
             may_start=message.role is Role.USER,

@@ -28,7 +28,7 @@ from ...domain.episode import (
 from ...domain.errors import EmbedderFailed, InvalidInput
 from ...domain.quick import maker
 from ...domain.search import term_hashing
-from ...domain.search.bm25 import LexicalScores, Sought
+from ...domain.search.bm25 import LexicalScores, QueryTerms
 from ...domain.search.features import SUMMARY
 from ...domain.search.query import QueryPlan, plan_query
 from ...domain.search.ranking import Ranked, Ranking, Signals, rank
@@ -268,7 +268,7 @@ def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe:
         left_out = len(_left_out(parts, scope, ask))
         return Probe(
             vector=_vector(parts, plan, ask.mode),
-            terms=plan.sought.terms if words else plan.sought.terms[:0],
+            terms=plan.terms.terms if words else plan.terms.terms[:0],
             episodes=ask.limit + left_out,
             since=None if ask.since is None else _micros(ask.since),
             until=None if ask.until is None else _micros(ask.until),
@@ -280,7 +280,7 @@ def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe:
 
 def _lexical(view: ScopeView, plan: QueryPlan, mode: RecallMode) -> LexicalScores:
     by_words = mode is not RecallMode.SEMANTIC
-    return view.postings.score(plan.sought if by_words else Sought.only(plan.sought.terms[:0]))
+    return view.postings.score(plan.terms if by_words else QueryTerms.only(plan.terms.terms[:0]))
 
 
 def _cosines(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...domain.retention import Stage, is_overdue
 from ...domain.transfer.export_format import ImportReport, KeptEpisode
-from ...domain.transfer.transcripts import Source
+from ...domain.transfer.transcripts import ImportSource
 from ...ports.carried import Brought
 from ..core.runtime import Runtime
 
@@ -15,7 +15,12 @@ class Arrivals:
     """One import: what it was told, and how far it is."""
 
     def __init__(
-        self, runtime: Runtime, tenant: str, user: str | None, agent: str | None, source: Source
+        self,
+        runtime: Runtime,
+        tenant: str,
+        user: str | None,
+        agent: str | None,
+        source: ImportSource,
     ) -> None:
         self.runtime, self.tenant, self.user, self.agent = runtime, tenant, user, agent
         self.source = source

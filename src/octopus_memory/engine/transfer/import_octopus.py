@@ -19,7 +19,7 @@ from ...domain.message import Message
 from ...domain.policy import MemoryConfig
 from ...domain.transfer.export_format import KeptEpisode, id_beside
 from ...domain.transfer.export_reader import (
-    Line,
+    ExportLine,
     episode_of,
     fact_of,
     parse_line,
@@ -73,14 +73,16 @@ def _given_fact(runtime: Runtime, arrivals: Arrivals, scope: Scope, fact: Fact) 
     arrivals.count(facts=runtime.store.bring_facts(scope, [safe], settings=guard.settings))
 
 
-def _check_metadata(line: Line, session: Session) -> None:
+def _check_metadata(line: ExportLine, session: Session) -> None:
     try:
         check_metadata(session.metadata)
     except InvalidInput as error:
         raise line.wrong(error.field, error.problem) from error
 
 
-def _episode(arrivals: Arrivals, session: Session, line: Line, lines: Iterator[Line]) -> None:
+def _episode(
+    arrivals: Arrivals, session: Session, line: ExportLine, lines: Iterator[ExportLine]
+) -> None:
     kept, scope, runtime = episode_of(line, session), session.scope, arrivals.runtime
     with _TurnLines() as turns:
         turns.take(line, lines, kept)
@@ -149,7 +151,7 @@ def _summary(runtime: Runtime, kept: KeptEpisode, guard: Guard) -> NewSummary | 
     return close.new_summary(runtime, episode.scope, made, by)
 
 
-def _placeholders(line: Line) -> list[Placeholder]:
+def _placeholders(line: ExportLine) -> list[Placeholder]:
     """Their numbers stay taken. What they stand for is known only to the database they are from."""
     return [
         Placeholder(kind=kind, number=number, digest=os.urandom(16))
@@ -157,7 +159,9 @@ def _placeholders(line: Line) -> list[Placeholder]:
     ]
 
 
-def _facts(lines: Iterable[Line], episode_id: UUID, copied_to: Scope | None) -> Iterator[Fact]:
+def _facts(
+    lines: Iterable[ExportLine], episode_id: UUID, copied_to: Scope | None
+) -> Iterator[Fact]:
     """An episode's facts; the turns of a copy have other ids."""
     known: set[UUID] = set()
     for line in lines:
@@ -176,9 +180,9 @@ class _TurnLines:
 
     def __init__(self) -> None:
         self.count = 0
-        self.facts: list[Line] = []
+        self.facts: list[ExportLine] = []
         """The lines of the episode's facts, after those of its turns."""
-        self._held: list[Line] = []
+        self._held: list[ExportLine] = []
         self._size = 0
         self._file: IO[str] | None = None
         self._resources = ExitStack()
@@ -187,7 +191,7 @@ class _TurnLines:
     def is_small(self) -> bool:
         return self._file is None
 
-    def take(self, begun: Line, lines: Iterator[Line], kept: KeptEpisode) -> None:
+    def take(self, begun: ExportLine, lines: Iterator[ExportLine], kept: KeptEpisode) -> None:
         """Up to the episode's end, which must say how many there are."""
         gone = kept.episode.is_archived and not kept.episode.is_cold
         wanted = 0 if gone else kept.episode.message_count
@@ -210,7 +214,7 @@ class _TurnLines:
             return
         raise begun.wrong("kind", "begins an episode that has no episode_end: export it anew")
 
-    def _keep(self, line: Line) -> None:
+    def _keep(self, line: ExportLine) -> None:
         self.count += 1
         if self._file is None and self._size + len(line.raw) <= _SMALL:
             self._size += len(line.raw)
@@ -223,7 +227,7 @@ class _TurnLines:
             self._held.clear()
         self._file.write(f"{line.number} {line.raw}\n")
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[ExportLine]:
         if self._file is None:
             yield from self._held
             return
@@ -275,7 +279,7 @@ class _NewTurns:
         return id_beside(own, scope.tenant, scope.agent, scope.user) if self._is_copy else own
 
 
-def _message(line: Line, config: MemoryConfig) -> Message:
+def _message(line: ExportLine, config: MemoryConfig) -> Message:
     try:
         [message] = parse_messages(
             line.table("message"), max_bytes=config.session.max_message_bytes

@@ -14,7 +14,7 @@ from ...domain.message import Message, Role
 from ...domain.policy import MemoryConfig
 from ...domain.transfer.chatgpt import chatgpt_conversations
 from ...domain.transfer.export_format import KeptEpisode, derived_id
-from ...domain.transfer.transcripts import Conversation, Source, openai_conversations
+from ...domain.transfer.transcripts import Conversation, ImportSource, openai_conversations
 from ...ports.carried import Brought
 from ...ports.store import NewTurn
 from ..core.pii_guard import Guard
@@ -32,7 +32,7 @@ def run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
         raise InvalidInput("user", "is not in the file: say whose conversations these are")
     scope = Scope(tenant=arrivals.tenant, agent=arrivals.agent or _AGENT, user=arrivals.user)
     config = arrivals.runtime.config(scope.tenant, scope.agent)
-    read = openai_conversations if arrivals.source is Source.OPENAI else chatgpt_conversations
+    read = openai_conversations if arrivals.source is ImportSource.OPENAI else chatgpt_conversations
     for each in read(pieces, longest):
         arrivals.count(left_out=each.left_out)
         if each.messages:
@@ -106,7 +106,7 @@ def _first_new(
         first = count if known is None else first + max(1, known.message_count)
 
 
-def _episode_id(source: Source, scope: Scope, each: Conversation, first: int) -> UUID:
+def _episode_id(source: ImportSource, scope: Scope, each: Conversation, first: int) -> UUID:
     start = each.times[first] if first < len(each.times) else None
     millis = 0 if start is None else max(0, int(start.timestamp() * 1000))
     return derived_id(millis, source, scope.tenant, scope.agent, scope.user, each.key, str(first))

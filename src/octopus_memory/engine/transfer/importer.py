@@ -13,7 +13,7 @@ from itertools import chain
 from ...domain.episode import check_name
 from ...domain.errors import EpisodeChanged, InvalidInput, StoreError
 from ...domain.transfer.export_format import ImportReport
-from ...domain.transfer.transcripts import Source, detect
+from ...domain.transfer.transcripts import ImportSource, detect
 from ..core import audit
 from ..core.runtime import Runtime
 from . import import_octopus, import_transcripts
@@ -83,17 +83,17 @@ def _up_to_words(pieces: Iterator[str]) -> list[str]:
     return begun
 
 
-def _source(given: str | None, first: str) -> Source:
+def _source(given: str | None, first: str) -> ImportSource:
     if given is None:
         return detect(first)
     try:
-        return Source(given)
+        return ImportSource(given)
     except ValueError as error:
-        raise InvalidInput("source", f"must be one of {', '.join(Source)}") from error
+        raise InvalidInput("source", f"must be one of {', '.join(ImportSource)}") from error
 
 
 def _run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
-    if arrivals.source is Source.OCTOPUS:
+    if arrivals.source is ImportSource.OCTOPUS:
         import_octopus.run(arrivals, pieces)
     else:
         import_transcripts.run(arrivals, pieces, longest)

@@ -18,7 +18,7 @@ import typer
 from ...domain.errors import InvalidInput
 from ...domain.transfer.export_format import ImportReport, is_header
 from ...domain.transfer.export_reader import read_lines, split_lines
-from ...domain.transfer.transcripts import Source
+from ...domain.transfer.transcripts import ImportSource
 from ..actor import actor_of
 from .database import open_existing, open_or_make_once_used
 from .json_output import print_json
@@ -129,7 +129,7 @@ def import_(
     ],
     *,
     source: Annotated[
-        Source | None,
+        ImportSource | None,
         typer.Option(
             "--format",
             help="What wrote it; without it, that is told from how it begins.",

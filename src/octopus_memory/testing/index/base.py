@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...domain.episode import Scope
 from ...domain.search import term_hashing
-from ...domain.search.bm25 import Sought
+from ...domain.search.bm25 import QueryTerms
 from ...ports.index import RecallIndex, ScopeView
 from ...ports.store import EpisodeStore, Work
 from ..fakes import make_lexical
@@ -90,7 +90,7 @@ def has_vector(view: ScopeView) -> list[bool]:
 def rows_with(view: ScopeView, word: str) -> list[int]:
     """The rows that a search for one word finds."""
     terms, _, _ = term_hashing.unpack_all([make_lexical(word).terms])
-    return [int(row) for row in np.flatnonzero(view.postings.score(Sought.only(terms)).row)]
+    return [int(row) for row in np.flatnonzero(view.postings.score(QueryTerms.only(terms)).row)]
 
 
 def assert_true_to(store: EpisodeStore, view: ScopeView, scope: Scope, model: str = MODEL) -> None:

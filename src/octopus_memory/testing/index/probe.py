@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ...domain.episode import Scope
 from ...domain.search import term_hashing
-from ...domain.search.bm25 import Sought
+from ...domain.search.bm25 import QueryTerms
 from ...ports.index import Probe, RecallIndex, ScopeView
 from ...ports.store import Append, EpisodeStore
 from ..fakes import make_append, make_closing, make_lexical
@@ -76,7 +76,7 @@ class ProbeTests(IndexTests):
         embed(store, index)
         terms, _, _ = term_hashing.unpack_all([make_lexical("special7").terms])
         view = _view(eager_index, Probe(vector=None, terms=terms, episodes=1))
-        best = int(np.argmax(view.postings.score(Sought.only(terms)).row))
+        best = int(np.argmax(view.postings.score(QueryTerms.only(terms)).row))
         assert places(view)[best] == (writes[7].episode_id, 0)
 
     def test_an_episode_is_there_with_all_its_rows(
