@@ -16,7 +16,6 @@ from uuid import uuid4
 from octopus_memory import EpisodicMemory, MemoryScope
 from octopus_memory.adapters.stores.sql.lazy import Statement
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
-from octopus_memory.adapters.stores.sqlite.compiling import compiled
 from octopus_memory.domain.facts import FactKind, FoundFact
 from octopus_memory.testing import FakeSummarizer
 
@@ -31,7 +30,9 @@ def main() -> None:
         # The second time, everything is there already.
         for _ in range(2):
             for statement, keys in _asked(Path(folder, "memory.db")):
-                asked[statement.name, *keys] = compiled(statement(), keys)
+                asked[statement.name, *keys] = compiled_statements.compile_statement(
+                    statement(), keys
+                )
     lines = (json.dumps([key, *made]) for key, made in sorted(asked.items()))
     compiled_statements.FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 

@@ -226,17 +226,18 @@ def move(
     :raises InvalidInput: when the target holds something else
     :raises StoreError: when either cannot be used, or they differ in the end
     """
-    from .adapters.stores.sql import move as move_module
+    from .adapters.stores.sql.move import move as move_rows
+    from .adapters.stores.sql.store import SqlStore
     from .settings import load
 
     with ExitStack() as stack:
         ends = []
         for field, url in (("from", _only_to_read(source)), ("to", target)):
             store = stack.enter_context(closing(open_store(load(database_url=url))))
-            if not isinstance(store, move_module.SqlMoving):
+            if not isinstance(store, SqlStore):
                 raise InvalidInput(field, "is no SQL database: export and import its users instead")
             ends.append(store)
-        return move_module.move(ends[0], ends[1], progress)
+        return move_rows(ends[0], ends[1], progress)
 
 
 def _only_to_read(url: str) -> str:

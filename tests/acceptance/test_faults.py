@@ -207,7 +207,7 @@ def test_a_file_that_may_not_grow(path: Path):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="a writer cannot be killed there")
 def test_a_writer_that_holds_the_lock_for_too_long(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.waiting.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.group_commit.BUSY_SECONDS", 0.1)
     with open_memory(path) as memory, open_memory(path) as other:
         scope = memory.scope(user="u")
         before = contents(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from octopus_memory.adapters.stores.sqlite import group_commit, waiting
+from octopus_memory.adapters.stores.sqlite import group_commit
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.errors import EpisodeNotFound, StoreBusy, StoreFull
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
@@ -171,7 +171,7 @@ def test_another_process_is_waited_for(store: SqliteStore):
 
 
 def test_and_not_for_ever(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(waiting, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(group_commit, "BUSY_SECONDS", 0.05)
     with holding(store), pytest.raises(StoreBusy, match="another process is writing"):
         store.append(make_append(make_scope(), "a"))
     assert len(store.append(make_append(make_scope(), "a"))) == 1

@@ -27,7 +27,8 @@ from octopus_memory import (
     StoreUnavailable,
 )
 from octopus_memory.adapters.stores.sql import move as move_module
-from octopus_memory.adapters.stores.sql import numbering, schema
+from octopus_memory.adapters.stores.sql import schema
+from octopus_memory.adapters.stores.sql.statements import move as move_statements
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_scope
@@ -205,7 +206,7 @@ def test_a_row_that_came_over_wrong_is_noticed(
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(move_module, "_ROWS", 7)
+    monkeypatch.setattr(move_statements, "_ROWS", 7)
 
 
 class Stopped(Exception):
@@ -238,10 +239,10 @@ def test_a_move_goes_on_wherever_it_stopped(full: Path, tmp_path: Path, clock: F
 
 KILLED = """
 import os, signal, sys
-from octopus_memory.adapters.stores import moving
+from octopus_memory.adapters.stores.sql.statements import move as pages
 from octopus_memory.wiring import move
 
-moving._ROWS = 7
+pages._ROWS = 7
 source, target, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 def progress(done, total):
@@ -341,13 +342,13 @@ def test_each_statement_can_be_said_to_every_product():
     from sqlalchemy.dialects import mssql, postgresql, sqlite
 
     for dialect in (sqlite.dialect(), postgresql.dialect(), mssql.dialect()):
-        for table in move_module._tables():
+        for table in move_statements.tables():
             keys = list(table.primary_key.columns)
             last = [_some(key) for key in keys]
-            where = move_module._above(keys, last, dialect.name)
+            where = move_statements._above(keys, last, dialect.name)
             text = str(sa.select(table).where(where).order_by(*keys).compile(dialect=dialect))
             assert "WHERE" in text
-    numbered = {table.name for table, _ in numbering._numbered(move_module._tables())}
+    numbered = {table.name for table, _ in move_statements.numbered_tables()}
     assert numbered == {
         "octopus_models",
         "octopus_scopes",
@@ -355,7 +356,7 @@ def test_each_statement_can_be_said_to_every_product():
         "octopus_turns_archive",
         "octopus_work",
     }
-    assert schema.meta not in move_module._tables()
+    assert schema.meta not in move_statements.tables()
 
 
 def _some(column: sa.Column[Any]) -> Any:

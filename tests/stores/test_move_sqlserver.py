@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("mssql_python", reason="needs the extra sqlserver")
 
 from octopus_memory.adapters.stores.sql import move
+from octopus_memory.adapters.stores.sql.statements import move as move_statements
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.adapters.stores.sqlserver import dialect as sqlserver_dialect
 from octopus_memory.adapters.stores.sqlserver.store import SqlServerStore
@@ -29,7 +30,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         driver = Driver(server)
         monkeypatch.setattr(sqlserver_dialect.SqlServerDialect, "import_dbapi", lambda: driver)
         # So that every table is read in more than one page, by keys in the server's own order.
-        monkeypatch.setattr(move, "_ROWS", 3)
+        monkeypatch.setattr(move_statements, "_ROWS", 3)
         yield server
 
 

@@ -146,7 +146,7 @@ def test_turns_are_read_by_their_places(filled: Filled, role: str):
         for number, place in enumerate(places)
         for name, value in zip((f"episode_{number}", f"ordinal_{number}"), place, strict=True)
     }
-    assert filled.rows_read("octopus_turns", "reads._turns_at(5,)", given, role) == 5
+    assert filled.rows_read("octopus_turns", "episodes._turns_at(5,)", given, role) == 5
 
 
 @pytest.mark.parametrize("role", ["url", "admin_url"])
@@ -155,7 +155,7 @@ def test_an_episode_is_removed_by_its_own_rows(filled: Filled, role: str):
     assert state is not None
     this = {"episode_": filled.writes[20].episode_id, "scope_": state.scope_id}
     for table in ("recall", "work"):
-        name = f"ending._drop_{table}({RowPart.ALL!r},)"
+        name = f"close._drop_{table}({RowPart.ALL!r},)"
         assert filled.rows_read(f"octopus_{table}", name, this, role) <= 61
 
 
@@ -163,7 +163,7 @@ def test_work_is_claimed_from_its_beginning(filled: Filled):
     now = START + timedelta(days=1)
     filled.store.claim(WorkKind.EMBED, owner="me", limit=10, now=now, until=now)
     given = {"kind_": KINDS[WorkKind.EMBED], "now_": now}
-    assert filled.rows_read("octopus_work", "queue._waiting(10,)", given) == 10
+    assert filled.rows_read("octopus_work", "work._waiting(10,)", given) == 10
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,6 @@ from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.stores import sql
 from octopus_memory.adapters.stores.sql import lazy
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
-from octopus_memory.adapters.stores.sqlite.compiling import compiled
 
 REMEDY = "run make texts"
 HOT = """
@@ -46,7 +45,7 @@ def _named(name: str) -> Any:
 @pytest.mark.parametrize("key", compiled_statements.shipped(), ids=lambda key: key[0])
 def test_a_text_is_what_is_compiled_now(key: tuple[str, ...]) -> None:
     name, *keys = key
-    made = compiled(_named(name)(), keys)
+    made = compiled_statements.compile_statement(_named(name)(), keys)
     assert json.loads(json.dumps(made)) == list(compiled_statements.shipped()[key]), REMEDY
 
 

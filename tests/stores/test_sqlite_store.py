@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from octopus_memory.adapters.stores.sql.statements import close
-from octopus_memory.adapters.stores.sqlite.compiling import compiled
+from octopus_memory.adapters.stores.sqlite.compiled import compile_statement
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import SUMMARY_ORDINAL, EpisodeStore, RowPart
 from octopus_memory.testing import StoreSuite
@@ -86,7 +86,7 @@ def test_an_episodes_rows_are_found_without_reading_its_whole_scope(
 ) -> None:
     with closing(sqlite3.connect(blank_file)) as conn:
         for drop in (close._drop_recall, close._drop_work):
-            made = compiled(drop(part)(), ["episode_", "scope_"])
+            made = compile_statement(drop(part)(), ["episode_", "scope_"])
             asked = conn.execute(f"EXPLAIN QUERY PLAN {made.text[0]}", [0] * len(made.names))
             assert "(scope_id=? AND seq>? AND seq<?)" in asked.fetchone()[3]
 

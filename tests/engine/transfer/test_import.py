@@ -20,7 +20,7 @@ from octopus_memory import (
     PiiMode,
     PrivacyConfig,
 )
-from octopus_memory.adapters.stores.sql import transfer as store_portable
+from octopus_memory.adapters.stores.sql.statements import transfer as transfer_statements
 from octopus_memory.engine.transfer import import_octopus
 from octopus_memory.testing import FixedClock
 from tests.support.exported_user import export, fill, signed
@@ -240,7 +240,7 @@ def test_many_times_the_turns_take_no_more_memory(
     # Smaller batches, so that less has to be imported to see that it is done in batches.
     monkeypatch.setattr(import_octopus, "_SMALL", 20_000)
     monkeypatch.setattr(import_octopus, "_BATCH", 20)
-    monkeypatch.setattr(store_portable, "_BATCH", 20)
+    monkeypatch.setattr(transfer_statements, "_BATCH", 20)
     seen = []
     for number, turns in enumerate((60, 60, 600)):
         said = [turn | {"ordinal": place} for place in range(turns)]

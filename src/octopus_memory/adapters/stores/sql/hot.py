@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .retention import last_run
 from .statements import (
     agent_configs,
     append,
@@ -11,20 +10,22 @@ from .statements import (
     erasure,
     facts,
     index_turns,
+    jobs,
     listing,
     meta,
     mirror,
+    move,
     recall_rows,
     retention,
+    vectors,
     work,
 )
-from .work import put_vectors
 
 READS = frozenset(
     {
         agent_configs.config,
         agent_configs.configs,
-        last_run,
+        jobs.last_run,
         episodes.episodes,
         episodes.episodes_and_turns,
         listing.page,
@@ -38,8 +39,11 @@ READS = frozenset(
         index_turns.turns,
         index_turns.waiting,
         meta.get,
-        meta.number,
+        meta.model,
+        meta.removals_made,
+        meta.compacted,
         mirror.name,
+        move.is_being_filled,
         work.backlog,
         work.has_stale,
         work.owners,
@@ -65,7 +69,7 @@ WRITES = frozenset(
         retention.archive,
         retention.delete,
         retention.purge,
-        put_vectors,
+        vectors.put,
         append.append,
     }
 )

@@ -6,11 +6,27 @@ from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from .by_column import RowsByColumn
 from .lazy import sa
 
 Conversions: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
 """The places whose values are converted, and how."""
+
+
+class RowsByColumn:
+    """Rows kept by column, because converting a whole column is faster; iterates as rows."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Sequence[Sequence[Any]]) -> None:
+        self.values = values
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*self.values, strict=True)
+
+
+def columns_of(rows: Iterable[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+    """The columns of rows; empty for no rows."""
+    return rows.values if isinstance(rows, RowsByColumn) else list(zip(*rows, strict=True))
 
 
 class Cursor(Protocol):

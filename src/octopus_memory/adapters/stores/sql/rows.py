@@ -17,8 +17,8 @@ from ....domain.message import Json, Message, Role
 from ....domain.quick import maker
 from ....ports.store import SUMMARY_ORDINAL, Lexical, NewTurn, RowPart, WorkKind
 from . import codec, column_values
-from .by_column import columns_of
 from .lazy import sa, schema
+from .results import columns_of
 
 E = TypeVar("E", bound=StrEnum)
 Row: TypeAlias = Any

@@ -3,90 +3,78 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from uuid import uuid4
 
-from ....domain.episode import Episode, Scope, Session, Turn
-from ....domain.errors import SessionNotFound
-from ....domain.message import Json
+from ....domain.episode import Episode, Scope
 from ....ports.models import Clock
-from ....ports.store import (
-    AgentSettings,
-    Append,
-    Closing,
-    EpisodeStore,
-    Idempotency,
-    NewSummary,
-    OpenEpisode,
-    Placeholder,
-    RecallBlock,
-    RecallState,
-    SessionState,
+from ....ports.retention import Lead
+from ....ports.store import Append, EpisodeStore, Findable, Unfindable, Work
+from . import migrate, statements
+from .binding import (
+    of_all,
+    of_its_tenant,
+    of_tenant,
+    of_tenant_or_all,
+    reads,
+    writes,
+    writes_now,
 )
-from . import migrate
-from .api_keys import SqlKeys
-from .erasure import SqlForgetting
-from .facts import SqlFacts
-from .lazy import Connection, sa, schema
-from .move import SqlMoving
-from .retention import SqlKeeping
-from .scrub import SqlScrubbing
-from .statements import (
-    agent_configs,
-    listing,
-    meta,
-    placeholders,
-    recall_rows,
-    work,
-)
-from .statements import (
-    append as append_sql,
-)
-from .statements import (
-    close as close_sql,
-)
-from .statements import (
-    episodes as episodes_sql,
-)
-from .statements import (
-    idempotency as idempotency_sql,
-)
-from .tenant import SqlTenantReads
-from .transactions import Every
-from .transfer import SqlPortable
-from .turn_removal import SqlTurnRemovals
-from .work import SqlWork
+from .lazy import Connection, sa
+from .transactions import Every, Reach, Transactions
 
 if TYPE_CHECKING:
-    from ....domain.audit import AuditDraft
-    from ....domain.replay import SessionReplay
+    from ....ports.carried import Brought, StoredEpisode
     from ....ports.stats import StoreStats
+    from ....ports.turn_removal import TurnRemoval
+
+T = TypeVar("T")
+Also: TypeAlias = "Callable[[sa.Connection], object]"
+_LEASE = timedelta(minutes=5)
 
 
-class SqlStore(
-    SqlWork,
-    SqlKeeping,
-    SqlForgetting,
-    SqlScrubbing,
-    SqlPortable,
-    SqlMoving,
-    SqlTenantReads,
-    SqlKeys,
-    SqlFacts,
-    SqlTurnRemovals,
-    EpisodeStore,
-):
-    """What the dialects share: every statement, and transactions around them."""
+def _of_write(write: Append) -> Reach:
+    return write.scope.tenant
+
+
+def _of_brought(brought: Brought) -> Reach:
+    return brought.kept.episode.scope.tenant
+
+
+def _of_stored(was: StoredEpisode, **_: Any) -> Reach:
+    return was.episode.scope.tenant
+
+
+def _of_removals(removals: Sequence[TurnRemoval], **_: Any) -> Reach:
+    return removals[0].was.episode.scope.tenant if removals else Every.TENANT
+
+
+def _of_scope_or_all(scope: Scope | None = None, **_: Any) -> Reach:
+    return Every.TENANT if scope is None else scope.tenant
+
+
+def _of_waiting(found: Sequence[Unfindable]) -> Reach:
+    tenants = {each.scope.tenant for each in found}
+    return tenants.pop() if len(tenants) == 1 else Every.TENANT
+
+
+def _of_config(tenant: str | None, *_: Any, **__: Any) -> Reach:
+    return statements.agent_configs.FOR_ALL if tenant is None else tenant
+
+
+class SqlStore(Transactions, EpisodeStore):
+    """Everything that the dialects share: statements, and transactions around them."""
 
     def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
         super().__init__(make_engine, clock=clock)
         try:
             self._prepare_schema()
-            salt = self._read(Every.TENANT, meta.get, meta.SALT)
+            salt = self._read(Every.TENANT, statements.meta.get, statements.meta.SALT)
             if salt is None and not self.read_only:
-                salt = self._write(Every.TENANT, meta.make_salt)
+                salt = self._write(Every.TENANT, statements.meta.make_salt)
             self._salt = salt
         except BaseException:
             self.close()
@@ -97,93 +85,42 @@ class SqlStore(
             migrate.ensure_current(self._engine, self._reader, read_only=self.read_only)
 
     @abstractmethod
-    def size_bytes(self) -> int | None: ...
+    def size_bytes(self) -> int | None:
+        """The size of the database; None where it is not known."""
+
+    @abstractmethod
+    def _rewrite(self) -> bool:
+        """Rewrite every file that a removed row may have left bytes in; False if it cannot now."""
 
     @property
     def salt(self) -> bytes:
         return self._salt or b""
 
+    @property
+    def read_only(self) -> bool:
+        return False
+
     def close(self) -> None:
         if self._made_engine is not None:
             self._made_engine.dispose()
 
-    def append(self, write: Append) -> list[Turn]:
-        return self._write(write.scope.tenant, append_sql.append, write)
-
-    def repeated(self, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
-        return self._read(scope.tenant, idempotency_sql.stored_before, scope, idempotency)
-
-    def close_episode(
-        self, scope: Scope, episode_id: UUID, closing: Closing, *, expect_messages: int
-    ) -> Episode:
-        return self._write(
-            scope.tenant,
-            close_sql.close_episode,
-            scope,
-            episode_id,
-            closing,
-            expect_messages=expect_messages,
-            now=self._now(),
-        )
-
-    def put_summary(
-        self,
-        scope: Scope,
-        episode_id: UUID,
-        summary: NewSummary,
-        *,
-        replacing: int | None = None,
-    ) -> None:
-        self._write(
-            scope.tenant,
-            close_sql.put_summary,
-            scope,
-            episode_id,
-            summary,
-            replacing=replacing,
-            now=self._now(),
-        )
-
-    def touch(
-        self,
-        scope: Scope,
-        session_id: str,
-        *,
-        seen_at: datetime,
-        now: datetime,
-        metadata: Mapping[str, Json] | None = None,
-        placeholders: Sequence[Placeholder] = (),
-        settings: str | None = None,
-    ) -> Session:
-        self._write(
-            scope.tenant,
-            append_sql.touch,
-            scope,
-            session_id,
-            seen_at=seen_at,
-            now=now,
-            metadata=metadata,
-            numbers=placeholders,
-            settings=settings,
-        )
-        state = self.session(scope, session_id)
-        if state is None:
-            raise SessionNotFound(session_id)
-        return state.session
-
-    def session(self, scope: Scope, session_id: str) -> SessionState | None:
-        return self._read(scope.tenant, episodes_sql.session, scope, session_id)
-
-    def replay(
-        self, scope: Scope, session_id: str, *, last: int | None = None
-    ) -> SessionReplay | None:
-        return self._read(scope.tenant, episodes_sql.replay, scope, session_id, last)
-
-    def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
-        return self._read(scope.tenant, episodes_sql.episodes, scope, ids) if ids else {}
-
-    def session_episodes(self, scope: Scope, session_id: str) -> list[UUID]:
-        return self._read(scope.tenant, episodes_sql.session_episodes, scope, session_id)
+    # Episodes
+    append = writes(statements.append.append, _of_write)
+    repeated = reads(statements.idempotency.stored_before)
+    close_episode = writes_now(statements.close.close_episode)
+    put_summary = writes_now(statements.close.put_summary)
+    touch = writes(statements.append.touch)
+    session = reads(statements.episodes.session)
+    replay = reads(statements.episodes.replay)
+    episodes = reads(statements.episodes.episodes)
+    session_episodes = reads(statements.episodes.session_episodes)
+    turns = reads(statements.episodes.turns)
+    turns_at = reads(statements.episodes.turns_at)
+    episodes_and_turns = reads(statements.episodes.episodes_and_turns)
+    placeholders = reads(statements.placeholders.of_episode)
+    open_episodes = reads(statements.listing.open_episodes, of_all)
+    tenant_episodes = reads(statements.listing.tenant_page, of_tenant)
+    locate = reads(statements.listing.locate, of_tenant)
 
     def list_episodes(
         self,
@@ -198,125 +135,210 @@ class SqlStore(
         leave_out_sessions: Sequence[str] = (),
         count: bool = True,
     ) -> tuple[list[Episode], int]:
-        wanted = listing.Wanted(
+        wanted = statements.listing.Wanted(
             since=since,
             until=until,
             include_archived=include_archived,
             include_open=include_open,
             leave_out_sessions=leave_out_sessions,
         )
+        page = offset, limit
         if count:
-            return self._read(scope.tenant, listing.page_and_count, scope, wanted, offset, limit)
-        found = self._read(scope.tenant, listing.page, scope, wanted, offset, limit)
+            return self._read(scope.tenant, statements.listing.page_and_count, scope, wanted, *page)
+        found = self._read(scope.tenant, statements.listing.page, scope, wanted, *page)
         return found, len(found)
 
-    def turns(
-        self, scope: Scope, episode_id: UUID, *, start: int = 0, stop: int | None = None
-    ) -> list[Turn]:
-        return self._read(scope.tenant, episodes_sql.turns, scope, episode_id, start, stop)
+    # Rows that recall reads
+    recall_state = reads(statements.recall_rows.state)
+    recall_block = reads(statements.recall_rows.block)
+    recall_block_at = reads(statements.recall_rows.block_at)
+    unfindable = reads(statements.index_turns.waiting, _of_scope_or_all)
+    unfindable_turns = reads(statements.index_turns.turns, _of_waiting)
 
-    def turns_at(self, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
-        return self._read(scope.tenant, episodes_sql.turns_at, scope, places) if places else []
-
-    def episodes_and_turns(
-        self, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
-    ) -> tuple[dict[UUID, Episode], list[Turn]]:
-        if not ids and not places:
-            return {}, []
-        return self._read(scope.tenant, episodes_sql.episodes_and_turns, scope, ids, places)
-
-    def recall_state(self, scope: Scope) -> RecallState | None:
-        return self._read(scope.tenant, recall_rows.state, scope)
-
-    def recall_block(
+    def make_findable(
         self,
-        scope: Scope,
+        done: Sequence[tuple[Unfindable, Sequence[Findable]]],
         *,
-        after: int,
-        up_to: int | None = None,
-        late: Sequence[int] = (),
-        model: str = "",
-        alive: bool = False,
-    ) -> tuple[RecallState, RecallBlock]:
-        return self._read(scope.tenant, recall_rows.block, scope, after, up_to, late, model, alive)
+        patience: float | None = None,  # noqa: ARG002 - for a store that has but one writer
+    ) -> int:
+        if not done:
+            return 0
+        reach = _of_waiting([found for found, _ in done])
+        return self._write(reach, statements.index_turns.make, done, now=self._now())
 
-    def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
-        return self._read(scope.tenant, recall_rows.block_at, scope, seqs)
+    # Work
+    claim = writes(statements.work.claim, of_all)
+    turns_of = reads(statements.work.turns, of_all)
+    finish = writes(statements.work.finish, of_all)
+    postpone = writes(statements.work.postpone, of_all)
+    owners = reads(statements.work.owners, of_all)
+    release = writes(statements.work.release, of_all)
+    backlog = reads(statements.work.backlog, of_all)
 
-    def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
-        return self._read(scope.tenant, placeholders.of_episode, scope, episode_id)
+    def release_stale(self, *, now: datetime, latest: datetime) -> int:
+        # Nearly always there is none, and a read blocks no other writer.
+        if not self._read(Every.TENANT, statements.work.has_stale, latest):
+            return 0
+        return self._write(Every.TENANT, statements.work.release_stale, now=now, latest=latest)
 
-    def open_episodes(
-        self,
-        *,
-        touched_before: datetime,
-        opened_before: datetime,
-        after: UUID | None = None,
-        limit: int,
-    ) -> list[OpenEpisode]:
-        return self._read(
-            Every.TENANT,
-            listing.open_episodes,
-            touched_before=touched_before,
-            opened_before=opened_before,
-            after=after,
-            limit=limit,
-        )
-
-    def config(self, tenant: str | None, agent: str) -> AgentSettings:
-        whose = agent_configs.FOR_ALL if tenant is None else tenant
-        return self._read(whose, agent_configs.config, whose, agent)
-
-    def put_config(
-        self,
-        tenant: str | None,
-        agent: str,
-        config: Mapping[str, Json] | None,
-        *,
-        entry: AuditDraft | None = None,
-        seen: str | None = None,
+    def put_vectors(
+        self, model: str, done: Sequence[tuple[Work, bytes]], *, also: Also | None = None
     ) -> None:
-        whose = agent_configs.FOR_ALL if tenant is None else tenant
-        self._write(whose, agent_configs.put, whose, agent, config, entry, seen)
+        """`also` is done in the same transaction, where the vectors are kept."""
+        if not done:
+            return
+        if also is None:
+            self._write(Every.TENANT, statements.vectors.put, model, done, now=self._now())
+        else:
+            self._write(Every.TENANT, _put_vectors_and, model, done, also, now=self._now())
 
-    def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:
-        return self._read(Every.TENANT, agent_configs.configs)
+    def inside(
+        self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
+    ) -> T:
+        """Run statements of an index that lives in the same database, for one tenant or for all.
 
-    def prune_idempotency(self, *, before: datetime) -> int:
-        return self._write(Every.TENANT, _prune_idempotency, before)
+        `do` gets a SQLAlchemy connection first, and may be run again where a race was lost.
+        """
+        run = self._write if writes else self._read
+        reach = Every.TENANT if tenant is None else tenant
+        return run(reach, lambda conn: do(conn.core, *args))
+
+    # The model in use, and the mirror
+    model = reads(statements.meta.model, of_all)
+    mirror = reads(statements.mirror.name, of_all)
+    claim_removals = writes(statements.mirror.claim_removals, of_all)
+    waiting_removals = reads(statements.mirror.waiting_removals, of_its_tenant)
+    queue_index = writes_now(statements.mirror.queue_all, of_all)
+    unindexed = reads(statements.mirror.unindexed)
+    scopes = reads(statements.mirror.scopes, of_all)
+
+    def use_model(self, model: str) -> int:
+        if self.read_only or self.model() == model:
+            return 0
+        return self._write(Every.TENANT, statements.vectors.use_model, model, now=self._now())
+
+    def use_mirror(self, name: str | None) -> None:
+        if not self.read_only and self.mirror() != name:
+            self._write(Every.TENANT, statements.mirror.use, name, now=self._now())
+
+    # Retention
+    aged = reads(statements.retention.aged, of_all)
+    archive = writes_now(statements.retention.archive)
+    delete = writes(statements.retention.delete)
+    deleted = reads(statements.retention.deleted)
+    restore = writes(statements.retention.restore)
+    purge = writes_now(statements.retention.purge)
+    place_hold = writes(statements.holds.place, of_its_tenant)
+    lift_hold = writes(statements.holds.lift, of_tenant)
+    holds = reads(statements.holds.listed, of_tenant)
+    last_run = reads(statements.jobs.last_run, of_all)
+    set_last_run = writes(statements.jobs.set_last_run, of_all)
+
+    @contextmanager
+    def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:
+        # Two runs of one worker are two leaders.
+        leader = f"{owner}/{uuid4().hex[:8]}"
+        now = self._now()
+        take, give_up = statements.jobs.take_lead, statements.jobs.give_up_lead
+        if not self._write(Every.TENANT, take, job, leader, now=now, until=now + _LEASE):
+            yield None
+            return
+        try:
+            yield _LeasedLead(self, job, leader)
+        finally:
+            self._write(Every.TENANT, give_up, job, leader)
+
+    def renew_lead(self, job: str, leader: str) -> bool:
+        until = self._now() + _LEASE
+        return self._write(Every.TENANT, statements.jobs.renew_lead, job, leader, until=until)
+
+    # Erasure and the audit log
+    user_scopes = reads(statements.erasure.user_scopes, of_tenant)
+    erase = writes(statements.erasure.erase, of_its_tenant)
+    left_of = reads(statements.erasure.left_of, of_its_tenant)
+    unfinished = reads(statements.erasure.unfinished, of_all)
+    erasures = reads(statements.erasure.erasures, of_tenant)
+    receipt = reads(statements.erasure.receipt, of_tenant)
+    keep_receipt = writes(statements.erasure.keep_receipt, of_its_tenant)
+    removals_made = reads(statements.meta.removals_made, of_all)
+    compacted = reads(statements.meta.compacted, of_all)
+    record = writes(statements.audit.append, of_its_tenant)
+    audit = reads(statements.audit.entries, of_tenant_or_all)
+    audit_head = reads(statements.audit.head, of_tenant_or_all)
+    audited = reads(statements.audit.tenants, of_all)
+
+    def compact(self) -> bool:
+        # The rewrite may miss rows that are removed from here on, so they stay owed.
+        made = self.removals_made()
+        with self._translated():
+            if not self._rewrite():
+                return False
+        self._write(Every.TENANT, statements.meta.raise_to, statements.meta.COMPACTED, made)
+        return True
+
+    # Scrubbing, export and import
+    stored_sessions = reads(statements.scrub.stored_sessions)
+    stored_episodes = reads(statements.scrub.stored_episodes)
+    stored_episode = reads(statements.scrub.stored_episode)
+    rewrite = writes(statements.scrub.rewrite, _of_stored)
+    remove_turns = writes(statements.turn_removal.remove, _of_removals)
+    kept_sessions = reads(statements.transfer.sessions)
+    kept_episodes = reads(statements.transfer.kept_episodes)
+    kept_turns = reads(statements.transfer.kept_turns)
+    holders = reads(statements.transfer.holders, of_all)
+    bring = writes(statements.transfer.bring, _of_brought)
+
+    # Standing facts
+    facts = reads(statements.facts.newest)
+    add_fact = writes(statements.facts.add)
+    pin_fact = writes(statements.facts.pin)
+    delete_fact = writes(statements.facts.delete)
+    kept_facts = reads(statements.facts.kept)
+    bring_facts = writes(statements.facts.bring)
+    rewrite_facts = writes(statements.facts.rewrite_given)
+
+    # Agents' settings, API keys, upkeep
+    config = reads(statements.agent_configs.config, _of_config)
+    put_config = writes(statements.agent_configs.put, _of_config)
+    configs = reads(statements.agent_configs.configs, of_all)
+    put_key = writes(statements.api_keys.put, of_its_tenant)
+    find_key = reads(statements.api_keys.find, of_all)
+    listed_keys = reads(statements.api_keys.listed, of_tenant_or_all)
+    end_key = writes(statements.api_keys.end, of_all)
+    key_used = writes(statements.api_keys.set_last_used, of_all)
+    prune_idempotency = writes(statements.idempotency.prune, of_all)
 
     def stats(self) -> StoreStats:
-        return self._read(Every.TENANT, self._count)
+        return self._read(Every.TENANT, statements.stats.stats, self.size_bytes())
 
-    def _count(self, conn: Connection) -> StoreStats:
-        from ....ports.stats import StoreStats
-
-        def count(what: Any, *where: sa.ColumnElement[bool]) -> int:
-            return int(conn.execute(sa.select(sa.func.count(what)).where(*where)).scalar_one())
-
-        recall, models = schema.recall, schema.models
-        vectors = conn.execute(
-            sa.select(models.c.name, sa.func.count())
-            .join(recall, recall.c.model_id == models.c.id)
-            .group_by(models.c.name)
-        )
-        scopes, episodes = schema.scopes, schema.episodes
-        return StoreStats(
-            product=conn.product,
-            schema=migrate.HEAD,
-            size_bytes=self.size_bytes(),
-            tenants=count(scopes.c.tenant.distinct()),
-            scopes=count(scopes.c.id),
-            sessions=count(schema.conversations.c.scope_id),
-            episodes=count(episodes.c.id),
-            open_episodes=count(episodes.c.id, episodes.c.ended_at.is_(None)),
-            turns=count(schema.turns.c.row),
-            facts=count(schema.facts.c.id, schema.facts.c.deleted_at.is_(None)),
-            vectors={row[0]: row[1] for row in vectors},
-            backlog=work.backlog(conn),
-        )
+    # One end of a move
+    is_being_filled = reads(statements.move.is_being_filled, of_all)
+    table_page = reads(statements.move.page, of_all)
+    row_count = reads(statements.move.row_count, of_all)
+    meta_values = reads(statements.move.meta_values, of_all)
+    numbers_given = reads(statements.move.numbers_given, of_all)
+    begin_filling = writes(statements.move.begin, of_all)
+    fill = writes(statements.move.fill, of_all)
+    end_filling = writes(statements.move.end, of_all)
 
 
-def _prune_idempotency(conn: Connection, before: datetime) -> int:
-    keys = schema.idempotency
-    return conn.execute(sa.delete(keys).where(keys.c.used_at < before)).rowcount
+class _LeasedLead(Lead):
+    """A lead that a row of the database records, with its end."""
+
+    def __init__(self, store: SqlStore, job: str, leader: str) -> None:
+        self._store, self._job, self._leader = store, job, leader
+
+    def renew(self) -> bool:
+        return self._store.renew_lead(self._job, self._leader)
+
+
+def _put_vectors_and(
+    conn: Connection,
+    model: str,
+    done: Sequence[tuple[Work, bytes]],
+    also: Also,
+    *,
+    now: datetime,
+) -> None:
+    if statements.vectors.put(conn, model, done, now=now):
+        also(conn.core)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ..sql import column_values
 from ..sql.lazy import Statement
 from ..sql.results import Reader, Result, conversions, convert_columns, converted_row
-from .compiled import Compiled, shipped
+from .compiled import Compiled, compile_statement, shipped
 
 _BINDS: dict[str, Any] = {
     "": None,
@@ -122,9 +122,7 @@ def _compiled(statement: Statement[Any], keys: Sequence[str]) -> Compiled:
     known = shipped().get((statement.name, *keys))
     if known is not None:
         return known
-    from .compiling import compiled
-
-    return compiled(statement(), keys)
+    return compile_statement(statement(), keys)
 
 
 def _without_none(column: Sequence[Any]) -> Sequence[Any]:

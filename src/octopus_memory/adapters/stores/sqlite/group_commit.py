@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
@@ -16,13 +17,37 @@ from typing import Any, TypeVar
 
 from ..sql.lazy import Connection, load, sa
 from .driver import DriverConnection, Prepared
-from .waiting import wait_oneself, when_free
 
 T = TypeVar("T")
 _MOST = 64
 """Writes in one transaction: more would only make the first of them wait."""
 _PATIENCE = 1.0
 """Seconds after which a writer no longer waits to be called, in case who should was stopped."""
+BUSY_SECONDS = 30
+_NAP = 0.0002
+
+
+def when_free(
+    raw: sqlite3.Connection, statement: str, *, patience: float | None = None
+) -> sqlite3.Cursor:
+    """Run a statement that takes or needs the lock, on a connection that does not wait itself."""
+    until = time.monotonic() + (BUSY_SECONDS if patience is None else patience)
+    while True:
+        try:
+            return raw.execute(statement)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(_NAP)
+
+
+def wait_oneself(raw: sqlite3.Connection) -> None:
+    """Have `when_free` wait on this connection, and not SQLite."""
+    raw.execute("PRAGMA busy_timeout=0")
+
+
+def let_it_wait(raw: sqlite3.Connection) -> None:
+    raw.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
 
 
 class _Batch:

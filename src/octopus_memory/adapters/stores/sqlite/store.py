@@ -28,9 +28,8 @@ from ..sql.store import SqlStore
 from ..sql.transactions import READING, Every, Reach
 from . import errors
 from .driver import DriverConnection, Prepared
-from .group_commit import Together
+from .group_commit import BUSY_SECONDS, Together, let_it_wait, wait_oneself, when_free
 from .identity import FileIdentity
-from .waiting import BUSY_SECONDS, let_it_wait, wait_oneself, when_free
 
 if TYPE_CHECKING:
     from ....domain.erasure import Subject

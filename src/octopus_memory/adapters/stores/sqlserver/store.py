@@ -16,8 +16,9 @@ from ....domain.errors import InvalidInput, StoreAnswerLost, StoreBusy, StoreErr
 from ....ports.models import Clock
 from ....ports.retention import Lead
 from ....ports.store import Append
-from ..sql import move, schema, types
+from ..sql import schema, types
 from ..sql.lazy import Connection
+from ..sql.statements.move import MovePosition, Row, table_at
 from ..sql.store import SqlStore
 from ..sql.transactions import READING, Reach
 from . import engine, errors, maintenance
@@ -127,11 +128,11 @@ class SqlServerStore(SqlStore):
         _check_key(brought.kept.episode.scope)
         return super().bring(brought)
 
-    def fill(self, place: move.Place, rows: Sequence[move.Row], then: move.Place) -> None:
-        if move.table_at(place) is schema.scopes:
+    def fill(self, position: MovePosition, rows: Sequence[Row], then: MovePosition) -> None:
+        if table_at(position) is schema.scopes:
             for row in rows:
                 _check_key(Scope(tenant=row["tenant"], agent=row["agent"], user=row["user"]))
-        super().fill(place, rows, then)
+        super().fill(position, rows, then)
 
     @contextmanager
     def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:  # noqa: ARG002 - the session

@@ -38,7 +38,8 @@ def _asked(conn: Connection, tenant: str, agent: str) -> Any:
     return conn.execute(_config, {"tenant_": tenant, "agent_": agent})
 
 
-def config(conn: Connection, tenant: str, agent: str) -> AgentSettings:
+def config(conn: Connection, tenant: str | None, agent: str) -> AgentSettings:
+    tenant = FOR_ALL if tenant is None else tenant
     texts = dict(_asked(conn, tenant, agent).all())
     own, for_all = texts.get(tenant), texts.get(FOR_ALL)
     return AgentSettings(
@@ -76,12 +77,14 @@ def configs(conn: Connection) -> dict[tuple[str | None, str], Mapping[str, Json]
 
 def put(
     conn: Connection,
-    tenant: str,
+    tenant: str | None,
     agent: str,
     config: Mapping[str, Json] | None,
-    entry: AuditDraft | None,
-    seen: str | None,
+    *,
+    entry: AuditDraft | None = None,
+    seen: str | None = None,
 ) -> None:
+    tenant = FOR_ALL if tenant is None else tenant
     agents = schema.agents
     this = sa.and_(agents.c.tenant == tenant, agents.c.agent == agent)
     # Locked before the version is read: another change waits here, and then sees this one.

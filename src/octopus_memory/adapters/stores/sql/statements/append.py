@@ -7,14 +7,14 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from .....domain.episode import Scope, SessionStatus, Turn
+from .....domain.episode import Scope, Session, SessionStatus, Turn
 from .....domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
 from .....domain.message import Json, Role
 from .....ports.store import Append, Placeholder, Target
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql, types
-from . import agent_configs, close, idempotency, index_turns, placeholders, scopes
-from . import episodes as episodes_sql
+from . import agent_configs, close, common, episodes, idempotency, index_turns, scopes
+from .placeholders import put as put_placeholders
 
 
 @cache
@@ -28,7 +28,7 @@ def _later(known: sa.Column[datetime]) -> sa.Case[datetime]:
 
 @cache
 def _in_this_episode() -> sa.ColumnElement[bool]:
-    return sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), episodes_sql.in_scope())
+    return sa.and_(schema.episodes.c.id == sa.bindparam("episode_"), common.in_scope())
 
 
 @sql
@@ -47,7 +47,7 @@ def _grow_episode() -> Any:
             ),
             last_seen_at=_later(schema.episodes.c.last_seen_at),
             touched_at=sa.bindparam("now", type_=types.UtcTime()),
-            last_seq=sa.func.coalesce(close.last(), schema.episodes.c.last_seq),
+            last_seq=sa.func.coalesce(common.last_seq(), schema.episodes.c.last_seq),
         )
         .returning(
             *(schema.episodes.c[name] for name in ("scope_id", "message_count", "unfindable_from"))
@@ -68,7 +68,7 @@ def _grow_unfindable() -> Any:
 def _set_unfindable() -> sa.Update:
     return (
         sa.update(schema.episodes)
-        .where(close.this_episode())
+        .where(common.this_episode())
         .values(unfindable_from=sa.bindparam("first_"))
     )
 
@@ -78,7 +78,7 @@ def _reopen() -> sa.Update:
     return (
         sa.update(schema.episodes)
         .where(
-            close.this_episode(),
+            common.this_episode(),
             schema.episodes.c.ended_at.is_not(None),
             schema.episodes.c.is_archived.is_(False),
             schema.episodes.c.deleted_at.is_(None),
@@ -117,13 +117,13 @@ def _session_now() -> sa.Select[Any]:
                 ),
             )
         )
-        .where(close.this_session())
+        .where(common.this_session())
     )
 
 
 @sql
 def _set_metadata() -> sa.Update:
-    return close.set_status().values(metadata=sa.bindparam("metadata_"))
+    return common.set_session_status().values(metadata=sa.bindparam("metadata_"))
 
 
 @sql
@@ -165,9 +165,9 @@ def append(conn: Connection, write: Append) -> list[Turn]:
         case Target.OPEN:
             scope_id, first = _grow(conn, scope_id, first_seq, write)
     agent_configs.check(settings, write.settings)
-    place = {"tenant": write.scope.tenant, "scope_id": scope_id, "episode_id": write.episode_id}
+    place = common.episode_key(write.scope, scope_id, write.episode_id)
     turns = _insert(conn, place, write, first, first_seq)
-    placeholders.put(conn, place, write.session_id, write.placeholders)
+    put_placeholders(conn, place, write.session_id, write.placeholders)
     if write.idempotency is not None:
         idempotency.remember(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
@@ -264,7 +264,7 @@ def _set_session(conn: Connection, scope_id: int, write: Append) -> None:
         "session_": write.session_id,
         "status_": SessionStatus.ACTIVE.value,
     }
-    statement = close.set_status
+    statement = common.set_session_status
     if write.metadata is not None:
         statement = _set_metadata
         values["metadata_"] = rows.dump_json(write.metadata)
@@ -282,7 +282,7 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
     row = conn.execute(
         _grow_unfindable if at_once else _grow_episode,
         {
-            **episodes_sql.who(write.scope),
+            **common.scope_params(write.scope),
             "episode_": write.episode_id,
             "messages": len(write.turns),
             "input": spent,
@@ -311,7 +311,7 @@ def _ends(conn: Connection, write: Append) -> int:
     """An append without turns can only end its episode, however many it has by now."""
     if write.closing is None:
         raise ValueError("an append to an episode that exists needs turns or a closing")
-    episode = episodes_sql.episodes(conn, write.scope, [write.episode_id]).get(write.episode_id)
+    episode = episodes.episodes(conn, write.scope, [write.episode_id]).get(write.episode_id)
     if episode is None:
         raise EpisodeNotFound(write.episode_id)
     new = write.closing.summary
@@ -334,7 +334,7 @@ def _resume(conn: Connection, scope_id: int, write: Append) -> None:
 
 
 def _known(conn: Connection, write: Append) -> None:
-    this = {**episodes_sql.who(write.scope), "episode_": write.episode_id}
+    this = {**common.scope_params(write.scope), "episode_": write.episode_id}
     if conn.execute(_episode_id, this).first() is None:
         raise EpisodeNotFound(write.episode_id)
 
@@ -375,26 +375,27 @@ def touch(
     *,
     seen_at: datetime,
     now: datetime,
-    metadata: Mapping[str, Json] | None,
-    numbers: Sequence[Placeholder],
-    settings: str | None,
-) -> None:
-    held = scopes.lock(conn, scope)
+    metadata: Mapping[str, Json] | None = None,
+    placeholders: Sequence[Placeholder] = (),
+    settings: str | None = None,
+) -> Session:
+    locked = scopes.lock(conn, scope)
     agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
-    state = episodes_sql.session(conn, scope, session_id)
-    if held is None or state is None:
+    state = episodes.session(conn, scope, session_id)
+    if locked is None or state is None:
         raise SessionNotFound(session_id)
     if metadata is not None:
-        this = {"scope_": held[0], "session_": session_id, "status_": state.session.status.value}
+        this = {"scope_": locked.id, "session_": session_id, "status_": state.session.status.value}
         conn.execute(_set_metadata, this | {"metadata_": rows.dump_json(metadata)})
-    if numbers and state.episode is not None:
-        place = {"tenant": scope.tenant, "scope_id": held[0], "episode_id": state.episode.id}
-        placeholders.put(conn, place, session_id, numbers)
-    if state.episode is None or not state.episode.is_open:
-        return
-    episodes = schema.episodes
-    conn.execute(
-        sa.update(episodes)
-        .where(episodes.c.id == state.episode.id)
-        .values(last_seen_at=max(seen_at, state.session.last_seen_at), touched_at=now)
-    )
+    if placeholders and state.episode is not None:
+        key = common.episode_key(scope, locked.id, state.episode.id)
+        put_placeholders(conn, key, session_id, placeholders)
+    if state.episode is not None and state.episode.is_open:
+        conn.execute(
+            sa.update(schema.episodes)
+            .where(schema.episodes.c.id == state.episode.id)
+            .values(last_seen_at=max(seen_at, state.session.last_seen_at), touched_at=now)
+        )
+    after = episodes.session(conn, scope, session_id)
+    assert after is not None
+    return after.session

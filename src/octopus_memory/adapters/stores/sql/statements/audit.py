@@ -18,30 +18,30 @@ def _insert() -> sa.Insert:
     return sa.insert(schema.audit)
 
 
-def append(conn: Connection, draft: AuditDraft) -> AuditEntry:
+def append(conn: Connection, entry: AuditDraft) -> AuditEntry:
     from .....domain.audit import chained
 
     # Writers of one log wait here for each other; two that begin it at once give the same number,
     # and one of them is run again.
-    last = head(conn, draft.tenant, change=True)
-    entry = chained(draft, seq=last.seq + 1, previous=last.hash)
+    last = head(conn, entry.tenant, change=True)
+    new = chained(entry, seq=last.seq + 1, previous=last.hash)
     conn.execute(
         _insert,
         {
-            "tenant": entry.tenant,
-            "seq": entry.seq,
-            "at": entry.at,
-            "actor": entry.actor,
-            "action": entry.action,
-            "subject": entry.subject,
-            "outcome": entry.outcome,
-            "detail": rows.dump_json(entry.detail),
-            "previous": entry.previous,
-            "hash": entry.hash,
+            "tenant": new.tenant,
+            "seq": new.seq,
+            "at": new.at,
+            "actor": new.actor,
+            "action": new.action,
+            "subject": new.subject,
+            "outcome": new.outcome,
+            "detail": rows.dump_json(new.detail),
+            "previous": new.previous,
+            "hash": new.hash,
         },
     )
-    meta.put(conn, _head_of(draft.tenant), entry.seq.to_bytes(8) + entry.hash)
-    return entry
+    meta.put(conn, _head_of(entry.tenant), new.seq.to_bytes(8) + new.hash)
+    return new
 
 
 def head(conn: Connection, tenant: str, *, change: bool = False) -> AuditHead:
@@ -56,7 +56,9 @@ def _head_of(tenant: str) -> str:
     return f"audit {sha256(tenant.encode()).hexdigest()[:32]}"
 
 
-def entries(conn: Connection, tenant: str, *, after: int, limit: int) -> list[AuditEntry]:
+def entries(
+    conn: Connection, tenant: str, *, after: int = 0, limit: int = 1_000
+) -> list[AuditEntry]:
     found = conn.execute(
         sa.select(schema.audit)
         .where(schema.audit.c.tenant == tenant, schema.audit.c.seq > after)

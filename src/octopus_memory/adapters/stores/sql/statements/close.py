@@ -10,42 +10,9 @@ from uuid import UUID
 from .....domain.episode import Episode, Scope, SessionStatus
 from .....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from .....ports.store import SUMMARY_ORDINAL, Closing, NewSummary, RowPart, WorkKind
-from .. import column_values, rows
+from .. import rows
 from ..lazy import Connection, sa, schema, sql, sql_for, types
-from . import agent_configs, episodes, facts, mirror, placeholders, scopes
-
-
-@cache
-def this_episode() -> sa.ColumnElement[bool]:
-    return sa.and_(
-        schema.episodes.c.id == sa.bindparam("episode_"),
-        schema.episodes.c.scope_id == sa.bindparam("scope_"),
-    )
-
-
-@sql
-def insert_recall() -> sa.Insert:
-    return sa.insert(schema.recall)
-
-
-@sql
-def insert_work() -> sa.Insert:
-    return sa.insert(schema.work)
-
-
-@cache
-def this_session() -> sa.ColumnElement[bool]:
-    return sa.and_(
-        schema.conversations.c.scope_id == sa.bindparam("scope_"),
-        schema.conversations.c.session_id == sa.bindparam("session_"),
-    )
-
-
-@sql
-def set_status() -> sa.Update:
-    return (
-        sa.update(schema.conversations).where(this_session()).values(status=sa.bindparam("status_"))
-    )
+from . import agent_configs, common, episodes, facts, mirror, placeholders, scopes
 
 
 @cache
@@ -55,29 +22,13 @@ def _ended() -> sa.BindParameter[Any]:
 
 @cache
 def _set_episode() -> sa.Update:
-    return sa.update(schema.episodes).where(this_episode())
-
-
-@cache
-def last() -> sa.BindParameter[Any]:
-    return sa.bindparam("last_", type_=sa.BigInteger())
-
-
-@sql
-def _set_last() -> sa.Update:
-    return _set_episode().values(last_seq=last())
-
-
-def note_last(conn: Connection, episode: dict[str, Any], seq: int) -> None:
-    """For every recall row that comes to an episode: numbers only grow."""
-    this = {"episode_": episode["episode_id"], "scope_": episode["scope_id"]}
-    conn.execute(_set_last, this | {"last_": seq})
+    return sa.update(schema.episodes).where(common.this_episode())
 
 
 # What is set is named by the columns: the two of the summary come with the parameters.
 @sql
 def _set_summary() -> sa.Update:
-    seq = sa.func.coalesce(last(), schema.episodes.c.last_seq)
+    seq = sa.func.coalesce(common.last_seq(), schema.episodes.c.last_seq)
     return _set_episode().values(summarized_by=sa.bindparam("by_"), last_seq=seq)
 
 
@@ -101,32 +52,10 @@ def _set_output() -> sa.Update:
     return _set_episode().values(output_tokens=sa.bindparam("tokens_"))
 
 
-def of_episode(table: sa.Table, *also: sa.ColumnElement[bool]) -> sa.Delete:
-    return sa.delete(table).where(
-        table.c.episode_id == sa.bindparam("episode_"),
-        table.c.scope_id == sa.bindparam("scope_"),
-        *also,
-    )
-
-
-def in_span(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Where an episode's rows can be: without it, all rows of its scope would be read."""
-    # Not `coalesce` around the queries: under row-level security PostgreSQL takes it for something
-    # that could tell on rows, and looks at the numbers last of all.
-    span = schema.episodes.c.first_seq, schema.episodes.c.last_seq
-    first, last = (
-        sa.select(sa.func.coalesce(sa.func.max(end), sa.literal(unknown, sa.BigInteger())))
-        .where(this_episode())
-        .scalar_subquery()
-        for end, unknown in zip(span, (0, column_values.LAST_SEQ), strict=True)
-    )
-    return table.c.seq.between(first, last)
-
-
 def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
     is_summary = table.c.ordinal == SUMMARY_ORDINAL
     only = {RowPart.SUMMARY: [is_summary], RowPart.TURNS: [~is_summary], RowPart.ALL: []}
-    return of_episode(table, in_span(table), *only[part])
+    return common.delete_of_episode(table, common.in_seq_span(table), *only[part])
 
 
 @sql_for
@@ -158,12 +87,12 @@ def _rewritten() -> sa.Select[Any]:
 
 def close_episode(
     conn: Connection,
+    now: datetime,
     scope: Scope,
     episode_id: UUID,
     closing: Closing,
     *,
     expect_messages: int,
-    now: datetime,
 ) -> Episode:
     scope_id, seq = scopes.take_rows(conn, scope, rows_for(closing))
     decided_by = None if closing.summary is None else closing.summary.settings
@@ -176,7 +105,7 @@ def close_episode(
     if before.message_count != expect_messages:
         raise EpisodeChanged(before.session_id)
     agent_configs.check(settings, decided_by)
-    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    place = common.episode_key(scope, scope_id, episode_id)
     end(conn, place, before.session_id, seq, closing, now=now)
     return episodes.episodes(conn, scope, [episode_id])[episode_id]
 
@@ -219,7 +148,7 @@ def end(
     if closing.output_tokens is not None:
         conn.execute(_set_output, this | {"tokens_": closing.output_tokens})
     conn.execute(
-        set_status,
+        common.set_session_status,
         {
             "scope_": place["scope_id"],
             "session_": session_id,
@@ -235,12 +164,12 @@ def end(
 
 def put_summary(
     conn: Connection,
+    now: datetime,
     scope: Scope,
     episode_id: UUID,
     summary: NewSummary,
     *,
     replacing: int | None = None,
-    now: datetime,
 ) -> None:
     held = scopes.lock(conn, scope)
     before = episodes.episodes(conn, scope, [episode_id]).get(episode_id)
@@ -263,7 +192,7 @@ def put_summary(
         {"episode_": episode_id, "scope_": scope_id, "by_": summary.by, "last_": seq}
         | rows.pack_summary(summary.summary),
     )
-    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    place = common.episode_key(scope, scope_id, episode_id)
     placeholders.put(conn, place, before.session_id, summary.placeholders)
     _insert_summary(conn, place, seq, summary, at=before.ended_at, now=now)
     if summary.facts is not None:
@@ -311,11 +240,11 @@ def _insert_summary(
         "at": at,
         "model_id": None,
     }
-    conn.execute(insert_recall, place | row | rows.lexical_columns(new.lexical))
+    conn.execute(common.insert_recall, place | row | rows.lexical_columns(new.lexical))
     work = [rows.work_row(WorkKind.EMBED, place, SUMMARY_ORDINAL, seq, now)]
     if new.improve:
         work.append(rows.work_row(WorkKind.SUMMARIZE, place, SUMMARY_ORDINAL, seq, now))
-    conn.execute(insert_work, work)
+    conn.execute(common.insert_work, work)
 
 
 def drop_summary_rows(

@@ -14,11 +14,9 @@ from .....domain.replay import EpisodeReplay, SessionReplay
 from .....ports.store import SessionState
 from .. import rows
 from ..lazy import Asked, Connection, results_of, sa, schema, sql, sql_for
+from . import common
 
 T = TypeVar("T")
-
-MOST_IDS = 400
-"""Ids in one statement: under every database's limit on parameters."""
 
 _PLACES = (1, 2, 5, 10, 16)
 """Places in one statement: some numbers do for all, and recall shows five unless it is told."""
@@ -26,44 +24,12 @@ _BY_START = attrgetter("started_at", "id")
 _EPISODE = attrgetter("episode_id")
 
 
-@cache
-def whose() -> sa.ColumnElement[bool]:
-    return sa.and_(
-        schema.scopes.c.tenant == sa.bindparam("tenant_"),
-        schema.scopes.c.agent == sa.bindparam("agent_"),
-        schema.scopes.c.user == sa.bindparam("user_"),
-    )
-
-
-def who(scope: Scope) -> dict[str, Any]:
-    """The parameters of `whose`."""
-    return {"tenant_": scope.tenant, "agent_": scope.agent, "user_": scope.user}
-
-
-@cache
-def scope_id() -> sa.ScalarSelect[Any]:
-    return sa.select(schema.scopes.c.id).where(whose()).scalar_subquery()
-
-
-@cache
-def in_scope() -> sa.ColumnElement[bool]:
-    return sa.and_(
-        schema.episodes.c.scope_id == scope_id(),
-        schema.episodes.c.tenant == sa.bindparam("tenant_"),
-    )
-
-
-@cache
-def kept_in_scope() -> sa.ColumnElement[bool]:
-    return sa.and_(in_scope(), schema.episodes.c.deleted_at.is_(None))
-
-
 # For a list of ids: with a plain comparison, a planner may go through every episode of the scope
 # instead, SQLite by its rules and PostgreSQL where it takes the scope for a small one.
 @cache
 def _also_in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
-        sa.case((schema.episodes.c.scope_id == scope_id(), 1), else_=0) != 0,
+        sa.case((schema.episodes.c.scope_id == common.scope_id(), 1), else_=0) != 0,
         schema.episodes.c.tenant == sa.bindparam("tenant_"),
         schema.episodes.c.deleted_at.is_(None),
     )
@@ -88,7 +54,7 @@ def _session_rows() -> sa.Select[Any]:
             ),
         )
         .where(
-            schema.conversations.c.scope_id == scope_id(),
+            schema.conversations.c.scope_id == common.scope_id(),
             schema.conversations.c.tenant == sa.bindparam("tenant_"),
             schema.conversations.c.session_id == sa.bindparam("session_"),
         )
@@ -118,7 +84,7 @@ def _latest() -> sa.Select[Any]:
 @sql
 def _session_episodes() -> sa.Select[Any]:
     return sa.select(schema.episodes.c.id).where(
-        kept_in_scope(), schema.episodes.c.session_id == sa.bindparam("session_")
+        common.undeleted_in_scope(), schema.episodes.c.session_id == sa.bindparam("session_")
     )
 
 
@@ -177,7 +143,9 @@ def _turns_between() -> sa.Select[Any]:
 
 
 def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | None:
-    row = conn.execute(_session, who(scope) | {"session_": session_id}).one_or_none()
+    row = conn.execute(
+        _session, common.scope_params(scope) | {"session_": session_id}
+    ).one_or_none()
     if row is None:
         # Unknown, or every episode of it is deleted.
         return None
@@ -185,7 +153,7 @@ def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | N
 
 
 def replay(
-    conn: Connection, scope: Scope, session_id: str, last: int | None = None
+    conn: Connection, scope: Scope, session_id: str, *, last: int | None = None
 ) -> SessionReplay | None:
     found = sorted(_episodes_of(conn, scope, session_id, last), key=_BY_START)
     if not found:
@@ -210,7 +178,7 @@ def _episodes_of(
     conn: Connection, scope: Scope, session_id: str, last: int | None
 ) -> list[rows.Row]:
     """All of a session's, or as many of the latest as have its last turns."""
-    parameters = who(scope) | {"session_": session_id}
+    parameters = common.scope_params(scope) | {"session_": session_id}
     if last is not None:
         # The first may be open, and so be older than the others, or empty.
         found = list(conn.execute(_latest, parameters | {"limit_": last + 1}))
@@ -244,7 +212,7 @@ def _said(
         parameters = {"tenant_": scope.tenant, "episode_": first, "start_": start}
         read = conn.execute(_turns_from, parameters)
         said[first] = tuple(rows.turns(read.all(), session_id))
-    for some in chunks(ids):
+    for some in common.chunks(ids):
         read = conn.execute(_turns_of, {"tenant_": scope.tenant, "ids": some})
         for episode_id, of_one in groupby(rows.turns(read.all(), session_id), _EPISODE):
             said[episode_id] = tuple(of_one)
@@ -257,18 +225,20 @@ def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, 
 
 
 def _by_ids(scope: Scope, ids: Sequence[UUID]) -> list[Asked]:
-    return [(_episodes_by_id, who(scope) | {"ids": some}) for some in chunks(ids)]
+    return [
+        (_episodes_by_id, common.scope_params(scope) | {"ids": some}) for some in common.chunks(ids)
+    ]
 
 
 def session_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:
-    parameters = who(scope) | {"session_": session_id}
+    parameters = common.scope_params(scope) | {"session_": session_id}
     return [row.id for row in conn.execute(_session_episodes, parameters)]
 
 
 def turns(
-    conn: Connection, scope: Scope, episode_id: UUID, start: int, stop: int | None
+    conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, stop: int | None = None
 ) -> list[Turn]:
-    parameters = who(scope) | {
+    parameters = common.scope_params(scope) | {
         "episode_": episode_id,
         "start_": start,
         "stop_": 2**31 - 1 if stop is None else stop,
@@ -282,12 +252,12 @@ def turns_at(conn: Connection, scope: Scope, places: Sequence[tuple[UUID, int]])
 
 
 def _at(scope: Scope, places: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
-    for some in chunks(places, _PLACES[-1]):
+    for some in common.chunks(places, _PLACES[-1]):
         count = next(size for size in _PLACES if size >= len(some))
         # Where there are fewer, the last is asked for again and again.
         asked = [*some, *[some[-1]] * (count - len(some))]
         given = dict(zip(_place_names(count), chain.from_iterable(asked), strict=True))
-        yield _turns_at(count), who(scope) | given
+        yield _turns_at(count), common.scope_params(scope) | given
 
 
 def episodes_and_turns(
@@ -315,8 +285,3 @@ def _turns_at(count: int) -> sa.Select[Any]:
         for number in range(count)
     ]
     return _turns_in_scope().where(sa.or_(*places))
-
-
-def chunks(values: Sequence[T], size: int = MOST_IDS) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]

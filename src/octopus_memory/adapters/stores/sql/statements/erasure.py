@@ -14,7 +14,7 @@ from .....domain.message import Json
 from .....ports.store import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import audit, episodes, holds, meta, mirror, remove, scopes
+from . import audit, common, holds, meta, mirror, remove, scopes
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -44,7 +44,7 @@ def _by_episode() -> tuple[sa.Table, ...]:
     return (schema.turns, schema.turns_archive, schema.placeholders)
 
 
-def user_scopes(conn: Connection, tenant: str, user: str | None) -> list[Scope]:
+def user_scopes(conn: Connection, tenant: str, user: str | None = None) -> list[Scope]:
     wanted = [schema.scopes.c.tenant == tenant]
     if user is not None:
         wanted.append(schema.scopes.c.user == user)
@@ -138,9 +138,9 @@ def _erase_episode(
     held = scopes.lock(conn, scope)
     known = conn.execute(
         sa.select(schema.episodes.c.session_id).where(
-            episodes.in_scope(), schema.episodes.c.id == episode_id
+            common.in_scope(), schema.episodes.c.id == episode_id
         ),
-        episodes.who(scope),
+        common.scope_params(scope),
     ).one_or_none()
     if held is None or known is None:
         raise EpisodeNotFound(episode_id)
@@ -195,7 +195,7 @@ def _count_in(
     scope_ids: Sequence[int],
     wanted: list[sa.ColumnElement[bool]],
 ) -> int:
-    some = episodes.chunks(scope_ids)
+    some = common.chunks(scope_ids)
     return sum(_count(conn, table, [column.in_(ids), *wanted]) for ids in some)
 
 
@@ -227,7 +227,9 @@ def receipt(conn: Connection, tenant: str, erasure_id: UUID) -> Mapping[str, Jso
     return None if found is None else rows.load_json(found)
 
 
-def erasures(conn: Connection, tenant: str, *, before: UUID | None, limit: int) -> list[Erasure]:
+def erasures(
+    conn: Connection, tenant: str, *, before: UUID | None = None, limit: int = 100
+) -> list[Erasure]:
     wanted = [schema.erasures.c.tenant == tenant]
     if before is not None:
         wanted.append(schema.erasures.c.id < before)
@@ -240,7 +242,7 @@ def erasures(conn: Connection, tenant: str, *, before: UUID | None, limit: int) 
 def keep_receipt(
     conn: Connection,
     erasure: Erasure,
-    kept: Mapping[str, Json],
+    receipt: Mapping[str, Json],
     entry: AuditDraft,
     *,
     finished: bool,
@@ -252,7 +254,7 @@ def keep_receipt(
             schema.erasures.c.tenant == erasure.tenant,
             schema.erasures.c.is_finished.is_(False),
         )
-        .values(receipt=rows.dump_json(kept), is_finished=finished)
+        .values(receipt=rows.dump_json(receipt), is_finished=finished)
     )
     if not done.rowcount:
         return False

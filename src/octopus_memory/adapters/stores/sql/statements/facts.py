@@ -13,8 +13,7 @@ from .....domain.errors import FactNotFound
 from .....domain.facts import MOST_FACTS_READ, Fact
 from .. import column_values, fact_rows, rows
 from ..lazy import Connection, sa, schema, sql
-from . import agent_configs, audit, holds, meta, scopes
-from . import episodes as episodes_sql
+from . import agent_configs, audit, common, holds, meta, scopes
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 @cache
 def _in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
-        schema.facts.c.scope_id == episodes_sql.scope_id(),
+        schema.facts.c.scope_id == common.scope_id(),
         schema.facts.c.tenant == sa.bindparam("tenant_"),
     )
 
@@ -98,8 +97,8 @@ def drop_of_episode() -> sa.Delete:
     )
 
 
-def newest(conn: Connection, scope: Scope, until: datetime | None) -> list[Fact]:
-    asked = episodes_sql.who(scope) | {"until_": until or column_values.OPEN_END}
+def newest(conn: Connection, scope: Scope, *, until: datetime | None = None) -> list[Fact]:
+    asked = common.scope_params(scope) | {"until_": until or column_values.OPEN_END}
     found = list(conn.execute(_newest, asked))
     if len(found) == MOST_FACTS_READ:
         known = {row.id for row in found}
@@ -117,10 +116,10 @@ def of_episode(conn: Connection, scope_id: int, episode_id: UUID) -> list[Fact]:
 def kept(conn: Connection, scope: Scope, episode_id: UUID | None) -> list[Fact]:
     source = schema.facts.c.episode_id
     its = source.is_(None) if episode_id is None else source == episode_id
-    found = list(conn.execute(_visible().where(its), episodes_sql.who(scope)))
+    found = list(conn.execute(_visible().where(its), common.scope_params(scope)))
     if any(row.deleted_at is not None for row in found):
         # The slot of a deleted fact is known by the others that had it, wherever these are from.
-        others = list(conn.execute(_visible(), episodes_sql.who(scope)))
+        others = list(conn.execute(_visible(), common.scope_params(scope)))
         slots = fact_rows.slots_of(conn, others)
         found = [row for row in found if row.deleted_at is None or row.slot_digest in slots]
         return sorted(fact_rows.read(conn, found, slots), key=_by_time)
@@ -132,31 +131,40 @@ def _by_time(fact: Fact) -> tuple[datetime, int]:
 
 
 def add(
-    conn: Connection, scope: Scope, fact: Fact, *, settings: str | None, entry: AuditDraft | None
+    conn: Connection,
+    scope: Scope,
+    fact: Fact,
+    *,
+    settings: str | None = None,
+    entry: AuditDraft | None = None,
 ) -> None:
     scope_id, _ = scopes.take_rows(conn, scope, 0)
     agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
-    insert(conn, {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": None}, [fact])
+    insert(conn, common.episode_key(scope, scope_id, None), [fact])
     if entry is not None:
         audit.append(conn, entry)
 
 
-def bring(conn: Connection, scope: Scope, facts: Sequence[Fact], settings: str | None) -> int:
+def bring(
+    conn: Connection, scope: Scope, facts: Sequence[Fact], *, settings: str | None = None
+) -> int:
+    if not facts:
+        return 0
     scope_id, _ = scopes.take_rows(conn, scope, 0)
     agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
     known: set[UUID] = set()
-    for some in episodes_sql.chunks([fact.id for fact in facts]):
+    for some in common.chunks([fact.id for fact in facts]):
         there = sa.select(schema.facts.c.id).where(
             schema.facts.c.scope_id == scope_id, schema.facts.c.id.in_(some)
         )
         known.update(conn.execute(there).scalars())
     new = [fact for fact in facts if fact.id not in known]
-    insert(conn, {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": None}, new)
+    insert(conn, common.episode_key(scope, scope_id, None), new)
     return len(new)
 
 
 def pin(
-    conn: Connection, scope: Scope, fact_id: UUID, *, pinned: bool, entry: AuditDraft | None
+    conn: Connection, scope: Scope, fact_id: UUID, *, pinned: bool, entry: AuditDraft | None = None
 ) -> Fact:
     row = _changed(conn, scope, fact_id)
     _update(conn, row.scope_id, fact_id, is_pinned=pinned)
@@ -166,7 +174,7 @@ def pin(
 
 
 def delete(
-    conn: Connection, scope: Scope, fact_id: UUID, *, at: datetime, entry: AuditDraft | None
+    conn: Connection, scope: Scope, fact_id: UUID, *, at: datetime, entry: AuditDraft | None = None
 ) -> None:
     row = _changed(conn, scope, fact_id)
     source = [] if row.episode_id is None else [row.episode_id]
@@ -199,7 +207,7 @@ def _changed(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
 
 
 def _one_of(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
-    return conn.execute(_one, episodes_sql.who(scope) | {"id_": fact_id}).one_or_none()
+    return conn.execute(_one, common.scope_params(scope) | {"id_": fact_id}).one_or_none()
 
 
 def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> None:
@@ -210,11 +218,11 @@ def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> No
 
 
 def rewrite_given(conn: Connection, scope: Scope, facts: Sequence[Fact]) -> None:
-    held = scopes.lock(conn, scope)
-    if held is None:
+    locked = scopes.lock(conn, scope) if facts else None
+    if locked is None:
         return
     holds.check(conn, scope.tenant, scope.user, [])
-    rewrite(conn, held.id, None, facts)
+    rewrite(conn, locked.id, None, facts)
     scopes.take_rows(conn, scope, 0)
     meta.count_removal(conn)
 

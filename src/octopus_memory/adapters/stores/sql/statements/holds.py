@@ -9,8 +9,7 @@ from uuid import UUID
 
 from .....domain.errors import EpisodeNotFound, LegalHold
 from ..lazy import Connection, sa, schema, sql
-from . import audit
-from .episodes import chunks
+from . import audit, common
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -40,7 +39,7 @@ def _either(
     return sa.or_(sa.and_(tenant, user), sa.and_(tenant, episode))
 
 
-def place(conn: Connection, hold: Hold, *, entry: AuditDraft | None) -> None:
+def place(conn: Connection, hold: Hold, *, entry: AuditDraft | None = None) -> None:
     if conn.execute(sa.select(schema.holds.c.id).where(schema.holds.c.id == hold.id)).first():
         return
     _wait_for_removals(conn, hold)
@@ -80,7 +79,7 @@ def _wait_for_removals(conn: Connection, hold: Hold) -> None:
     conn.execute(about.order_by(scopes.c.id).with_for_update()).all()
 
 
-def lift(conn: Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | None) -> bool:
+def lift(conn: Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | None = None) -> bool:
     done = conn.execute(
         sa.delete(schema.holds).where(schema.holds.c.tenant == tenant, schema.holds.c.id == hold_id)
     )
@@ -114,7 +113,7 @@ def _hold(row: sa.Row[Any]) -> Hold:
 
 def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
     """:raises LegalHold: when one stands on the user or on one of the episodes"""
-    for some in list(chunks(episode_ids)) or [[]]:
+    for some in list(common.chunks(episode_ids)) or [[]]:
         found = conn.execute(_standing, {"tenant_": tenant, "user_": user, "ids": some}).first()
         if found is not None:
             raise LegalHold(found.id)

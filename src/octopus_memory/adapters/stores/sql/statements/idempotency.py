@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NoReturn
 
 from .....domain.episode import Scope, Turn
@@ -9,7 +10,7 @@ from .....domain.errors import EpisodeArchived, EpisodeDeleted, IdempotencyConfl
 from .....ports.store import Append, Idempotency
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import close, episodes
+from . import common, episodes
 
 
 @sql
@@ -22,24 +23,25 @@ def _key_before() -> sa.Select[Any]:
     return (
         sa.select(schema.idempotency)
         .join(schema.scopes, schema.scopes.c.id == schema.idempotency.c.scope_id)
-        .where(episodes.whose(), schema.idempotency.c.key == sa.bindparam("idempotency_key"))
+        .where(common.this_scope(), schema.idempotency.c.key == sa.bindparam("idempotency_key"))
     )
 
 
 @sql
 def _stage() -> sa.Select[Any]:
-    return sa.select(schema.episodes.c.deleted_at).where(close.this_episode())
+    return sa.select(schema.episodes.c.deleted_at).where(common.this_episode())
 
 
 def stored_before(conn: Connection, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
     row = conn.execute(
-        _key_before, {**episodes.who(scope), "idempotency_key": idempotency.key}
+        _key_before, {**common.scope_params(scope), "idempotency_key": idempotency.key}
     ).one_or_none()
     if row is None:
         return None
     if row.fingerprint != idempotency.fingerprint:
         raise IdempotencyConflict(idempotency.key)
-    stored = episodes.turns(conn, scope, row.episode_id, row.first, row.first + row.count)
+    stop = row.first + row.count
+    stored = episodes.turns(conn, scope, row.episode_id, start=row.first, stop=stop)
     if not stored:
         _explain(conn, row)
     return stored
@@ -69,3 +71,8 @@ def remember(
             "used_at": write.now,
         },
     )
+
+
+def prune(conn: Connection, *, before: datetime) -> int:
+    keys = schema.idempotency
+    return conn.execute(sa.delete(keys).where(keys.c.used_at < before)).rowcount

@@ -13,7 +13,7 @@ from .....ports.turns import Findable, NewTurn
 from .....ports.work import Unfindable, WorkKind
 from .. import column_values, rows
 from ..lazy import Connection, results_of, sa, schema, sql
-from . import close, episodes
+from . import common
 
 _MOST_TURNS = 256
 """Of one episode at a time: they are read whole."""
@@ -41,7 +41,7 @@ def _waiting() -> sa.Select[Any]:
 
 @sql
 def _waiting_in_scope() -> sa.Select[Any]:
-    return _waiting().where(episodes.whose())
+    return _waiting().where(common.this_scope())
 
 
 @sql
@@ -99,7 +99,7 @@ def _stop() -> sa.BindParameter[int]:
 def _go_on() -> sa.Update:
     return (
         sa.update(schema.episodes)
-        .where(close.this_episode(), schema.episodes.c.unfindable_from == sa.bindparam("first_"))
+        .where(common.this_episode(), schema.episodes.c.unfindable_from == sa.bindparam("first_"))
         .values(
             unfindable_from=sa.case(
                 (schema.episodes.c.message_count > _stop(), _stop()), else_=None
@@ -146,16 +146,16 @@ class _Waiting(NamedTuple):
 
 
 def waiting(
-    conn: Connection, scope: Scope | None, episode_id: UUID | None, limit: int
+    conn: Connection, scope: Scope | None = None, *, episode_id: UUID | None = None, limit: int
 ) -> list[Unfindable]:
     given: dict[str, Any] = {"limit_": limit}
     if scope is None:
         found = conn.execute(_waiting, given)
     elif episode_id is None:
-        found = conn.execute(_waiting_in_scope, given | episodes.who(scope))
+        found = conn.execute(_waiting_in_scope, given | common.scope_params(scope))
     else:
         this = given | {"episode_": episode_id}
-        found = conn.execute(_waiting_in_episode, this | episodes.who(scope))
+        found = conn.execute(_waiting_in_episode, this | common.scope_params(scope))
     return [
         Unfindable(
             scope=scope or Scope(tenant=row.tenant, agent=row.agent, user=row.user),
@@ -172,7 +172,7 @@ def waiting(
 
 def turns(conn: Connection, found: Sequence[Unfindable]) -> list[Turn]:
     read: list[Turn] = []
-    for some in episodes.chunks([each.episode_id for each in found]):
+    for some in common.chunks([each.episode_id for each in found]):
         read += rows.turns(conn.execute(_whole, {"ids": some}).all())
     return read
 
@@ -182,7 +182,7 @@ def make(
 ) -> int:
     # In one order for all: two workers that lock the same scopes would wait for each other.
     ordered = sorted(done, key=lambda each: each[0].scope_id)
-    return sum(_make(conn, some, now=now) for some in episodes.chunks(ordered))
+    return sum(_make(conn, some, now=now) for some in common.chunks(ordered))
 
 
 def _make(
@@ -209,7 +209,7 @@ def _make(
         there = [each for each in findable if each.ordinal in waits.turns]
         seq = next_seq.get(scope_id, seq)
         next_seq[scope_id] = seq + len(there)
-        episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": found.episode_id}
+        episode = common.episode_key(scope, scope_id, found.episode_id)
         new.take_in(episode, seq, waits.turns, there, now=now)
         this = {"episode_": found.episode_id, "scope_": scope_id}
         until = {"stop_": found.stop, "last_": next_seq[scope_id] - 1}
@@ -289,6 +289,6 @@ class _New(NamedTuple):
 
     def insert(self, conn: Connection) -> None:
         if self.recall:
-            conn.execute(close.insert_recall, self.recall)
+            conn.execute(common.insert_recall, self.recall)
         if self.work:
-            conn.execute(close.insert_work, self.work)
+            conn.execute(common.insert_work, self.work)

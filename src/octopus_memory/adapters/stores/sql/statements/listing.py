@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -11,7 +11,7 @@ from .....domain.episode import Episode, Scope
 from .....ports.store import OpenEpisode
 from .. import rows
 from ..lazy import Connection, sa, schema, sql, sql_for
-from .episodes import kept_in_scope, who
+from . import common
 
 
 class Wanted(NamedTuple):
@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
         if self.leave_out_sessions:
             given["sessions"] = self.leave_out_sessions
         made_for = tuple(given), bool(self.include_archived), bool(self.include_open)
-        return made_for, given | who(scope)
+        return made_for, given | common.scope_params(scope)
 
 
 def page(conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int) -> list[Episode]:
@@ -78,7 +78,7 @@ def _listed(
         "until_": schema.episodes.c.started_at <= sa.bindparam("until_"),
         "sessions": schema.episodes.c.session_id.not_in(sa.bindparam("sessions", expanding=True)),
     }
-    wanted = [kept_in_scope(), *(known[name] for name in given)]
+    wanted = [common.undeleted_in_scope(), *(known[name] for name in given)]
     if not include_archived:
         wanted.append(schema.episodes.c.is_archived.is_(False))
     if not include_open:
@@ -91,7 +91,7 @@ def open_episodes(
     *,
     touched_before: datetime,
     opened_before: datetime,
-    after: UUID | None,
+    after: UUID | None = None,
     limit: int,
 ) -> list[OpenEpisode]:
     given: dict[str, Any] = {"touched_": touched_before, "opened_": opened_before, "limit_": limit}
@@ -135,3 +135,60 @@ def _open() -> sa.Select[Any]:
 @sql
 def _open_after() -> sa.Select[Any]:
     return _open().where(schema.episodes.c.id > sa.bindparam("after_"))
+
+
+def locate(
+    conn: Connection, tenant: str, episode_id: UUID, *, include_deleted: bool = False
+) -> Scope | None:
+    statement = (
+        sa.select(schema.scopes.c.agent, schema.scopes.c.user)
+        .join(schema.episodes, schema.episodes.c.scope_id == schema.scopes.c.id)
+        .where(
+            schema.episodes.c.id == episode_id,
+            schema.episodes.c.tenant == tenant,
+            schema.scopes.c.tenant == tenant,
+        )
+    )
+    if not include_deleted:
+        statement = statement.where(schema.episodes.c.deleted_at.is_(None))
+    row = conn.execute(statement).one_or_none()
+    return None if row is None else Scope(tenant=tenant, agent=row.agent, user=row.user)
+
+
+def tenant_page(
+    conn: Connection,
+    tenant: str,
+    *,
+    agents: Collection[str] | None = None,
+    user: str | None = None,
+    include_archived: bool = True,
+    offset: int,
+    limit: int,
+) -> tuple[list[Episode], int]:
+    wanted = [
+        schema.episodes.c.tenant == tenant,
+        schema.scopes.c.tenant == tenant,
+        schema.episodes.c.deleted_at.is_(None),
+    ]
+    if agents is not None:
+        wanted.append(schema.scopes.c.agent.in_(sorted(agents)))
+    if user is not None:
+        wanted.append(schema.scopes.c.user == user)
+    if not include_archived:
+        wanted.append(schema.episodes.c.is_archived.is_(False))
+    joined = schema.episodes.join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+    page = (
+        sa.select(*rows.episode_columns(), schema.scopes.c.agent, schema.scopes.c.user)
+        .select_from(joined)
+        .where(*wanted)
+        .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
+        .offset(offset)
+        .limit(limit)
+    )
+    # Not every dialect has a page of no rows.
+    read = conn.execute(page) if limit else ()
+    found = [
+        rows.episode(row, Scope(tenant=tenant, agent=row.agent, user=row.user)) for row in read
+    ]
+    count = sa.select(sa.func.count()).select_from(joined).where(*wanted)
+    return found, int(conn.execute(count).scalar_one())

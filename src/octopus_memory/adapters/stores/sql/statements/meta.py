@@ -78,6 +78,19 @@ def number(conn: Connection, name: str) -> int:
     return int(get(conn, name) or b"0")
 
 
+def model(conn: Connection) -> str | None:
+    name = get(conn, MODEL)
+    return None if name is None else name.decode()
+
+
+def removals_made(conn: Connection) -> int:
+    return number(conn, REMOVALS)
+
+
+def compacted(conn: Connection) -> int:
+    return number(conn, COMPACTED)
+
+
 def raise_to(conn: Connection, name: str, value: int) -> None:
     """Never lowers what another process has put there."""
     kept = get(conn, name, change=True)
@@ -94,3 +107,20 @@ def _change(conn: Connection, name: str, kept: bytes | None, value: int) -> None
         conn.execute(_insert, {"name": name, "value": str(value).encode()})
     else:
         put(conn, name, str(value).encode())
+
+
+@sql
+def _model() -> sa.Select[Any]:
+    return sa.select(schema.models.c.id).where(schema.models.c.name == sa.bindparam("model_"))
+
+
+@sql
+def _insert_model() -> Any:
+    return sa.insert(schema.models).returning(schema.models.c.id)
+
+
+def model_id(conn: Connection, model: str) -> int:
+    known = conn.execute(_model, {"model_": model}).first()
+    if known is not None:
+        return int(known.id)
+    return int(conn.execute(_insert_model, {"name": model}).scalar_one())

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from .....domain.episode import Scope
 from .....ports.work import Removal, RowPart, Work, WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import episodes, meta
-from . import work as work_sql
-from .episodes import chunks
+from . import common, meta
+from . import work as work_statements
+
+if TYPE_CHECKING:
+    from .....domain.erasure import Erasure
 
 
 @sql
@@ -38,7 +40,7 @@ def _drop_followed() -> sa.Delete:
 
 @sql
 def _follow() -> sa.Insert:
-    return work_sql.queueing(
+    return work_statements.queueing(
         WorkKind.INDEX,
         schema.recall.c.scope_id == sa.bindparam("scope_"),
         schema.recall.c.seq.in_(_seqs()),
@@ -61,18 +63,18 @@ def use(conn: Connection, mirror: str | None, *, now: datetime) -> None:
     conn.execute(sa.delete(schema.work).where(schema.work.c.kind.in_(about)))
     meta.put(conn, meta.MIRROR, (mirror or "").encode())
     if mirror is not None:
-        queue_all(conn, None, now=now)
+        queue_all(conn, now)
 
 
-def queue_all(conn: Connection, scope_id: int | None, *, now: datetime) -> int:
+def queue_all(conn: Connection, now: datetime, scope_id: int | None = None) -> int:
     model = meta.get(conn, meta.MODEL)
     if model is None or name(conn) is None:
         return 0
-    key = work_sql.model_id(conn, model.decode())
+    key = meta.model_id(conn, model.decode())
     wanted = [schema.recall.c.model_id == key]
     if scope_id is not None:
         wanted.append(schema.recall.c.scope_id == scope_id)
-    return conn.execute(work_sql.queueing(WorkKind.INDEX, *wanted), {"now_": now}).rowcount
+    return conn.execute(work_statements.queueing(WorkKind.INDEX, *wanted), {"now_": now}).rowcount
 
 
 def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None:
@@ -83,7 +85,7 @@ def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None
     for work in embedded:
         by_scope.setdefault(work.scope_id, []).append(work.seq)
     for scope_id, seqs in by_scope.items():
-        for some in chunks(seqs):
+        for some in common.chunks(seqs):
             # A worker may be giving the row with its former vector right now: what it finishes
             # then must not be this.
             these = {"scope_": scope_id, "seqs": some}
@@ -123,8 +125,8 @@ def unfollow(
 def claim_removals(
     conn: Connection, *, owner: str, limit: int, now: datetime, until: datetime
 ) -> list[Removal]:
-    waits = work_sql.waiting(sa.select(schema.work), limit)
-    taken = work_sql.take(conn, waits, WorkKind.UNINDEX, owner=owner, now=now, until=until)
+    waits = work_statements.waiting(sa.select(schema.work), limit)
+    taken = work_statements.take(conn, waits, WorkKind.UNINDEX, owner=owner, now=now, until=until)
     return [_removal(row) for row in taken]
 
 
@@ -140,29 +142,29 @@ def _removal(row: rows.Row) -> Removal:
     )
 
 
-def waiting_removals(conn: Connection, scope_ids: Sequence[int]) -> int:
+def waiting_removals(conn: Connection, erasure: Erasure) -> int:
     work, kind = schema.work, rows.KINDS[WorkKind.UNINDEX]
     of_kind = sa.select(sa.func.count()).where(work.c.kind == kind)
     found = [
         conn.execute(of_kind.where(work.c.scope_id.in_(some))).scalar_one()
-        for some in chunks(scope_ids)
+        for some in common.chunks(erasure.scope_ids)
     ]
     return sum(found)
 
 
-def unindexed(conn: Connection, scope: Scope, limit: int) -> list[int]:
+def unindexed(conn: Connection, scope: Scope, *, limit: int) -> list[int]:
     kinds = [rows.KINDS[WorkKind.EMBED], rows.KINDS[WorkKind.INDEX]]
     waiting = (
         sa.select(schema.work.c.seq)
         .join(schema.scopes, schema.scopes.c.id == schema.work.c.scope_id)
-        .where(episodes.whose(), schema.work.c.kind.in_(kinds))
+        .where(common.this_scope(), schema.work.c.kind.in_(kinds))
         .distinct()
         .limit(limit)
     )
-    return list(conn.execute(waiting, episodes.who(scope)).scalars())
+    return list(conn.execute(waiting, common.scope_params(scope)).scalars())
 
 
-def scopes(conn: Connection, after: int, limit: int) -> list[tuple[int, Scope]]:
+def scopes(conn: Connection, *, after: int = 0, limit: int) -> list[tuple[int, Scope]]:
     found = conn.execute(
         sa.select(
             schema.scopes.c.id, schema.scopes.c.tenant, schema.scopes.c.agent, schema.scopes.c.user

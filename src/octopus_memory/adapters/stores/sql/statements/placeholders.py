@@ -10,7 +10,7 @@ from .....domain.episode import Scope
 from .....domain.errors import EpisodeChanged
 from .....ports.store import Placeholder
 from ..lazy import Connection, sa, schema, sql
-from . import episodes
+from . import common
 
 
 @sql
@@ -52,10 +52,10 @@ def of_episode(
         sa.select(table.c.kind, table.c.digest, table.c.number)
         .join(schema.episodes, schema.episodes.c.id == table.c.episode_id)
         .where(
-            episodes.in_scope() if deleted else episodes.kept_in_scope(),
+            common.in_scope() if deleted else common.undeleted_in_scope(),
             table.c.episode_id == episode_id,
         )
         .order_by(table.c.kind, table.c.number),
-        episodes.who(scope),
+        common.scope_params(scope),
     )
     return [Placeholder(kind=row.kind, digest=row.digest, number=row.number) for row in found]

@@ -16,7 +16,7 @@ from .....domain.ids import id_of
 from .....ports.recall_rows import RecallBlock, RecallState
 from ..column_values import DAMAGED, LAST_SEQ, NO_MODEL
 from ..lazy import Connection, results_of, sa, schema, sql, types
-from .episodes import chunks, scope_id, who, whose
+from . import common
 
 T = TypeVar("T")
 _WIDTH = 10
@@ -29,7 +29,8 @@ _LISTED = 65_536
 @cache
 def _mine() -> sa.ColumnElement[bool]:
     return sa.and_(
-        schema.recall.c.scope_id == scope_id(), schema.recall.c.tenant == sa.bindparam("tenant_")
+        schema.recall.c.scope_id == common.scope_id(),
+        schema.recall.c.tenant == sa.bindparam("tenant_"),
     )
 
 
@@ -128,11 +129,11 @@ def _state() -> sa.Select[Any]:
         schema.scopes.c.epoch,
         schema.scopes.c.next_seq,
         _unfindable().label("unfindable"),
-    ).where(whose())
+    ).where(common.this_scope())
 
 
 def state(conn: Connection, scope: Scope) -> RecallState | None:
-    return _state_of(conn.execute(_state, who(scope)).one_or_none())
+    return _state_of(conn.execute(_state, common.scope_params(scope)).one_or_none())
 
 
 def _state_of(row: Any) -> RecallState | None:
@@ -150,18 +151,19 @@ def _state_of(row: Any) -> RecallState | None:
 def block(
     conn: Connection,
     scope: Scope,
+    *,
     after: int,
     up_to: int | None = None,
     late: Sequence[int] = (),
     model: str = "",
-    alive: bool = False,  # noqa: FBT002 - as the port's caller names it
+    alive: bool = False,
 ) -> tuple[RecallState, RecallBlock]:
-    mine = who(scope)
+    mine = common.scope_params(scope)
     known, found, *come = results_of(
         conn,
         (_state, mine),
         (_between, mine | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}),
-        *((_late, mine | {"seqs": some, "model_": model}) for some in chunks(late)),
+        *((_late, mine | {"seqs": some, "model_": model}) for some in common.chunks(late)),
     )
     read = _block(
         conn,
@@ -177,15 +179,15 @@ def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:
     found = [np.empty(0, np.int64)]
     for after in range(0, newest, _LISTED):
         part = {"after_": after, "up_to_": min(after + _LISTED, newest)}
-        listed = conn.execute(_seqs, who(scope) | part).all()
+        listed = conn.execute(_seqs, common.scope_params(scope) | part).all()
         found.append(np.fromiter(chain.from_iterable(listed), np.int64))
     return np.concatenate(found)
 
 
 def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
     found: list[Sequence[Any]] = []
-    for some in chunks(sorted(set(seqs))):
-        found += conn.execute(_at, who(scope) | {"seqs": some}).all()
+    for some in common.chunks(sorted(set(seqs))):
+        found += conn.execute(_at, common.scope_params(scope) | {"seqs": some}).all()
     return _block(conn, found)
 
 

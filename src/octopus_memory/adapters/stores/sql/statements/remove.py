@@ -8,32 +8,32 @@ from uuid import UUID
 from .....domain.episode import Scope
 from .....ports.store import RowPart
 from ..lazy import Connection, results_of, sa, schema, sql
-from . import close, facts
+from . import close, common, facts
 
 
 @sql
 def drop_turns() -> sa.Delete:
-    return close.of_episode(schema.turns)
+    return common.delete_of_episode(schema.turns)
 
 
 @sql
 def drop_cold_turns() -> sa.Delete:
-    return close.of_episode(schema.turns_archive)
+    return common.delete_of_episode(schema.turns_archive)
 
 
 @sql
 def _drop_placeholders() -> sa.Delete:
-    return close.of_episode(schema.placeholders)
+    return common.delete_of_episode(schema.placeholders)
 
 
 @sql
 def _drop_keys() -> sa.Delete:
-    return close.of_episode(schema.idempotency)
+    return common.delete_of_episode(schema.idempotency)
 
 
 @sql
 def _drop_episode() -> sa.Delete:
-    return sa.delete(schema.episodes).where(close.this_episode())
+    return sa.delete(schema.episodes).where(common.this_episode())
 
 
 @sql

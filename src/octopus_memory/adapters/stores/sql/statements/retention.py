@@ -13,7 +13,7 @@ from .....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from .....ports.store import SUMMARY_ORDINAL, Findable, RowPart
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import audit, close, episodes, holds, meta, remove, scopes
+from . import audit, close, common, episodes, holds, meta, remove, scopes
 from . import index_turns as making
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ def _moved() -> list[str]:
 def _this() -> sa.Select[Any]:
     return sa.select(
         *rows.episode_columns(), schema.episodes.c.aged_from, schema.episodes.c.deleted_at
-    ).where(episodes.in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
+    ).where(common.in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
 
 
 @sql
 def _set_archived() -> sa.Update:
     return (
         sa.update(schema.episodes)
-        .where(close.this_episode())
+        .where(common.this_episode())
         .values(
             is_archived=True,
             is_cold=sa.bindparam("cold_"),
@@ -51,7 +51,7 @@ def _set_archived() -> sa.Update:
 def _set_deleted() -> sa.Update:
     return (
         sa.update(schema.episodes)
-        .where(close.this_episode())
+        .where(common.this_episode())
         .values(deleted_at=sa.bindparam("at_"), unfindable_from=None)
     )
 
@@ -78,9 +78,9 @@ def aged(
     stage: Stage,
     *,
     before: datetime,
-    after: tuple[datetime, UUID] | None,
+    after: tuple[datetime, UUID] | None = None,
     limit: int,
-    held: bool,
+    held: bool = False,
 ) -> list[Aged]:
     # The night's work alone asks this: whoever recalls need not wait for what it reports.
     from .....domain.retention import Stage
@@ -124,13 +124,15 @@ def aged(
 
 def archive(
     conn: Connection,
+    now: datetime,
     scope: Scope,
     episode_id: UUID,
     *,
-    cold: bool,
-    at: datetime,
-    since: datetime | None,
+    cold: bool = False,
+    at: datetime | None = None,
+    since: datetime | None = None,
 ) -> Episode:
+    at = at or now
     (scope_id, *_), before = _locked(conn, scope, episode_id)
     if before is None or before.ended_at is None or before.deleted_at is not None:
         raise EpisodeNotFound(episode_id)
@@ -154,8 +156,8 @@ def delete(
     episode_id: UUID,
     *,
     at: datetime,
-    since: datetime | None,
-    entry: AuditDraft | None,
+    since: datetime | None = None,
+    entry: AuditDraft | None = None,
 ) -> None:
     (scope_id, *_), before = _locked(conn, scope, episode_id)
     if before is None or before.ended_at is None:
@@ -180,10 +182,10 @@ def _check_since(before: rows.Row, since: datetime | None) -> None:
 def deleted(conn: Connection, scope: Scope) -> list[Episode]:
     statement = (
         sa.select(*rows.episode_columns())
-        .where(episodes.in_scope(), schema.episodes.c.deleted_at.is_not(None))
+        .where(common.in_scope(), schema.episodes.c.deleted_at.is_not(None))
         .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
     )
-    return [rows.episode(row, scope) for row in conn.execute(statement, episodes.who(scope))]
+    return [rows.episode(row, scope) for row in conn.execute(statement, common.scope_params(scope))]
 
 
 def restore(
@@ -193,8 +195,8 @@ def restore(
     findable: list[Findable],
     *,
     at: datetime,
-    entry: AuditDraft | None,
-    epoch: int | None,
+    entry: AuditDraft | None = None,
+    epoch: int | None = None,
 ) -> Episode:
     (scope_id, _, now_epoch), before = _locked(conn, scope, episode_id)
     if before is None:
@@ -248,18 +250,18 @@ def _make_findable(
         .values(embedding_ref=None)
     )
     _, first = scopes.take_rows(conn, scope, len(findable))
-    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": before.id}
+    place = common.episode_key(scope, scope_id, before.id)
     making.insert(conn, place, first, said, findable, now=now)
-    close.note_last(conn, place, first + len(findable) - 1)
+    common.set_last_seq(conn, place, first + len(findable) - 1)
 
 
 def purge(
     conn: Connection,
+    now: datetime,
     scope: Scope,
     episode_id: UUID,
     *,
-    since: datetime | None,
-    now: datetime,
+    since: datetime | None = None,
 ) -> dict[str, int]:
     (scope_id, *_), before = _locked(conn, scope, episode_id)
     if before is None or before.deleted_at is None:
@@ -283,12 +285,12 @@ def _locked(
     held = scopes.lock(conn, scope)
     if held is None:
         return scopes.Held(0, 0, 0), None
-    found = conn.execute(_this, episodes.who(scope) | {"episode_": episode_id}).one_or_none()
+    found = conn.execute(_this, common.scope_params(scope) | {"episode_": episode_id}).one_or_none()
     return held, found
 
 
 def _set(conn: Connection, scope_id: int, episode_id: UUID, **values: Any) -> None:
     conn.execute(
-        sa.update(schema.episodes).where(close.this_episode()).values(values),
+        sa.update(schema.episodes).where(common.this_episode()).values(values),
         {"episode_": episode_id, "scope_": scope_id},
     )

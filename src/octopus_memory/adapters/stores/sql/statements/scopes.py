@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from .....domain.episode import Scope
 from ..lazy import Connection, sa, schema, sql
-from . import episodes
+from . import common
 
 
 @sql
 def _bump_scope() -> Any:
     return (
         sa.update(schema.scopes)
-        .where(episodes.whose())
+        .where(common.this_scope())
         .values(
             version=schema.scopes.c.version + 1,
             epoch=schema.scopes.c.epoch + sa.bindparam("epochs"),
@@ -27,7 +27,7 @@ def _bump_scope() -> Any:
 def _lock_scope() -> sa.Select[Any]:
     return (
         sa.select(schema.scopes.c.id, schema.scopes.c.next_seq, schema.scopes.c.epoch)
-        .where(episodes.whose())
+        .where(common.this_scope())
         .with_for_update()
     )
 
@@ -40,7 +40,7 @@ def _insert_scope() -> Any:
 def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
     """The scope's key and the first `seq` of `count` new rows; the scope is locked by it."""
     counts = {"rows": count, "epochs": epochs}
-    row = conn.execute(_bump_scope, episodes.who(scope) | counts).one_or_none()
+    row = conn.execute(_bump_scope, common.scope_params(scope) | counts).one_or_none()
     if row is not None:
         return row.id, row.next_seq - count
     return _make(conn, scope, next_seq=1 + count, epoch=epochs), 1
@@ -72,13 +72,13 @@ class Held(NamedTuple):
 
 def lock(conn: Connection, scope: Scope) -> Held | None:
     """The scope, and no other writer in it until this transaction ends; None if it is not known."""
-    row = conn.execute(_lock_scope, episodes.who(scope)).one_or_none()
+    row = conn.execute(_lock_scope, common.scope_params(scope)).one_or_none()
     return None if row is None else Held(row.id, row.next_seq, row.epoch)
 
 
 def keep_others_out(conn: Connection, scope: Scope) -> None:
     """As `lock`, for those who ask nothing of the scope."""
-    conn.execute(_lock_scope, episodes.who(scope)).close()
+    conn.execute(_lock_scope, common.scope_params(scope)).close()
 
 
 def hold(conn: Connection, scope: Scope) -> Held:

@@ -1,31 +1,222 @@
-"""New text for stored turns: the log's rows, and what recall finds them by. The statements."""
+"""Scrubbing: replacing the text of a stored episode, with all that was made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from .....domain.episode import Scope
-from .....domain.errors import EpisodeChanged
-from .....ports.store import RowPart, WorkKind
+from .....domain.errors import EpisodeChanged, EpisodeNotFound
+from .....domain.facts import Fact
+from .....domain.message import Json
+from .....ports.store import NewSummary, Placeholder, RowPart, WorkKind
 from .. import column_values, rows
-from ..lazy import Connection, sa, schema
-from . import close, episodes, mirror, scopes
-from . import work as work_sql
+from ..lazy import Connection, sa, schema, sql
+from . import close, common, holds, meta, mirror, scopes
+from . import facts as fact_statements
+from . import work as work_statements
+from .placeholders import of_episode as placeholders_of
+from .placeholders import put as put_placeholders
 
 if TYPE_CHECKING:
-    from .....ports.carried import Rewritten
+    from .....ports.carried import Rewritten, StoredEpisode
 
 
-def turns_of(row: rows.Row) -> sa.Table:
+@cache
+def _session_ids() -> sa.Select[Any]:
+    return (
+        sa.select(schema.conversations.c.session_id)
+        .where(
+            schema.conversations.c.scope_id == common.scope_id(),
+            schema.conversations.c.tenant == sa.bindparam("tenant_"),
+        )
+        .order_by(schema.conversations.c.session_id)
+    )
+
+
+@sql
+def _episode_ids() -> sa.Select[Any]:
+    return (
+        sa.select(schema.episodes.c.id)
+        .where(common.in_scope(), schema.episodes.c.session_id == sa.bindparam("session_"))
+        .order_by(schema.episodes.c.started_at, schema.episodes.c.id)
+    )
+
+
+@sql
+def _this() -> sa.Select[Any]:
+    return (
+        sa.select(
+            *rows.episode_columns(),
+            schema.episodes.c.scope_id,
+            schema.episodes.c.deleted_at,
+            schema.episodes.c.unfindable_from,
+            schema.conversations.c.metadata,
+        )
+        .join(
+            schema.conversations,
+            sa.and_(
+                schema.conversations.c.scope_id == schema.episodes.c.scope_id,
+                schema.conversations.c.session_id == schema.episodes.c.session_id,
+            ),
+        )
+        .where(common.in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
+    )
+
+
+def stored_sessions(
+    conn: Connection, scope: Scope, *, after: str | None = None, limit: int
+) -> list[str]:
+    wanted = _session_ids().limit(limit)
+    if after is not None:
+        wanted = wanted.where(schema.conversations.c.session_id > after)
+    return list(conn.execute(wanted, common.scope_params(scope)).scalars())
+
+
+def stored_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:
+    parameters = common.scope_params(scope) | {"session_": session_id}
+    return list(conn.execute(_episode_ids, parameters).scalars())
+
+
+def stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
+    row = _read_this(conn, scope, episode_id)
+    if row is None:
+        return None
+    table = turns_table(row)
+    turns = conn.execute(
+        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
+        .where(table.c.episode_id == episode_id, table.c.tenant == scope.tenant)
+        .order_by(table.c.ordinal)
+    )
+    from .....ports.carried import StoredEpisode
+
+    return StoredEpisode(
+        episode=rows.episode(row, scope),
+        turns=tuple(rows.turns(turns, row.session_id)),
+        metadata=rows.load_json(row.metadata),
+        facts=tuple(fact_statements.of_episode(conn, row.scope_id, episode_id)),
+        placeholders=tuple(placeholders_of(conn, scope, episode_id, deleted=True)),
+        is_deleted=row.deleted_at is not None,
+    )
+
+
+def _read_this(conn: Connection, scope: Scope, episode_id: UUID) -> rows.Row | None:
+    return conn.execute(_this, common.scope_params(scope) | {"episode_": episode_id}).one_or_none()
+
+
+def rewrite(
+    conn: Connection,
+    was: StoredEpisode,
+    *,
+    turns: Sequence[Rewritten] = (),
+    summary: NewSummary | None = None,
+    facts: Sequence[Fact] = (),
+    metadata: Mapping[str, Json] | None = None,
+    placeholders: Sequence[Placeholder] = (),
+    now: datetime,
+) -> None:
+    if not (turns or summary or facts or metadata is not None or placeholders):
+        return
+    scope, episode_id = was.episode.scope, was.episode.id
+    locked = scopes.lock(conn, scope)
+    row = None if locked is None else _read_this(conn, scope, episode_id)
+    if locked is None or row is None:
+        raise EpisodeNotFound(episode_id)
+    scope_id = locked.id
+    _check_unchanged(row, was, metadata)
+    _check_facts(conn, row, was)
+    _check_holds(conn, was, metadata)
+    if turns:
+        _check_indexed(row)
+        _rewrite_turns(conn, scope_id, row, turns)
+        _rewrite_recall_rows(conn, scope, scope_id, episode_id, turns, now=now)
+    if summary is not None:
+        _rewrite_summary(conn, was, scope_id, summary, now=now)
+    if facts:
+        fact_statements.rewrite(conn, scope_id, episode_id, facts)
+    if metadata is not None:
+        _rewrite_metadata(conn, scope_id, row.session_id, metadata)
+    key = common.episode_key(scope, scope_id, episode_id)
+    put_placeholders(conn, key, row.session_id, placeholders)
+    # A new epoch makes a concurrent indexing of the old text fail.
+    scopes.take_rows(conn, scope, 0, epochs=1)
+    meta.count_removal(conn)
+
+
+def _check_unchanged(
+    row: rows.Row, was: StoredEpisode, metadata: Mapping[str, Json] | None
+) -> None:
+    same = rows.episode(row, was.episode.scope) == was.episode
+    if not same or (row.deleted_at is not None) != was.is_deleted:
+        raise EpisodeChanged(row.session_id)
+    if metadata is not None and rows.load_json(row.metadata) != was.metadata:
+        raise EpisodeChanged(row.session_id)
+
+
+def _check_facts(conn: Connection, row: rows.Row, was: StoredEpisode) -> None:
+    """Refuse where other facts were found meanwhile: they were found in the old text."""
+    now = {fact.id for fact in fact_statements.of_episode(conn, row.scope_id, row.id)}
+    if not now <= {fact.id for fact in was.facts}:
+        raise EpisodeChanged(row.session_id)
+
+
+def _check_indexed(row: rows.Row) -> None:
+    """Refuse to rewrite an episode with unindexed turns.
+
+    A concurrent indexing would index the old text. The check that a summary was made of the text
+    that is stored needs the recall rows as well.
+    """
+    if row.unfindable_from is not None:
+        raise EpisodeChanged(row.session_id)
+
+
+def _check_holds(conn: Connection, was: StoredEpisode, metadata: Mapping[str, Json] | None) -> None:
+    episode = was.episode
+    about = [episode.id]
+    if metadata is not None:
+        about = stored_episodes(conn, episode.scope, episode.session_id)
+    holds.check(conn, episode.scope.tenant, episode.scope.user, about)
+
+
+def _rewrite_summary(
+    conn: Connection, was: StoredEpisode, scope_id: int, summary: NewSummary, *, now: datetime
+) -> None:
+    if not was.is_deleted:
+        close.put_summary(conn, now, was.episode.scope, was.episode.id, summary)
+        return
+    conn.execute(
+        sa.update(schema.episodes)
+        .where(common.this_episode())
+        .values(summarized_by=summary.by, **rows.pack_summary(summary.summary)),
+        {"episode_": was.episode.id, "scope_": scope_id},
+    )
+
+
+def _rewrite_metadata(
+    conn: Connection, scope_id: int, session_id: str, metadata: Mapping[str, Json]
+) -> None:
+    conn.execute(
+        sa.update(schema.conversations)
+        .where(
+            schema.conversations.c.scope_id == scope_id,
+            schema.conversations.c.session_id == session_id,
+        )
+        .values(metadata=rows.dump_json(metadata))
+    )
+
+
+def turns_table(row: rows.Row) -> sa.Table:
     """Where the turns of an episode are."""
     return schema.turns_archive if row.is_cold else schema.turns
 
 
-def turns(conn: Connection, scope_id: int, row: rows.Row, new_turns: Sequence[Rewritten]) -> None:
-    table = turns_of(row)
+def _rewrite_turns(
+    conn: Connection, scope_id: int, row: rows.Row, new_turns: Sequence[Rewritten]
+) -> None:
+    table = turns_table(row)
     here = sa.and_(table.c.episode_id == row.id, table.c.scope_id == scope_id)
     kept = set(conn.execute(sa.select(table.c.ordinal).where(here)).scalars())
     if not kept.issuperset(new.ordinal for new in new_turns):
@@ -46,7 +237,7 @@ def turns(conn: Connection, scope_id: int, row: rows.Row, new_turns: Sequence[Re
     )
 
 
-def recall_rows(
+def _rewrite_recall_rows(
     conn: Connection,
     scope: Scope,
     scope_id: int,
@@ -65,7 +256,7 @@ def recall_rows(
         schema.recall.c.scope_id == scope_id,
         schema.recall.c.episode_id == episode_id,
         schema.recall.c.ordinal >= 0,
-        close.in_span(schema.recall),
+        common.in_seq_span(schema.recall),
     )
     this = {"episode_": episode_id, "scope_": scope_id}
     found = conn.execute(
@@ -77,17 +268,17 @@ def recall_rows(
         return
     waiting = remove_rows(conn, scope_id, [row["seq"] for row in moved])
     _, first = scopes.take_rows(conn, scope, len(moved), epochs=1)
-    episode = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode_id}
+    episode = common.episode_key(scope, scope_id, episode_id)
     recall, work = [], []
     for seq, row in enumerate(moved, start=first):
         new = changed.get(row["ordinal"])
         recall.append(row | {"seq": seq} | _as_new(new))
         if row["seq"] in waiting if new is None else new.embed:
             work.append(rows.work_row(WorkKind.EMBED, episode, row["ordinal"], seq, now))
-    conn.execute(close.insert_recall, recall)
-    close.note_last(conn, episode, first + len(moved) - 1)
+    conn.execute(common.insert_recall, recall)
+    common.set_last_seq(conn, episode, first + len(moved) - 1)
     if work:
-        conn.execute(close.insert_work, work)
+        conn.execute(common.insert_work, work)
     if mirrored:
         tell_mirror(conn, scope, scope_id, episode_id, recall, first, now=now)
 
@@ -102,7 +293,7 @@ def _as_new(new: Rewritten | None) -> dict[str, Any]:
 def remove_rows(conn: Connection, scope_id: int, seqs: list[int]) -> set[int]:
     """Take these rows and their work away; returns which of them waited for a vector."""
     waiting: set[int] = set()
-    for some in episodes.chunks(seqs):
+    for some in common.chunks(seqs):
         # What a remote index must still be told has a number in that place that is no row's.
         mine = sa.and_(
             schema.work.c.scope_id == scope_id,
@@ -149,14 +340,14 @@ def tell_mirror(
         schema.recall.c.seq >= first,
         schema.recall.c.vector.is_not(None),
     ]
-    conn.execute(work_sql.queueing(WorkKind.INDEX, *above), {"now_": now})
+    conn.execute(work_statements.queueing(WorkKind.INDEX, *above), {"now_": now})
     set_references(conn, scope_id, episode_id, kept)
 
 
 def set_references(
     conn: Connection, scope_id: int, episode_id: UUID, recall: list[dict[str, Any]]
 ) -> None:
-    """Name the vector of each turn by the number that its recall row has now."""
+    """Set the vector reference of each turn to the `seq` that its recall row has now."""
     kept = [row for row in recall if row["vector"] is not None]
     if not kept:
         return

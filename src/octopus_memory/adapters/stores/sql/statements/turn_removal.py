@@ -14,7 +14,7 @@ from .....domain.message import Role
 from .....ports.store import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import audit, close, episodes, facts, holds, meta, mirror, scopes, scrub
+from . import audit, close, common, facts, holds, meta, mirror, scopes, scrub
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def _this() -> sa.Select[Any]:
     return sa.select(
         *rows.episode_columns(), schema.episodes.c.scope_id, schema.episodes.c.unfindable_from
-    ).where(episodes.kept_in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
+    ).where(common.undeleted_in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
 
 
 def remove(
@@ -33,8 +33,10 @@ def remove(
     removals: Sequence[TurnRemoval],
     *,
     now: datetime,
-    entry: AuditDraft | None,
+    entry: AuditDraft | None = None,
 ) -> None:
+    if not removals:
+        return
     scope = removals[0].was.episode.scope
     if scopes.lock(conn, scope) is None:
         raise EpisodeNotFound(removals[0].was.episode.id)
@@ -47,13 +49,13 @@ def remove(
 
 def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: datetime) -> None:
     was, episode_id = removal.was, removal.was.episode.id
-    this = episodes.who(scope) | {"episode_": episode_id}
+    this = common.scope_params(scope) | {"episode_": episode_id}
     row = conn.execute(_this, this).one_or_none()
     if row is None:
         raise EpisodeNotFound(episode_id)
     _check_unchanged(conn, row, removal)
     holds.check(conn, scope.tenant, scope.user, [episode_id])
-    place = {"tenant": scope.tenant, "scope_id": row.scope_id, "episode_id": episode_id}
+    place = common.episode_key(scope, row.scope_id, episode_id)
     left = [turn for turn in was.turns if turn.id not in removal.ids]
     number = {turn.ordinal: new for new, turn in enumerate(left)}
     _remove_facts(conn, row.scope_id, removal, left)
@@ -64,14 +66,14 @@ def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: dateti
     if was.episode.is_open:
         return
     if removal.summary is not None:
-        close.put_summary(conn, scope, episode_id, replace(removal.summary, made_of=None), now=now)
+        close.put_summary(conn, now, scope, episode_id, replace(removal.summary, made_of=None))
     else:
         _drop_summary(conn, scope, row, now=now)
 
 
 def _check_unchanged(conn: Connection, row: rows.Row, removal: TurnRemoval) -> None:
     """Refuse where the episode or its text is another than the caller read."""
-    was, table = removal.was, scrub.turns_of(row)
+    was, table = removal.was, scrub.turns_table(row)
     there = conn.execute(
         sa.select(table.c.ordinal, table.c.id)
         .where(table.c.episode_id == row.id, table.c.scope_id == row.scope_id)
@@ -85,10 +87,10 @@ def _check_unchanged(conn: Connection, row: rows.Row, removal: TurnRemoval) -> N
 
 
 def _remove_turns(conn: Connection, row: rows.Row, number: Mapping[int, int], count: int) -> None:
-    table = scrub.turns_of(row)
+    table = scrub.turns_table(row)
     here = sa.and_(table.c.episode_id == row.id, table.c.scope_id == row.scope_id)
     gone = [ordinal for ordinal in range(count) if ordinal not in number]
-    for some in episodes.chunks(gone):
+    for some in common.chunks(gone):
         conn.execute(sa.delete(table).where(here, table.c.ordinal.in_(some)))
     # Each in turn, and upwards: no two may have one number, not even for a moment.
     moved = [{"old_": old, "new_": new} for old, new in number.items() if old != new]
@@ -149,7 +151,7 @@ def _count(conn: Connection, row: rows.Row, removal: TurnRemoval, left: Sequence
         first = sum(turn.ordinal < row.unfindable_from for turn in left)
         values["unfindable_from"] = first if first < len(left) else None
     conn.execute(
-        sa.update(schema.episodes).where(close.this_episode()).values(**values),
+        sa.update(schema.episodes).where(common.this_episode()).values(**values),
         {"episode_": row.id, "scope_": row.scope_id},
     )
 
@@ -175,7 +177,7 @@ def _move_rows(
         recall.c.scope_id == place["scope_id"],
         recall.c.episode_id == place["episode_id"],
         recall.c.ordinal >= 0,
-        close.in_span(recall),
+        common.in_seq_span(recall),
     ]
     found = conn.execute(sa.select(recall).where(*here).order_by(recall.c.ordinal), this)
     known = [dict(each) for each in found.mappings()]
@@ -199,10 +201,10 @@ def _move_rows(
         if each["seq"] in waiting
     ]
     if new_rows:
-        conn.execute(close.insert_recall, new_rows)
-        close.note_last(conn, place, first_seq + len(new_rows) - 1)
+        conn.execute(common.insert_recall, new_rows)
+        common.set_last_seq(conn, place, first_seq + len(new_rows) - 1)
     if work:
-        conn.execute(close.insert_work, work)
+        conn.execute(common.insert_work, work)
     if mirrored:
         scrub.tell_mirror(
             conn, scope, place["scope_id"], place["episode_id"], new_rows, first_seq, now=now
@@ -216,7 +218,7 @@ def _drop_summary(conn: Connection, scope: Scope, row: rows.Row, *, now: datetim
     this = {"episode_": row.id, "scope_": row.scope_id}
     conn.execute(
         sa.update(schema.episodes)
-        .where(close.this_episode())
+        .where(common.this_episode())
         .values(summarized_by=None, **rows.pack_summary(None)),
         this,
     )

@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from .....domain.episode import Scope, Turn
-from .....ports.store import SUMMARY_ORDINAL, Backlog, Removal, Work, WorkKind
-from .. import column_values, rows
+from .....ports.store import Backlog, Removal, Work, WorkKind
+from .. import rows
 from ..lazy import Connection, Statement, sa, schema, sql, sql_for, types
-from .episodes import chunks
+from . import common
 
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
 
@@ -78,54 +78,6 @@ def _unfindable() -> sa.Select[Any]:
 
 
 @sql
-def _model() -> sa.Select[Any]:
-    return sa.select(schema.models.c.id).where(schema.models.c.name == sa.bindparam("model_"))
-
-
-@sql
-def _insert_model() -> Any:
-    return sa.insert(schema.models).returning(schema.models.c.id)
-
-
-@sql
-def _bump() -> sa.Update:
-    return (
-        sa.update(schema.scopes)
-        .where(
-            schema.scopes.c.id == sa.bindparam("scope_"),
-            schema.scopes.c.tenant == sa.bindparam("tenant_"),
-        )
-        .values(version=schema.scopes.c.version + 1)
-    )
-
-
-@sql
-def _set_vector() -> sa.Update:
-    return (
-        sa.update(schema.recall)
-        .where(
-            schema.recall.c.scope_id == sa.bindparam("scope_"),
-            schema.recall.c.seq == sa.bindparam("seq_"),
-            schema.recall.c.tenant == sa.bindparam("tenant_"),
-        )
-        .values(model_id=sa.bindparam("key_"), vector=sa.bindparam("vector_"))
-    )
-
-
-@sql
-def _set_reference() -> sa.Update:
-    return (
-        sa.update(schema.turns)
-        .where(
-            schema.turns.c.episode_id == sa.bindparam("episode_"),
-            schema.turns.c.ordinal == sa.bindparam("ordinal_"),
-            schema.turns.c.scope_id == sa.bindparam("scope_"),
-        )
-        .values(embedding_ref=sa.bindparam("ref_"))
-    )
-
-
-@sql
 def _said() -> sa.Select[Any]:
     return (
         sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
@@ -168,7 +120,7 @@ def take(
 ) -> Sequence[rows.Row]:
     """Lease what `waiting` made a statement for."""
     taken = list(conn.execute(waits, {"kind_": rows.KINDS[kind], "now_": now}))
-    for some in chunks([row.id for row in taken]):
+    for some in common.chunks([row.id for row in taken]):
         conn.execute(_lease, {"ids": some, "owner_": owner, "until_": until})
     return taken
 
@@ -187,7 +139,7 @@ def _claimed(row: rows.Row) -> Work:
 
 
 def finish(conn: Connection, work: Sequence[Work | Removal]) -> None:
-    for some in chunks([piece.id for piece in work]):
+    for some in common.chunks([piece.id for piece in work]):
         conn.execute(_finish, {"ids": some})
 
 
@@ -196,10 +148,10 @@ def postpone(
     work: Sequence[Work | Removal],
     *,
     until: datetime,
-    owner: str | None,
+    owner: str | None = None,
 ) -> None:
     mine = sa.true() if owner is None else schema.work.c.owner == owner
-    for some in chunks([piece.id for piece in work]):
+    for some in common.chunks([piece.id for piece in work]):
         conn.execute(
             sa.update(schema.work)
             .where(_these(), mine)
@@ -289,58 +241,10 @@ def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
 
 def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
     found: dict[tuple[UUID, int], Sequence[Any]] = {}
-    for some in chunks([piece.id for piece in work]):
+    for some in common.chunks([piece.id for piece in work]):
         # Two pieces that follow each other share a turn.
         found |= {(row[0], row[1]): row for row in conn.execute(_said, {"ids": some}).all()}
     return rows.turns(found.values())
-
-
-def put_vectors(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
-    key = model_id(conn, model)
-    # By its number, not its name: the rows of a scope that was erased and begun again are others.
-    # In one order for all: two workers that lock the same scopes would wait for each other.
-    tenants = {work.scope_id: work.scope.tenant for work, _ in done}
-    conn.execute(_bump, [{"scope_": id_, "tenant_": tenants[id_]} for id_ in sorted(tenants)])
-    conn.execute(
-        _set_vector,
-        [
-            {
-                "scope_": work.scope_id,
-                "seq_": work.seq,
-                "tenant_": work.scope.tenant,
-                "key_": key,
-                "vector_": vector,
-            }
-            for work, vector in done
-        ],
-    )
-    referenced = [
-        {
-            "episode_": work.episode_id,
-            "ordinal_": work.ordinal,
-            "scope_": work.scope_id,
-            "ref_": f"{model}/{work.seq}",
-        }
-        for work, _ in done
-        if work.ordinal != SUMMARY_ORDINAL
-    ]
-    if referenced:
-        conn.execute(_set_reference, referenced)
-    finish(conn, [work for work, _ in done])
-
-
-def model_id(conn: Connection, model: str) -> int:
-    known = conn.execute(_model, {"model_": model}).first()
-    if known is not None:
-        return int(known.id)
-    return int(conn.execute(_insert_model, {"name": model}).scalar_one())
-
-
-def use_model(conn: Connection, model: str, *, now: datetime) -> int:
-    """Queue every row whose vector is another model's, unless it is queued already."""
-    key = model_id(conn, model)
-    outdated = schema.recall.c.model_id.not_in([key, column_values.NO_MODEL])
-    return conn.execute(queueing(WorkKind.EMBED, outdated), {"now_": now}).rowcount
 
 
 def queueing(kind: WorkKind, *wanted: sa.ColumnElement[bool]) -> sa.Insert:

@@ -1,4 +1,4 @@
-"""Export and import in a SQL store."""
+"""Export and import: the statements."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ....domain.episode import Scope, Session, SessionStatus, Turn
-from ....domain.errors import EpisodeChanged
-from ....ports.transfer import Portable
-from ....ports.turns import NewTurn
-from . import column_values, rows
-from .lazy import Connection, sa, schema
-from .statements import agent_configs, close, episodes, facts, index_turns, placeholders, scopes
-from .transactions import Every, Transactions
+from .....domain.episode import Scope, Session, SessionStatus, Turn
+from .....domain.errors import EpisodeChanged
+from .....ports.turns import NewTurn
+from .. import column_values, rows
+from ..lazy import Connection, sa, schema
+from . import agent_configs, close, common, facts, index_turns, placeholders, scopes
 
 if TYPE_CHECKING:
-    from ....domain.transfer.export_format import KeptEpisode
-    from ....ports.carried import Brought
+    from .....domain.transfer.export_format import KeptEpisode
+    from .....ports.carried import Brought
 
 
 _MOST_BYTES = 4 * 1024 * 1024
@@ -31,7 +29,7 @@ _BATCH = 250
 
 @cache
 def _not_deleted() -> sa.ColumnElement[bool]:
-    return sa.and_(episodes.in_scope(), schema.episodes.c.deleted_at.is_(None))
+    return sa.and_(common.in_scope(), schema.episodes.c.deleted_at.is_(None))
 
 
 @cache
@@ -39,33 +37,9 @@ def _kept() -> sa.Select[Any]:
     return sa.select(*rows.episode_columns(), schema.episodes.c.aged_from).where(_not_deleted())
 
 
-class SqlPortable(Transactions, Portable):
-    def kept_sessions(self, scope: Scope, *, after: str | None = None, limit: int) -> list[Session]:
-        return self._read(scope.tenant, _sessions, scope, after=after, limit=limit)
-
-    def kept_episodes(
-        self,
-        scope: Scope,
-        session_id: str,
-        *,
-        after: tuple[datetime, UUID] | None = None,
-        limit: int,
-    ) -> list[KeptEpisode]:
-        return self._read(scope.tenant, _kept_episodes, scope, session_id, after=after, limit=limit)
-
-    def kept_turns(
-        self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
-    ) -> tuple[KeptEpisode | None, list[Turn]]:
-        return self._read(scope.tenant, _kept_turns, scope, episode_id, start=start, limit=limit)
-
-    def holders(self, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
-        return self._read(Every.TENANT, _holders, episode_ids)
-
-    def bring(self, brought: Brought) -> bool:
-        return self._write(brought.kept.episode.scope.tenant, _bring, brought)
-
-
-def _sessions(conn: Connection, scope: Scope, *, after: str | None, limit: int) -> list[Session]:
+def sessions(
+    conn: Connection, scope: Scope, *, after: str | None = None, limit: int
+) -> list[Session]:
     theirs = sa.and_(
         schema.episodes.c.scope_id == schema.conversations.c.scope_id,
         schema.episodes.c.session_id == schema.conversations.c.session_id,
@@ -77,7 +51,7 @@ def _sessions(conn: Connection, scope: Scope, *, after: str | None, limit: int) 
     statement = (
         sa.select(schema.conversations, last_seen.label("last_seen_at"))
         .where(
-            schema.conversations.c.scope_id == episodes.scope_id(),
+            schema.conversations.c.scope_id == common.scope_id(),
             schema.conversations.c.tenant == sa.bindparam("tenant_"),
             sa.exists().where(theirs),
         )
@@ -86,16 +60,16 @@ def _sessions(conn: Connection, scope: Scope, *, after: str | None, limit: int) 
     )
     if after is not None:
         statement = statement.where(schema.conversations.c.session_id > after)
-    found = conn.execute(statement, episodes.who(scope))
+    found = conn.execute(statement, common.scope_params(scope))
     return [rows.session(row, scope) for row in found]
 
 
-def _kept_episodes(
+def kept_episodes(
     conn: Connection,
     scope: Scope,
     session_id: str,
     *,
-    after: tuple[datetime, UUID] | None,
+    after: tuple[datetime, UUID] | None = None,
     limit: int,
 ) -> list[KeptEpisode]:
     started, key = schema.episodes.c.started_at, schema.episodes.c.id
@@ -110,23 +84,23 @@ def _kept_episodes(
         statement = statement.where(
             sa.or_(started > moment, sa.and_(started == moment, key > last))
         )
-    found = conn.execute(statement, episodes.who(scope))
+    found = conn.execute(statement, common.scope_params(scope))
     return [_kept_episode(row, scope) for row in found]
 
 
 def _kept_episode(row: rows.Row, scope: Scope) -> KeptEpisode:
-    from ....domain.transfer.export_format import KeptEpisode
+    from .....domain.transfer.export_format import KeptEpisode
 
     return KeptEpisode(
         episode=rows.episode(row, scope), last_seen_at=row.last_seen_at, aged_from=row.aged_from
     )
 
 
-def _kept_turns(
-    conn: Connection, scope: Scope, episode_id: UUID, *, start: int, limit: int
+def kept_turns(
+    conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
 ) -> tuple[KeptEpisode | None, list[Turn]]:
     this = conn.execute(
-        _kept().where(schema.episodes.c.id == episode_id), episodes.who(scope)
+        _kept().where(schema.episodes.c.id == episode_id), common.scope_params(scope)
     ).one_or_none()
     if this is None:
         return None, []
@@ -152,9 +126,9 @@ def _kept_turns(
     return _kept_episode(this, scope), taken
 
 
-def _holders(conn: Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
+def holders(conn: Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
     known: dict[UUID, Scope] = {}
-    for some in episodes.chunks(episode_ids):
+    for some in common.chunks(episode_ids):
         found = conn.execute(
             sa.select(
                 schema.episodes.c.id,
@@ -169,7 +143,7 @@ def _holders(conn: Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]
     return known
 
 
-def _bring(conn: Connection, brought: Brought) -> bool:
+def bring(conn: Connection, brought: Brought) -> bool:
     episode = brought.kept.episode
     scope = episode.scope
     if scopes.lock(conn, scope) is not None and _is_there(conn, scope, episode.id):
@@ -181,19 +155,19 @@ def _bring(conn: Connection, brought: Brought) -> bool:
     conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, brought) | span))
     for some in _batches(brought.turns):
         _bring_turns(conn, scope_id, brought, *some)
-    place = {"tenant": scope.tenant, "scope_id": scope_id, "episode_id": episode.id}
+    place = common.episode_key(scope, scope_id, episode.id)
     placeholders.put(conn, place, episode.session_id, brought.placeholders)
     if brought.summary is not None:
-        close.put_summary(conn, scope, episode.id, brought.summary, now=brought.now)
+        close.put_summary(conn, brought.now, scope, episode.id, brought.summary)
     facts.insert(conn, place, brought.facts)
     return True
 
 
 def _is_there(conn: Connection, scope: Scope, episode_id: UUID) -> bool:
     known = sa.select(schema.episodes.c.id).where(
-        episodes.in_scope(), schema.episodes.c.id == episode_id
+        common.in_scope(), schema.episodes.c.id == episode_id
     )
-    return conn.execute(known, episodes.who(scope)).first() is not None
+    return conn.execute(known, common.scope_params(scope)).first() is not None
 
 
 def _bring_session(conn: Connection, scope_id: int, brought: Brought) -> None:
@@ -263,7 +237,7 @@ def _bring_turns(
     conn: Connection, scope_id: int, brought: Brought, first: int, turns: list[NewTurn]
 ) -> None:
     kept = brought.kept.episode
-    episode = {"tenant": kept.scope.tenant, "scope_id": scope_id, "episode_id": kept.id}
+    episode = common.episode_key(kept.scope, scope_id, kept.id)
     table = schema.turns_archive if kept.is_archived else schema.turns
     log = rows.new_turns(turns, first, episode)
     conn.insert(sa.insert(table), rows.NEW_TURN, log)
@@ -271,4 +245,4 @@ def _bring_turns(
         return
     _, seq = scopes.take_rows(conn, kept.scope, len(turns))
     index_turns.insert_new(conn, episode, turns, first, seq, now=brought.now)
-    close.note_last(conn, episode, seq + len(turns) - 1)
+    common.set_last_seq(conn, episode, seq + len(turns) - 1)

@@ -1,4 +1,4 @@
-"""API keys in a SQL store."""
+"""API keys: the statements."""
 
 from __future__ import annotations
 
@@ -6,42 +6,18 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ....ports.api_keys import Keys
-from . import rows
-from .lazy import Connection, sa, schema
-from .statements import audit
-from .transactions import Every, Transactions
+from .. import rows
+from ..lazy import Connection, sa, schema
+from . import audit
 
 if TYPE_CHECKING:
-    from ....domain.audit import AuditDraft
-    from ....domain.identity import ApiKey
+    from .....domain.audit import AuditDraft
+    from .....domain.identity import ApiKey
 
 
-class SqlKeys(Transactions, Keys):
-    def put_key(self, key: ApiKey, secret_hash: bytes, *, entry: AuditDraft | None = None) -> None:
-        self._write(key.tenant, _put, key, secret_hash, entry)
-
-    def find_key(self, key_id: str) -> tuple[ApiKey, bytes] | None:
-        return self._read(Every.TENANT, _find, key_id)
-
-    def listed_keys(self, tenant: str | None = None) -> list[ApiKey]:
-        return self._read(Every.TENANT if tenant is None else tenant, _listed, tenant)
-
-    def end_key(
-        self,
-        key_id: str,
-        *,
-        revoked_at: datetime | None,
-        expires_at: datetime,
-        entry: AuditDraft | None = None,
-    ) -> bool:
-        return self._write(Every.TENANT, _end, key_id, revoked_at, expires_at, entry)
-
-    def key_used(self, key_id: str, at: datetime) -> None:
-        self._write(Every.TENANT, _used, key_id, at)
-
-
-def _put(conn: Connection, key: ApiKey, secret_hash: bytes, entry: AuditDraft | None) -> None:
+def put(
+    conn: Connection, key: ApiKey, secret_hash: bytes, *, entry: AuditDraft | None = None
+) -> None:
     conn.execute(
         sa.insert(schema.keys).values(
             id=key.id,
@@ -61,12 +37,12 @@ def _put(conn: Connection, key: ApiKey, secret_hash: bytes, entry: AuditDraft | 
         audit.append(conn, entry)
 
 
-def _find(conn: Connection, key_id: str) -> tuple[ApiKey, bytes] | None:
+def find(conn: Connection, key_id: str) -> tuple[ApiKey, bytes] | None:
     row = conn.execute(sa.select(schema.keys).where(schema.keys.c.id == key_id)).one_or_none()
     return None if row is None else (_key(row), row.hash)
 
 
-def _listed(conn: Connection, tenant: str | None) -> list[ApiKey]:
+def listed(conn: Connection, tenant: str | None = None) -> list[ApiKey]:
     whose = sa.true() if tenant is None else schema.keys.c.tenant == tenant
     found = conn.execute(
         sa.select(schema.keys).where(whose).order_by(schema.keys.c.created_at, schema.keys.c.id)
@@ -74,12 +50,13 @@ def _listed(conn: Connection, tenant: str | None) -> list[ApiKey]:
     return [_key(row) for row in found]
 
 
-def _end(
+def end(
     conn: Connection,
     key_id: str,
+    *,
     revoked_at: datetime | None,
     expires_at: datetime,
-    entry: AuditDraft | None,
+    entry: AuditDraft | None = None,
 ) -> bool:
     row = conn.execute(
         sa.select(schema.keys).where(schema.keys.c.id == key_id).with_for_update()
@@ -97,13 +74,13 @@ def _end(
     return True
 
 
-def _used(conn: Connection, key_id: str, at: datetime) -> None:
+def set_last_used(conn: Connection, key_id: str, at: datetime) -> None:
     conn.execute(sa.update(schema.keys).where(schema.keys.c.id == key_id).values(last_used_at=at))
 
 
 def _key(row: sa.Row[Any]) -> ApiKey:
-    # Only a service has keys: whoever recalls need not wait for what they are made of.
-    from ....domain.identity import AccessRole, ApiKey
+    # Imported late because only a service has keys.
+    from .....domain.identity import AccessRole, ApiKey
 
     agents: Any = None if row.agents is None else rows.load_json(row.agents)
     return ApiKey(

@@ -1,0 +1,239 @@
+"""One end of a move: pages of a table, how far the move is, and the numbers of new rows.
+
+A number must never be given to two rows, not even after the first is gone, because caches and
+remote indexes may still know it. So the target continues where the source stopped counting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from .....domain.errors import InvalidInput, StoreBusy
+from ..lazy import Connection, sa, schema
+from . import meta
+
+Row: TypeAlias = dict[str, Any]
+Key: TypeAlias = list[Any]
+
+_MOVING = "moving"
+_NUMBERS = "numbers"
+"""The meta row with the numbers of a move on SQL Server.
+
+There `IDENT_CURRENT` of a table without rows may answer with its seed, whatever it was set to.
+"""
+_ROWS = 500
+_BYTES = 8 * 1024 * 1024
+_FETCH = 20
+_GIVEN = {
+    "postgresql": "SELECT pg_sequence_last_value("
+    "CAST(pg_get_serial_sequence(:table, :column) AS regclass))",
+    "mssql": "SELECT CAST(IDENT_CURRENT(:table) AS BIGINT)",
+}
+
+
+@cache
+def tables() -> list[sa.Table]:
+    return [table for table in schema.metadata.sorted_tables if table is not schema.meta]
+
+
+@cache
+def _made_by_opening() -> set[sa.Table]:
+    """The tables that opening a database writes to: an empty database may have rows there."""
+    return {schema.models, schema.jobs}
+
+
+class MovePosition(NamedTuple):
+    """How far a move is: every row before this key of this table is in the target."""
+
+    source: str
+    """A fingerprint of the source's secret."""
+    table: int = 0
+    after: Key | None = None
+
+    def dump(self) -> bytes:
+        after = None if self.after is None else [_packed(value) for value in self.after]
+        return json.dumps([self.source, self.table, after]).encode()
+
+    @classmethod
+    def load(cls, stored: bytes) -> MovePosition:
+        source, table, after = json.loads(stored)
+        key = None if after is None else [_unpacked(value) for value in after]
+        return cls(source=source, table=table, after=key)
+
+
+def _packed(value: Any) -> Any:
+    return {"uuid": value.hex} if isinstance(value, UUID) else value
+
+
+def _unpacked(value: Any) -> Any:
+    return UUID(value["uuid"]) if isinstance(value, dict) else value
+
+
+def table_at(position: MovePosition) -> sa.Table:
+    """The table whose rows the move copies now."""
+    return tables()[position.table]
+
+
+def is_being_filled(conn: Connection) -> bool:
+    return meta.get(conn, _MOVING) is not None
+
+
+def page(conn: Connection, table: sa.Table, after: Key | None) -> list[Row]:
+    keys = list(table.primary_key.columns)
+    statement = sa.select(table).order_by(*keys).limit(_ROWS).execution_options(yield_per=_FETCH)
+    if after is not None:
+        statement = statement.where(_above(keys, after, conn.product))
+    rows: list[Row] = []
+    size = 0
+    with conn.execute(statement) as found:
+        for row in found:
+            rows.append(_released(table, dict(row._mapping)))  # noqa: SLF001 - SQLAlchemy's public name
+            size += sum(len(value) for value in row if isinstance(value, bytes))
+            if size >= _BYTES:
+                break
+    return rows
+
+
+def _above(keys: Sequence[sa.Column[Any]], after: Key, dialect: str) -> sa.ColumnElement[bool]:
+    if dialect != "mssql":
+        values = [sa.literal(value, key.type) for key, value in zip(keys, after, strict=True)]
+        return sa.tuple_(*keys) > sa.tuple_(*values)
+    # SQL Server cannot compare tuples: above in the first column that is not equal.
+    wanted = []
+    for i, (key, value) in enumerate(zip(keys, after, strict=True)):
+        equal = [k == v for k, v in zip(keys[:i], after[:i], strict=True)]
+        wanted.append(sa.and_(*equal, key > value))
+    return sa.and_(keys[0] >= after[0], sa.or_(*wanted))
+
+
+def _released(table: sa.Table, row: Row) -> Row:
+    """A row without its lease, which belongs to a worker of the source."""
+    if table is schema.work and row["owner"] is not None:
+        return row | {"owner": None, "ready_at": row["created_at"]}
+    if table is schema.jobs:
+        return row | {"owner": None, "leads_until": None}
+    return row
+
+
+def row_count(conn: Connection) -> int:
+    return sum(
+        int(conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+        for table in tables()
+    )
+
+
+def meta_values(conn: Connection) -> dict[str, bytes]:
+    table = schema.meta
+    # These two describe the database, not its contents.
+    own = (_MOVING, _NUMBERS)
+    rows = conn.execute(sa.select(table).where(table.c.name.not_in(own)))
+    return {row.name: bytes(row.value) for row in rows}
+
+
+def begin(conn: Connection, position: MovePosition, values: Mapping[str, bytes]) -> MovePosition:
+    """The position to continue at; an empty target is prepared.
+
+    :raises InvalidInput: when the target holds other data
+    """
+    stored = meta.get(conn, _MOVING, change=True)
+    if stored is not None:
+        begun = MovePosition.load(stored)
+        if begun.source != position.source:
+            raise InvalidInput("to", "holds a part of another database: give a new, empty one")
+        return begun
+    for table in tables():
+        if table in _made_by_opening():
+            continue
+        if conn.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first():
+            raise InvalidInput("to", f"is not empty ({table.name}): give a new database")
+    for table in (schema.meta, *_made_by_opening()):
+        conn.execute(sa.delete(table))
+    for name, value in {**values, _MOVING: position.dump()}.items():
+        meta.put(conn, name, value)
+    return position
+
+
+def fill(conn: Connection, position: MovePosition, rows: Sequence[Row], then: MovePosition) -> None:
+    """Insert one page of rows, and record the position after them in the same transaction."""
+    if meta.get(conn, _MOVING, change=True) != position.dump():
+        raise StoreBusy("another process is moving data into this database: let it finish")
+    if rows:
+        conn.execute(sa.insert(table_at(position)), list(rows))
+    meta.put(conn, _MOVING, then.dump())
+
+
+def end(conn: Connection, numbers: Mapping[str, int]) -> None:
+    _continue_numbers(conn, numbers)
+    conn.execute(sa.delete(schema.meta).where(schema.meta.c.name == _MOVING))
+
+
+def numbers_given(conn: Connection) -> dict[str, int]:
+    """The last number that each table with generated keys gave out."""
+    stored = _stored_numbers(conn)
+    return {
+        table.name: max(_given(conn, table, column), stored.get(table.name, 0))
+        for table, column in numbered_tables()
+    }
+
+
+def _continue_numbers(conn: Connection, numbers: Mapping[str, int]) -> None:
+    """Set each table's next number above the source's last and above every row that it has."""
+    reached = {}
+    for table, column in numbered_tables():
+        highest = conn.execute(sa.select(sa.func.max(column))).scalar() or 0
+        number = reached[table.name] = max(highest, numbers.get(table.name, 0))
+        if number:
+            _continue_after(conn, table, column, number)
+    if conn.product == "mssql":
+        meta.put(conn, _NUMBERS, json.dumps(reached).encode())
+
+
+def _stored_numbers(conn: Connection) -> dict[str, int]:
+    found = meta.get(conn, _NUMBERS) if conn.product == "mssql" else None
+    stored: dict[str, int] = {} if found is None else json.loads(found)
+    return stored
+
+
+def numbered_tables() -> list[tuple[sa.Table, sa.Column[int]]]:
+    found = []
+    for table in tables():
+        column = table.autoincrement_column
+        if column is not None:
+            found.append((table, column))
+    return found
+
+
+def _given(conn: Connection, table: sa.Table, column: sa.Column[int]) -> int:
+    if conn.product == "sqlite":
+        stored = conn.execute(sa.select(_sequence().c.seq).where(_sequence().c.name == table.name))
+        return int(stored.scalar() or 0)
+    statement = sa.text(_GIVEN[conn.product])
+    names = {"table": table.name, "column": column.name}
+    used = {name: names[name] for name in statement.compile().params}
+    return int(conn.execute(statement, used).scalar() or 0)
+
+
+def _continue_after(conn: Connection, table: sa.Table, column: sa.Column[int], number: int) -> None:
+    match conn.product:
+        case "sqlite":
+            if not table.dialect_options["sqlite"]["autoincrement"]:
+                # It counts on from its highest row.
+                return
+            this = _sequence().c.name == table.name
+            if not conn.execute(sa.update(_sequence()).where(this).values(seq=number)).rowcount:
+                conn.execute(sa.insert(_sequence()).values(name=table.name, seq=number))
+        case "postgresql":
+            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+            conn.execute(sa.select(sa.func.setval(sequence, number)))
+        case "mssql":
+            # One more, because a table that never had a row gives this very number next.
+            conn.core.exec_driver_sql(f"DBCC CHECKIDENT ('{table.name}', RESEED, {number + 1})")
+
+
+@cache
+def _sequence() -> sa.TableClause:
+    return sa.table("sqlite_sequence", sa.column("name"), sa.column("seq"))
