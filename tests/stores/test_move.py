@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from test_export import fill
 
 from octopus_memory import (
     EpisodicMemory,
@@ -33,6 +32,7 @@ from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_scope
 from octopus_memory.wiring import move
+from tests.support.exported_user import fill
 from tests.support.postgres_installation import Database
 
 QUERIES = ("old words", "what is the weather like", "ended by timeout", "still here")

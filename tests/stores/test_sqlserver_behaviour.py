@@ -150,7 +150,8 @@ def test_the_model_stays_while_vectors_are_put(store: SqlServerStore, server: Se
 def test_reads_are_of_one_moment(store: SqlServerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     levels = []
     monkeypatch.setattr(
-        "sqlserver_double.Connection.begin", lambda self: levels.append(self.isolation)
+        "tests.support.sqlserver_double.Connection.begin",
+        lambda self: levels.append(self.isolation),
     )
     store.stats()
     assert set(levels) == {"SNAPSHOT"}
