@@ -26,7 +26,7 @@ from .ports.retention import Schedule
 from .ports.store import EpisodeStore
 
 if TYPE_CHECKING:
-    from .domain.transfer.move import MoveReport
+    from .adapters.stores.sql.move import MoveReport
     from .remote import RemoteMemory
     from .settings import Settings
 

@@ -131,7 +131,7 @@ def test_what_is_wrong_is_said_with_its_line(spoil, problem: str):
         ("count", 2**31, "must be a whole number"),
         ("table", [], "must be an object"),
         ("time", "yesterday", "must be a time such as"),
-        ("time", "2025-03-14T09:26:53", "has no time zone"),
+        ("time", "2025-03-14T09:26:53", "must have a time zone"),
         ("uuid", "42", "must be a UUID"),
     ],
 )

@@ -1,7 +1,8 @@
-"""The audit log: who did what to whom, when, and how it ended; never what was said.
+"""Entries of the audit log and their hash chain.
 
-Each tenant's entries form a chain: an entry's hash covers the one before it, so that none can be
-changed or taken out without every later hash being wrong.
+An entry records actor, action, subject, time and outcome, never the text of a conversation. Each
+tenant's entries form a chain: an entry's hash covers the one before it, so changing or removing
+one invalidates every later hash.
 """
 
 from __future__ import annotations
@@ -13,41 +14,42 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 
+from .ids import length_prefixed
 from .message import Json
 
 GENESIS = bytes(32)
-"""Stands for the entry before the first."""
+"""Previous hash of the first entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDraft:
-    """What is to be recorded; the log gives it its place."""
+    """An entry before the log has numbered and chained it."""
 
     tenant: str
-    """"" for what concerns the whole installation."""
+    """Empty for an action on the whole installation."""
     at: datetime
     actor: str
     action: str
     subject: str | None = None
-    """As `subject_hash` makes it."""
+    """Made by `subject_hash`."""
     outcome: str = "done"
     detail: Mapping[str, Json] = field(default_factory=dict)
-    """Counts and ids of Octopus's own making; never text of a conversation or a person's name."""
+    """Counts and ids that Octopus made; never text of a conversation or a person's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry(AuditDraft):
-    """One line of the log, in its place."""
+    """A numbered and chained entry."""
 
     seq: int
-    """1, 2, 3… in each tenant."""
+    """Number of the entry, from 1 in each tenant."""
     previous: bytes
     hash: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditHead:
-    """The last entry of a log: its number and its hash."""
+    """Number and hash of a log's last entry."""
 
     seq: int = 0
     hash: bytes = GENESIS
@@ -82,16 +84,16 @@ def chained(draft: AuditDraft, *, seq: int, previous: bytes) -> AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCheck:
-    """What reading a whole log against its hashes came to."""
+    """Result of verifying a log's hash chain."""
 
     entries: int
-    """How many stand in order before the first break, or in all."""
+    """Number of valid entries before the first break."""
     head: str
-    """The hash of the last of them. Noted elsewhere, it proves later that none of them is gone."""
+    """Hash of the last valid entry. Noted outside, it proves later that no entry is missing."""
     broken_at: int | None = None
-    """The `seq` of the first entry that is changed, missing, or out of its place."""
+    """The `seq` of the first entry that is changed, missing or out of order."""
     knows_head: bool | None = None
-    """Whether the head that was asked about is one of this log's; None when none was."""
+    """True if the log contains the head given to `check`; None if none was given."""
 
     @property
     def is_whole(self) -> bool:
@@ -99,7 +101,7 @@ class AuditCheck:
 
 
 def check(entries: Iterable[AuditEntry], *, known: str | None = None) -> AuditCheck:
-    """Read a log from its first entry, up to the first break; `known` is a head noted earlier."""
+    """Verify a log from its first entry to the first break; `known` is a head noted earlier."""
     last = AuditHead()
     seen = last.hash.hex() == known
     broken: int | None = None
@@ -120,7 +122,7 @@ def check(entries: Iterable[AuditEntry], *, known: str | None = None) -> AuditCh
 
 
 def check_end(found: AuditCheck, ends: AuditHead) -> AuditCheck:
-    """What was found, with where the log must end: entries may be missing there, or too many."""
+    """Add to `found` a break at the end, if the log does not end at the stored head."""
     if found.broken_at is not None or (found.entries, found.head) == (ends.seq, ends.hash.hex()):
         return found
     if found.entries == ends.seq:
@@ -129,7 +131,5 @@ def check_end(found: AuditCheck, ends: AuditHead) -> AuditCheck:
 
 
 def subject_hash(salt: bytes, *parts: str) -> str:
-    """Names a person or an episode for those who know whom to ask about, and tells nobody else."""
-    # Lengths keep ("ab", "c") and ("a", "bc") apart.
-    named = b"".join(len(p.encode()).to_bytes(4) + p.encode() for p in parts)
-    return hmac.new(salt, named, sha256).hexdigest()
+    """Keyed hash of a person or an episode; a caller that knows the name can search for it."""
+    return hmac.new(salt, length_prefixed(*parts), sha256).hexdigest()

@@ -1,9 +1,9 @@
-"""Layers of an agent's settings: what is set in a higher one counts, the rest comes from below.
+"""Layers of an agent's settings: a value in a higher layer overrides the lower ones.
 
-From the lowest: the built-in defaults, the settings of the installation (environment,
-`octopus.toml`, `EpisodicMemory.open(config=…)`), what is stored for the agent, and what is stored
-for the agent with one tenant. A layer is a table of tables, `{"recall": {"semantic_top_k": 5}}`,
-that holds only what is set.
+From the lowest: the built-in defaults; the settings of the installation (environment,
+`octopus.toml`, `EpisodicMemory.open(config=…)`); the settings stored for the agent; the settings
+stored for the agent in one tenant. A layer is a table of tables that holds only the values set,
+such as `{"recall": {"semantic_top_k": 5}}`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class ConfigSource(StrEnum):
     """The layer that a setting's value comes from."""
 
     DEFAULT = "default"
-    """Built in."""
+    """Built-in default."""
     SETTINGS = "settings"
     """The environment, `octopus.toml`, or `EpisodicMemory.open(config=…)`."""
     AGENT = "agent"
-    """Stored for the agent with every tenant."""
+    """Stored for the agent in every tenant."""
     TENANT = "tenant"
-    """Stored for the agent with this tenant."""
+    """Stored for the agent in this tenant."""
 
 
 def resolved(layers: Sequence[Layer]) -> MemoryConfig:
-    """The settings in force, from layers given lowest first.
+    """Effective settings; layers are given lowest first.
 
-    :raises InvalidSetting: for an unknown name, or values that do not go together
+    :raises InvalidSetting: for an unknown name, or values that contradict each other
     """
     whole: dict[str, Any] = MemoryConfig().to_dict()
     for layer in layers:
@@ -45,7 +45,7 @@ def resolved(layers: Sequence[Layer]) -> MemoryConfig:
 
 
 def sources(layers: Mapping[ConfigSource, Layer]) -> dict[str, dict[str, str]]:
-    """The name of the layer that each value comes from; layers are given lowest first."""
+    """Name of the layer that each value comes from; layers are given lowest first."""
     found: dict[str, dict[str, str]] = {
         part: dict.fromkeys(values, ConfigSource.DEFAULT.value)
         for part, values in _tables(MemoryConfig().to_dict()).items()
@@ -57,9 +57,9 @@ def sources(layers: Mapping[ConfigSource, Layer]) -> dict[str, dict[str, str]]:
 
 
 def change_of(given: MemoryConfig | ConfigPart | Mapping[str, Any]) -> dict[str, Any]:
-    """What a caller wants set, as a layer; None in place of a value or a part unsets it.
+    """A caller's change as a layer; None instead of a value or a part unsets it.
 
-    :raises InvalidSetting: for anything else than settings, and for an unknown name
+    :raises InvalidSetting: for anything but settings, and for an unknown name
     """
     if isinstance(given, MemoryConfig):
         return dict(given.overrides())
@@ -84,7 +84,7 @@ def change_of(given: MemoryConfig | ConfigPart | Mapping[str, Any]) -> dict[str,
 
 
 def _check_names(change: Mapping[str, Any]) -> None:
-    """Values are checked later, with those that they are to stand beside."""
+    """Check names only: values are checked later, together with those of the other layers."""
     known = _tables(MemoryConfig().to_dict())
     for part, values in change.items():
         given = {} if values is None else values
@@ -94,7 +94,7 @@ def _check_names(change: Mapping[str, Any]) -> None:
 
 
 def changed(stored: Layer, change: Mapping[str, Any]) -> dict[str, Json]:
-    """A stored layer after a change: what the change does not name stays."""
+    """A stored layer after a change; values that the change does not name stay."""
     result: dict[str, Any] = {part: dict(values) for part, values in stored.items()}
     for part, values in change.items():
         if values is None:
@@ -122,4 +122,4 @@ def _name_of(part: ConfigPart) -> str:
     for each in dataclasses.fields(MemoryConfig):
         if each.default_factory is type(part):
             return each.name
-    raise InvalidSetting("config", f"{type(part).__name__} is no part of a MemoryConfig")
+    raise InvalidSetting("config", f"{type(part).__name__} is not a part of MemoryConfig")

@@ -1,4 +1,4 @@
-"""The nouns: scope, session, episode, turn, and what recall returns."""
+"""Core values: scope, session, episode, turn, and the results of recall."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 MOST_FACTS = 100
 SUMMARY_LIMIT = 2_000
-"""The most characters a summary may have."""
+"""Maximum length of a summary, in characters."""
 
 SAYS = " — "
-"""Between a speaker and what they said, in summaries and key facts.
+"""Separates a speaker from the quote, in summaries and key facts.
 
-Not a colon: "User:" in a prompt looks like a turn of its own, and would be defused there.
+Not a colon, because "User:" in a prompt looks like a turn and would be neutralized there.
 """
 
 
@@ -39,7 +39,7 @@ class EndReason(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> EndReason | None:
-        """The reason that is written in PascalCase, as the design documents have them."""
+        """Accept PascalCase names, as in the design documents."""
         return next((one for one in cls if _pascal(one.value) == value), None)
 
 
@@ -51,7 +51,7 @@ class SessionStatus(StrEnum):
 
     @classmethod
     def after(cls, reason: EndReason) -> SessionStatus:
-        """The status of a session whose last episode ended so."""
+        """Status of a session whose last episode ended for this reason."""
         match reason:
             case EndReason.TIMEOUT:
                 return cls.TIMED_OUT
@@ -65,7 +65,7 @@ class SessionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Tenant, agent and user: everything is stored, recalled and limited inside one."""
+    """Tenant, agent and user. Every read and write happens inside one scope."""
 
     tenant: str
     agent: str
@@ -79,7 +79,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One conversation as the client names it."""
+    """One conversation, under the id that the client chose."""
 
     id: str
     scope: Scope
@@ -91,7 +91,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One bounded stretch of a session."""
+    """One bounded part of a session: its turns, and a summary once it is closed."""
 
     id: UUID
     scope: Scope
@@ -109,7 +109,7 @@ class Episode:
     is_archived: bool = False
     archived_at: datetime | None = None
     is_cold: bool = False
-    """Whether the turns of this archived episode are kept, and `restore` can bring them back."""
+    """True for an archived episode whose turns are kept, so that `restore` can bring them back."""
 
     @property
     def is_open(self) -> bool:
@@ -118,7 +118,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One row of the log: one message, with its tool calls."""
+    """One stored message, with its tool calls."""
 
     id: UUID
     episode_id: UUID
@@ -149,7 +149,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What closing makes of an episode."""
+    """Summary of an episode, made when it is closed."""
 
     text: str
     key_facts: tuple[str, ...] = ()
@@ -159,7 +159,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalShare:
-    """One signal's part in a score: its name, what was measured, and what it added."""
+    """One signal's contribution to a score."""
 
     signal: str
     value: float
@@ -168,7 +168,7 @@ class SignalShare:
 
 
 class Explained:
-    """Has `signals` that are worked out when they are first looked at: most callers never do."""
+    """Base of recall results: computes `signals` on first access, because most callers never do."""
 
     __slots__ = ("why",)
     why: Callable[[], tuple[SignalShare, ...]]
@@ -195,18 +195,18 @@ class TurnHit(Explained):
     text: str
     at: datetime
     score: float | None
-    """None for a turn of a recent episode, which was not searched for."""
+    """None for a turn of a recent episode, which was not searched."""
     name: str | None = None
     signals: tuple[SignalShare, ...] = ()
 
     def explain(self) -> str:
-        """Why this turn was returned, a line a signal."""
+        """Explain why this turn was returned, one line per signal."""
         return explain(self.score, self.signals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSnippet(Explained):
-    """An episode that recall found, with why."""
+    """An episode that recall found, with its best turns."""
 
     episode_id: UUID
     session_id: str
@@ -214,18 +214,18 @@ class EpisodeSnippet(Explained):
     summary: str
     key_facts: tuple[str, ...] = ()
     relevance: float | None
-    """None for a recent episode, which was not searched for."""
+    """None for a recent episode, which was not searched."""
     is_archived: bool = False
     turns: tuple[TurnHit, ...] = ()
     signals: tuple[SignalShare, ...] = ()
 
     def explain(self) -> str:
-        """Why this episode was returned, a line a signal."""
+        """Explain why this episode was returned, one line per signal."""
         return explain(self.relevance, self.signals)
 
 
 def explain(score: float | None, signals: tuple[SignalShare, ...]) -> str:
-    """A line for the relevance and one for each part of its log odds, which add up to it."""
+    """One line for the relevance and one per signal, whose log odds add up to it."""
     if score is None:
         return "not scored: one of the latest"
     lines = [f"relevance {score:.2f}"]
@@ -237,31 +237,47 @@ def explain(score: float | None, signals: tuple[SignalShare, ...]) -> str:
 
 
 def check_name(field_name: str, value: str, *, longest: int = 256) -> str:
-    """Opaque text of 1 to `longest` characters, or `InvalidInput`."""
+    """Return `value` if it is text of 1 to `longest` characters.
+
+    :raises InvalidInput: otherwise
+    """
     if not isinstance(value, str):
         raise InvalidInput(field_name, f"must be text, not {type(value).__name__}")
     if not 1 <= len(value) <= longest:
         raise InvalidInput(
             field_name, f"must have 1 to {longest} characters, and has {len(value):,}"
         )
+    return check_text(field_name, value)
+
+
+def check_text(field_name: str, value: str) -> str:
+    """Return `value` if it is text that UTF-8 can encode.
+
+    :raises InvalidInput: otherwise
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(field_name, f"must be text, not {type(value).__name__}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput(
-            field_name, "holds half a surrogate pair: it is no valid text"
+            field_name, "must be valid text: it contains half a surrogate pair"
         ) from error
     return value
 
 
 def check_time(field_name: str, value: datetime) -> datetime:
-    """An aware time as UTC, or `InvalidInput`."""
+    """Return an aware time as UTC.
+
+    :raises InvalidInput: for a naive time, or one out of range
+    """
     if not isinstance(value, datetime):
         raise InvalidInput(field_name, f"must be a datetime, not {type(value).__name__}")
     if value.utcoffset() is None:
         raise InvalidInput(
-            field_name, "has no time zone: write datetime(..., tzinfo=UTC) or .astimezone()"
+            field_name, "must have a time zone: use datetime(..., tzinfo=UTC) or .astimezone()"
         )
     try:
         return value.astimezone(UTC)
     except OverflowError as error:
-        raise InvalidInput(field_name, "is out of range: UTC has no such time") from error
+        raise InvalidInput(field_name, "is out of range as UTC") from error

@@ -1,4 +1,4 @@
-"""Erasure: whose data goes, and the receipt that says what went."""
+"""Erasure of a person's data or of one episode, and the receipt of what was removed."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from .message import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Whose data: a user with one agent or with all, or one episode of a scope."""
+    """Data to erase: a user's with one agent or with all, or one episode of a scope."""
 
     tenant: str
     user: str
     agent: str | None = None
     episode_id: UUID | None = None
-    """Given, the subject is this one episode, and `agent` is given too."""
+    """If given, the subject is this one episode, and `agent` must be given too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseReceipt:
-    """What an erasure removed, from where, and what a search for the rest found."""
+    """Proof of an erasure: what it removed from where, and what a search afterwards found."""
 
     id: UUID
     at: datetime
     tenant: str
     subject: str
-    """A keyed hash: it names nobody, and can be made again by who knows the name."""
+    """Keyed hash of the subject: anonymous, but a caller that knows the name can recompute it."""
     removed: Mapping[str, int]
-    """How many rows, by place."""
+    """Removed rows by table."""
     left: Mapping[str, int] = field(default_factory=dict)
-    """What the search afterwards found, by place: all zero, or the erasure is not complete."""
+    """Rows found afterwards, by table. The erasure is complete only if all are zero."""
     physical: bool = False
-    """Whether the files were rewritten, so that no erased byte can be read from them."""
+    """True if the files were rewritten, so that no erased byte can be read from them."""
     pending: tuple[str, ...] = ()
-    """What could not be reached and is still to be done, such as a remote index."""
+    """Work that is still to be done because its target was unreachable, such as a remote index."""
 
     @property
     def is_complete(self) -> bool:
@@ -62,7 +62,7 @@ class EraseReceipt:
 
     @classmethod
     def from_dict(cls, kept: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave, taken back."""
+        """Reverse of `to_dict`."""
         return cls(
             id=UUID(kept["id"]),
             at=datetime.fromisoformat(kept["at"]),
@@ -76,7 +76,7 @@ class EraseReceipt:
 
 
 def is_genuine(receipt: Mapping[str, Any]) -> bool:
-    """Whether a receipt's SHA-256 is that of its other fields."""
+    """True if a receipt's SHA-256 matches its other fields."""
     body = {name: value for name, value in receipt.items() if name != "sha256"}
     return _digest(body) == receipt.get("sha256")
 
@@ -87,31 +87,31 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """An erasure that has begun: its rows are gone, the rest of its work is known. Names nobody."""
+    """An erasure in progress: its rows are removed, the rest of its work is recorded. Anonymous."""
 
     id: UUID
     tenant: str
     at: datetime
     subject: str
-    """As `domain.audit.subject_hash` makes it."""
+    """Made by `domain.audit.subject_hash`."""
     removed: Mapping[str, int] = field(default_factory=dict)
     scope_ids: tuple[int, ...] = ()
     episode_id: UUID | None = None
-    """Given, only this episode of the scope was erased."""
+    """If given, only this episode of the scope was erased."""
     actor: str = "library"
     physical: bool = True
-    """Whether it is finished only when the files were rewritten by its own hand."""
+    """True if it must rewrite the files itself before it is finished."""
     number: int = 0
-    """Which removal of `removals_made` it was; `compacted` tells whether the files lost it too."""
+    """Its number in `removals_made`; compared with `compacted` to see if files were rewritten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSearch:
-    """What a search through the files for something that was erased came to."""
+    """Result of searching the database files for erased bytes."""
 
     files: Mapping[str, int]
-    """The bytes that were read, by file."""
+    """Bytes read, by file."""
     sought: int
-    """How many different byte strings were looked for."""
+    """Number of different byte strings searched for."""
     found: Mapping[str, int] = field(default_factory=dict)
-    """How many of them are in a file and in no row, by what they are of."""
+    """How many of them are in a file but in no row, by the table they came from."""

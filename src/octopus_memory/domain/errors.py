@@ -1,4 +1,4 @@
-"""Every error Octopus raises.
+"""Every error that Octopus raises.
 
     OctopusError
     ├── InvalidInput                 (also a ValueError)
@@ -34,7 +34,7 @@
     ├── MemoryClosed
     └── MissingExtra                 (also an ImportError)
 
-Messages say what is wrong and what to do, and never hold a message's text.
+Messages say what is wrong and what to do. They never contain the text of a conversation.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ from uuid import UUID
 
 
 class OctopusError(Exception):
-    """The root: catch this to catch everything Octopus raises."""
+    """Base class: catch it to catch everything Octopus raises."""
 
     _is_loggable = False
-    """Whether its words can only be ours: a session's name may be a person's."""
+    """True if the message contains no caller's text; a session id may be a person's name."""
 
     def for_log(self) -> str:
-        """What it is, and its words where they name nobody."""
+        """The class name, with the message if it can name no person."""
         kind = type(self).__name__
         return f"{kind}: {self}" if self._is_loggable else kind
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is unpickled by its message alone, which most of these are not made of.
-        return _as_it_was, (type(self), self.args), self.__dict__
+        # By default, unpickling calls `__init__` with the message; most of these take other values.
+        return _unpickle, (type(self), self.args), self.__dict__
 
 
-def _as_it_was(kind: type[OctopusError], args: tuple[Any, ...]) -> OctopusError:
+def _unpickle(kind: type[OctopusError], args: tuple[Any, ...]) -> OctopusError:
     return kind.__new__(kind, *args)
 
 
 class InvalidInput(OctopusError, ValueError):
-    """An argument is not acceptable. `field` names it; nothing was stored."""
+    """An argument is invalid. `field` names it; nothing was stored."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -73,7 +73,7 @@ class InvalidInput(OctopusError, ValueError):
 
 
 class InvalidMessage(InvalidInput):
-    """A message is not in the chat-completion form, or not plain JSON."""
+    """A message is not in the chat-completion format, or not plain JSON."""
 
 
 class MessageTooLarge(InvalidMessage):
@@ -89,7 +89,7 @@ class InvalidSetting(InvalidInput):
 
 
 class NotFound(OctopusError, LookupError):
-    """Nothing of that id in this scope."""
+    """The scope has nothing with that id."""
 
 
 class EpisodeNotFound(NotFound):
@@ -117,7 +117,7 @@ class SessionNotFound(NotFound):
 
 
 class Conflict(OctopusError):
-    """The call does not fit the present state."""
+    """The call conflicts with the current state."""
 
 
 class EpisodeClosed(Conflict):
@@ -130,7 +130,7 @@ class EpisodeClosed(Conflict):
 
 
 class EpisodeArchived(EpisodeClosed):
-    """The call needs turns that archiving took away."""
+    """The call needs turns that archiving removed."""
 
     def __init__(self, episode_id: UUID) -> None:
         Conflict.__init__(
@@ -142,7 +142,7 @@ class EpisodeArchived(EpisodeClosed):
 
 
 class EpisodeChanged(Conflict):
-    """Another caller changed the session between a read and the write; read again and retry."""
+    """Another caller changed the session between a read and the write: read again and retry."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} was changed by another caller: try again")
@@ -159,7 +159,7 @@ class IdempotencyConflict(Conflict):
 
 
 class EpisodeDeleted(Conflict):
-    """A call is repeated whose episode was deleted since: nothing is stored again."""
+    """A repeated call's episode was deleted in the meantime: nothing is stored again."""
 
     def __init__(self, episode_id: UUID) -> None:
         super().__init__(
@@ -170,36 +170,36 @@ class EpisodeDeleted(Conflict):
 
 
 class LegalHold(Conflict):
-    """A hold stands on the user or the episode: nothing of it may be archived or erased."""
+    """The user or the episode is under a legal hold: nothing may be archived or erased."""
 
     def __init__(self, hold_id: UUID) -> None:
-        super().__init__(f"legal hold {hold_id} stands against this: lift it first")
+        super().__init__(f"legal hold {hold_id} forbids this: lift it first")
         self.hold_id = hold_id
 
 
 class SettingsChanged(Conflict):
-    """The agent's settings were changed between a decision and its write; decide again."""
+    """The agent's settings changed between a decision and its write: decide again."""
 
     def __init__(self, message: str = "the agent's settings were changed: try again") -> None:
         super().__init__(message)
 
 
 class StoreError(OctopusError):
-    """The database answered with an error; what was acknowledged before is safe."""
+    """The database failed; everything acknowledged before is safe."""
 
     _is_loggable = True
 
 
 class StoreBusy(StoreError):
-    """Another process holds the database's write lock for too long; try again."""
+    """Another process held the database's write lock for too long: retry."""
 
 
 class StoreCorrupt(StoreError):
-    """What was read is not what was written; restore from a backup."""
+    """The database returned damaged data: restore from a backup."""
 
 
 class StoreFull(StoreError):
-    """The disk or the database's size limit is full; the call stored nothing."""
+    """The disk is full or the database reached its size limit; the call stored nothing."""
 
 
 class StoreReadOnly(StoreError):
@@ -211,35 +211,35 @@ class StoreUnavailable(StoreError):
 
 
 class StoreAnswerLost(StoreUnavailable):
-    """The connection was lost when the call was sent: it may have been stored, or not."""
+    """The connection was lost after the call was sent: it may or may not have been stored."""
 
 
 class SchemaTooNew(StoreError):
-    """The database was made by a newer Octopus; upgrade the package."""
+    """A newer Octopus made the database: upgrade the package."""
 
 
 class IndexUnavailable(OctopusError):
-    """The remote index cannot be reached; the store has everything, and recall goes on."""
+    """The remote index is unreachable; recall continues with the store's own vectors."""
 
     _is_loggable = True
 
 
 class ModelError(OctopusError):
-    """A model did not do its part; nothing stored is lost, and the work stays to be done."""
+    """A model failed; nothing stored is lost, and the work is retried later."""
 
     _is_loggable = True
 
 
 class EmbedderFailed(ModelError):
-    """The embedder could not be reached or answered with an error."""
+    """The embedder was unreachable or returned an error."""
 
 
 class SummarizerFailed(ModelError):
-    """The summarizer's model timed out, refused or answered nonsense."""
+    """The summarizer's model timed out, refused or returned an unusable answer."""
 
 
 class AccessDenied(OctopusError):
-    """The service does not take this credential, or not for this call."""
+    """The credential is invalid, or does not permit this call."""
 
 
 class MemoryClosed(OctopusError):

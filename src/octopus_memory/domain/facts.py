@@ -1,4 +1,4 @@
-"""Standing facts: what is true of a user whatever they ask, with where each was said.
+"""Standing facts about a user, each with its source.
 
 A summarizer finds facts in one episode (`FoundFact`). The store keeps them with their source
 (`Fact`). `consolidate` decides which are current: of the facts that share a slot, the newest.
@@ -13,36 +13,36 @@ from enum import StrEnum
 from hashlib import sha256
 from uuid import UUID
 
-from .episode import check_time
+from .episode import check_text, check_time
 from .errors import InvalidInput
 
 FACT_LIMIT = 300
-"""The most characters a fact may have."""
+"""Maximum length of a fact, in characters."""
 MOST_FACTS_OF_EPISODE = 50
-"""The most standing facts that are kept of one episode."""
+"""Maximum number of standing facts kept of one episode."""
 MOST_FACTS_READ = 2_000
-"""The most facts of a scope that are read, pinned ones aside: the newest."""
+"""Maximum number of unpinned facts of a scope that are read: the newest."""
 _SLOT_LIMIT = 64
 _HASH_DIGITS = 16
 
 
 class FactKind(StrEnum):
-    """What a fact is about. Listed in the order in which the context block shows them."""
+    """Subject of a fact, in the order in which the context block shows them."""
 
     NAME = "name"
-    """What the user is called, and how to address them."""
+    """The user's name, and how to address them."""
     LANGUAGE = "language"
     INSTRUCTION = "instruction"
     """How the agent should behave: "be formal", "answer briefly"."""
     CONSTRAINT = "constraint"
-    """What must be respected unasked: allergies, medication, diets, what the user has given up."""
+    """Must be respected without asking: allergies, medication, diets, what the user gave up."""
     PREFERENCE = "preference"
     PERSON = "person"
     """Family, friends, colleagues, pets."""
     HOME = "home"
     WORK = "work"
     PLAN = "plan"
-    """What is going on or coming: a trip, a deadline, a treatment."""
+    """Current or upcoming: a trip, a deadline, a treatment."""
     OTHER = "other"
 
 
@@ -50,7 +50,7 @@ _SINGLE_VALUED = frozenset({FactKind.NAME, FactKind.LANGUAGE, FactKind.HOME})
 
 
 class FactOrigin(StrEnum):
-    """Who found a fact."""
+    """Source of a fact."""
 
     RULES = "rules"
     MODEL = "model"
@@ -59,19 +59,19 @@ class FactOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFact:
-    """A standing fact as a summarizer finds it in one episode."""
+    """A standing fact that a summarizer found in one episode."""
 
     kind: FactKind
     text: str
     """A short statement about the user that reads on its own, in the conversation's language."""
     ordinal: int
-    """The turn that says it."""
+    """Position of the turn that says it."""
     slot: str = ""
     """Facts of one kind and slot replace each other: `home` has one value, so its slot is empty or
     `address`; a pet's slot is its name. A fact that replaces nothing has a slot of its own, made
     from its words."""
     ends: bool = False
-    """Whether it says that what stood in the slot is over: "the cat died", "I left Acme"."""
+    """True if it says that the slot's previous fact is over: "the cat died", "I left Acme"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +87,18 @@ class Fact:
     until: datetime | None = None
     """When a newer fact replaced it; None while it is current."""
     replaces: UUID | None = None
-    """The fact that it replaced."""
+    """Id of the fact that it replaced."""
     episode_id: UUID | None = None
-    """The source episode; None for a fact that the caller gave."""
+    """Source episode; None for a fact that the caller gave."""
     turn_id: UUID | None = None
     ordinal: int | None = None
-    """The place of the source turn in its episode."""
+    """Position of the source turn in its episode."""
     origin: FactOrigin = FactOrigin.RULES
     is_pinned: bool = False
-    """A pinned fact is shown first and no fact found later replaces it."""
+    """A pinned fact is shown first, and no fact found later replaces it."""
     ends: bool = False
     is_deleted: bool = False
-    """Whether the caller deleted it: its text is gone, and its slot stays empty until a newer fact
+    """True if the caller deleted it: its text is gone, and its slot stays empty until a newer fact
     fills it."""
 
     @property
@@ -126,41 +126,37 @@ def current(facts: Iterable[Fact], *, as_of: datetime | None = None) -> list[Fac
 
     A fact that only says that something is over is kept: "the cat died" is worth knowing.
     """
-    order = {kind: place for place, kind in enumerate(FactKind)}
+    order = {kind: rank for rank, kind in enumerate(FactKind)}
     found = [fact for fact in consolidate(facts, as_of=as_of) if fact.is_current]
     return sorted(found, key=lambda fact: (not fact.is_pinned, order[fact.kind], fact.since))
 
 
 def check_fact_text(field: str, value: str) -> str:
-    """Text of 1 to `FACT_LIMIT` characters on one line, or `InvalidInput`."""
-    text = " ".join(_check_text(field, value).split())
+    """Return `value` on one line, with 1 to `FACT_LIMIT` characters.
+
+    :raises InvalidInput: otherwise
+    """
+    text = " ".join(check_text(field, value).split())
     if not 1 <= len(text) <= FACT_LIMIT:
         raise InvalidInput(field, f"must have 1 to {FACT_LIMIT} characters, and has {len(text):,}")
     return text
 
 
 def check_given_slot(value: str | None) -> str | None:
-    """A slot as a caller gives it, or `InvalidInput`."""
-    return None if value is None else _check_text("slot", value)
+    """Return a caller's slot if it is valid text.
 
-
-def _check_text(field: str, value: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(field, f"must be text, not {type(value).__name__}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(field, "holds half a surrogate pair: it is no valid text") from error
-    return value
+    :raises InvalidInput: otherwise
+    """
+    return None if value is None else check_text("slot", value)
 
 
 def check_slot(value: str) -> str:
-    """A slot as it is stored: lower case, cut to what a row holds."""
+    """The slot as it is stored: lower case, cut to the column's length."""
     return " ".join(value.casefold().split())[:_SLOT_LIMIT]
 
 
 def slot_for(kind: FactKind, text: str) -> str:
-    """The slot of a fact that names none.
+    """Default slot of a fact.
 
     A kind that has one value at a time has one slot, so that the newest fact replaces the others.
     Any other fact gets a slot of its own, made from its words, and replaces only itself.
@@ -176,7 +172,10 @@ def slot_for(kind: FactKind, text: str) -> str:
 
 
 def check_kind(value: FactKind | str, field: str = "kind") -> FactKind:
-    """:raises InvalidInput: when it is no kind of fact"""
+    """Return the kind of fact that `value` names.
+
+    :raises InvalidInput: for an unknown kind
+    """
     try:
         return FactKind(value)
     except ValueError as error:
@@ -184,7 +183,7 @@ def check_kind(value: FactKind | str, field: str = "kind") -> FactKind:
 
 
 def _settle(slot: list[Fact]) -> list[Fact]:
-    """The facts of one slot, oldest first, each with what replaced it."""
+    """Facts of one slot, oldest first, with `until` and `replaces` set."""
     settled: list[Fact] = []
     holder: int | None = None
     for fact in slot:

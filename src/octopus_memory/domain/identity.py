@@ -1,4 +1,4 @@
-"""Who may do what through the service: roles, principals, API keys."""
+"""Access control of the service: roles, principals and API keys."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ PREFIX = "oct"
 
 class AccessRole(StrEnum):
     AGENT = "agent"
-    """Writes and recalls in its agents, for every user."""
+    """May write and recall as its agents, for every user."""
     USER = "user"
-    """Sees, exports and erases one user's own data."""
+    """May read, export and erase one user's own data."""
     ADMIN = "admin"
-    """Everything in the tenant."""
+    """May do everything in the tenant."""
     AUDITOR = "auditor"
-    """Metadata and the audit log, and nothing that was said."""
+    """May read metadata and the audit log, but no conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Whoever a credential stands for."""
+    """The identity and rights of a credential."""
 
     tenant: str
     role: AccessRole
     actor: str
-    """What the audit log calls them."""
+    """Name in the audit log."""
     agents: frozenset[str] | None = None
-    """The agents it may use; None for all of the tenant's."""
+    """Agents it may use; None for all of the tenant's."""
     user: str | None = None
-    """The user whose data it may see; None for all."""
+    """User whose data it may read; None for all."""
 
     def __post_init__(self) -> None:
         check_name("tenant", self.tenant, longest=100)
         check_name("actor", self.actor)
         if self.role is AccessRole.USER and self.user is None:
-            raise InvalidInput("user", "a credential with the role user names its user")
+            raise InvalidInput("user", "must be given for a credential with the role user")
         if self.user is not None:
             check_name("user", self.user)
         for agent in self.agents or ():
             check_name("agent", agent)
 
     def reaches(self, *, agent: str | None = None, user: str | None = None) -> bool:
-        """Whether data of this agent and this user is theirs to ask for."""
+        """True if the principal may access data of this agent and this user."""
         if agent is not None and self.agents is not None and agent not in self.agents:
             return False
         return user is None or self.user is None or user == self.user
@@ -58,7 +58,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key as it is kept: without its secret."""
+    """An API key as stored, without its secret."""
 
     id: str
     tenant: str
@@ -73,7 +73,7 @@ class ApiKey:
 
     def __post_init__(self) -> None:
         check_name("name", self.name, longest=100)
-        # A key that stands for nobody must not be made.
+        # Raises for a key without a valid principal.
         self.principal()
 
     def is_valid(self, now: datetime) -> bool:
@@ -102,14 +102,14 @@ def as_token(key_id: str, secret: str) -> str:
 
 
 def split_token(token: str) -> tuple[str, str] | None:
-    """The id and the secret of a token of ours; None for any other text."""
+    """Id and secret of an Octopus token; None for any other text."""
     prefix, _, rest = token.partition("_")
     key_id, _, secret = rest.partition("_")
     return (key_id, secret) if prefix == PREFIX and key_id and secret else None
 
 
 def secret_hash(secret: str) -> bytes:
-    """A secret has 256 random bits, so a plain hash is as good as a slow one."""
+    """SHA-256 of a secret. A slow hash is not needed, because the secret has 256 random bits."""
     return sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -1,4 +1,4 @@
-"""Values that are made once and looked up from then on."""
+"""Memoization by dictionary, for loops over the words of a text."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LONGEST_WORD = 40
 
 
 class Memo(dict[K, V]):
-    """Makes what it is asked for and does not have; with `most` values it begins anew.
+    """Computes missing values with `make`, and is cleared when it holds `most` of them.
 
-    In a loop over the words of a text a look-up costs a third of what `lru_cache` takes, which
-    keeps an order that words do not need: the common ones are back at once.
+    A look-up costs a third of one in `lru_cache`. Words need no LRU order, because the common ones
+    come back at once.
     """
 
     def __init__(self, make: Callable[[K], V], *, most: int) -> None:
@@ -31,8 +31,8 @@ class Memo(dict[K, V]):
 
 
 class WordMemo(Memo[str, V]):
-    """What is made of words. Long ones hardly come again (a link, or a whole sentence of a script
-    without spaces) and are not kept.
+    """Memo of values by word. Long words are not kept, because they rarely recur: links, or whole
+    sentences of a script without spaces.
     """
 
     def __missing__(self, key: str) -> V:

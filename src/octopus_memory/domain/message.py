@@ -1,4 +1,4 @@
-"""One message in the chat-completion form, checked on entry and kept key by key."""
+"""Messages in the chat-completion format: validation, text and token count."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from .errors import InvalidMessage, MessageTooLarge
-from .quick import maker
 
 Json: TypeAlias = Any
 """A plain JSON value: None, bool, int, float, str, list or dict with text keys."""
 
 MessageLike: TypeAlias = "Message | Mapping[str, Json] | tuple[str, Json]"
-"""What `add` takes: a chat-completion dict, a `(role, content)` pair, or a `Message`."""
+"""Accepted by `add`: a chat-completion dict, a `(role, content)` pair, or a `Message`."""
 
 
 MESSAGE_TOKENS = 4
-"""What a message costs beside its text."""
+"""Tokens that a message costs besides its text."""
 _MEDIA = ("image", "audio", "video", "file", "document")
 _MEDIA_TOKENS = 1_000
-"""About what a picture or the like costs a model, however many bytes it is."""
+"""Approximate tokens of an image or other media, whatever its size in bytes."""
 
 
 class Role(StrEnum):
@@ -33,7 +32,7 @@ class Role(StrEnum):
 
 
 DEEPEST = 100
-"""The most levels of lists and dicts, so that a caller whose own stack is deep can read it back."""
+"""Maximum nesting of lists and dicts, so that a caller deep in its own stack can read it back."""
 _NESTED = (dict, list, tuple)
 _ROLES = {role.value: role for role in Role}
 _RECORD = {
@@ -43,12 +42,12 @@ _RECORD = {
     "isError": "is_error",
 }
 _LONGEST_CHARACTER = 6
-"""The most bytes that JSON takes for one: a control character is written as six."""
+"""Maximum bytes of one character in JSON: a control character takes six."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call and its result, as one tool turn carries them."""
+    """A tool call and its result, as one tool turn carries them."""
 
     tool_call_id: str
     function_name: str
@@ -60,7 +59,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as the client wrote it. `body` is read back equal to what went in."""
+    """A message as the client wrote it. `body` is returned exactly as it was stored."""
 
     body: Mapping[str, Json]
 
@@ -94,12 +93,12 @@ class Message:
 
     @property
     def agent(self) -> str | None:
-        """The speaking agent, where several share an episode."""
+        """The speaking agent, if several share an episode."""
         return self.body.get("agent")
 
     @property
     def text(self) -> str:
-        """The words: text content, the text parts of multi-part content, or a tool's result."""
+        """Text content, the text parts of multi-part content, or a tool's result."""
         content = self.body.get("content")
         if isinstance(content, str):
             return content
@@ -112,12 +111,12 @@ class Message:
 
     @property
     def requests(self) -> Sequence[Mapping[str, Json]]:
-        """The tool calls an assistant message asks for; on any other the key means nothing."""
+        """Tool calls that an assistant message requests; empty for other roles."""
         return self.body.get("tool_calls") or () if self.body["role"] == Role.ASSISTANT else ()
 
     @property
     def tool_call(self) -> ToolCall | None:
-        """The call a tool turn carries; None where it is a bare result or no tool turn."""
+        """The call that a tool turn carries; None for a bare result and for other roles."""
         body = self.body
         if body["role"] != Role.TOOL or "function_name" not in body:
             return None
@@ -131,18 +130,15 @@ class Message:
         )
 
 
-_make_message = maker(Message)
-
-
 def as_text(value: Json) -> str:
     if value is None:
         return ""
-    # What is no JSON is refused later, with its field named: here it need only not break.
+    # A later check rejects what is not JSON and names its field; here it only must not raise.
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
 
 
 def message_tokens(message: Message, count: Callable[[str], int]) -> int:
-    """What a message costs a model: its words, its tool calls, and its own frame."""
+    """Tokens of a message: its text, its tool calls, and the fixed overhead."""
     tokens = MESSAGE_TOKENS + count(message.text)
     content = message.body.get("content")
     if isinstance(content, list):
@@ -155,7 +151,7 @@ def message_tokens(message: Message, count: Callable[[str], int]) -> int:
 
 
 def _part_tokens(part: Json, count: Callable[[str], int]) -> int:
-    """Of a part that is no text: of another provider's form, or a picture."""
+    """Tokens of a content part that is not text."""
     if not isinstance(part, dict):
         return count(as_text(part))
     if isinstance(part.get("text"), str):
@@ -165,10 +161,10 @@ def _part_tokens(part: Json, count: Callable[[str], int]) -> int:
 
 
 def parse_message(given: MessageLike, *, field: str = "message", max_bytes: int) -> Message:
-    """Check one message and take a private copy of it.
+    """Validate a message and return a private copy.
 
-    :raises InvalidMessage: with the field and the remedy, where it is not a plain JSON message
-    :raises MessageTooLarge: where its JSON is over `max_bytes`
+    :raises InvalidMessage: if it is not a plain JSON message; names the field and the remedy
+    :raises MessageTooLarge: if its JSON is over `max_bytes`
     """
     body = _as_body(given, field)
     if "toolCallId" in body and body.get("role", Role.TOOL) == Role.TOOL:
@@ -184,7 +180,7 @@ def parse_message(given: MessageLike, *, field: str = "message", max_bytes: int)
     if not is_text:
         _check_kinds(body, field)
     _CHECKS[role](body, field)
-    return _make_message(body)
+    return Message(body)
 
 
 def _as_body(given: MessageLike, field: str) -> dict[str, Json]:
@@ -192,34 +188,34 @@ def _as_body(given: MessageLike, field: str) -> dict[str, Json]:
         return {"role": given[0], "content": given[1]}
     if isinstance(given, Message):
         return dict(given.body)
-    # To ask about a mapping takes longer than all the rest.
+    # `isinstance` with an ABC takes longer than everything else here, so test for dict first.
     if type(given) is dict or isinstance(given, Mapping):
         return dict(given)
     raise InvalidMessage(
         field,
-        f"{type(given).__name__} is not a message: give a dict with 'role' and 'content' (of a "
+        f"{type(given).__name__} is not a message: pass a dict with 'role' and 'content' (for a "
         "library's object, its model_dump()), or a (role, content) pair",
     )
 
 
 def _from_record(record: dict[str, Json], field: str) -> dict[str, Json]:
-    """A tool turn from the record of the design documents, which has its keys in camelCase."""
+    """A tool turn from the record format of the design documents, with camelCase keys."""
     for name, ours in _RECORD.items():
         if name in record and ours in record:
-            raise InvalidMessage(f"{field}.{name}", f"must not stand beside {ours}: give one")
+            raise InvalidMessage(f"{field}.{name}", f"must not be given together with {ours}")
     body = {_RECORD.get(key, key): value for key, value in record.items()}
     return {"role": Role.TOOL.value, **body}
 
 
 def is_deep(value: Mapping[str, Json]) -> bool:
-    """Whether it is nested more than `DEEPEST` levels deep.
+    """True if it is nested more than `DEEPEST` levels deep.
 
-    Looked at level by level, before anything recurses into it: from Python 3.13 on, JSON goes
-    10,000 levels deep whatever room the stack has, and a small one ends the process.
+    Goes level by level before anything recurses into the value, because from Python 3.13 on `json`
+    recurses 10,000 levels whatever the stack's size, and a small stack overflows.
     """
     level: list[Any] = [value]
     for _ in range(DEEPEST):
-        # By identity, because a list that holds another twice would double each level.
+        # Keyed by identity, because a list that holds another twice would double each level.
         found = {
             id(inner): inner
             for outer in level
@@ -234,16 +230,16 @@ def is_deep(value: Mapping[str, Json]) -> bool:
 
 def _plain_copy(plain: dict[str, Json], field: str, max_bytes: int) -> dict[str, Json]:
     if is_deep(plain):
-        raise InvalidMessage(field, f"is nested more than {DEEPEST} deep: store it as text")
+        raise InvalidMessage(field, f"must not be nested over {DEEPEST} deep: store it as text")
     try:
         dumped = json.dumps(plain, allow_nan=False, ensure_ascii=False)
         copy: dict[str, Json] = json.loads(dumped)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage(field, "must be plain JSON (no NaN, bytes or objects)") from error
-    # A tuple, or a key that is no text, would come back as something else.
+    # Tuples and non-text keys would be read back as something else.
     if copy != plain:
         raise InvalidMessage(field, "must be plain JSON: lists, and dicts with text keys")
-    # Four bytes a character is the most UTF-8 takes; measure exactly only when that could matter.
+    # UTF-8 takes at most four bytes per character: encode only if that could exceed the limit.
     if len(dumped) * 4 > max_bytes:
         size = len(dumped.encode("utf-8", "surrogatepass"))
         if size > max_bytes:
@@ -257,7 +253,7 @@ def _plain_copy(plain: dict[str, Json], field: str, max_bytes: int) -> dict[str,
 
 
 def _is_short_text(body: dict[str, Json], max_bytes: int) -> bool:
-    """Whether it has nothing but texts, which need no copy, and is short however it is written."""
+    """True if all values are strings, which need no copy, and its JSON surely fits the limit."""
     longest = 0
     for key, value in body.items():
         if type(key) is not str or type(value) is not str:
@@ -305,7 +301,7 @@ def _check_assistant(body: dict[str, Json], field: str) -> None:
 
 def _check_tool(body: dict[str, Json], field: str) -> None:
     if not _is_id(body.get("tool_call_id")):
-        raise InvalidMessage(f"{field}.tool_call_id", "must name the call this is the result of")
+        raise InvalidMessage(f"{field}.tool_call_id", "must be the id of the answered call")
     if "function_name" in body and not _is_id(body["function_name"]):
         raise InvalidMessage(f"{field}.function_name", "must be non-empty text")
     if body.get("content") is None and "result" not in body:
@@ -330,5 +326,5 @@ def _is_id(value: Json) -> bool:
 
 
 def _shown(value: object) -> str:
-    # A role can be anything the caller sent by mistake, message text included: never echo it whole.
+    # A caller may pass message text as a role by mistake: never echo it whole.
     return repr(value[:20]) if isinstance(value, str) else type(value).__name__

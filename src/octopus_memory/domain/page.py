@@ -1,4 +1,4 @@
-"""One page of a list."""
+"""One page of a paginated list."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Per-agent settings: frozen values that check themselves.
+"""Settings of an agent: frozen dataclasses that validate themselves.
 
-A setting is *set* when it was given to the constructor, whatever its value: `PrivacyConfig()` sets
-nothing, `PrivacyConfig(pii="off")` sets `pii`. `Memory.configure` stores what is set and leaves the
-rest as it is. `dataclasses.replace` gives the constructor every value of a part, so it sets them
-all; on a whole `MemoryConfig` it keeps what each part has set.
+A setting is *set* if it was passed to the constructor, whatever its value: `PrivacyConfig()` sets
+nothing, `PrivacyConfig(pii="off")` sets `pii`. `Memory.configure` stores the settings that are set
+and leaves the others as they are. `dataclasses.replace` on a part passes every value to the
+constructor, so it sets them all; on a `MemoryConfig` it keeps what each part has set.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from .errors import InvalidSetting
 from .message import Json
 
 LARGEST_MESSAGE = 64 * 1024 * 1024
-"""The most bytes a message's JSON may be set to have: stores read back no larger one."""
+"""Upper bound of `max_message_bytes`: stores do not read larger messages."""
 MOST_RECALLED = 1_000_000
 _LONGEST_DAYS = 365 * 1_000
 
 
 class Layout(StrEnum):
-    """How the context block is written."""
+    """Layout of the context block."""
 
     DETAILED = "detailed"
     COMPACT = "compact"
 
 
 class PruneStrategy(StrEnum):
-    """What gives way when the history is too long."""
+    """How a history that is too long is shortened."""
 
     FIFO = "fifo"
     SLIDING_WINDOW = "sliding_window"
@@ -39,7 +39,7 @@ class PruneStrategy(StrEnum):
 
 
 class ConfigPart:
-    """One table of settings, which remembers the names that were given to its constructor."""
+    """One table of settings. It remembers which names were passed to its constructor."""
 
     __slots__ = ("_given",)
     _given: frozenset[str]
@@ -50,22 +50,22 @@ class ConfigPart:
         return part
 
     def overrides(self) -> dict[str, Json]:
-        """The values that were set."""
+        """Values that were set."""
         names = [each.name for each in dataclasses.fields(self)]  # type: ignore[arg-type]
         return {name: getattr(self, name) for name in names if name in self._given}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A value that was not given is the default of its class.
-        return _made, (type(self), self.overrides())
+        # Values that were not set are the defaults of the class.
+        return _unpickle, (type(self), self.overrides())
 
 
-def _made(kind: type[ConfigPart], given: dict[str, Any]) -> ConfigPart:
+def _unpickle(kind: type[ConfigPart], given: dict[str, Any]) -> ConfigPart:
     return kind(**given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodicRecallConfig(ConfigPart):
-    """What is recalled and injected."""
+    """Settings of recall and injection."""
 
     enabled: bool = True
     recent_sessions_to_inject: int = 2
@@ -83,7 +83,7 @@ class EpisodicRecallConfig(ConfigPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig(ConfigPart):
-    """Where an episode ends, and what a message may be."""
+    """Settings of episode boundaries and messages."""
 
     idle_timeout_minutes: float = 30
     max_session_hours: float = 8
@@ -105,37 +105,37 @@ class SessionConfig(ConfigPart):
 
 
 class ArchiveMode(StrEnum):
-    """What archiving does with an episode's turns."""
+    """How archiving treats an episode's turns."""
 
     SUMMARY = "summary"
-    """They go; the summary, the key facts and their vector stay."""
+    """Turns are removed; the summary, the key facts and their vector stay."""
     COLD = "cold"
-    """They are moved, still compressed, to where `restore` can bring them back from."""
+    """Turns are moved, compressed, to a table from which `restore` brings them back."""
 
 
 class PiiMode(StrEnum):
-    """What is done about personal data in a message."""
+    """Treatment of personal data in messages."""
 
     OFF = "off"
     FLAG = "flag"
-    """Stored as it is, and the turn marked."""
+    """Store the message unchanged and mark the turn."""
     REDACT = "redact"
-    """Replaced by typed placeholders before anything is stored."""
+    """Replace personal data by typed placeholders before anything is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodicRetentionPolicy(ConfigPart):
-    """How long episodes are kept, in days since they ended."""
+    """Settings of retention, in days since an episode ended."""
 
     active_retention_days: float = 90
     archive_retention_days: float = 365
     archive_on_expiry: bool = True
-    """Without it an episode is deleted when its active days are over."""
+    """False deletes an episode at the end of its active days."""
     delete_after_archival_period: bool = True
-    """Without it archived episodes are kept for good."""
+    """False keeps archived episodes forever."""
     archive_mode: ArchiveMode = ArchiveMode.COLD
     purge_grace_days: float = 7
-    """Between the mark and the physical removal; until then `restore` undoes it."""
+    """Days between deletion and physical removal; until then `restore` undoes it."""
 
     def __post_init__(self) -> None:
         _check_kinds(self, "retention")
@@ -158,11 +158,11 @@ class EpisodicRetentionPolicy(ConfigPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyConfig(ConfigPart):
-    """What is done about personal data before anything is stored, indexed or summarised."""
+    """Settings of the treatment of personal data before storing, indexing or summarizing."""
 
     pii: PiiMode = PiiMode.OFF
     numbered: bool = False
-    """Whether placeholders tell people and numbers apart: `[PERSON_NAME_1]`, in each episode."""
+    """True numbers placeholders per episode, so that people stay distinct: `[PERSON_NAME_1]`."""
 
     def __post_init__(self) -> None:
         _check_kinds(self, "privacy")
@@ -170,7 +170,7 @@ class PrivacyConfig(ConfigPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingConfig(ConfigPart):
-    """Which turns get a vector. Every turn is found by its words, with one or without."""
+    """Settings of which turns are embedded. Every turn can be found by its words in any case."""
 
     min_chars: int = 8
     system_turns: bool = False
@@ -183,7 +183,7 @@ class EmbeddingConfig(ConfigPart):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextConfig(ConfigPart):
-    """What the model sees: the block, and the history that fits beside it."""
+    """Settings of the model's context: the memory block and the history beside it."""
 
     layout: Layout = Layout.DETAILED
     budget_tokens: int = 800
@@ -220,11 +220,11 @@ class MemoryConfig:
                 )
 
     def to_dict(self) -> dict[str, Json]:
-        """Every value, set or not."""
+        """All values, set or not."""
         return dataclasses.asdict(self)
 
     def overrides(self) -> dict[str, dict[str, Json]]:
-        """The values that were set, part by part."""
+        """Values that were set, by part."""
         parts: dict[str, ConfigPart] = {
             part.name: getattr(self, part.name) for part in dataclasses.fields(self)
         }
@@ -232,7 +232,7 @@ class MemoryConfig:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """The reverse of `to_dict`; parts and fields left out are not set.
+        """Reverse of `to_dict`; missing parts and fields are not set.
 
         :raises InvalidSetting: for an unknown name or a value out of range
         """
@@ -265,7 +265,7 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def _check_kinds(config: object, part: str) -> None:
-    """Each value must be of its field's kind; a choice may be given by its text."""
+    """Check the type of each value; turn the text of an enum field into its member."""
     for each in dataclasses.fields(config):  # type: ignore[arg-type]
         value, field_name = getattr(config, each.name), f"{part}.{each.name}"
         if isinstance(each.default, StrEnum):
@@ -273,7 +273,7 @@ def _check_kinds(config: object, part: str) -> None:
             object.__setattr__(config, each.name, chosen)
             continue
         wanted, words = _KINDS[str(each.type)]
-        # To Python, True is a number.
+        # In Python, a bool is an int.
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
             raise InvalidSetting(field_name, f"must be {words}, not {type(value).__name__}")
 

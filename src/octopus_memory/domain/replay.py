@@ -1,4 +1,4 @@
-"""A whole session, and the message list a provider takes it back as."""
+"""Replay of a session: its episodes and turns, and the message list for a provider."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .message import Json, Role, as_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeReplay:
-    """One episode and its turns; an archived one has its summary and no turns.
+    """One episode and its turns; an archived episode has a summary and no turns.
 
-    Where only a session's last turns were asked for, its first episode may lack its own first ones.
+    If only a session's last turns were requested, the first episode may lack its first turns.
     """
 
     episode: Episode
     turns: tuple[Turn, ...]
 
     def messages(self) -> list[dict[str, Json]]:
-        """The turns as a provider takes them; an archived episode's is one, with its summary."""
+        """The turns as a provider accepts them; for an archived episode, its summary."""
         if self.episode.is_archived:
             return [_archived(self.episode)]
         return provider_messages(self.turns)
@@ -29,7 +29,7 @@ class EpisodeReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReplay:
-    """The episodes and turns of one session, in order: all of them, or the last."""
+    """Episodes and turns of one session, in order: all of them, or the last ones."""
 
     session: Session
     episodes: tuple[EpisodeReplay, ...]
@@ -39,11 +39,11 @@ class SessionReplay:
         return tuple(turn for replay in self.episodes for turn in replay.turns)
 
     def messages(self) -> list[dict[str, Json]]:
-        """The history as a provider takes it.
+        """The history as a provider accepts it.
 
-        Only what the chat-completion form knows is in it, every tool call is followed by its
-        result, and a call that never got one is left out, as is a result whose call came before
-        the turns that were read. An archived episode stands as a system message with its summary.
+        It has only keys of the chat-completion format, and every tool call is followed by its
+        result. Calls without a result are left out, as are results whose call came before the
+        turns that were read. An archived episode becomes a system message with its summary.
         """
         history: list[dict[str, Json]] = []
         for replay in self.episodes:
@@ -52,13 +52,13 @@ class SessionReplay:
 
 
 def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
-    """Turns in the form that chat-completion providers accept."""
+    """Turns as messages that chat-completion providers accept."""
     bodies = [turn.message.body for turn in turns]
-    # Most have a role and something said, and no more.
+    # Fast path: most messages have only a role and a content.
     plain = [dict(body) for body in bodies if len(body) == 2 and body.get("content") is not None]
     if len(plain) == len(bodies):
         return plain
-    # Where nobody calls a tool there is nothing to bring together.
+    # Fast path: without tool calls there is nothing to pair.
     if not any(body["role"] == _TOOL or "tool_calls" in body for body in bodies):
         return [said for body in bodies if _says_something(said := _spoken(body))]
     answered = _answered(turns)
@@ -69,7 +69,7 @@ def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
         if turn.role is Role.TOOL:
             call_id = turn.message.body["tool_call_id"]
             if call_id not in open_calls:
-                # The call came with the result, or somebody spoke between the two.
+                # The tool turn carries its call, or another message came between call and result.
                 request = _request_of(turn) or requested.get(call_id)
                 if request is None:
                     continue
@@ -92,7 +92,7 @@ def _says_something(body: Mapping[str, Json]) -> bool:
 
 
 def _answered(turns: Sequence[Turn]) -> set[tuple[int, str]]:
-    """The (place, call id) of every request whose results come before anybody speaks again."""
+    """(Index, call id) of every request whose result comes before the next spoken message."""
     found: set[tuple[int, str]] = set()
     asking, asked = -1, set[str]()
     for place, turn in enumerate(turns):
@@ -139,6 +139,6 @@ def _result(turn: Turn) -> dict[str, Json]:
 def _archived(episode: Episode) -> dict[str, Json]:
     from .text.neutralize import neutralise  # noqa: PLC0415 - its patterns take a while to compile
 
-    # A summary holds other people's words: as a system message it must not pass for ours.
+    # A summary quotes other people: as a system message it must not pass for an instruction.
     summary = neutralise(episode.summary or "no summary")
     return {"role": "system", "content": f"[Archived conversation] It was about: {summary}"}

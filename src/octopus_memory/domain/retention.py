@@ -1,4 +1,4 @@
-"""How long an episode stays in each stage: policy and time to what is to be done."""
+"""Retention rules: when an episode is archived, deleted and purged, and reports of a run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .policy import ArchiveMode, EpisodicRetentionPolicy
 
 
 class Stage(StrEnum):
-    """Where an episode that has ended stands."""
+    """Retention stage of an ended episode."""
 
     ACTIVE = "active"
     ARCHIVED = "archived"
     DELETED = "deleted"
-    """Marked, gone from every read, and not yet removed."""
+    """Marked as deleted and invisible to every read, but not physically removed yet."""
 
 
 class Step(StrEnum):
-    """What is to be done with an episode."""
+    """Next action of retention on an episode."""
 
     KEEP = "keep"
     ARCHIVE = "archive"
@@ -32,7 +32,10 @@ class Step(StrEnum):
 def next_step(
     stage: Stage, policy: EpisodicRetentionPolicy, *, since: datetime, now: datetime
 ) -> Step:
-    """`since` is when the episode ended (or was restored); when it was marked, if it is deleted."""
+    """The step that is due now.
+
+    `since` is the time of the episode's end, of its restoring, or of its deletion.
+    """
     age = now - since
     match stage:
         case Stage.DELETED:
@@ -49,12 +52,12 @@ def next_step(
 def is_overdue(
     stage: Stage, policy: EpisodicRetentionPolicy, *, since: datetime, now: datetime
 ) -> bool:
-    """Whether the next retention run archives or deletes an episode that comes in now."""
+    """True if the next retention run would archive or delete an episode that is imported now."""
     return next_step(stage, policy, since=since, now=now) is not Step.KEEP
 
 
 def overdue_warning(what: str) -> str:
-    """What a caller should know who brings episodes that are overdue."""
+    """Warning for a caller that imports or restores overdue episodes."""
     return (
         f"{what} older than the agent's retention policy allows: the next retention run archives "
         "or deletes them, unless the policy is changed or a hold is placed first"
@@ -62,7 +65,7 @@ def overdue_warning(what: str) -> str:
 
 
 def policy_in_words(policy: EpisodicRetentionPolicy) -> str:
-    """What becomes of episodes by a policy, and when."""
+    """Description of a policy in one sentence."""
     active, archive = policy.active_retention_days, policy.archive_retention_days
     gone = f"and removed for good {policy.purge_grace_days:g} days after that"
     if not policy.archive_on_expiry:
@@ -76,7 +79,7 @@ def policy_in_words(policy: EpisodicRetentionPolicy) -> str:
 
 
 def shortest_stay(stage: Stage, policy: EpisodicRetentionPolicy) -> timedelta | None:
-    """No episode of this stage is due before so long after its `since`; None if none ever is."""
+    """Minimum age at which an episode of this stage is due; None if it never is."""
     match stage:
         case Stage.DELETED:
             return timedelta(days=policy.purge_grace_days)
@@ -89,30 +92,30 @@ def shortest_stay(stage: Stage, policy: EpisodicRetentionPolicy) -> timedelta | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionCounts:
-    """How many episodes a run moved, and how many it left where they are."""
+    """Number of episodes that a run moved, held and failed to move."""
 
     timed_out: int = 0
-    """Open ones whose time was over: they were closed."""
+    """Open episodes that were closed because they timed out."""
     archived: int = 0
     deleted: int = 0
     purged: int = 0
     held: int = 0
-    """Due, and kept by a legal hold."""
+    """Due, but under a legal hold."""
     failed: int = 0
-    """Due, and left because of an error; the next run tries again."""
+    """Due, but an error occurred; the next run retries."""
 
     @property
     def moved(self) -> int:
         return self.timed_out + self.archived + self.deleted + self.purged
 
     def plus(self, **more: int) -> RetentionCounts:
-        """These counts with `archived=1` and the like added."""
+        """Counts with some added, such as `archived=1`."""
         return replace(self, **{name: getattr(self, name) + n for name, n in more.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRetention:
-    """What a run did to one agent's episodes."""
+    """Counts of one agent's episodes."""
 
     tenant: str
     agent: str
@@ -121,25 +124,25 @@ class AgentRetention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """What a retention run did; what it would do, if it was dry."""
+    """Report of a retention run, or of what it would do for a dry run."""
 
     dry_run: bool = False
     started_at: datetime
     finished_at: datetime
     counts: RetentionCounts = field(default_factory=RetentionCounts)
     agents: tuple[AgentRetention, ...] = ()
-    """Those that have any, by tenant and name."""
+    """Agents with counts above zero, sorted by tenant and name."""
     batches: int = 0
     elsewhere: bool = False
-    """Somebody else runs it right now: nothing was done here."""
+    """True if another process is running it: this call did nothing."""
     complete: bool = True
-    """Whether the run came to its end; another one goes on where it stopped."""
+    """True if the run finished; otherwise the next one continues where it stopped."""
     compacted: bool | None = None
-    """Whether the files were rewritten afterwards; None where nothing asked for it."""
+    """True if the files were rewritten afterwards; None if that was not requested."""
 
     @property
     def tenants(self) -> dict[str, RetentionCounts]:
-        """The counts of each tenant."""
+        """Counts by tenant."""
         found: dict[str, RetentionCounts] = {}
         for one in self.agents:
             sofar = found.get(one.tenant, RetentionCounts())
@@ -149,17 +152,17 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aged:
-    """An episode that has ended, as retention sees it."""
+    """An ended episode with its retention stage."""
 
     episode: Episode
     stage: Stage
     since: datetime
-    """What its days are counted from: its end, its restoring, or its mark if it is deleted."""
+    """Start of its retention days: its end, its restoring, or its deletion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Stops retention and erasure of a user's episodes, or of one, until it is lifted."""
+    """A legal hold. Until it is lifted, a user's episodes, or one, are not archived or erased."""
 
     id: UUID
     tenant: str
@@ -170,5 +173,5 @@ class Hold:
     placed_by: str
 
     def stops(self, episode: Episode) -> bool:
-        """Whether it stands on an episode of its tenant."""
+        """True if the hold covers this episode of its tenant."""
         return self.episode_id == episode.id or self.user == episode.scope.user

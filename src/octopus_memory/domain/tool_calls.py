@@ -1,4 +1,4 @@
-"""Tool calls and their results: which calls are still open."""
+"""Pairing of tool calls and their results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .message import Message, Role
 
 
 def check_results(messages: Sequence[Message], waits_in_episode: Callable[[str], bool]) -> None:
-    """Every bare tool result answers a call that is still open."""
+    """Check that every bare tool result answers an open call."""
     for place, message in enumerate(messages):
         if message.role is not Role.TOOL or message.tool_call is not None:
             continue
@@ -26,7 +26,7 @@ def check_results(messages: Sequence[Message], waits_in_episode: Callable[[str],
 
 
 def is_waiting(messages: Sequence[Message], call_id: str) -> bool | None:
-    """Whether the call is open after these messages; None where they do not speak of it."""
+    """True if the call is open after these messages; None if they do not mention it."""
     for message in reversed(messages):
         if message.role is Role.TOOL and message.body["tool_call_id"] == call_id:
             return False

@@ -1,8 +1,7 @@
-"""When a conversation moves to another subject, seen by its words and its vectors.
+"""Topic-shift detection: does a message start another subject than the turns before it?
 
-A message speaks for a new subject by the words it brings that the last turns did not have, and by
-how it opens ("Hi there", "Another question"); against it by its nearness in meaning to what was
-said just before. No model is asked, and nothing after the message is waited for.
+New words and the opening ("Hi there", "Another question") count for a shift; semantic similarity to
+the last turns counts against it. The decision needs no language model and no later message.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LOOK_BACK = 12
-"""How many turns of talk before a message are looked at, at the most."""
+"""Maximum number of user and assistant turns that a message is compared with."""
 
 _WINDOW = 4
 _LEAST_TURNS = 2
@@ -63,21 +62,21 @@ REFERENCE: tuple[tuple[str, str], ...] = (
         "She could write about how the Roman roads held the empire together.",
     ),
 )
-"""Turns and their answers: what is near and what is far in an embedder's space is read off them."""
+"""Turns and their answers, to measure an embedder's cosines of related and unrelated texts."""
 
 
 class Opening(Enum):
-    """How a message begins, where that tells something."""
+    """Class of a message's beginning."""
 
     PLAIN = auto()
     GREETING = auto()
     ANNOUNCED = auto()
-    """It says itself that something else follows."""
+    """Announces another subject."""
     REPLY = auto()
-    """It takes up what was said: "And the hotel?", "Yes, but…"."""
+    """Refers to the previous message: "And the hotel?", "Yes, but…"."""
 
 
-# `re` compiles these when a first message is looked at: most agents never ask for it.
+# Strings, so that `re` compiles them on first use: few agents turn topic shifts on.
 _GREETING = (
     r"(?is)\W*(?:hey|hi|hello|hiya|greetings|good (?:morning|afternoon|evening|day)"
     r"|hallo|guten (?:morgen|tag|abend)|moin|servus|bonjour|bonsoir|salut|hola|buen[oa]s"
@@ -105,7 +104,7 @@ _REPLY = (
 
 
 def opening(text: str) -> Opening:
-    """English, and the commonest words of a few other languages."""
+    """Classify a message's beginning, in English and a few other languages."""
     head = text[:_HEAD]
     if re.match(_GREETING, head):
         return Opening.GREETING
@@ -116,17 +115,17 @@ def opening(text: str) -> Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicTurn:
-    """One turn of talk by its words."""
+    """Features of a user or assistant turn."""
 
     terms: frozenset[str]
     opening: Opening
     may_start: bool
-    """Whether its speaker brings up subjects: a user does, an assistant answers."""
+    """True if the speaker can start a subject: a user can, an assistant answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftWeights:
-    """What each sign counts. `benchmarks/topic_shift.py` measures what they bring."""
+    """Weights of the signals, measured by `benchmarks/topic_shift.py`."""
 
     needed: float = 1.2
     nearness: float = 4.0
@@ -134,19 +133,19 @@ class ShiftWeights:
     announced: float = 1.0
     reply: float = 1.0
     young: float = 0.5
-    """Held against a shift in an episode that has hardly begun; nothing after a few turns."""
+    """Counts against a shift at the start of an episode; falls to zero after a few turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CosineScale:
-    """The cosines of one embedder for what belongs together and for what does not."""
+    """Typical cosines of one embedder for unrelated and related texts."""
 
     unrelated: float
     related: float
 
     @classmethod
     def of(cls, first: NDArray[np.float32], second: NDArray[np.float32]) -> Self:
-        """From the vectors of `REFERENCE`, its first texts and its second ones."""
+        """Measure the scale from the vectors of `REFERENCE`: its turns and its answers."""
         cosines = first @ second.T
         pairs = len(cosines)
         together = float(np.trace(cosines))
@@ -154,10 +153,10 @@ class CosineScale:
         return cls(unrelated=apart, related=together / pairs)
 
     def nearness(self, cosine: float) -> float:
-        """0 for unrelated and 1 for closely related, whatever the embedder's own range."""
+        """Map a cosine to 0 for unrelated and 1 for related, whatever the embedder's range."""
         span = self.related - self.unrelated
         if span < _LEAST_SPAN:
-            # Vectors that cannot tell the two apart are no reason to cut a conversation.
+            # An embedder that cannot tell them apart must never split an episode.
             return 1.0
         return max(0.0, (cosine - self.unrelated) / span)
 
@@ -165,9 +164,9 @@ class CosineScale:
 def by_words(
     before: Sequence[TopicTurn], new: TopicTurn, weights: ShiftWeights | None = None
 ) -> float:
-    """What the words say: there is no shift unless it is above 0, however far the vectors are.
+    """Score of a shift by words and opening. Unless it is above 0, there is no shift.
 
-    `before` are the last `LOOK_BACK` turns of talk in the episode, in order.
+    `before` holds the last `LOOK_BACK` user and assistant turns of the episode, in order.
     """
     weights, turns = weights or ShiftWeights(), len(before)
     if not new.may_start or turns < _LEAST_TURNS or not window(before) or not _has_subject(before):
@@ -186,31 +185,31 @@ def by_words(
 
 
 def window(before: Sequence[TopicTurn]) -> list[int]:
-    """The places of the turns a message is compared with: the last few that say something."""
+    """Indexes of the turns that a message is compared with: the last few with enough terms."""
     places = [place for place, turn in enumerate(before) if len(turn.terms) >= _FEWEST_TERMS]
     return places[-_WINDOW:]
 
 
 def cohesion(window: NDArray[np.float32], new: NDArray[np.float32]) -> float:
-    """The mean cosine of new turns to the window: to its nearest turn and its last, half each.
+    """Mean cosine of new turns to the window: half to its nearest turn, half to its last.
 
-    `new` is the message's vector, and its answer's where that is known already.
+    `new` holds the message's vector, and its answer's if that is known already.
     """
     cosines = new @ window.T
     return float((cosines.max(axis=1) + cosines[:, -1]).mean()) / 2
 
 
 def is_shift(words: float, nearness: float, weights: ShiftWeights | None = None) -> bool:
-    """Whether the message with this `by_words` and this nearness starts another subject."""
+    """True if a message with this `by_words` score and this nearness starts another subject."""
     return words > (weights or ShiftWeights()).nearness * nearness
 
 
 def _answers_greeting(before: Sequence[TopicTurn]) -> bool:
-    """After one of an assistant, who starts no subject, the user's own is still the sign."""
+    """True if a user greeted in the last two turns; an assistant's greeting does not count."""
     return any(turn.opening is Opening.GREETING for turn in before[-2:] if turn.may_start)
 
 
 def _has_subject(before: Sequence[TopicTurn]) -> bool:
-    """After mere greetings there is no subject yet that could be left."""
+    """False if the turns before are mere greetings, without a subject that could be left."""
     terms = frozenset[str]().union(*(turn.terms for turn in before if turn.may_start))
     return len(terms) >= _SUBJECT_TERMS

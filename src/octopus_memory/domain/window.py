@@ -1,4 +1,4 @@
-"""The context-window manager: the message list, inside the model's limit."""
+"""Context-window management: fits system prompt, memory block and history into the limit."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .policy import ContextConfig, PruneStrategy
 from .text.neutralize import neutralise, shorten
 
 Body: TypeAlias = dict[str, Json]
-"""A chat-completion message, as a provider takes it."""
+"""A chat-completion message for a provider."""
 
 _SUMMARY_HEAD = "[Earlier in this conversation]"
 _SUMMARY_END = f"[End of earlier in this conversation] It is {RECORD}."
-# What is kept free for the summary of the pruned part, and at most a tenth of the whole.
+# Reserved for the summary of the pruned part, but at most a tenth of the limit.
 _SUMMARY_TOKENS = 512
 _SHORTEST_SUMMARY = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedMessages:
-    """What to send: the messages, their tokens, and how many of the history's were left out."""
+    """Messages to send, their tokens, and the number of history messages left out."""
 
     messages: list[Body]
     tokens: int
     dropped: int
     overflow_tokens: int = 0
-    """How far over the limit the list is: the system messages, the block and the current message,
-    which are never left out, are too long by this much. 0 where everything fits."""
+    """Tokens over the limit, because the system messages, the block and the current message are
+    never left out; 0 if everything fits."""
 
 
 def fit_messages(
@@ -49,20 +49,21 @@ def fit_messages(
     """System prompt, block, as much of the history as fits, and the current user message.
 
     The history is pruned by whole exchanges: a user message and everything up to the next one.
-    The last `min_history_turns` of them stay as long as they fit into `max_working_memory_tokens`
-    less `output_reserve`. The limit wins: inside them tool rounds go, oldest first, then the
-    exchanges themselves. What cannot fit even so is in `overflow_tokens`. System messages at
-    the history's start are taken for further system prompts and stay before the block, unless they
-    repeat `system`. With `single_system_message` all that is system becomes the one first message,
-    wherever in the history it stood.
+    The last `min_history_turns` exchanges stay as long as they fit into `max_working_memory_tokens`
+    minus `output_reserve`. If they do not, their tool rounds are dropped, oldest first, then the
+    exchanges themselves. What still does not fit is counted in `overflow_tokens`. System messages
+    at the start of the history count as further system prompts and stay before the block, unless
+    they repeat `system`. With `single_system_message` all system messages, wherever they are in
+    the history, are merged into the first message.
 
-    Providers refuse a tool call that is not followed at once by all of its results, and a result
-    without its call. Both are left out, with what belongs to them, and counted in `dropped`.
+    Providers reject a tool call that is not followed at once by all of its results, and a result
+    without its call. Both are left out, with their other half, and counted in `dropped`.
 
-    With the strategy `summarize`, one system message before the history tells what was pruned: the
-    words of `summarize`, neutralised, and cut to the room there is. Without it, that is `fifo`.
+    With the strategy `summarize`, one system message before the history summarizes what was
+    pruned: the text that `summarize` returns, neutralized and cut to fit. Without `summarize` the
+    strategy is `fifo`.
 
-    Everything is copied; `history` and `current` stay as they are. Images are not counted.
+    Messages are copied; `history` and `current` do not change. Images are not counted.
 
     :raises InvalidMessage: naming `history[i]`, or `message` for the current one
     """
@@ -107,14 +108,14 @@ def _parse_current(current: str | MessageLike) -> Message:
         current = ("user", current)
     message = parse_message(current, field="message", max_bytes=sys.maxsize)
     if message.role is not Role.USER:
-        raise InvalidMessage("message.role", "must be user: give other messages in the history")
+        raise InvalidMessage("message.role", "must be user: pass other messages in the history")
     return message
 
 
 def _split_system(
     messages: Sequence[Message], *, everywhere: bool
 ) -> tuple[list[Message], list[Message]]:
-    """System messages (those at the start, or all), and the rest."""
+    """System messages (those at the start, or everywhere), and the rest."""
     pinned: list[Message] = []
     rest: list[Message] = []
     for message in messages:
@@ -143,7 +144,7 @@ def _without_orphans(messages: Sequence[Message]) -> list[Message]:
 
 
 def _exchanges(messages: Iterable[Message]) -> list[list[Message]]:
-    """Cut before each user message; what comes before the first one stands alone."""
+    """Split before each user message; messages before the first one form their own exchange."""
     exchanges: list[list[Message]] = []
     for message in messages:
         if not exchanges or message.role is Role.USER:
@@ -161,12 +162,12 @@ def _kept(
     *,
     spare: int = 0,
 ) -> list[Message]:
-    """The messages that stay. Only exchanges that may go anyway make way for the `spare` tokens."""
+    """The messages that stay. Only exchanges beyond the minimum make room for `spare` tokens."""
     start = _first_kept(exchanges, costs, room - spare, config)
     over = sum(costs[start:]) - room
     if over <= 0:
         return list(chain(*exchanges[start:]))
-    # Of the exchanges that should stay, those that fit without their tool rounds do.
+    # Keep those of the minimum's exchanges that fit without their tool rounds.
     split = [_rounds(exchange) for exchange in exchanges[start:]]
     bare = [_tokens(chain(*(s for s in e if not _is_round(s))), count) for e in split]
     while split and sum(bare) > room:
@@ -183,7 +184,7 @@ def _kept(
 
 
 def _rounds(exchange: Sequence[Message]) -> list[list[Message]]:
-    """An exchange cut into steps: a call with its results, or a single message."""
+    """An exchange split into steps: a call with its results, or a single message."""
     steps: list[list[Message]] = []
     for message in exchange:
         if message.role is Role.TOOL:
@@ -209,7 +210,7 @@ def _bodies_without(messages: Iterable[Message], kept: Sequence[Message]) -> lis
 def _first_kept(
     exchanges: Sequence[Sequence[Message]], costs: Sequence[int], room: int, config: ContextConfig
 ) -> int:
-    """The place of the oldest exchange that stays."""
+    """Index of the oldest exchange that stays."""
     asked = sum(exchange[0].role is Role.USER for exchange in exchanges)
     latest = len(exchanges) - min(asked, config.min_history_turns)
     start = 0
@@ -223,7 +224,7 @@ def _first_kept(
 
 
 def _head(prompts: Sequence[str | Message | None], config: ContextConfig) -> list[Message]:
-    """The system messages before the history, or the one they are merged into."""
+    """System messages before the history, or the one they are merged into."""
     given = [p if isinstance(p, Message) else _system(p) for p in prompts if p]
     if config.single_system_message and given:
         return [_system("\n\n".join(message.text for message in given))]

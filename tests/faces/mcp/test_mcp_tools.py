@@ -189,7 +189,7 @@ def test_a_hold_stands_against_forgetting(desk: Desk, memory: EpisodicMemory):
     memory.tenant("acme").hold(user="user-17", reason="a lawsuit")
     words = text(desk, "forget_episode", episode_id=stored["episode_id"])
     assert words.startswith("legal hold ")
-    assert words.endswith("stands against this: lift it first")
+    assert words.endswith("forbids this: lift it first")
 
 
 def test_facts_are_listed_corrected_and_forgotten(desk: Desk, scope: MemoryScope):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..episode import Scope
+from ..ids import length_prefixed
 
 NUMBER = 3
 """Bytes of a term's number."""
@@ -26,10 +27,8 @@ class TermHasher:
     """Hashes the terms of one scope."""
 
     def __init__(self, salt: bytes, scope: Scope) -> None:
-        names = (scope.tenant, scope.agent, scope.user)
-        # Lengths keep ("ab", "c") and ("a", "bc") apart.
-        parts = b"".join(len(n.encode()).to_bytes(4) + n.encode() for n in names)
-        key = blake2b(parts, key=salt[:64], digest_size=32).digest()
+        names = length_prefixed(scope.tenant, scope.agent, scope.user)
+        key = blake2b(names, key=salt[:64], digest_size=32).digest()
         # Copying what has taken in the key is faster than taking it in for each term.
         self._begin = blake2b(key=key, digest_size=_DIGEST).copy
 

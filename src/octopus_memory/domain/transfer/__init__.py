@@ -1,1 +1,1 @@
-"""Export format, transcripts and reports of moves."""
+"""Formats of exports and of other programs' transcripts."""

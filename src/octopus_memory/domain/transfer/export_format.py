@@ -28,6 +28,7 @@ from uuid import UUID
 from ..episode import Episode, Session, Turn
 from ..errors import InvalidInput
 from ..facts import Fact
+from ..ids import length_prefixed
 from ..message import Json
 from ..retention import overdue_warning
 
@@ -214,8 +215,7 @@ def _maybe_time(moment: datetime | None) -> str | None:
 
 def derived_id(millis: int, *parts: str) -> UUID:
     """A UUIDv7 of that millisecond that is always the same for the same parts."""
-    named = b"".join(len(part.encode()).to_bytes(4) + part.encode() for part in parts)
-    tail = int.from_bytes(sha256(named).digest()[:10])
+    tail = int.from_bytes(sha256(length_prefixed(*parts)).digest()[:10])
     return UUID(int=(millis & 0xFFFF_FFFF_FFFF) << 80 | _VERSION_BITS | tail & _ID_BITS)
 
 

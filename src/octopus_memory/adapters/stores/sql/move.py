@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,30 @@ from .statements import meta
 from .statements.move import Key, MovePosition, Row, table_at, tables
 
 if TYPE_CHECKING:
-    from ....domain.transfer.move import MovedTable, MoveReport
     from .store import SqlStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedTable:
+    """One table after a move: equal in both databases."""
+
+    name: str
+    rows: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveReport:
+    """Result of moving a database."""
+
+    tables: tuple[MovedTable, ...]
+    copied: int
+    """Rows that this run copied; an earlier, interrupted run copied the others."""
+    resumed: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(table.rows for table in self.tables)
 
 
 def move(
@@ -43,8 +66,6 @@ def move(
     copied = _copy(source, target, position, walk)
     compared = tuple(_compare(source, target, walk))
     target.end_filling(source.numbers_given())
-    from ....domain.transfer.move import MoveReport
-
     return MoveReport(tables=compared, copied=copied, resumed=resumed)
 
 
@@ -77,8 +98,6 @@ def _copy(source: SqlStore, target: SqlStore, position: MovePosition, walk: _Wal
 
 
 def _compare(source: SqlStore, target: SqlStore, walk: _Walk) -> Iterator[MovedTable]:
-    from ....domain.transfer.move import MovedTable
-
     if source.meta_values() != target.meta_values():
         raise _differ("octopus_meta")
     for table in tables():
