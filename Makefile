@@ -3,10 +3,10 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := dev,bench,client,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken
+EXTRAS := dev,bench,client,docs,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo serve test test-pythons lint format texts bench bench-quick clean
+.PHONY: help demo serve test test-pythons lint format docs texts bench bench-quick clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-pythons  run them on every Python from 3.11 on that this machine has"
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
+	@echo "make docs    build the documentation site into build/docs/site and check every link"
 	@echo "make texts   compile the statements of SQLite's hot calls again, after one has changed"
 	@echo "make bench   measure everything, beside other libraries, up to a million turns; an hour"
 	@echo "make bench-quick  Octopus, and the libraries that are there already, on little data, in two minutes"
@@ -42,6 +43,9 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/installed-docs
+	$(BIN)/python scripts/build_docs.py
+
 texts: $(VENV)/installed-dev
 	$(BIN)/python scripts/build_sqlite_texts.py
 
@@ -66,6 +70,10 @@ $(VENV)/installed-server: $(VENV)/bin/python pyproject.toml
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $@ $(VENV)/installed $(VENV)/installed-server
+
+$(VENV)/installed-docs: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	@touch $@ $(VENV)/installed
 
 clean:
 	rm -rf $(VENV) .venvs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
     for line in (
         "both_databases(as_owner=False): on PostgreSQL, as application or owner, and SQL Server",
+        "slow: builds or installs something whole: leave it out with -m 'not slow'",
         "sqlite_alone: not there: it looks at what only SQLite has, or at no database at all",
     ):
         config.addinivalue_line("markers", line)

@@ -30,7 +30,8 @@ _TRACES = re.split(r"^### ", PAGE.split("## Four calls")[1], flags=re.MULTILINE)
 
 
 def _exists(path: str) -> bool:
-    return any((base / path).exists() for base in (ROOT, PACKAGE))
+    # What a command makes need not be there.
+    return path.startswith("build/") or any((base / path).exists() for base in (ROOT, PACKAGE))
 
 
 @pytest.mark.parametrize(
