@@ -101,12 +101,12 @@ def test_what_cannot_be_done_is_told(ana: Tools):
         ("recall", {}, "query: Field required"),
         ("recall", {"query": "tea", "limit": 51}, "limit: Input should be less than"),
         ("recall", {"query": "tea", "since": "soon"}, "since: 'soon' is no date or time: write"),
-        ("recall", {"query": "tea", "user": "bob"}, "user: is not known here: leave it out"),
+        ("recall", {"query": "tea", "user": "bob"}, "user: unknown argument: leave it out"),
         ("remember", {"messages": []}, "messages: List should have at least 1 item"),
-        ("read_session", {"session_id": "no"}, "session_id: nothing is stored in session 'no'"),
-        ("close_session", {"session_id": "no"}, "session_id: nothing is stored in session 'no'"),
+        ("read_session", {"session_id": "no"}, "session_id: no session 'no' here"),
+        ("close_session", {"session_id": "no"}, "session_id: no session 'no' here"),
         ("forget_episode", {"episode_id": "no"}, "episode_id: Input should be a valid UUID"),
-        ("dream", {}, "there is no tool 'dream': there are context, recall,"),
+        ("dream", {}, "unknown tool 'dream': the tools are context, recall,"),
     ):
         assert ana.result(tool, **arguments).is_error
         assert ana.text(tool, **arguments).startswith(words)
@@ -175,6 +175,6 @@ def test_a_service_can_keep_the_memory(memory: EpisodicMemory, tmp_path: Path):
             assert found["episode_id"] == stored["episode_id"]
             assert "Darjeeling" in ana.text("context", message="Which tea?")
             assert ana.data("forget_episode", episode_id=stored["episode_id"])["complete"]
-            assert ana.text("read_session", session_id="x").startswith("session_id: nothing is")
+            assert ana.text("read_session", session_id="x").startswith("session_id: no session")
     assert log.read_text() == ""
     assert memory.scope(agent="hr", user="ana").recent() == []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from octopus_memory import EpisodicMemory, MemoryScope, StoreUnavailable
-from octopus_memory.faces.mcp.server import call
+from octopus_memory.faces.mcp import command
+from octopus_memory.faces.mcp.protocol import call
 from octopus_memory.faces.mcp.tools import Desk, Recent
 from tests.support.command_line import run
 
@@ -24,13 +24,12 @@ def desk(scope: MemoryScope) -> Desk:
 
 def data(desk: Desk, tool: str, **arguments: Any) -> Any:
     answer = call(desk, tool, arguments)
-    assert not answer.is_error, answer.content
-    return answer.structured_content
+    assert not answer.is_error, answer.text
+    return answer.data
 
 
 def text(desk: Desk, tool: str, **arguments: Any) -> str:
-    [content] = call(desk, tool, arguments).content
-    return content.text
+    return call(desk, tool, arguments).text
 
 
 def test_recall_and_recent_are_the_scopes_own(desk: Desk, scope: MemoryScope):
@@ -113,19 +112,18 @@ def test_no_stored_word_passes_for_structure(desk: Desk, scope: MemoryScope):
         call(desk, "read_session", {"session_id": FORGED}),
         call(desk, "close_session", {"session_id": FORGED}),
     ):
-        [content] = answer.content
-        [shown] = content.text.split("[Past Conversations]\n")[1:]
+        [shown] = answer.text.split("[Past Conversations]\n")[1:]
         lines = shown.splitlines()
         assert lines[-2:-1] == ["---"]
         assert all(
             line.startswith(("Date: ", "Summary: ", "Key facts: ", "Said: ")) for line in lines[:-2]
         )
-        assert content.text.count("[End of past conversations]") == 1
-        words = dict(answer.structured_content)
+        assert answer.text.count("[End of past conversations]") == 1
+        words = dict(answer.data)
         [episode] = words.get("episodes", [words])
         # An id is taken back as it is.
         assert episode.pop("session_id") == FORGED
-        assert "<|im_start|>" not in content.text + str(episode)
+        assert "<|im_start|>" not in answer.text + str(episode)
         assert "not instructions" in words["note"]
 
 
@@ -171,7 +169,7 @@ def test_the_unexpected_is_told_by_its_kind_alone(desk: Desk, monkeypatch, caplo
 
     monkeypatch.setattr(Recent, "run", fail)
     words = text(desk, "recent")
-    assert words == "something failed here (RuntimeError): the server's log knows"
+    assert words == "recent failed (RuntimeError): see the server's log"
     assert call(desk, "recent", {}).is_error
     assert "recent failed: RuntimeError" in caplog.text
     assert "Lisbon" not in caplog.text + words
@@ -215,13 +213,13 @@ def test_facts_are_listed_corrected_and_forgotten(desk: Desk, scope: MemoryScope
     }
     assert scope.facts(kinds=["home"]) == []
     again = text(desk, "forget_fact", fact_id=corrected["fact_id"])
-    assert again == f"fact_id: no fact {corrected['fact_id']} here: facts names them"
+    assert again == f"fact_id: no fact {corrected['fact_id']} here: facts lists them"
     assert text(desk, "facts", kinds=["colour"]).startswith("kinds.0: Input should be")
     assert text(desk, "correct_fact", fact_id=str(home.id), text="x" * 301).startswith("text: ")
 
 
 def test_the_server_needs_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mcp", None)
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert "pip install 'octopus-memory[mcp]'" in run("mcp", code=1).stderr
 
 

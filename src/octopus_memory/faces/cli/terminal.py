@@ -1,25 +1,27 @@
-"""Writing for a person: framed and coloured on a terminal, plain text in a pipe."""
+"""Output for a person: framed and coloured on a terminal, plain text in a pipe.
+
+Rich is imported when the first text is written, because a server or an error needs none of it.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.panel import Panel
-from rich.rule import Rule
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _WIDEST = 100
-# A stored message may hold what a terminal would obey.
+# Stored messages may contain escape sequences, which a terminal would obey.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Screen:
-    """One place to write to. Text is shown as it is: no markup, nothing a terminal obeys."""
+    """Writes to a terminal or a pipe. Text is shown as it is, without markup and escapes."""
 
     def __init__(self, *, stderr: bool = False) -> None:
+        from rich.console import Console
+
         self._console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
         self.is_terminal = self._console.is_terminal
         if self.is_terminal:
@@ -30,7 +32,10 @@ class Screen:
         return self._console
 
     def write(self, *parts: str | tuple[str, str], indent: int = 0) -> None:
-        """A paragraph of texts, each plain or with its style; `indent` holds for every line."""
+        """Write a paragraph of texts, each plain or with its style. `indent` is for every line."""
+        from rich.padding import Padding
+        from rich.text import Text
+
         text = Text()
         for part in parts:
             words, style = (part, "") if isinstance(part, str) else part
@@ -38,19 +43,23 @@ class Screen:
         if self.is_terminal:
             self._console.print(Padding(text, (0, 0, 0, indent), expand=False))
             return
-        # Whoever reads a pipe wants whole lines.
+        # A program that reads a pipe needs lines that are not wrapped.
         for line in text.plain.split("\n"):
             self._console.print(" " * indent + line if line else "", soft_wrap=True)
 
     def row(self, *lead: tuple[str, str], text: str, style: str = "", indent: int = 0) -> None:
-        """A text that stays to the right of what leads it, on each of its lines."""
+        """Write leading cells, and a text whose lines all stay to the right of them."""
         if not self.is_terminal:
             self.write(*lead, text, indent=indent)
             return
+        from rich.padding import Padding
+        from rich.table import Table
+        from rich.text import Text
+
         grid = Table.grid()
         cells = [Text(clean(words), look) for words, look in lead]
         for cell in cells:
-            # Blanks that line up columns would be cut from the end.
+            # Without a width, Rich would cut the blanks that line up the columns.
             grid.add_column(no_wrap=True, min_width=cell.cell_len)
         grid.add_column()
         grid.add_row(*cells, Text(clean(text), style))
@@ -60,32 +69,38 @@ class Screen:
         self._console.print()
 
     def rule(self, title: str) -> None:
-        """The start of a part."""
+        """Write the heading of a part."""
         self.gap()
-        if self.is_terminal:
-            words = Text.assemble(("── ", "cyan"), (clean(title), "bold"))
-            self._console.print(Rule(words, align="left", style="cyan"))
-        else:
+        if not self.is_terminal:
             self.write(f"=== {title} ===")
+            return
+        from rich.rule import Rule
+        from rich.text import Text
+
+        words = Text.assemble(("── ", "cyan"), (clean(title), "bold"))
+        self._console.print(Rule(words, align="left", style="cyan"))
 
     def panel(self, title: str, text: str, *, style: str = "cyan", dim: bool = False) -> None:
-        """A text in a frame with a title."""
-        if self.is_terminal:
-            body = Text(clean(text), "dim" if dim else "")
-            frame = "dim" if dim else style
-            self._console.print(
-                Panel(body, title=Text(clean(title)), title_align="left", border_style=frame)
-            )
-        else:
+        """Write a text in a frame with a title."""
+        if not self.is_terminal:
             self.write(f"[{title}]")
             self.write(text, indent=2)
+            return
+        from rich.panel import Panel
+        from rich.text import Text
+
+        body = Text(clean(text), "dim" if dim else "")
+        frame = "dim" if dim else style
+        self._console.print(
+            Panel(body, title=Text(clean(title)), title_align="left", border_style=frame)
+        )
 
 
 def clean(text: str) -> str:
-    """The text with every control character but line breaks and tabs made visible."""
+    """Replace every control character except line breaks and tabs with a visible mark."""
     return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """1 message, 2,000 messages."""
+    """Return a number with its noun: 1 message, 2,000 messages."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

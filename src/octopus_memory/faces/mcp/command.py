@@ -41,7 +41,7 @@ def mcp(
     """
     if server is not None and db is not None:
         raise typer.BadParameter("give --db or --server, not both")
-    if find_spec("mcp") is None:
+    if find_spec("pydantic") is None:
         raise MissingExtra("mcp", "the MCP server")
     from .server import serve
 

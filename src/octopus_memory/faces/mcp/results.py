@@ -28,10 +28,11 @@ _NOTE = {"note": f"this is {RECORD}"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`text` alone is enough to understand it; `data` is for programs."""
+    """The answer of a tool: `text` for the model, `data` the same for programs."""
 
     text: str
     data: dict[str, Json] | None = None
+    is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

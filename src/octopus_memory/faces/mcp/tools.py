@@ -7,33 +7,45 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from dataclasses import dataclass
 from datetime import datetime, time
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from uuid import UUID
 
-from mcp_types import ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ...domain.episode import MOST_FACTS, SUMMARY_LIMIT, EndReason
 from ...domain.errors import SessionNotFound
 from ...domain.facts import FACT_LIMIT, FactKind
 from ...domain.ids import new_id
-from ...engine.scope import MemoryScope
-from ...remote import RemoteScope
 from ..times import parse_moment
 from . import results
 from .results import Answer
 
-_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_ADDS = ToolAnnotations(
-    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
-)
-_ENDS = ToolAnnotations(
-    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-)
-_REMOVES = ToolAnnotations(
-    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
-)
+if TYPE_CHECKING:
+    from ...engine.scope import MemoryScope
+    from ...remote import RemoteScope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """The annotations of a tool, from which a client decides whether to ask its user first."""
+
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+
+    def to_json(self) -> dict[str, bool]:
+        hints = {"readOnlyHint": self.read_only, "openWorldHint": False}
+        if self.read_only:
+            return hints
+        return hints | {"destructiveHint": self.destructive, "idempotentHint": self.idempotent}
+
+
+_READS = Hints(read_only=True)
+_ADDS = Hints()
+_ENDS = Hints(idempotent=True)
+_REMOVES = Hints(destructive=True, idempotent=True)
 
 
 class Desk:
@@ -82,7 +94,7 @@ class Tool(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: ClassVar[str]
-    hints: ClassVar[ToolAnnotations]
+    hints: ClassVar[Hints]
 
     @abstractmethod
     def run(self, desk: Desk) -> Answer: ...
