@@ -25,7 +25,7 @@ from octopus_memory import (
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine import worker as worker_module
 from octopus_memory.engine.core import leases
-from octopus_memory.engine.core.leases import new_owner
+from octopus_memory.engine.core.leases import new_worker_id
 from octopus_memory.ports.store import WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
 from tests.support.leave_dialogue import QUESTION, TALK
@@ -88,7 +88,7 @@ def test_the_lease_of_a_dead_process_ends_at_once(database_url: str):
     with open_memory(database_url, clock=clock) as memory:
         memory.scope(user="u").store(TALK)
         claimed = claim(
-            memory, owner=new_owner().replace(str(os.getpid()), str(dead.pid)), now=clock
+            memory, owner=new_worker_id().replace(str(os.getpid()), str(dead.pid)), now=clock
         )
         assert claimed == 3
         assert memory.run_pending().embedded == 3
@@ -106,7 +106,7 @@ def test_the_lease_of_a_living_one_is_respected_until_it_ends(
             there.setattr(platform, "node", lambda: "another-machine")
         if where == "another container":
             there.setattr(leases, "_PROCESS_NUMBERS", "/proc/self/ns/net")
-        owner = new_owner()
+        owner = new_worker_id()
     if where != "here":
         owner = owner.replace(f"/{os.getpid()}/", f"/{gone}/")
     with open_memory(database_url, clock=clock) as memory:
@@ -238,7 +238,7 @@ def test_a_damaged_turn_does_not_keep_the_others_waiting(database_url: str, capl
         assert waiting(memory) == 1
         assert memory.stats().vectors == {memory.parts.embedder.model: 5}
         failed = {}
-        memory.parts.tally.watch(lambda kind, _, tries: failed.update({kind: tries}))
+        memory.parts.counters.watch(lambda kind, _, tries: failed.update({kind: tries}))
         assert failed[WorkKind.EMBED] == 1
 
 

@@ -216,7 +216,7 @@ class TestCaches:
             scope.store(TALK)
             assert again.recall("passport")
             scope.erase()
-            second.parts.look_for_removals()
+            second.parts.check_for_removals()
             assert len(second.parts.index._cache._slots) == 0
             assert len(second.parts._queries) == 0
 
@@ -244,7 +244,7 @@ class TestCaches:
 
         monkeypatch.setattr(kind, "removals_made", counted)
         for _ in range(3):
-            memory.parts.look_for_removals(every=1_000)
+            memory.parts.check_for_removals(every=1_000)
         assert len(looks) == 1
 
 

@@ -244,7 +244,7 @@ def test_an_agent_whose_settings_are_damaged_stops_nobody(
     scope.add("s", ("user", HELLO))
     with closing(sqlite3.connect(tmp_path / "m.db")) as other, other:
         other.execute("""UPDATE octopus_agents SET config = '{"session": {"no": 1}}'""")
-    memory.parts.forget_configs()
+    memory.parts.clear_config_cache()
     memory.flush()
     assert memory.stats().vectors == {memory.parts.embedder.model: 2}
     assert found(bad, "kettle") == [HELLO]

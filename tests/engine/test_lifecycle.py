@@ -162,7 +162,7 @@ def test_settings_that_cannot_be_read_stop_only_their_own_agent(
         memory.scope(tenant="acme", agent=agent, user="ann").add("s", ("user", QUESTION))
     # As an older release stored it, that had no limit.
     memory.parts.store.put_config(None, "damaged", {"session": {"max_session_hours": 1e13}})
-    memory.parts.forget_configs()
+    memory.parts.clear_config_cache()
     clock.advance(minutes=60)
     assert memory.run_retention(dry_run=True).counts.timed_out == 1
     assert memory.run_pending().timed_out == 1

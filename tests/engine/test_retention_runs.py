@@ -21,7 +21,7 @@ from octopus_memory import (
     StoreBusy,
 )
 from octopus_memory.engine import worker as worker_module
-from octopus_memory.engine.core.leases import new_owner
+from octopus_memory.engine.core.leases import new_worker_id
 from octopus_memory.engine.retention import due
 from octopus_memory.engine.retention import job as job_module
 from octopus_memory.ports.store import EpisodeStore
@@ -236,7 +236,7 @@ def test_the_lead_of_a_dead_process_ends_at_once(memory: EpisodicMemory, clock: 
     dead.wait()
     store = memory.parts.store
     for pid, elsewhere in ((dead.pid, False), (os.getpid(), True)):
-        lead = store.lead("retention", owner=new_owner().replace(str(os.getpid()), str(pid)))
+        lead = store.lead("retention", owner=new_worker_id().replace(str(os.getpid()), str(pid)))
         assert lead.__enter__() is not None
         assert memory.run_retention().elsewhere is elsewhere
         lead.__exit__(None, None, None)
@@ -331,7 +331,7 @@ def test_closing_stops_a_run_between_batches(
     memory.parts.store.set_last_run("retention", clock.now() - timedelta(days=9))
     memory.close()
     begun = threading.Event()
-    real = worker_module.Background._between_batches
+    real = worker_module.BackgroundWorker._between_batches
 
     def slowly(self: Any, report: RetentionReport) -> None:
         if report.counts.archived:
@@ -339,7 +339,7 @@ def test_closing_stops_a_run_between_batches(
             time.sleep(0.01)
         real(self, report)
 
-    monkeypatch.setattr(worker_module.Background, "_between_batches", slowly)
+    monkeypatch.setattr(worker_module.BackgroundWorker, "_between_batches", slowly)
     memory = worker()
     memory.wake()
     assert begun.wait(30)
@@ -359,7 +359,7 @@ def test_what_is_said_meanwhile_is_embedded(
     for number in range(3):
         tell(memory.scope(user=str(number)), clock, days=91)
     assert memory.flush()
-    thread = worker_module.Background(memory.parts, "owner")
+    thread = worker_module.BackgroundWorker(memory.parts, "owner")
     waiting: list[int] = []
 
     def said(report: RetentionReport) -> None:

@@ -175,7 +175,7 @@ def test_where_each_value_comes_from(memory: EpisodicMemory):
 def test_settings_stored_whole_by_an_older_release_mean_what_they_say(memory: EpisodicMemory):
     whole = MemoryConfig.from_dict({}).to_dict()
     memory.parts.store.put_config(None, "hr", json.loads(json.dumps(whole)))
-    memory.parts.forget_configs()
+    memory.parts.clear_config_cache()
     assert memory.config("hr") == MemoryConfig()
     assert MAIL in _stored(memory)
     assert set(memory.config_sources("hr")["privacy"].values()) == {"agent"}

@@ -318,12 +318,12 @@ def test_vectors_are_kept_for_a_few_sessions_only(
 
 def _new_turn(memory: EpisodicMemory, scope: MemoryScope):
     from octopus_memory.domain.checks import parse_messages
-    from octopus_memory.engine.write import validate
+    from octopus_memory.engine.write import prepare
 
     config = MemoryConfig()
     message = parse_messages(MOVED, max_bytes=config.session.max_message_bytes)
     at = [memory.parts.clock.now()]
-    return validate.new_turns(memory.parts, scope.scope, message, at, config, None)[0]
+    return prepare.new_turns(memory.parts, scope.scope, message, at, config, None)[0]
 
 
 def test_a_resumed_session_goes_on_where_its_subject_is_the_same(

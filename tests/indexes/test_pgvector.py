@@ -162,7 +162,7 @@ def test_drift_is_seen_and_mended(
     tell(scope)
     tell(memory.scope(user="ben"))
     memory.run_pending()
-    owner = leases.new_owner()
+    owner = leases.new_worker_id()
     turned = "ARRAY(SELECT -value FROM unnest(embedding::real[]) AS value)::halfvec"
     for change, expected in (
         ("DELETE FROM octopus_vectors WHERE seq = 1", (2, 0, 0)),
@@ -189,7 +189,7 @@ def test_rows_of_a_database_that_was_there_before(
         assert rows(postgres, database) == [(0,)]
         assert memory.scope(user="ana").recall("greenhouse key", mode="semantic", min_score=0)
         seen: list[int] = []
-        report = mirror_verify.rebuild(memory.parts, leases.new_owner(), seen.append)
+        report = mirror_verify.rebuild(memory.parts, leases.new_worker_id(), seen.append)
         assert report.is_true
         assert seen == [3]
         assert rows(postgres, database) == [(3,)]

@@ -58,4 +58,4 @@ def later(clock: FixedClock) -> None:
 
 
 def is_true(memory: EpisodicMemory) -> bool:
-    return mirror_verify.verify(memory.parts, leases.new_owner()).is_true
+    return mirror_verify.verify(memory.parts, leases.new_worker_id()).is_true

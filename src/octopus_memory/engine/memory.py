@@ -37,17 +37,19 @@ class Memory:
 
     def __init__(self, runtime: Runtime, *, run_in_background: bool = True) -> None:
         self._runtime = runtime
-        self._owner = leases.new_owner()
+        self._worker_id = leases.new_worker_id()
         self._closed = False
         self._process = os.getpid()
         self._has_model = False
         self._next_count = 0.0
-        self._background = worker.Background(runtime, self._owner) if run_in_background else None
+        self._worker = (
+            worker.BackgroundWorker(runtime, self._worker_id) if run_in_background else None
+        )
         # Who only looks must not have everything embedded anew because their settings are others.
         if run_in_background or runtime.store.model() is None:
             self._use_model()
         mirror.attach(runtime)
-        runtime.look_for_removals()
+        runtime.check_for_removals()
         if run_in_background and (pending.is_waiting(runtime) or mirror.waiting(runtime)):
             # Left by a process that died, or queued anew because the model is another.
             self.wake()
@@ -131,9 +133,9 @@ class Memory:
 
     def run_pending(self) -> PendingReport:
         """Do the waiting work in this thread: time-outs, summaries, vectors."""
-        leases.release_dead(self.runtime)
+        leases.release_dead_leases(self.runtime)
         self._use_model()
-        return pending.run_pending(self.runtime, self._owner)
+        return worker.run_pending(self.runtime, self._worker_id)
 
     def run_retention(
         self,
@@ -148,8 +150,8 @@ class Memory:
         from .retention.job import MemoryRetentionJob
 
         if not dry_run:
-            leases.release_dead(self.runtime)
-        return MemoryRetentionJob(self.runtime, self._owner).run(
+            leases.release_dead_leases(self.runtime)
+        return MemoryRetentionJob(self.runtime, self._worker_id).run(
             dry_run=dry_run, progress=progress, now=now, compact=compact, actor=actor
         )
 
@@ -167,11 +169,11 @@ class Memory:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         runtime = self.runtime
-        leases.release_dead(runtime)
+        leases.release_dead_leases(runtime)
         self._use_model()
         while True:
             damaged = 0
-            while (batch := pending.embed_batch(runtime, self._owner)).taken:
+            while (batch := pending.embed_batch(runtime, self._worker_id)).taken:
                 damaged += batch.damaged
                 if deadline is not None and time.monotonic() >= deadline:
                     break
@@ -195,8 +197,8 @@ class Memory:
             # What a fork copied belongs to the process that opened it, and so do its locks.
             self._closed = True
             return
-        if self._background is not None:
-            self._background.stop()
+        if self._worker is not None:
+            self._worker.stop()
         self._closed = True
         self._runtime.close()
 
@@ -255,17 +257,17 @@ class Memory:
 
     def attend(self) -> None:
         """Have the background thread running: somebody uses this memory."""
-        if self._background is not None:
-            self._background.start()
+        if self._worker is not None:
+            self._worker.start()
 
     def wake(self) -> None:
         """Tell the background thread that there is something to do."""
-        if self._background is not None:
-            self._background.wake()
+        if self._worker is not None:
+            self._worker.wake()
 
     def wake_for_others(self) -> None:
         """Wake it for what other processes left to do: nobody else tells this one."""
-        if self._background is None or self._background.is_working:
+        if self._worker is None or self._worker.is_working:
             return
         # A database that is away for a while is waited for; the background work says so in the log.
         with contextlib.suppress(StoreError):

@@ -23,7 +23,7 @@ from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike
 from ..episode_block import EpisodeInHand
 from .core.runtime import Runtime
-from .facts.scope import FactCalls
+from .facts import FactCalls
 from .read import latest, recall
 from .read.recall import Ask
 from .write import close, remember, target
@@ -319,9 +319,9 @@ class MemoryScope(FactCalls):
         :raises EpisodeNotFound: for an id that is not in this scope
         :raises LegalHold: when a hold stands on it or on its user
         """
-        from .retention import restore as restore_module
+        from .retention.restore import delete
 
-        restore_module.delete(self._runtime, self.scope, episode_id, actor=actor or self._actor)
+        delete(self._runtime, self.scope, episode_id, actor=actor or self._actor)
 
     def deleted(self) -> list[Episode]:
         """The episodes that are deleted and not purged yet, newest first by end."""
@@ -336,11 +336,9 @@ class MemoryScope(FactCalls):
         :raises EpisodeNotFound: for an id that is not in this scope, or was purged
         :raises EpisodeArchived: when it was archived to its summary: the turns are gone
         """
-        from .retention import restore as restore_module
+        from .retention.restore import restore
 
-        restored = restore_module.restore(
-            self._runtime, self.scope, episode_id, actor=actor or self._actor
-        )
+        restored = restore(self._runtime, self.scope, episode_id, actor=actor or self._actor)
         self._memory.wake()
         return restored
 

@@ -190,7 +190,7 @@ class MemoryTenant:
 
         :raises InvalidInput: naming the line and the field; the episodes before it are stored
         """
-        report = importer.bring_in(
+        report = importer.import_user(
             self._runtime,
             self.tenant,
             lines,

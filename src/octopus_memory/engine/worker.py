@@ -1,4 +1,4 @@
-"""A thread that does pending work soon after it comes up."""
+"""The pending work: done in a background thread, or in the thread that calls `run_pending`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..ports.store import WorkKind
 from .core import leases
 from .core.runtime import Runtime
 from .work import mirror, pending
+from .work.pending import PendingReport
 
 if TYPE_CHECKING:
     from ..domain.retention import RetentionReport
@@ -46,12 +47,32 @@ def _where(error: Exception) -> str:
     return type(error).__name__ + "\n" + "".join(traceback.format_tb(error.__traceback__))
 
 
-class Background:
+def run_pending(runtime: Runtime, worker_id: str) -> PendingReport:
+    """Do all work that can be claimed now: time-outs, summaries, vectors, unfinished erasures."""
+    from .privacy import erasure
+
+    runtime.check_for_removals()
+    # Feed the mirror first, so that receipts of erasures see it without the erased rows.
+    fed = mirror.feed(runtime, worker_id, look=False)
+    erasure.finish(runtime)
+    timed_out = pending.close_idle(runtime)
+    summarized = pending.summarize_pending(runtime, worker_id)
+    embedded = 0
+    while done := pending.embed_pending(runtime, worker_id):
+        embedded += done
+    fed += mirror.feed(runtime, worker_id)
+    pending.prune_idempotency_keys(runtime)
+    return PendingReport(
+        embedded=embedded, summarized=summarized, timed_out=timed_out, indexed=fed.given
+    )
+
+
+class BackgroundWorker:
     """Started by the first use, woken by each write; stops with the memory."""
 
-    def __init__(self, runtime: Runtime, owner: str) -> None:
+    def __init__(self, runtime: Runtime, worker_id: str) -> None:
         self._runtime = runtime
-        self._owner = owner
+        self._worker_id = worker_id
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -120,23 +141,23 @@ class Background:
         """Embed what is there; in a `whole` round, look after the rest too."""
         self.is_working = True
         try:
-            self._runtime.look_for_removals(every=_BETWEEN_LOOKS)
+            self._runtime.check_for_removals(every=_BETWEEN_LOOKS)
             if whole:
-                leases.release_dead(self._runtime)
+                leases.release_dead_leases(self._runtime)
                 pending.close_idle(self._runtime, between=self._end_if_stopped)
                 from .privacy import erasure
 
                 erasure.finish(self._runtime, younger_than=_STILL_ERASING)
             # What comes meanwhile is left to gather: others wait for each batch that is written.
-            while not self._stopped and pending.embed_batch(self._runtime, self._owner).is_full:
+            while not self._stopped and pending.embed_batch(self._runtime, self._worker_id).is_full:
                 pass
             if not self._stopped:
                 self._feed(look=whole)
-                pending.summarize_pending(self._runtime, self._owner, go_on=self._has_time)
+                pending.summarize_pending(self._runtime, self._worker_id, go_on=self._has_time)
             if whole and not self._stopped:
                 from .retention import job
 
-                job.run_if_due(self._runtime, self._owner, self._between_batches)
+                job.run_if_due(self._runtime, self._worker_id, self._between_batches)
         except _Stopped:
             pass
         except OctopusError as error:
@@ -148,10 +169,10 @@ class Background:
             self.is_working = False
 
     def _feed(self, *, look: bool) -> None:
-        fed = mirror.feed(self._runtime, self._owner, look=look, stop=self._stop.is_set)
-        tally = self._runtime.tally
-        tally.count(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
-        tally.count(WorkKind.UNINDEX, done=fed.removed)
+        fed = mirror.feed(self._runtime, self._worker_id, look=look, stop=self._stop.is_set)
+        counters = self._runtime.counters
+        counters.count(WorkKind.INDEX, done=fed.given, failed=int(fed.failed))
+        counters.count(WorkKind.UNINDEX, done=fed.removed)
 
     def _between_batches(self, _: RetentionReport) -> None:
         self._embed_meanwhile()
@@ -160,7 +181,7 @@ class Background:
         """What was said during long work is embedded as soon as ever."""
         self._end_if_stopped()
         with contextlib.suppress(OctopusError):
-            while pending.embed_batch(self._runtime, self._owner).is_full:
+            while pending.embed_batch(self._runtime, self._worker_id).is_full:
                 self._end_if_stopped()
             self._feed(look=False)
 

@@ -26,7 +26,7 @@ class TestDrift:
         memory.run_pending()
 
     def verify(self, memory: EpisodicMemory, **named: Any) -> mirror_verify.IndexReport:
-        return mirror_verify.verify(memory.parts, leases.new_owner(), **named)
+        return mirror_verify.verify(memory.parts, leases.new_worker_id(), **named)
 
     def assert_mended(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         assert self.verify(memory, repair=True).repaired
@@ -72,7 +72,7 @@ class TestDrift:
     def test_made_anew(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         [name] = server.collections()
         server.client.upsert(name, [_moved(server.points()[0], 4_321, 99)])
-        report = mirror_verify.rebuild(memory.parts, leases.new_owner())
+        report = mirror_verify.rebuild(memory.parts, leases.new_worker_id())
         assert report.is_true
         assert report.rows == len(server.points()) == 6
 

@@ -60,7 +60,7 @@ def test_a_server_that_is_not_there(
         away.run_pending()
         assert away.scope(user="ana").recall("greenhouse key")
         with pytest.raises(IndexUnavailable):
-            mirror_verify.verify(away.parts, leases.new_owner())
+            mirror_verify.verify(away.parts, leases.new_worker_id())
         away.close()
     monkeypatch.setenv("OCTOPUS_QDRANT_URL", server.url)
     back = open_memory()

@@ -43,7 +43,7 @@ def configure(
         except SettingsChanged:
             continue
         finally:
-            runtime.forget_configs()
+            runtime.clear_config_cache()
         return
     raise SettingsChanged
 
@@ -64,7 +64,7 @@ def reset(runtime: Runtime, agent: str, *, tenant: str | None, actor: str) -> No
     """Remove what is stored."""
     _check_names(agent, tenant)
     runtime.store.put_config(tenant, agent, None, entry=_entry(runtime, agent, tenant, actor))
-    runtime.forget_configs()
+    runtime.clear_config_cache()
 
 
 def config(runtime: Runtime, agent: str, *, tenant: str | None) -> MemoryConfig:

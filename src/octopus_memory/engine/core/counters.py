@@ -1,4 +1,4 @@
-"""How much background work this process has done, and how much it had to put off."""
+"""Counters of the background work that this process has done."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TypeAlias
 from ...ports.store import WorkKind
 
 Watcher: TypeAlias = Callable[[WorkKind, int, int], None]
-"""Is told the kind, how many pieces are done, and how many tries failed."""
+"""Takes a kind of work, how many pieces were done, and how many attempts failed."""
 
 
-class Tally:
-    """Counts since the memory was opened, for whoever watches. Thread-safe."""
+class WorkCounters:
+    """Counts since the memory was opened, for metrics. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class Tally:
         self._watcher: Watcher | None = None
 
     def count(self, kind: WorkKind, *, done: int = 0, failed: int = 0) -> None:
-        """`failed` are tries, so that one piece of work may be among them more than once."""
+        """Add to a kind's counts; `failed` counts attempts, so one piece may count repeatedly."""
         with self._lock:
             self._done[kind] += done
             self._failed[kind] += failed
@@ -31,7 +31,7 @@ class Tally:
                 self._watcher(kind, done, failed)
 
     def watch(self, watcher: Watcher) -> None:
-        """Have it told what is counted, and at once what was counted before it came."""
+        """Call `watcher` with the counts so far, and from now on with every change."""
         with self._lock:
             for kind in WorkKind:
                 watcher(kind, self._done[kind], self._failed[kind])

@@ -1,4 +1,4 @@
-"""Who holds a lease, told so that others can see when it is gone."""
+"""Worker ids that tell other processes when the worker is gone, and the release of its leases."""
 
 from __future__ import annotations
 
@@ -13,42 +13,47 @@ from .runtime import Runtime
 log = logging.getLogger(__name__)
 
 _LONGEST = timedelta(hours=1)
-"""Leases last minutes, as waits do; the rest is for clocks of machines that differ."""
-_PROCESS_NUMBERS = "/proc/self/ns/pid"
-"""Where Linux names the space that a process's number is of."""
+"""Leases and retries last minutes. The rest allows for clocks that differ between machines."""
+_PID_NAMESPACE = "/proc/self/ns/pid"
+"""The file by which Linux identifies the namespace of a process id."""
 
 
-def new_owner() -> str:
-    """Names whoever works in this process, once."""
+def new_worker_id() -> str:
+    """Make an id for a worker: machine, process and a random suffix."""
     return f"{_machine()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 
 
-def release_dead(runtime: Runtime) -> None:
-    """End the leases of workers on this machine whose process no longer runs.
+def release_dead_leases(runtime: Runtime) -> None:
+    """Release the leases of workers on this machine whose process has died.
 
-    And those that a clock which was ahead made too long, whoever holds them.
+    Also ends the leases and retries of any worker that lie too far in the future, because they were
+    written by a clock that was ahead.
     """
     now = runtime.clock.now()
     if freed := runtime.store.release_stale(now=now, latest=now + _LONGEST):
-        log.warning("%d pieces of work were put off beyond %s: a clock was ahead", freed, _LONGEST)
+        log.warning(
+            "released %d pieces of work that were postponed by more than %s: a clock was ahead",
+            freed,
+            _LONGEST,
+        )
     here = _machine()
-    for owner in runtime.store.owners():
-        where, _, rest = owner.partition("/")
+    for worker_id in runtime.store.owners():
+        machine, _, rest = worker_id.partition("/")
         pid = rest.partition("/")[0]
-        if where == here and pid.isdigit() and not _runs(int(pid)):
-            runtime.store.release(owner)
+        if machine == here and pid.isdigit() and not _is_running(int(pid)):
+            runtime.store.release(worker_id)
 
 
 def _machine() -> str:
-    """Where a process's number means one process: containers may share a name, not its numbers."""
+    """The host name with its process namespace: containers may share the name, but not the pids."""
     try:
-        space = os.stat(_PROCESS_NUMBERS).st_ino  # noqa: PTH116 - a path would cost an import
+        namespace = os.stat(_PID_NAMESPACE).st_ino  # noqa: PTH116 - a path would cost an import
     except OSError:
         return platform.node()
-    return f"{platform.node()}:{space}"
+    return f"{platform.node()}:{namespace}"
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

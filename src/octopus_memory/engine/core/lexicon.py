@@ -48,7 +48,7 @@ class Lexicon:
         flags = int(Flag.OWN_WORDS) if own_words else 0
         return Lexical(terms=self._hasher(scope).pack(counts), flags=flags)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         self._known.clear()
 
     def _counts(self, text: str) -> tuple[Counter[str], int]:

@@ -1,4 +1,7 @@
-"""Where this process last wrote: most messages follow another one to the same episode."""
+"""A cache of the open episodes that this process last wrote to.
+
+Most messages follow another one to the same episode, so a write can skip the read that finds it.
+"""
 
 from __future__ import annotations
 
@@ -14,51 +17,56 @@ _MOST = 10_000
 _NAMED_BY = (Episode, UUID, str)
 
 
-class Place(NamedTuple):
-    """An episode that was open when it was written to."""
+class CachedEpisode(NamedTuple):
+    """An episode that was open when this process last wrote to it."""
 
     session_id: str
     episode_id: UUID
     started_at: datetime
     seen_at: datetime
-    """Both are never later than the episode's own, so that it can only seem to end too early."""
+    """Like `started_at` never later than the stored value, so that the cache can only expire an
+    episode too early."""
 
 
-class Places:
-    """What was open then may be closed or erased by now: the store tells whoever writes to it."""
+class OpenEpisodeCache:
+    """Maps the name by which a caller wrote to the episode that was open then.
+
+    An entry may be stale, because another process closed or erased the episode. The store refuses
+    a write to it, and the caller drops the entry.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Scope, UUID | str], Place] = {}
+        self._known: dict[tuple[Scope, UUID | str], CachedEpisode] = {}
         self.next_is_new = False
-        """Whether a session that is not known here is likely a new one: the last one was."""
+        """Whether the last session that was not cached was new: then the next one probably is."""
 
     def open_at(
         self, scope: Scope, where: Episode | UUID | str, at: datetime, config: SessionConfig
-    ) -> Place | None:
-        """Where a caller's name led the last time, unless the episode may have ended since."""
+    ) -> CachedEpisode | None:
+        """Return the cached episode, unless it may have timed out by `at`."""
         if not isinstance(where, _NAMED_BY):
             return None
-        place = self._known.get((scope, _name(where)))
-        if place is None or boundary.has_expired(
-            started_at=place.started_at, last_seen_at=place.seen_at, at=at, config=config
+        known = self._known.get((scope, _name(where)))
+        if known is None or boundary.has_expired(
+            started_at=known.started_at, last_seen_at=known.seen_at, at=at, config=config
         ):
             return None
-        return place
+        return known
 
-    def put(self, scope: Scope, where: Episode | UUID | str, place: Place) -> None:
+    def put(self, scope: Scope, where: Episode | UUID | str, episode: CachedEpisode) -> None:
         if len(self._known) >= _MOST:
-            self.forget()
-        self._known[scope, _name(where)] = place
+            self.clear_cache()
+        self._known[scope, _name(where)] = episode
 
     def drop(self, scope: Scope, where: Episode | UUID | str) -> None:
         self._known.pop((scope, _name(where)), None)
 
-    def leave(self, episode: Episode) -> None:
-        """It ended, so that whoever comes next need not try it."""
+    def drop_closed(self, episode: Episode) -> None:
+        """Drop an episode that was closed, under its own id and its session's."""
         self.drop(episode.scope, episode.id)
         self.drop(episode.scope, episode.session_id)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         self._known.clear()
 
 

@@ -56,7 +56,7 @@ class NamesHeard:
             if len(self._heard) > _MOST_SESSIONS:
                 self._heard.popitem(last=False)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         with self._lock:
             self._heard.clear()
 

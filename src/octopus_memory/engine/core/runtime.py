@@ -1,4 +1,4 @@
-"""What the verbs work with, bound together once."""
+"""The adapters, settings and caches of one open memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ...ports.index import RecallIndex
 from ...ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from ...ports.retention import Schedule
 from ...ports.store import AgentSettings, EpisodeStore, Placeholder
-from .counters import Tally
+from .counters import WorkCounters
 from .lexicon import Lexicon
-from .open_episodes import Places
+from .open_episodes import OpenEpisodeCache
 from .pii_guard import Guard, NamesHeard
 
 if TYPE_CHECKING:
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 _MOST_CONFIGS = 10_000
 _MOST_QUERIES = 256
 _CONFIG_SECONDS = 2.0
-"""How soon another process's change of an agent's settings is seen."""
+"""How long settings are cached, and so how late another process's change of them is seen."""
 
 
 class Timeouts(NamedTuple):
-    """How long the engine waits for a summarizer's model, in seconds."""
+    """Seconds that the engine waits for a summarizer's model."""
 
     at_close: float = 8.0
     in_background: float = 60.0
 
 
 class InForce(NamedTuple):
-    """An agent's settings, and the stored ones that they were made of."""
+    """An agent's effective settings, and the stored ones they were resolved from."""
 
     config: MemoryConfig
     stored: AgentSettings
@@ -52,7 +52,7 @@ class InForce(NamedTuple):
 
 @dataclass(kw_only=True, eq=False)
 class Runtime:
-    """The adapters and settings of one memory. Made by `wiring`, or by hand in a test."""
+    """The adapters, settings and caches of one memory. Built by `wiring`, or by a test."""
 
     store: EpisodeStore
     index: RecallIndex
@@ -66,26 +66,26 @@ class Runtime:
     defaults: MemoryConfig = field(default_factory=MemoryConfig)
     timeouts: Timeouts = field(default_factory=Timeouts)
     audit_reads: bool = False
-    """Whether reading is recorded too, besides what changes or takes out data."""
+    """Whether the audit log also records reads, besides writes, erasures and exports."""
     made: ExitStack = field(default_factory=ExitStack)
-    """What is closed with this memory; what its caller lent it is not."""
+    """Adapters to close with this memory. Those that the caller passed in stay open."""
     schedule: Schedule | None = None
-    """When retention runs by itself; None for only when it is asked to."""
+    """The schedule of retention; None if it runs only when it is called."""
     compact_after_retention: bool = True
     make_redactor: Callable[[], Redactor] | None = None
-    """Called when an agent first wants personal data found: its patterns take a while to load."""
-    tally: Tally = field(default_factory=Tally)
+    """Called when an agent first needs personal data found, because loading patterns is slow."""
+    counters: WorkCounters = field(default_factory=WorkCounters)
 
     def __post_init__(self) -> None:
         self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))
         self._configs: dict[tuple[str | None, str], tuple[float, InForce]] = {}
-        # An agent often asks twice, for the block and for a search.
+        # Agents often ask the same question twice: for the block and for a search.
         self._queries = Memo(self._embedded, most=_MOST_QUERIES)
         self._removals = _Removals(self)
         self.heard = NamesHeard()
         self.warned: set[tuple[str, str]] = set()
-        """Tenants and agents for which `store` has warned of their retention policy."""
-        self.places = Places()
+        """Tenants and agents whose retention policy a warning was logged for."""
+        self.open_episodes = OpenEpisodeCache()
         self.lexicon = Lexicon(self.analyzer, self.hasher)
 
     @cached_property
@@ -99,14 +99,13 @@ class Runtime:
         return known
 
     def config(self, tenant: str | None, agent: str) -> MemoryConfig:
-        """The agent's settings that are in force."""
+        """Return the agent's effective settings."""
         return self.in_force(tenant, agent).config
 
     def in_force(self, tenant: str | None, agent: str) -> InForce:
-        """The agent's settings, which may be some seconds old, and what they were read from.
+        """Return the agent's effective settings, cached for a few seconds, and their version.
 
-        A write that goes by them names their version, and the store refuses it if they have been
-        changed.
+        A write names the version that it was decided by. The store refuses it if that is stale.
         """
         key, now = (tenant, agent), time.monotonic()
         known = self._configs.get(key)
@@ -120,7 +119,7 @@ class Runtime:
         return found
 
     def layers(self, stored: AgentSettings) -> dict[ConfigSource, Layer]:
-        """What is set above the built-in defaults, lowest first."""
+        """Return the layers of settings above the built-in defaults, lowest first."""
         return {
             ConfigSource.SETTINGS: self.defaults.overrides(),
             ConfigSource.AGENT: stored.for_all or {},
@@ -135,9 +134,9 @@ class Runtime:
         known: Sequence[Placeholder] = (),
         numbered: bool = True,
     ) -> Guard:
-        """What the agent's settings make of personal data, for one call.
+        """Make the guard that applies the agent's privacy settings during one call.
 
-        Without `numbered`, placeholders have no numbers, whatever the settings say.
+        With `numbered=False` placeholders get no numbers, whatever the settings say.
         """
         config, stored = self.in_force(scope.tenant, scope.agent)
         privacy, version = config.privacy, stored.version
@@ -155,15 +154,15 @@ class Runtime:
             settings=version,
         )
 
-    def forget_configs(self) -> None:
+    def clear_config_cache(self) -> None:
         self._configs.clear()
 
-    def forget(self) -> None:
-        """Drop from memory whatever may hold something that was removed from the store."""
-        self.topics.forget()
-        self.heard.forget()
-        self.places.forget()
-        self.lexicon.forget()
+    def clear_caches(self) -> None:
+        """Clear every cache that may hold content that was removed from the store."""
+        self.topics.clear_cache()
+        self.heard.clear_cache()
+        self.open_episodes.clear_cache()
+        self.lexicon.clear_cache()
         self._queries.clear()
         self._hasher.cache_clear()
         for part in (self.index, self.analyzer, self.embedder, self.summarizer):
@@ -171,9 +170,9 @@ class Runtime:
             if clear_cache is not None:
                 clear_cache()
 
-    def look_for_removals(self, *, every: float = 0.0) -> None:
-        """Forget what another process removed; at most once in so many seconds."""
-        self._removals.look(every)
+    def check_for_removals(self, *, every: float = 0.0) -> None:
+        """Clear the caches if another process removed rows; at most once in `every` seconds."""
+        self._removals.check(every)
 
     def _embedded(self, text: str) -> NDArray[np.float32]:
         return np.asarray(self.embedder.embed([text])[0])
@@ -190,19 +189,19 @@ Parts = Runtime
 
 
 class _Removals:
-    """Looks whether rows were removed since it last did. The first look is only a look."""
+    """Clears the caches when the store's removal counter differs from the last one seen."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._seen: int | None = None
         self._next = 0.0
 
-    def look(self, every: float) -> None:
+    def check(self, every: float) -> None:
         now = time.monotonic()
         if now < self._next:
             return
         self._next = now + every
         made = self._runtime.store.removals_made()
         if self._seen not in (None, made):
-            self._runtime.forget()
+            self._runtime.clear_caches()
         self._seen = made

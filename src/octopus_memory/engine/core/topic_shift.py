@@ -91,7 +91,7 @@ class TopicWatch:
         self._keep(scope, episode, before | {first.id: heard})
         return shifted
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Drop what was heard; it is read again where it is still there."""
         with self._lock:
             self._heard.clear()

@@ -16,7 +16,7 @@ from ...domain.errors import InvalidInput, NotFound, OctopusError, StoreCorrupt,
 from ...domain.ids import as_id, new_id
 from ..core import audit, leases
 from ..core.runtime import Runtime
-from ..work import mirror as mirror_module
+from ..work.mirror import feed
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = Tr
         runtime, "erase", tenant=subject.tenant, actor=actor, user=subject.user, **about
     ):
         begun = runtime.store.erase(subject, erasure, entry)
-    runtime.forget()
+    runtime.clear_caches()
     try:
         _take_out(runtime, begun)
         if physical and not _rewrite(runtime, begun):
@@ -148,9 +148,9 @@ def receipts(
 
 def _take_out(runtime: Runtime, erasure: Erasure) -> None:
     """Tell a remote index at once, where it can be reached; else it is told later."""
-    mirror_module.feed(
+    feed(
         runtime,
-        leases.new_owner(),
+        leases.new_worker_id(),
         look=False,
         stop=lambda: not runtime.store.waiting_removals(erasure),
     )

@@ -15,14 +15,14 @@ from ...ports.turn_removal import TurnRemoval
 from ..core import audit
 from ..core.runtime import Runtime
 from ..write import close, index_turns
-from ..write.decide import decided_again
+from ..write.settings_retry import retry_on_settings_change
 from . import erasure
 
 _RETRIES = 20
 """How often a removal is planned again because another caller changed the session."""
 
 
-@decided_again
+@retry_on_settings_change
 def remove_turns(
     runtime: Runtime,
     scope: Scope,
@@ -49,7 +49,7 @@ def remove_turns(
                 runtime.store.remove_turns(removals, now=entry.at, entry=entry)
             except (EpisodeChanged, EpisodeNotFound):
                 continue
-            runtime.forget()
+            runtime.clear_caches()
             if physical:
                 erasure.compact_if_owed(runtime, actor=actor)
             return gone

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
-from ...domain.episode import Scope, check_name
+from ...domain.episode import Scope, Summary, Turn, check_name
 from ...domain.errors import (
     EpisodeChanged,
     EpisodeNotFound,
@@ -24,17 +24,19 @@ from ...domain.errors import (
     OctopusError,
 )
 from ...domain.facts import Fact
-from ...domain.message import Json
+from ...domain.message import Json, message_tokens
 from ...domain.policy import PiiMode, PrivacyConfig
+from ...domain.search.terms import passage
 from ...domain.text.pii import PLACEHOLDER
-from ...ports.carried import StoredEpisode
+from ...ports.carried import Rewritten, StoredEpisode
 from ...ports.models import Redactor
+from ...ports.store import NewSummary, Placeholder
+from .. import facts as standing
 from ..core import audit
-from ..core.pii_guard import Guard
+from ..core.pii_guard import Checked, Guard
 from ..core.runtime import Runtime
-from ..write import index_turns
+from ..write import close, index_turns, prepare
 from . import erasure
-from .scrub_plan import Changes, changed_facts, plan
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +115,7 @@ def scrub(
     try:
         run.all(scopes)
     finally:
-        runtime.forget()
+        runtime.clear_caches()
         _record(runtime, run, tenant, actor=actor, user=user)
     return replace(
         run.report, compacted=erasure.compact_if_owed(runtime, actor=actor) if compact else None
@@ -174,7 +176,7 @@ class _Run:
         """Redact the facts that callers gave: they belong to no episode, and have no numbers."""
         facts = [f for f in self._runtime.store.kept_facts(scope, None) if not f.is_deleted]
         guard = self._guard(scope, None, (), numbered=False)
-        changed = changed_facts(facts, guard)
+        changed = _changed_facts(facts, guard)
         if not changed:
             return
         if self._is_held(scope, ()):
@@ -255,7 +257,7 @@ class _Run:
             if stored is None:
                 return
             guard = self._guard(scope, stored, names)
-            found = plan(self._runtime, stored, guard, with_metadata=with_metadata)
+            found = _changes(self._runtime, stored, guard, with_metadata=with_metadata)
             try:
                 if found and not is_held and not self.report.dry_run:
                     self._rewrite(stored, found)
@@ -272,7 +274,7 @@ class _Run:
                 self._count_changes(stored, found)
             return
 
-    def _rewrite(self, stored: StoredEpisode, found: Changes) -> None:
+    def _rewrite(self, stored: StoredEpisode, found: _Changes) -> None:
         self._runtime.store.rewrite(
             stored,
             turns=found.turns,
@@ -283,7 +285,7 @@ class _Run:
             now=self._runtime.clock.now(),
         )
 
-    def _count_changes(self, stored: StoredEpisode, done: Changes) -> None:
+    def _count_changes(self, stored: StoredEpisode, done: _Changes) -> None:
         said = {turn.ordinal: turn.message for turn in stored.turns}
         changed = [new for new in done.turns if new.message != said[new.ordinal]]
         self._count(
@@ -323,3 +325,111 @@ class _Run:
 def _kinds_in(value: Mapping[str, Json]) -> Counter[str]:
     found = PLACEHOLDER.findall(json.dumps(dict(value), ensure_ascii=False))
     return Counter(word[1:-1].rstrip("0123456789").rstrip("_") for word in found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """The changes to one episode; false where there is none."""
+
+    turns: tuple[Rewritten, ...] = ()
+    """Also those whose words stay, and whose vector was made of changed ones as well."""
+    summary: NewSummary | None = None
+    facts: tuple[Fact, ...] = ()
+    metadata: Mapping[str, Json] | None = None
+    placeholders: tuple[Placeholder, ...] = ()
+
+    def __bool__(self) -> bool:
+        changed = bool(self.turns or self.facts)
+        return changed or self.summary is not None or self.metadata is not None
+
+
+def _changes(
+    runtime: Runtime, stored: StoredEpisode, guard: Guard, *, with_metadata: bool = False
+) -> _Changes:
+    checked = guard.messages([turn.message for turn in stored.turns])
+    turns = _turns(runtime, stored, checked)
+    summary = _summary(runtime, stored, checked, guard)
+    facts = _changed_facts(stored.facts, guard)
+    metadata = guard.json(stored.metadata) if with_metadata else stored.metadata
+    return _Changes(
+        turns=tuple(turns),
+        summary=summary,
+        facts=facts,
+        metadata=None if metadata == stored.metadata else metadata,
+        placeholders=tuple(guard.new()),
+    )
+
+
+def _changed_facts(facts: Sequence[Fact], guard: Guard) -> tuple[Fact, ...]:
+    """Those of the facts that change, as they are to be."""
+    checked = [standing.redacted(fact, guard) for fact in facts]
+    return tuple(new for new, old in zip(checked, facts, strict=True) if new != old)
+
+
+def _turns(runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked]) -> list[Rewritten]:
+    scope = stored.episode.scope
+    config = runtime.config(scope.tenant, scope.agent)
+    rewritten, before = [], ("", "")
+    for turn, each in zip(stored.turns, checked, strict=True):
+        message = each.message
+        embed = prepare.wants_vector(message, config)
+        # A short answer is embedded with what it answers.
+        was, now = (passage(message.text, previous=previous) for previous in before)
+        if message != turn.message or (embed and was != now):
+            rewritten.append(
+                Rewritten(
+                    ordinal=turn.ordinal,
+                    message=message,
+                    tokens=_tokens(runtime, turn, each),
+                    lexical=runtime.lexicon.turn(scope, message.text, message.name),
+                    embed=embed,
+                    has_pii=turn.has_pii or each.has_pii,
+                )
+            )
+        before = (turn.text, message.text)
+    return rewritten
+
+
+def _tokens(runtime: Runtime, turn: Turn, checked: Checked) -> int:
+    """Counted anew, unless the caller had counted."""
+    counted = message_tokens(turn.message, runtime.counter.count)
+    if turn.tokens != counted:
+        return turn.tokens
+    return message_tokens(checked.message, runtime.counter.count)
+
+
+def _summary(
+    runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked], guard: Guard
+) -> NewSummary | None:
+    episode = stored.episode
+    if episode.summary is None:
+        return None
+    turns = [
+        replace(turn, message=each.message)
+        for turn, each in zip(stored.turns, checked, strict=True)
+    ]
+    changed = any(t.message != old.message for t, old in zip(turns, stored.turns, strict=True))
+    was = Summary(text=episode.summary, key_facts=episode.key_facts)
+    made, by, is_own = was, episode.summarized_by or close.BY_CALLER, True
+    if changed and by == runtime.extractive.name:
+        made, is_own = _extracted(runtime, stored.turns, turns, was)
+    made = close.limited(guard.summary(made))
+    active = bool(turns) and not episode.is_archived and not stored.is_deleted
+    better = is_own and active and runtime.summarizer is not None and by != close.BY_CALLER
+    if made == was and not (changed and better):
+        return None
+    return close.new_summary(runtime, episode.scope, made, by, improve=better)
+
+
+def _extracted(
+    runtime: Runtime, old: Sequence[Turn], new: Sequence[Turn], was: Summary
+) -> tuple[Summary, bool]:
+    """The summary taken from the new turns, but for what a caller gave; whether that is nothing."""
+    before, after = (
+        close.limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
+        for turns in (old, new)
+    )
+    text = after.text if was.text == before.text else was.text
+    facts = after.key_facts if was.key_facts == before.key_facts else was.key_facts
+    is_own = (was.text, was.key_facts) == (before.text, before.key_facts)
+    return Summary(text=text, key_facts=facts), is_own

@@ -20,8 +20,8 @@ from ...domain.ids import new_id
 from ...domain.message import Json, Message, MessageLike, parse_message
 from ...domain.policy import EpisodicRecallConfig, MemoryConfig
 from ...domain.window import fit_messages
+from .. import facts
 from ..core.runtime import Parts
-from ..facts import facts
 from . import recall
 from .recall import Ask
 

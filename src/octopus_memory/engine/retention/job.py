@@ -40,9 +40,9 @@ class MemoryRetentionJob:
     run goes on where it stopped.
     """
 
-    def __init__(self, runtime: Runtime, owner: str) -> None:
+    def __init__(self, runtime: Runtime, worker_id: str) -> None:
         self._runtime = runtime
-        self._owner = owner
+        self._worker_id = worker_id
 
     def run(
         self,
@@ -61,11 +61,11 @@ class MemoryRetentionJob:
         runtime = self._runtime
         check_name("actor", actor)
         now = runtime.clock.now() if now is None else check_time("now", now)
-        runtime.forget_configs()
+        runtime.clear_config_cache()
         pending.warn_of_unusable(runtime)
         if dry_run:
             return foretell(runtime, now)
-        with runtime.store.lead(JOB, owner=self._owner) as lead:
+        with runtime.store.lead(JOB, owner=self._worker_id) as lead:
             if lead is None:
                 return RetentionReport(
                     started_at=now, finished_at=now, elsewhere=True, complete=False
@@ -73,7 +73,7 @@ class MemoryRetentionJob:
             run = _Run(runtime, now, lead, progress)
             complete = run.whole(actor)
             # What is gone from the store goes from this process's memory too.
-            runtime.look_for_removals()
+            runtime.check_for_removals()
             if compact is None:
                 compact = runtime.compact_after_retention
             compacted = (
@@ -83,7 +83,7 @@ class MemoryRetentionJob:
 
 
 def run_if_due(
-    runtime: Runtime, owner: str, progress: Progress | None = None
+    runtime: Runtime, worker_id: str, progress: Progress | None = None
 ) -> RetentionReport | None:
     """Run when the schedule says so. Nights that were missed are made up for by one run."""
     if runtime.schedule is None:
@@ -96,7 +96,7 @@ def run_if_due(
         return None
     if runtime.schedule.next_after(last) > now:
         return None
-    report = MemoryRetentionJob(runtime, owner).run(progress=progress, actor="worker")
+    report = MemoryRetentionJob(runtime, worker_id).run(progress=progress, actor="worker")
     if not report.elsewhere:
         done = ", ".join(f"{name} {count:,}" for name, count in asdict(report.counts).items())
         log.info("retention ran: %s", done)
@@ -139,7 +139,7 @@ class _Run:
             return False
         finally:
             self._record(actor)
-        pending.forget_keys(self._runtime)
+        pending.prune_idempotency_keys(self._runtime)
         # What ran ahead of the clock does not put off the nights until then.
         self._runtime.store.set_last_run(JOB, min(self._now, self._runtime.clock.now()))
         return True

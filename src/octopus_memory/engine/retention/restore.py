@@ -10,8 +10,7 @@ from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
 from ...ports.store import SUMMARY_ORDINAL, Findable
 from ..core import audit
 from ..core.runtime import Runtime
-from ..write import close
-from ..write import index_turns as making
+from ..write import close, index_turns
 
 _ATTEMPTS = 5
 """How often a restoring begins anew because the episode changed its stage meanwhile."""
@@ -75,7 +74,8 @@ def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[Findable
         raise EpisodeNotFound(episode_id)
     config, episode = runtime.config(scope.tenant, scope.agent), kept.episode
     findable = [
-        making.of_turn(runtime, scope, turn.ordinal, turn.message, config) for turn in kept.turns
+        index_turns.of_turn(runtime, scope, turn.ordinal, turn.message, config)
+        for turn in kept.turns
     ]
     if episode.summary is not None:
         made = Summary(text=episode.summary, key_facts=episode.key_facts)

@@ -29,48 +29,48 @@ from ...domain.transfer.export_reader import (
 )
 from ...ports.carried import Brought
 from ...ports.store import NewSummary, NewTurn, Placeholder
+from .. import facts as standing
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
-from ..facts import facts as standing
-from ..write import close, validate
-from ..write.decide import decided_again
-from .arrivals import Arrivals
+from ..write import close, prepare
+from ..write.settings_retry import retry_on_settings_change
+from .import_run import ImportRun
 
 _BATCH = 100
 _SMALL = 4 * 1024 * 1024
 """Characters of an episode's lines that are held in memory; longer ones wait in a file."""
 
 
-def run(arrivals: Arrivals, pieces: Iterable[str]) -> None:
+def import_lines(run: ImportRun, pieces: Iterable[str]) -> None:
     """:raises InvalidInput: naming the line and the field"""
     lines = read_lines(pieces)
     header = next(lines)
-    arrivals.user = arrivals.user or header.name("user")
+    run.user = run.user or header.name("user")
     scope: Scope | None = None
     session: Session | None = None
     for line in lines:
         match line.kind:
             case "scope":
-                agent = arrivals.agent or line.name("agent")
-                scope = Scope(tenant=arrivals.tenant, agent=agent, user=arrivals.user)
+                agent = run.agent or line.name("agent")
+                scope = Scope(tenant=run.tenant, agent=agent, user=run.user)
                 session = None
             case "fact" if scope is not None and session is None:
-                _given_fact(arrivals.runtime, arrivals, scope, fact_of(line, None))
+                _given_fact(run.runtime, run, scope, fact_of(line, None))
             case "session" if scope is not None:
                 session = session_of(line, scope)
                 _check_metadata(line, session)
             case "episode" if session is not None:
-                _episode(arrivals, session, line, lines)
+                _episode(run, session, line, lines)
             case _:
                 raise line.wrong("kind", "is not one that may stand here")
 
 
-@decided_again
-def _given_fact(runtime: Runtime, arrivals: Arrivals, scope: Scope, fact: Fact) -> None:
+@retry_on_settings_change
+def _given_fact(runtime: Runtime, run: ImportRun, scope: Scope, fact: Fact) -> None:
     """Store a fact that a caller gave; numbers of placeholders count within episodes alone."""
     guard = runtime.guard(scope, numbered=False)
     safe = standing.redacted(fact, guard)
-    arrivals.count(facts=runtime.store.bring_facts(scope, [safe], settings=guard.settings))
+    run.count(facts=runtime.store.bring_facts(scope, [safe], settings=guard.settings))
 
 
 def _check_metadata(line: ExportLine, session: Session) -> None:
@@ -81,28 +81,28 @@ def _check_metadata(line: ExportLine, session: Session) -> None:
 
 
 def _episode(
-    arrivals: Arrivals, session: Session, line: ExportLine, lines: Iterator[ExportLine]
+    run: ImportRun, session: Session, line: ExportLine, lines: Iterator[ExportLine]
 ) -> None:
-    kept, scope, runtime = episode_of(line, session), session.scope, arrivals.runtime
+    kept, scope, runtime = episode_of(line, session), session.scope, run.runtime
     with _TurnLines() as turns:
         turns.take(line, lines, kept)
         own = kept.episode.id
         beside = id_beside(own, scope.tenant, scope.agent, scope.user)
         holders = runtime.store.holders([own, beside])
         if scope in holders.values():
-            arrivals.count(passed_over=1)
+            run.count(passed_over=1)
             return
         # The database has it already, for somebody else: this is a copy, and gets its own ids.
         is_copy = own in holders
         if is_copy:
             kept = replace(kept, episode=replace(kept.episode, id=beside))
-        _bring(runtime, arrivals, session, kept, turns, _placeholders(line), is_copy=is_copy)
+        _bring(runtime, run, session, kept, turns, _placeholders(line), is_copy=is_copy)
 
 
-@decided_again
+@retry_on_settings_change
 def _bring(
     runtime: Runtime,
-    arrivals: Arrivals,
+    run: ImportRun,
     session: Session,
     kept: KeptEpisode,
     turns: _TurnLines,
@@ -126,10 +126,10 @@ def _bring(
         summary=summary,
         facts=facts,
         placeholders=[*known, *guard.new()],
-        now=arrivals.now,
+        now=run.now,
         settings=guard.settings,
     )
-    arrivals.bring(brought, turns=turns.count, has_new_id=is_copy)
+    run.bring(brought, turns=turns.count, has_new_id=is_copy)
 
 
 def _ready(turns: Iterable[NewTurn], lines: _TurnLines) -> Iterable[NewTurn]:
@@ -261,7 +261,7 @@ class _NewTurns:
         config = self._runtime.config(self._scope.tenant, self._scope.agent)
         lines = iter(self._lines)
         while some := list(islice(lines, _BATCH)):
-            turns = validate.new_turns(
+            turns = prepare.new_turns(
                 self._runtime,
                 self._scope,
                 [_message(line, config) for line in some],

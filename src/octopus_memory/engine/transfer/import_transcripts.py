@@ -19,24 +19,24 @@ from ...ports.carried import Brought
 from ...ports.store import NewTurn
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
-from ..write import close, validate
-from ..write.decide import decided_again
-from .arrivals import Arrivals
+from ..write import close, prepare
+from ..write.settings_retry import retry_on_settings_change
+from .import_run import ImportRun
 
 _AGENT = "default"
 
 
-def run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
+def import_conversations(run: ImportRun, pieces: Iterable[str], longest: int) -> None:
     """:raises InvalidInput: naming the conversation and what is wrong in it"""
-    if arrivals.user is None:
+    if run.user is None:
         raise InvalidInput("user", "is not in the file: say whose conversations these are")
-    scope = Scope(tenant=arrivals.tenant, agent=arrivals.agent or _AGENT, user=arrivals.user)
-    config = arrivals.runtime.config(scope.tenant, scope.agent)
-    read = openai_conversations if arrivals.source is ImportSource.OPENAI else chatgpt_conversations
+    scope = Scope(tenant=run.tenant, agent=run.agent or _AGENT, user=run.user)
+    config = run.runtime.config(scope.tenant, scope.agent)
+    read = openai_conversations if run.source is ImportSource.OPENAI else chatgpt_conversations
     for each in read(pieces, longest):
-        arrivals.count(left_out=each.left_out)
+        run.count(left_out=each.left_out)
         if each.messages:
-            _conversation(arrivals, scope, each, _messages(each, config), config)
+            _conversation(run, scope, each, _messages(each, config), config)
 
 
 def _messages(each: Conversation, config: MemoryConfig) -> list[Message]:
@@ -50,24 +50,24 @@ def _messages(each: Conversation, config: MemoryConfig) -> list[Message]:
 
 
 def _conversation(
-    arrivals: Arrivals,
+    run: ImportRun,
     scope: Scope,
     each: Conversation,
     messages: list[Message],
     config: MemoryConfig,
 ) -> None:
-    first, episode_id = _first_new(arrivals, scope, each, len(messages))
+    first, episode_id = _first_new(run, scope, each, len(messages))
     if first >= len(messages):
-        arrivals.count(passed_over=1)
+        run.count(passed_over=1)
         return
-    times = [moment or arrivals.now for moment in each.times[first:]]
-    _bring(arrivals.runtime, arrivals, scope, each, messages[first:], times, config, episode_id)
+    times = [moment or run.now for moment in each.times[first:]]
+    _bring(run.runtime, run, scope, each, messages[first:], times, config, episode_id)
 
 
-@decided_again
+@retry_on_settings_change
 def _bring(
     runtime: Runtime,
-    arrivals: Arrivals,
+    run: ImportRun,
     scope: Scope,
     each: Conversation,
     messages: Sequence[Message],
@@ -76,7 +76,7 @@ def _bring(
     episode_id: UUID,
 ) -> None:
     guard = runtime.guard(scope)
-    turns = validate.new_turns(runtime, scope, messages, times, config, None, guard)
+    turns = prepare.new_turns(runtime, scope, messages, times, config, None, guard)
     session = Session(
         id=each.session_id,
         scope=scope,
@@ -85,20 +85,18 @@ def _bring(
         created_at=times[0],
         last_seen_at=max(times),
     )
-    brought = _finished(arrivals, session, episode_id, turns, guard)
-    arrivals.bring(brought, turns=len(turns))
+    brought = _finished(run, session, episode_id, turns, guard)
+    run.bring(brought, turns=len(turns))
 
 
-def _first_new(
-    arrivals: Arrivals, scope: Scope, each: Conversation, count: int
-) -> tuple[int, UUID]:
+def _first_new(run: ImportRun, scope: Scope, each: Conversation, count: int) -> tuple[int, UUID]:
     """The first message that no earlier import has stored, and the episode that begins with it.
 
     A conversation that went on since then goes on in an episode of its own.
     """
-    store, first = arrivals.runtime.store, 0
+    store, first = run.runtime.store, 0
     while True:
-        episode_id = _episode_id(arrivals.source, scope, each, first)
+        episode_id = _episode_id(run.source, scope, each, first)
         if first >= count or episode_id not in store.holders([episode_id]):
             return first, episode_id
         known = store.episodes(scope, [episode_id]).get(episode_id)
@@ -113,7 +111,7 @@ def _episode_id(source: ImportSource, scope: Scope, each: Conversation, first: i
 
 
 def _finished(
-    arrivals: Arrivals,
+    run: ImportRun,
     session: Session,
     episode_id: UUID,
     turns: Sequence[NewTurn],
@@ -122,9 +120,9 @@ def _finished(
     """A conversation that is over, as closing would have left it."""
     ended_at = max(turn.at for turn in turns)
     closing = close.closing_for(
-        arrivals.runtime,
+        run.runtime,
         session.scope,
-        [validate.as_turn(turn, place, episode_id, session.id) for place, turn in enumerate(turns)],
+        [prepare.as_turn(turn, place, episode_id, session.id) for place, turn in enumerate(turns)],
         reason=EndReason.USER_CLOSED,
         ended_at=ended_at,
         summary=None,
@@ -153,6 +151,6 @@ def _finished(
         turns=turns,
         summary=closing.summary,
         placeholders=guard.used(),
-        now=arrivals.now,
+        now=run.now,
         settings=guard.settings,
     )

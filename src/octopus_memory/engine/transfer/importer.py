@@ -17,12 +17,12 @@ from ...domain.transfer.transcripts import ImportSource, detect
 from ..core import audit
 from ..core.runtime import Runtime
 from . import import_octopus, import_transcripts
-from .arrivals import Arrivals
+from .import_run import ImportRun
 
 _MOST_BLANK = 1024 * 1024
 
 
-def bring_in(
+def import_user(
     runtime: Runtime,
     tenant: str,
     lines: Iterable[str],
@@ -43,28 +43,28 @@ def bring_in(
             check_name(field, name)
     pieces = iter(lines)
     begun = _up_to_words(pieces)
-    arrivals = Arrivals(runtime, tenant, user, agent, _source(source, "".join(begun)))
+    run = ImportRun(runtime, tenant, user, agent, _source(source, "".join(begun)))
     try:
-        _run(arrivals, chain(begun, pieces), longest)
+        _run(run, chain(begun, pieces), longest)
     except Exception as error:
         # A database that failed cannot be told so either.
         with suppress(StoreError):
-            _record(arrivals, actor=actor, outcome="failed")
+            _record(run, actor=actor, outcome="failed")
         if isinstance(error, InvalidInput | EpisodeChanged):
-            raise _explained(error, arrivals.report) from error
+            raise _explained(error, run.report) from error
         raise
-    _record(arrivals, actor=actor, outcome="done")
-    return arrivals.report
+    _record(run, actor=actor, outcome="done")
+    return run.report
 
 
-def _record(arrivals: Arrivals, *, actor: str, outcome: str) -> None:
-    report = arrivals.report
+def _record(run: ImportRun, *, actor: str, outcome: str) -> None:
+    report = run.report
     audit.record(
-        arrivals.runtime,
+        run.runtime,
         "import",
-        tenant=arrivals.tenant,
+        tenant=run.tenant,
         actor=actor,
-        user=arrivals.user,
+        user=run.user,
         outcome=outcome,
         **{each.name: getattr(report, each.name) for each in fields(report)},
     )
@@ -92,11 +92,11 @@ def _source(given: str | None, first: str) -> ImportSource:
         raise InvalidInput("source", f"must be one of {', '.join(ImportSource)}") from error
 
 
-def _run(arrivals: Arrivals, pieces: Iterable[str], longest: int) -> None:
-    if arrivals.source is ImportSource.OCTOPUS:
-        import_octopus.run(arrivals, pieces)
+def _run(run: ImportRun, pieces: Iterable[str], longest: int) -> None:
+    if run.source is ImportSource.OCTOPUS:
+        import_octopus.import_lines(run, pieces)
     else:
-        import_transcripts.run(arrivals, pieces, longest)
+        import_transcripts.import_conversations(run, pieces, longest)
 
 
 def _explained(error: InvalidInput | EpisodeChanged, report: ImportReport) -> InvalidInput:

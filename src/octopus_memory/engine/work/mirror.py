@@ -96,7 +96,7 @@ def waiting(runtime: Runtime) -> int:
 
 
 def feed(
-    runtime: Runtime, owner: str, *, look: bool = True, stop: Callable[[], bool] = lambda: False
+    runtime: Runtime, worker_id: str, *, look: bool = True, stop: Callable[[], bool] = lambda: False
 ) -> FeedReport:
     """Give the remote index all that waits and can be claimed now; never raises because of it.
 
@@ -109,18 +109,18 @@ def feed(
     mirror = _fed(runtime)
     if mirror is None or not (look or waiting(runtime)):
         return FeedReport()
-    with runtime.store.lead(_JOB, owner=owner) as lead:
+    with runtime.store.lead(_JOB, owner=worker_id) as lead:
         if lead is None:
             return FeedReport()
         try:
-            return _feed(runtime, mirror, owner, lead, stop)
+            return _feed(runtime, mirror, worker_id, lead, stop)
         except IndexUnavailable as error:
             log.warning("feeding the index is put off: %s", error)
             return FeedReport(failed=True)
 
 
 def _feed(
-    runtime: Runtime, mirror: IndexMirror, owner: str, lead: Lead, stop: Callable[[], bool]
+    runtime: Runtime, mirror: IndexMirror, worker_id: str, lead: Lead, stop: Callable[[], bool]
 ) -> FeedReport:
     report = FeedReport()
     model = runtime.embedder.model
@@ -128,9 +128,9 @@ def _feed(
     if is_mine and mirror.prepare(model, runtime.embedder.dimension):
         runtime.store.queue_index()
     while not stop() and lead.renew():
-        done = _take_out(runtime, mirror, owner)
+        done = _take_out(runtime, mirror, worker_id)
         if is_mine and not done.failed:
-            done += _give(runtime, mirror, owner)
+            done += _give(runtime, mirror, worker_id)
         report += done
         if not done:
             break
@@ -139,17 +139,17 @@ def _feed(
     return report
 
 
-def _give(runtime: Runtime, mirror: IndexMirror, owner: str) -> FeedReport:
+def _give(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedReport:
     now = runtime.clock.now()
     claimed = runtime.store.claim(
-        WorkKind.INDEX, owner=owner, limit=_BATCH, now=now, until=now + _LEASE
+        WorkKind.INDEX, owner=worker_id, limit=_BATCH, now=now, until=now + _LEASE
     )
     if not claimed:
         return FeedReport()
     try:
         mirror.upsert(runtime.embedder.model, _rows(runtime, claimed))
     except IndexUnavailable as error:
-        _give_back(runtime, claimed, owner, error)
+        _give_back(runtime, claimed, worker_id, error)
         return FeedReport(failed=True)
     runtime.store.finish(claimed)
     return FeedReport(given=len(claimed))
@@ -175,23 +175,23 @@ def _rows(runtime: Runtime, claimed: Sequence[Work]) -> list[MirrorRow]:
     return rows
 
 
-def _take_out(runtime: Runtime, mirror: IndexMirror, owner: str) -> FeedReport:
+def _take_out(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedReport:
     now = runtime.clock.now()
     claimed = runtime.store.claim_removals(
-        owner=owner, limit=_REMOVALS, now=now, until=now + _LEASE
+        owner=worker_id, limit=_REMOVALS, now=now, until=now + _LEASE
     )
     for number, removal in enumerate(claimed):
         try:
             mirror.remove(removal)
         except IndexUnavailable as error:
-            _give_back(runtime, claimed[number:], owner, error)
+            _give_back(runtime, claimed[number:], worker_id, error)
             return FeedReport(removed=number, failed=True)
         runtime.store.finish([removal])
     return FeedReport(removed=len(claimed))
 
 
 def _give_back(
-    runtime: Runtime, claimed: Sequence[Work | Removal], owner: str, error: IndexUnavailable
+    runtime: Runtime, claimed: Sequence[Work | Removal], worker_id: str, error: IndexUnavailable
 ) -> None:
     """Each try waits twice as long; nothing is ever given up."""
     log.warning("%d changes of the index are put off: %s", len(claimed), error)
@@ -199,7 +199,7 @@ def _give_back(
     by_tries = sorted(claimed, key=lambda work: work.attempts)
     for attempts, work in groupby(by_tries, key=lambda work: work.attempts):
         wait = min(timedelta(seconds=2 ** min(attempts, 10)), _LONGEST_WAIT)
-        runtime.store.postpone(list(work), until=now + wait, owner=owner)
+        runtime.store.postpone(list(work), until=now + wait, owner=worker_id)
 
 
 def _retire(runtime: Runtime, mirror: IndexMirror) -> None:

@@ -74,7 +74,7 @@ class _Compared:
         )
 
 
-def verify(runtime: Runtime, owner: str, *, repair: bool = False) -> IndexReport:
+def verify(runtime: Runtime, worker_id: str, *, repair: bool = False) -> IndexReport:
     """Compare counts, ids and a sample of the vectors of every scope, both ways.
 
     What waits is done first, since it is no drift. With `repair` what is missing is given and what
@@ -85,7 +85,7 @@ def verify(runtime: Runtime, owner: str, *, repair: bool = False) -> IndexReport
     mirror, model = runtime.index.mirror, runtime.embedder.model
     if mirror is None:
         return IndexReport(index="exact", model=model)
-    _feed_or_fail(runtime, owner)
+    _feed_or_fail(runtime, worker_id)
     scopes = rows = 0
     found: list[_Compared] = []
     known: set[int] = set()
@@ -103,7 +103,7 @@ def verify(runtime: Runtime, owner: str, *, repair: bool = False) -> IndexReport
         if repair:
             mirror.delete(model, scope_id, sorted(extra))
     if repair and found:
-        _feed_or_fail(runtime, owner)
+        _feed_or_fail(runtime, worker_id)
     return IndexReport(
         index=mirror.name.partition("/")[0] or "pgvector",
         model=model,
@@ -119,7 +119,7 @@ def verify(runtime: Runtime, owner: str, *, repair: bool = False) -> IndexReport
 
 
 def rebuild(
-    runtime: Runtime, owner: str, progress: Callable[[int], None] = lambda _: None
+    runtime: Runtime, worker_id: str, progress: Callable[[int], None] = lambda _: None
 ) -> IndexReport:
     """Make the copy anew from the store; recall goes on by the store's vectors meanwhile.
 
@@ -134,7 +134,7 @@ def rebuild(
     mirror.prepare(model, runtime.embedder.dimension)
     if mirror.name:
         runtime.store.queue_index()
-        _feed_or_fail(runtime, owner)
+        _feed_or_fail(runtime, worker_id)
     else:
         given = 0
         for scope_id, scope in _scopes(runtime):
@@ -142,11 +142,11 @@ def rebuild(
             mirror.upsert(model, _copied(scope_id, scope, list(rows.values())))
             given += len(rows)
             progress(given)
-    return verify(runtime, owner)
+    return verify(runtime, worker_id)
 
 
-def _feed_or_fail(runtime: Runtime, owner: str) -> None:
-    if feed(runtime, owner).failed:
+def _feed_or_fail(runtime: Runtime, worker_id: str) -> None:
+    if feed(runtime, worker_id).failed:
         raise IndexUnavailable(
             "the index cannot be reached: what waits is kept, and done when it is back"
         )

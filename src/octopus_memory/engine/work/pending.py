@@ -31,7 +31,6 @@ from ...ports.models import Summarizer
 from ...ports.store import SUMMARY_ORDINAL, OpenEpisode, Work, WorkKind
 from ..core.runtime import Runtime
 from ..write import close, index_turns
-from . import mirror
 
 log = logging.getLogger(__name__)
 
@@ -62,25 +61,7 @@ class PendingReport:
         )
 
 
-def run_pending(runtime: Runtime, owner: str) -> PendingReport:
-    """Do all work that can be claimed now: time-outs, summaries, vectors, unfinished erasures."""
-    from ..privacy import erasure
-
-    runtime.look_for_removals()
-    # What was erased is out of a remote index before its receipt is looked at.
-    fed = mirror.feed(runtime, owner, look=False)
-    erasure.finish(runtime)
-    report = PendingReport(timed_out=close_idle(runtime))
-    report += PendingReport(summarized=summarize_pending(runtime, owner))
-    while done := embed_pending(runtime, owner):
-        report += PendingReport(embedded=done)
-    fed += mirror.feed(runtime, owner)
-    report += PendingReport(indexed=fed.given)
-    forget_keys(runtime)
-    return report
-
-
-def forget_keys(runtime: Runtime) -> int:
+def prune_idempotency_keys(runtime: Runtime) -> int:
     """Drop idempotency keys that nobody will retry with any more; returns how many."""
     return runtime.store.prune_idempotency(before=runtime.clock.now() - _KEYS_KEPT)
 
@@ -97,15 +78,15 @@ class Batch(NamedTuple):
         return self.taken >= _EMBED_BATCH
 
 
-def embed_pending(runtime: Runtime, owner: str) -> int:
+def embed_pending(runtime: Runtime, worker_id: str) -> int:
     """Embed one batch; returns how many pieces of work it took.
 
     :raises EmbedderFailed: after giving the batch back, to be tried again later
     """
-    return embed_batch(runtime, owner).taken
+    return embed_batch(runtime, worker_id).taken
 
 
-def embed_batch(runtime: Runtime, owner: str) -> Batch:
+def embed_batch(runtime: Runtime, worker_id: str) -> Batch:
     """As `embed_pending`; what is damaged is put off, and keeps nothing else waiting."""
     made = index_turns.make_some(runtime)
     in_use = runtime.store.model()
@@ -114,7 +95,7 @@ def embed_batch(runtime: Runtime, owner: str) -> Batch:
             f"another process keeps vectors of {in_use!r} in this memory now: open it again, with "
             f"that embedder instead of {runtime.embedder.model!r}"
         )
-    while not (claimed := _claim(runtime, owner)):
+    while not (claimed := _claim(runtime, worker_id)):
         # Not every turn is embedded.
         if not made:
             return Batch()
@@ -122,11 +103,11 @@ def embed_batch(runtime: Runtime, owner: str) -> Batch:
     ready, damaged = _texts(runtime, claimed)
     if damaged:
         log.warning("%d texts cannot be read, and get no vector", len(damaged))
-        _give_back(runtime, damaged, owner)
+        _give_back(runtime, damaged, worker_id)
     try:
         vectors = runtime.embedder.embed([text for _, text in ready]) if ready else _NO_VECTORS
     except EmbedderFailed:
-        _give_back(runtime, [work for work in claimed if work not in damaged], owner)
+        _give_back(runtime, [work for work in claimed if work not in damaged], worker_id)
         raise
     runtime.index.put(
         runtime.embedder.model,
@@ -136,14 +117,14 @@ def embed_batch(runtime: Runtime, owner: str) -> Batch:
     gone = left - {work.id for work, _ in ready}
     if gone:
         runtime.store.finish([work for work in claimed if work.id in gone])
-    runtime.tally.count(WorkKind.EMBED, done=len(left))
+    runtime.counters.count(WorkKind.EMBED, done=len(left))
     return Batch(len(claimed), len(damaged))
 
 
-def _claim(runtime: Runtime, owner: str) -> list[Work]:
+def _claim(runtime: Runtime, worker_id: str) -> list[Work]:
     now = runtime.clock.now()
     return runtime.store.claim(
-        WorkKind.EMBED, owner=owner, limit=_EMBED_BATCH, now=now, until=now + _LEASE
+        WorkKind.EMBED, owner=worker_id, limit=_EMBED_BATCH, now=now, until=now + _LEASE
     )
 
 
@@ -204,7 +185,7 @@ def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
 
 
 def summarize_pending(
-    runtime: Runtime, owner: str, *, go_on: Callable[[], bool] = lambda: True
+    runtime: Runtime, worker_id: str, *, go_on: Callable[[], bool] = lambda: True
 ) -> int:
     """Ask the model for the summaries that closing could not wait for; returns how many came.
 
@@ -218,16 +199,16 @@ def summarize_pending(
         now = runtime.clock.now()
         until = now + _LEASE + timedelta(seconds=runtime.timeouts.in_background)
         claimed = runtime.store.claim(
-            WorkKind.SUMMARIZE, owner=owner, limit=1, now=now, until=until
+            WorkKind.SUMMARIZE, owner=worker_id, limit=1, now=now, until=until
         )
         if not claimed:
             return improved
-        improved += _improve(runtime, model, claimed[0], owner)
+        improved += _improve(runtime, model, claimed[0], worker_id)
         if not go_on():
             return improved
 
 
-def _improve(runtime: Runtime, model: Summarizer, work: Work, owner: str) -> bool:
+def _improve(runtime: Runtime, model: Summarizer, work: Work, worker_id: str) -> bool:
     """Whether the model's summary is stored; what fails waits for its turn, and keeps no other."""
     try:
         turns, made_of = close.read(runtime, work.scope, work.episode_id)
@@ -237,14 +218,14 @@ def _improve(runtime: Runtime, model: Summarizer, work: Work, owner: str) -> boo
         made = model.summarize(turns, timeout=runtime.timeouts.in_background)
     except StoreCorrupt:
         log.warning("an episode cannot be read, and gets no better summary")
-        _give_back(runtime, [work], owner)
+        _give_back(runtime, [work], worker_id)
         return False
     except StoreError:
         # The database is away: no fault of this one.
         raise
     except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
         log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
-        _give_back(runtime, [work], owner)
+        _give_back(runtime, [work], worker_id)
         return False
     summary = close.new_summary(runtime, work.scope, close.limited(made), model.name, turns=turns)
     try:
@@ -252,23 +233,23 @@ def _improve(runtime: Runtime, model: Summarizer, work: Work, owner: str) -> boo
         close.put_summary(runtime, work, new, turns, replacing=work.seq)
     except EpisodeChanged:
         # Its text was rewritten while the model read it.
-        _give_back(runtime, [work], owner)
+        _give_back(runtime, [work], worker_id)
         return False
     runtime.store.finish([work])
-    runtime.tally.count(WorkKind.SUMMARIZE, done=1)
+    runtime.counters.count(WorkKind.SUMMARIZE, done=1)
     return True
 
 
-def _give_back(runtime: Runtime, claimed: Sequence[Work], owner: str) -> None:
+def _give_back(runtime: Runtime, claimed: Sequence[Work], worker_id: str) -> None:
     """Each try waits twice as long; a summary that never comes is given up, a vector is not."""
     now = runtime.clock.now()
     for work in claimed:
-        runtime.tally.count(work.kind, failed=1)
+        runtime.counters.count(work.kind, failed=1)
         if work.kind is WorkKind.SUMMARIZE and work.attempts + 1 >= _MOST_ATTEMPTS:
             runtime.store.finish([work])
             continue
         wait = min(timedelta(seconds=2 ** min(work.attempts, 10)), _LONGEST_WAIT)
-        runtime.store.postpone([work], until=now + wait, owner=owner)
+        runtime.store.postpone([work], until=now + wait, owner=worker_id)
 
 
 def close_idle(runtime: Runtime, *, between: Callable[[], None] = lambda: None) -> int:

@@ -29,11 +29,11 @@ from ...domain.errors import (
 )
 from ...domain.facts import Fact, FactOrigin
 from ...ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target, Work
+from .. import facts
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
-from ..facts import facts
 from . import index_turns
-from .decide import decided_again
+from .settings_retry import retry_on_settings_change
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _ATTEMPTS = 3
 """How often an episode is summed up anew because somebody added to it meanwhile."""
 
 
-@decided_again
+@retry_on_settings_change
 def close(
     runtime: Runtime,
     scope: Scope,
@@ -96,9 +96,9 @@ def close(
         except (EpisodeChanged, EpisodeClosed):
             continue
         except SettingsChanged:
-            runtime.forget_configs()
+            runtime.clear_config_cache()
             continue
-        runtime.places.leave(closed)
+        runtime.open_episodes.drop_closed(closed)
         return closed
     return _close_first(runtime, episode, closing, len(turns), key_facts)
 
@@ -142,7 +142,7 @@ def _close_first(
     return _known(runtime, episode.scope, episode.id)
 
 
-@decided_again
+@retry_on_settings_change
 def put_summary(
     runtime: Runtime,
     episode: Episode | Work,

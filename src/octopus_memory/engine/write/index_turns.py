@@ -16,7 +16,7 @@ from ...domain.message import Message
 from ...domain.policy import MemoryConfig
 from ...ports.store import Findable, Lexical, Unfindable
 from ..core.runtime import Runtime
-from .validate import wants_vector
+from .prepare import wants_vector
 
 log = logging.getLogger(__name__)
 

@@ -33,9 +33,18 @@ from ...domain.quick import maker
 from ...domain.retention import Stage, is_overdue, overdue_warning
 from ...ports.store import Append, NewTurn, Target
 from ..core.runtime import Runtime
-from . import close, validate
-from . import target as target_module
-from .decide import decided_again
+from . import close, prepare
+from .settings_retry import retry_on_settings_change
+from .target import (
+    Destination,
+    cache_target,
+    closed_for_good,
+    find_episode,
+    may_resume,
+    open_episode_of,
+    refusal,
+    target_episode,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +53,7 @@ _RETRIES = 20
 """How often a write is planned anew because another caller was faster."""
 
 
-@decided_again
+@retry_on_settings_change
 def open_episode(
     runtime: Runtime,
     scope: Scope,
@@ -65,8 +74,7 @@ def open_episode(
         state = runtime.store.session(scope, session_id)
         known = state.episode if state else None
         if known is not None and (
-            target_module.still_open(runtime, config, state, at)
-            or target_module.may_resume(known, config)
+            open_episode_of(runtime, config, state, at) or may_resume(known, config)
         ):
             try:
                 if metadata is not None:
@@ -118,13 +126,13 @@ def _set_metadata(
 
 def _just_written(runtime: Runtime, scope: Scope, episode_id: UUID) -> Episode:
     """:raises EpisodeNotFound: an erasure came right after"""
-    episode = target_module.find_episode(runtime, scope, episode_id)
+    episode = find_episode(runtime, scope, episode_id)
     if episode is None:
         raise EpisodeNotFound(episode_id)
     return episode
 
 
-@decided_again
+@retry_on_settings_change
 def add(
     runtime: Runtime,
     scope: Scope,
@@ -141,13 +149,13 @@ def add(
     parsed = parse_messages(messages, max_bytes=config.session.max_message_bytes)
     times = times_of(at, len(parsed), now)
     first_guard = runtime.guard(scope, session_id=_session_named(where))
-    first_turns = validate.new_turns(
+    first_turns = prepare.new_turns(
         runtime, scope, parsed, times, config, tokens, first_guard, findable=False
     )
     for attempt in range(_RETRIES):
         guard, turns = first_guard, first_turns
         try:
-            plan = target_module.plan_for(
+            destination = target_episode(
                 runtime,
                 scope,
                 where,
@@ -162,56 +170,56 @@ def add(
             if repeated is None:
                 raise
             return repeated
-        idempotency = validate.idempotency(runtime, idempotency_key, plan.session_id, parsed)
+        idempotency = prepare.idempotency(runtime, idempotency_key, destination.session_id, parsed)
         # Who names an episode does not say in which session its names were heard.
-        unheard = plan.session_id != _session_named(where) and runtime.heard.of(
-            scope, plan.session_id
+        unheard = destination.session_id != _session_named(where) and runtime.heard.of(
+            scope, destination.session_id
         )
-        if unheard or (guard.used() and plan.target is not Target.NEW):
+        if unheard or (guard.used() and destination.target is not Target.NEW):
             # The episode's text has numbers already, which these turns must go on with.
-            known = runtime.store.placeholders(scope, plan.episode_id)
-            guard = runtime.guard(scope, session_id=plan.session_id, known=known)
-            turns = validate.new_turns(
+            known = runtime.store.placeholders(scope, destination.episode_id)
+            guard = runtime.guard(scope, session_id=destination.session_id, known=known)
+            turns = prepare.new_turns(
                 runtime, scope, parsed, times, config, tokens, guard, findable=False
             )
         write = _make_append(
             scope,
-            plan.session_id,
-            plan.episode_id,
-            plan.target,
+            destination.session_id,
+            destination.episode_id,
+            destination.target,
             turns[0].at,
             now,
             turns,
             metadata=None,
             idempotency=idempotency,
             closing=None,
-            placeholders=guard.used() if plan.target is Target.NEW else guard.new(),
+            placeholders=guard.used() if destination.target is Target.NEW else guard.new(),
             settings=guard.settings,
         )
-        left = _left(runtime, scope, plan, config, turns)
+        left = _left(runtime, scope, destination, config, turns)
         try:
             if left:
                 stored = _append_apart(runtime, left, replace(write, placeholders=guard.used()))
             else:
                 stored = runtime.store.append(write)
         except EpisodeChanged:
-            runtime.places.drop(scope, where)
-            ended = target_module.closed_for_good(runtime, scope, where, config)
+            runtime.open_episodes.drop(scope, where)
+            ended = closed_for_good(runtime, scope, where, config)
             if ended is not None:
-                raise target_module.refusal(ended) from None
+                raise refusal(ended) from None
             continue
         except EpisodeNotFound:
-            runtime.places.drop(scope, where)
+            runtime.open_episodes.drop(scope, where)
             # Erased since it was planned: a session begins anew, an episode does not.
-            if _session_named(where) != plan.session_id:
+            if _session_named(where) != destination.session_id:
                 raise
             continue
         if guard.names:
-            runtime.heard.add(scope, plan.session_id, guard.names)
+            runtime.heard.add(scope, destination.session_id, guard.names)
         if stored[0].id == turns[0].id and not left:
-            target_module.note_place(runtime, scope, where, plan, turns)
+            cache_target(runtime, scope, where, destination, turns)
         return stored
-    raise EpisodeChanged(plan.session_id)
+    raise EpisodeChanged(destination.session_id)
 
 
 def _repeated(
@@ -222,9 +230,9 @@ def _repeated(
     messages: Sequence[Message],
 ) -> list[Turn] | None:
     """The turns that an earlier call with this key stored."""
-    episode = target_module.find_episode(runtime, scope, where)
+    episode = find_episode(runtime, scope, where)
     session_id = _session_named(where) if episode is None else episode.session_id
-    idempotency = validate.idempotency(runtime, key, session_id or "", messages)
+    idempotency = prepare.idempotency(runtime, key, session_id or "", messages)
     return None if idempotency is None else runtime.store.repeated(scope, idempotency)
 
 
@@ -235,7 +243,7 @@ def _session_named(where: Episode | UUID | str) -> str | None:
     return where if isinstance(where, str) else None
 
 
-@decided_again
+@retry_on_settings_change
 def store(
     runtime: Runtime,
     scope: Scope,
@@ -264,7 +272,7 @@ def store(
         raise InvalidInput("ended_at", "is before the first message: give a time that is not")
     given_session, session_id = session_id, session_id_of(session_id)
     guard = runtime.guard(scope, session_id=session_id)
-    turns = validate.new_turns(runtime, scope, parsed, times, config, None, guard)
+    turns = prepare.new_turns(runtime, scope, parsed, times, config, None, guard)
     tool_calls.check_results(parsed, lambda _: False)
     check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
@@ -276,7 +284,7 @@ def store(
     closing = close.closing_for(
         runtime,
         scope,
-        [validate.as_turn(turn, place, episode_id, session_id) for place, turn in enumerate(turns)],
+        [prepare.as_turn(turn, place, episode_id, session_id) for place, turn in enumerate(turns)],
         reason=reason,
         ended_at=ended_at,
         summary=summary,
@@ -295,7 +303,7 @@ def store(
         now=now,
         turns=turns,
         metadata=guard.json(metadata),
-        idempotency=validate.idempotency(runtime, idempotency_key, given_session or "", parsed),
+        idempotency=prepare.idempotency(runtime, idempotency_key, given_session or "", parsed),
         closing=closing,
         placeholders=guard.used(),
         settings=guard.settings,
@@ -335,19 +343,19 @@ def heartbeat(runtime: Runtime, scope: Scope, session_id: str, *, at: datetime |
     state = runtime.store.session(scope, check_name("session_id", session_id))
     if state is None:
         raise SessionNotFound(session_id)
-    target_module.still_open(runtime, config, state, at)
+    open_episode_of(runtime, config, state, at)
     return runtime.store.touch(scope, session_id, seen_at=at, now=now)
 
 
 def _left(
     runtime: Runtime,
     scope: Scope,
-    plan: target_module.Plan,
+    destination: Destination,
     config: MemoryConfig,
     turns: Sequence[NewTurn],
 ) -> Episode | None:
     """The episode whose subject the turns leave."""
-    episode = plan.goes_on
+    episode = destination.continues
     if episode is None or not config.session.topic_shift:
         return None
     return episode if runtime.topics.has_shifted(scope, episode, turns) else None
@@ -379,7 +387,7 @@ def _end_open_episode(
     runtime: Runtime, scope: Scope, session_id: str, config: MemoryConfig, at: datetime
 ) -> None:
     state = runtime.store.session(scope, session_id)
-    if target_module.still_open(runtime, config, state, at) is not None:
+    if open_episode_of(runtime, config, state, at) is not None:
         raise InvalidInput(
             "session_id", f"{session_id!r} has an open episode: close it, or use another session"
         )

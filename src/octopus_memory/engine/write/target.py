@@ -1,4 +1,4 @@
-"""Where new turns go: which episode of which session, and whether it takes them."""
+"""Choosing the episode that new turns are written to."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ...domain.message import Role
 from ...domain.policy import MemoryConfig
 from ...domain.quick import maker
 from ...ports.store import NewTurn, SessionState, Target
-from ..core.open_episodes import Place
+from ..core.open_episodes import CachedEpisode
 from ..core.runtime import Runtime
 from . import close
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Where new turns go."""
+class Destination:
+    """The session and episode that new turns are written to."""
 
     session_id: str
     episode_id: UUID
     target: Target
-    goes_on: Episode | None = None
-    """The episode they are added to, open or resumed."""
+    continues: Episode | None = None
+    """The stored episode that they are added to, open or resumed; None if it was not read."""
 
 
-_make_plan = maker(Plan)
+_make_destination = maker(Destination)
 
 
-def plan_for(
+def target_episode(
     runtime: Runtime,
     scope: Scope,
     where: Episode | UUID | str,
@@ -43,11 +43,20 @@ def plan_for(
     *,
     retried: bool,
     may_guess: bool,
-) -> Plan:
+) -> Destination:
+    """Choose the episode that `turns` are appended to.
+
+    With `may_guess` a session that is not cached may be taken for a new one, without a read: the
+    store refuses the write if it is not. `retried` says that the call has an idempotency key.
+
+    :raises EpisodeNotFound: for an episode that is not in this scope
+    :raises EpisodeClosed: for an episode that has ended and cannot be resumed
+    :raises ToolResultWithoutCall: for a tool's result that no call waits for
+    """
     if Role.TOOL not in [turn.message.body["role"] for turn in turns]:
-        plan = _unread(runtime, scope, where, config, turns[0].at, may_guess=may_guess)
-        if plan is not None:
-            return plan
+        chosen = _guess_target(runtime, scope, where, config, turns[0].at, may_guess=may_guess)
+        if chosen is not None:
+            return chosen
     named = find_episode(runtime, scope, where)
     if named is not None:
         session_id = named.session_id
@@ -57,38 +66,40 @@ def plan_for(
     else:
         raise EpisodeNotFound(where.id if isinstance(where, Episode) else where)
     state = runtime.store.session(scope, session_id)
-    runtime.places.next_is_new = state is None
+    runtime.open_episodes.next_is_new = state is None
     if named is not None and (
         state is None or state.episode is None or state.episode.id != named.id
     ):
-        # Its session went on in a later episode, so this one has ended.
+        # The session has a later episode, so this one has ended.
         return _closed(named, config, retried)
-    # A tool that took long belongs to the call that waits for it, however long that was.
+    # A tool's result belongs to the call that waits for it, however long the tool took.
     answers = turns[0].message.role is Role.TOOL and turns[0].message.tool_call is None
     episode = state.episode if state else None
     if episode is not None and not episode.is_open:
         if answers and _timed_out_waiting(runtime, scope, episode, turns[0]):
             _check_turns(runtime, scope, episode, turns)
-            return Plan(
+            return Destination(
                 session_id=session_id,
                 episode_id=episode.id,
                 target=Target.RESUME,
-                goes_on=episode,
+                continues=episode,
             )
         if named is not None or may_resume(episode, config):
-            plan = _closed(episode, config, retried)
+            chosen = _closed(episode, config, retried)
             _check_turns(runtime, scope, episode, turns)
-            return replace(plan, goes_on=episode) if plan.target is Target.RESUME else plan
+            return replace(chosen, continues=episode) if chosen.target is Target.RESUME else chosen
         episode = None
     elif not answers:
-        episode = still_open(runtime, config, state, turns[0].at)
+        episode = open_episode_of(runtime, config, state, turns[0].at)
     _check_turns(runtime, scope, episode, turns)
     if episode is None:
-        return Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
-    return Plan(session_id=session_id, episode_id=episode.id, target=Target.OPEN, goes_on=episode)
+        return Destination(session_id=session_id, episode_id=new_id(), target=Target.NEW)
+    return Destination(
+        session_id=session_id, episode_id=episode.id, target=Target.OPEN, continues=episode
+    )
 
 
-def _unread(
+def _guess_target(
     runtime: Runtime,
     scope: Scope,
     where: Episode | UUID | str,
@@ -96,57 +107,57 @@ def _unread(
     at: datetime,
     *,
     may_guess: bool,
-) -> Plan | None:
-    """Where turns go that need nothing read before: the store refuses them if that was wrong."""
-    place = runtime.places.open_at(scope, where, at, config.session)
-    if place is not None:
+) -> Destination | None:
+    """Choose an episode without a read; None if one is needed. The store refuses a wrong guess."""
+    known = runtime.open_episodes.open_at(scope, where, at, config.session)
+    if known is not None:
         if config.session.topic_shift:
             return None
-        return _make_plan(place.session_id, place.episode_id, Target.OPEN, None)
-    if not (may_guess and runtime.places.next_is_new) or config.session.allow_resume:
+        return _make_destination(known.session_id, known.episode_id, Target.OPEN, None)
+    if not (may_guess and runtime.open_episodes.next_is_new) or config.session.allow_resume:
         return None
     if not isinstance(where, str) or as_id("episode_id", where) is not None:
         return None
     session_id = check_name("session_id", where)
-    return Plan(session_id=session_id, episode_id=new_id(), target=Target.NEW)
+    return Destination(session_id=session_id, episode_id=new_id(), target=Target.NEW)
 
 
-def note_place(
+def cache_target(
     runtime: Runtime,
     scope: Scope,
     where: Episode | UUID | str,
-    plan: Plan,
+    chosen: Destination,
     turns: Sequence[NewTurn],
 ) -> None:
-    """The next turns may follow these where they were written."""
-    if plan.goes_on is None and plan.target is not Target.NEW:
+    """Cache where the turns were written, for the next write by the same name."""
+    if chosen.continues is None and chosen.target is not Target.NEW:
         return
     name = where.id if isinstance(where, Episode) else where
-    if name != plan.session_id and str(name) != str(plan.episode_id):
-        # Whoever named an episode that had ended is told so the next time.
+    if name != chosen.session_id and str(name) != str(chosen.episode_id):
+        # The caller named an ended episode. The next call must read it, to be refused.
         return
-    place = Place(
-        session_id=plan.session_id,
-        episode_id=plan.episode_id,
-        started_at=turns[0].at if plan.goes_on is None else plan.goes_on.started_at,
+    known = CachedEpisode(
+        session_id=chosen.session_id,
+        episode_id=chosen.episode_id,
+        started_at=turns[0].at if chosen.continues is None else chosen.continues.started_at,
         seen_at=turns[-1].at,
     )
-    runtime.places.put(scope, where, place)
+    runtime.open_episodes.put(scope, where, known)
 
 
-def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> Plan:
+def _closed(episode: Episode, config: MemoryConfig, retried: bool) -> Destination:
     if may_resume(episode, config):
         target = Target.RESUME
     elif retried:
-        # The key may have been used before it closed: only the store can tell.
+        # The key may have been used before the episode closed. Only the store knows.
         target = Target.OPEN
     else:
         raise refusal(episode)
-    return Plan(session_id=episode.session_id, episode_id=episode.id, target=target)
+    return Destination(session_id=episode.session_id, episode_id=episode.id, target=target)
 
 
 def refusal(episode: Episode) -> EpisodeClosed:
-    """The error for messages to an episode that takes none any more."""
+    """Make the error for messages to an ended episode."""
     return (EpisodeArchived if episode.is_archived else EpisodeClosed)(episode.id)
 
 
@@ -155,14 +166,14 @@ def may_resume(episode: Episode, config: MemoryConfig) -> bool:
 
 
 def _went_on(episode: Episode, config: MemoryConfig) -> bool:
-    """Whether it was left for another subject: what comes for it belongs to its session now."""
+    """Whether a topic shift ended it: its messages then go to the session's next episode."""
     return config.session.topic_shift and episode.end_reason is EndReason.TOPIC_SHIFT
 
 
 def closed_for_good(
     runtime: Runtime, scope: Scope, where: Episode | UUID | str, config: MemoryConfig
 ) -> Episode | None:
-    """The episode that a caller means, if it has ended and takes no more messages."""
+    """Return the episode that the caller names, if it has ended and cannot be resumed."""
     episode = find_episode(runtime, scope, where)
     if episode is None or episode.is_open or _went_on(episode, config):
         return None
@@ -170,17 +181,17 @@ def closed_for_good(
 
 
 def find_episode(runtime: Runtime, scope: Scope, where: Episode | UUID | str) -> Episode | None:
-    """The episode that a caller means; None where the text can only be a session's name."""
+    """Return the episode that the caller names; None for a text that names a session."""
     episode_id = as_id("episode_id", where, Episode)
     return (
         None if episode_id is None else runtime.store.episodes(scope, [episode_id]).get(episode_id)
     )
 
 
-def still_open(
+def open_episode_of(
     runtime: Runtime, config: MemoryConfig, state: SessionState | None, at: datetime
 ) -> Episode | None:
-    """The session's open episode, unless its time is over: then it is closed here."""
+    """Return the session's open episode; one that has timed out is closed instead."""
     if state is None or state.episode is None or not state.episode.is_open:
         return None
     episode = state.episode
@@ -197,9 +208,9 @@ def still_open(
 
 
 def _timed_out_waiting(runtime: Runtime, scope: Scope, episode: Episode, first: NewTurn) -> bool:
-    """Whether a tool result is for a call of an episode that only the time-out ended.
+    """Whether a tool's result answers a call in an episode that only a time-out has ended.
 
-    The episode goes on with it, as it would have if the worker had not come first.
+    The episode is resumed, as if the worker had not closed it before the result arrived.
     """
     if episode.end_reason is not EndReason.TIMEOUT or episode.is_archived:
         return False

@@ -40,7 +40,7 @@ def verify(
     from ...engine.work import mirror_verify
 
     with open_existing(db) as memory, watch_backlog("feeding", memory.parts.store):
-        report = mirror_verify.verify(memory.parts, leases.new_owner(), repair=repair)
+        report = mirror_verify.verify(memory.parts, leases.new_worker_id(), repair=repair)
     _show(report, as_json=as_json)
 
 
@@ -59,7 +59,7 @@ def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
             bar("rebuilding", store.stats().vectors.get(model, 0)) as done,
             watch_backlog("rebuilding", store),
         ):
-            report = mirror_verify.rebuild(memory.parts, leases.new_owner(), done)
+            report = mirror_verify.rebuild(memory.parts, leases.new_worker_id(), done)
     _show(report, as_json=as_json)
 
 

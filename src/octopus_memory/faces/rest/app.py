@@ -117,7 +117,7 @@ async def _forget_with_others(memory: Memory, threads: Threads, ending: asyncio.
             await asyncio.wait_for(ending.wait(), _BETWEEN_LOOKS)
         # A database that is away for a while is looked at again.
         with suppress(OctopusError):
-            await threads.run(memory.parts.look_for_removals)
+            await threads.run(memory.parts.check_for_removals)
 
 
 def _token_reader(settings: ServerSettings) -> JwtReader | None:

@@ -102,7 +102,7 @@ def _run_several(
     with shared_numbers():
         from .metrics import WorkDone
 
-        WorkDone(memory.parts.tally)
+        WorkDone(memory.parts.counters)
         serving = Serving(_serve_some, listeners, url, server, dev)
         serving.until_told_to_stop(memory.wake_for_others)
 

@@ -12,7 +12,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from ...domain.errors import OctopusError
-from ...engine.core.counters import Tally
+from ...engine.core.counters import WorkCounters
 from ...engine.memory import Memory
 from ...ports.store import Backlog, WorkKind
 from .multiprocess import SHARED_NUMBERS
@@ -23,7 +23,7 @@ _KNOWN_SECONDS = 1.0
 class WorkDone:
     """What this process does of the background work; another worker counts its own."""
 
-    def __init__(self, tally: Tally, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, tally: WorkCounters, registry: CollectorRegistry | None = None) -> None:
         done = Counter(
             "octopus_work_done", "Pieces of work done here.", ["kind"], registry=registry
         )
@@ -60,7 +60,7 @@ class Metrics:
             registry=own,
         )
         self._kinds: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        WorkDone(memory.parts.tally, own)
+        WorkDone(memory.parts.counters, own)
         self.waiting = Waiting(memory)
         self._registry = _of_all_processes() or own
         self._registry.register(_Backlog(memory, self.waiting))

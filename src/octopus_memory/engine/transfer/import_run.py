@@ -11,7 +11,7 @@ from ...ports.carried import Brought
 from ..core.runtime import Runtime
 
 
-class Arrivals:
+class ImportRun:
     """One import: what it was told, and how far it is."""
 
     def __init__(
