@@ -242,7 +242,7 @@ def test_the_owner_makes_the_graph_when_a_scope_has_grown(
         )
         assert found == [(int(made),)]
         assert ("without an HNSW index" in caplog.text) is not made
-        assert caplog.text.count("searched without") <= 1
+        assert caplog.text.count("without an HNSW index") <= 1
         caplog.clear()
         store.close()
     postgres.server.execute(

@@ -98,16 +98,16 @@ def test_line_ends_and_blank_lines_do_not_matter():
     ("spoil", "problem"),
     [
         (lambda lines: [], "lines: are empty"),
-        (lambda lines: lines[:-1], "line 2: is the last, and no trailer: the export is cut short"),
+        (lambda lines: lines[:-1], "line 2: is the last but not a trailer: the export is cut off"),
         (lambda lines: [*lines[:-1], lines[-1][:-20]], "line 3: is not JSON"),
         (lambda lines: [lines[0], "[1]", lines[-1]], "line 2: must be a JSON object"),
-        (lambda lines: [lines[0], lines[-1]], "line 2, scopes: is not that of the lines before"),
-        (lambda lines: [lines[0], lines[1] + " ", lines[2]], "line 3, sha256: is not that"),
+        (lambda lines: [lines[0], lines[-1]], "line 2, scopes: does not match the lines before"),
+        (lambda lines: [lines[0], lines[1] + " ", lines[2]], "line 3, sha256: does not match"),
         (lambda lines: lines[1:], "line 1, format: is not octopus-export"),
-        (lambda lines: [*lines, lines[0]], "line 4: follows the trailer"),
+        (lambda lines: [*lines, lines[0]], "line 4: must not follow the trailer"),
         (
             lambda lines: [lines[0].replace('"version":2', '"version":3'), *lines[1:]],
-            "line 1, version: is 3, and this Octopus reads up to 2: pip install --upgrade",
+            "line 1, version: is 3, but this Octopus reads up to 2: pip install --upgrade",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_what_is_cut_short_or_no_json_is_refused(text: str):
 
 
 def test_nothing_may_follow_an_array():
-    with pytest.raises(InvalidInput, match="goes on after its array"):
+    with pytest.raises(InvalidInput, match="must end after its array"):
         list(json_values(["[{}] ", "\n", "[{}]"]))
     assert list(json_values(["[{}] ", "\n", " "])) == [(True, {})]
 
@@ -387,5 +387,5 @@ def test_what_is_no_conversation_is_refused_with_its_place(change: Any, field: s
 
 
 def test_a_tree_that_bites_its_tail_is_refused():
-    with pytest.raises(InvalidInput, match="parent is not there"):
+    with pytest.raises(InvalidInput, match="must contain the parent"):
         read(conversation(node("a", "b", "user", "x"), node("b", "a", "user", "y")))

@@ -12,10 +12,10 @@ from octopus_memory.domain.text.pii import (
     PiiKind,
     PiiSpan,
     is_placeholder,
+    merge_spans,
     normalized,
     placeholder,
     redact,
-    settle,
 )
 
 TEXT = "0123456789" * 5
@@ -44,22 +44,22 @@ def test_what_only_looks_like_a_placeholder_is_none(text: str):
 
 def test_of_spans_that_overlap_the_longest_names_the_kind():
     long, short = PiiSpan(0, 20, PiiKind.ADDRESS), PiiSpan(3, 12, PiiKind.PHONE_NUMBER)
-    assert settle([short, long]) == [long]
+    assert merge_spans([short, long]) == [long]
 
 
 def test_of_equal_spans_the_most_certain_names_the_kind():
     name, email = PiiSpan(2, 9, PiiKind.PERSON_NAME), PiiSpan(2, 9, PiiKind.EMAIL)
-    assert settle([email, name]) == settle([name, email]) == [email]
+    assert merge_spans([email, name]) == merge_spans([name, email]) == [email]
 
 
 def test_no_part_of_a_span_is_left_when_another_reaches_into_it():
     spans = [PiiSpan(0, 10, PiiKind.ADDRESS), PiiSpan(8, 13, PiiKind.PERSON_NAME)]
-    assert settle(spans) == [PiiSpan(0, 13, PiiKind.ADDRESS)]
+    assert merge_spans(spans) == [PiiSpan(0, 13, PiiKind.ADDRESS)]
 
 
 @given(st.lists(SPANS))
 def test_settled_spans_are_in_order_apart_and_cover_the_same(spans: list[PiiSpan]):
-    settled = settle(spans)
+    settled = merge_spans(spans)
     assert all(one.end <= other.start for one, other in pairwise(settled))
     covered = {at for span in spans for at in range(span.start, span.end)}
     assert covered == {at for span in settled for at in range(span.start, span.end)}
@@ -67,7 +67,7 @@ def test_settled_spans_are_in_order_apart_and_cover_the_same(spans: list[PiiSpan
 
 @given(st.lists(SPANS))
 def test_redacting_keeps_all_that_is_in_no_span(spans: list[PiiSpan]):
-    settled = settle(spans)
+    settled = merge_spans(spans)
     rest = "".join(
         char
         for at, char in enumerate(TEXT)

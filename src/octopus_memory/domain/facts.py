@@ -117,7 +117,7 @@ def consolidate(facts: Iterable[Fact], *, as_of: datetime | None = None) -> list
     for fact in sorted(facts, key=lambda fact: (fact.since, fact.id.int)):
         if moment is None or fact.since <= moment:
             slots.setdefault((fact.kind, fact.slot), []).append(fact)
-    settled = [fact for slot in slots.values() for fact in _settle(slot)]
+    settled = [fact for slot in slots.values() for fact in _resolve_slot(slot)]
     return sorted(settled, key=lambda fact: (fact.since, fact.id.int))
 
 
@@ -182,7 +182,7 @@ def check_kind(value: FactKind | str, field: str = "kind") -> FactKind:
         raise InvalidInput(field, f"must be one of {', '.join(FactKind)}") from error
 
 
-def _settle(slot: list[Fact]) -> list[Fact]:
+def _resolve_slot(slot: list[Fact]) -> list[Fact]:
     """Facts of one slot, oldest first, with `until` and `replaces` set."""
     settled: list[Fact] = []
     holder: int | None = None

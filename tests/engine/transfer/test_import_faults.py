@@ -34,7 +34,7 @@ def test_a_truncated_file_leaves_what_was_whole_and_says_so(
         ends = sum(json.loads(line)["kind"] == "episode_end" for line in lines[:cut])
         with pytest.raises(InvalidInput) as raised:
             there.tenant("acme").import_user(lines[:cut])
-        assert f"line {cut}: is the last, and no trailer" in str(raised.value)
+        assert f"line {cut}: is the last but not a trailer" in str(raised.value)
         assert f"the {ends} before it are in" in str(raised.value)
         assert there.stats().episodes == ends
     assert there.tenant("acme").import_user(lines).passed_over == 12
@@ -120,7 +120,7 @@ def remove(kind: str) -> Callable[[list[dict[str, Any]]], None]:
         (change("session", metadata=[]), "line 3, metadata: must be an object"),
         (change("session", created_at="2025"), "line 3, created_at: "),
         (change("episode", id="7"), "line 4, id: must be a UUID"),
-        (change("episode", session_id="b"), "line 4, session_id: is not that of the session"),
+        (change("episode", session_id="b"), "line 4, session_id: must be that of the session"),
         (change("episode", end_reason=None), "line 4, end_reason: and ended_at must both"),
         (change("episode", aged_from=None), "line 4, aged_from: must be given"),
         (change("episode", is_cold=True), "line 4, is_cold: must be false"),
@@ -131,7 +131,7 @@ def remove(kind: str) -> Callable[[list[dict[str, Any]]], None]:
         (change("episode", placeholders=[1]), r"line 4, placeholders\[0\]: must be an object"),
         (
             change("episode", placeholders=[{"kind": "EMAIL", "number": 1}] * 2),
-            "line 4, placeholders: names one of them twice",
+            "line 4, placeholders: must not repeat a placeholder",
         ),
         (change("episode", message_count=3), "line 7, turns: must be 3, and 2 stand before it"),
         (change("turn", ordinal=1), "line 5, ordinal: must be 0"),

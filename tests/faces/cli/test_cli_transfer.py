@@ -113,7 +113,7 @@ def test_other_formats():
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
-        (lambda text: text[: text.rindex(b'{"kind":"trailer"')], "the export is cut short"),
+        (lambda text: text[: text.rindex(b'{"kind":"trailer"')], "the export is cut off"),
         (lambda text: text.replace(b"favourite", b"favorites"), "sha256: "),
         (lambda text: text.replace("草".encode(), b"\x8d\xff"), "is not UTF-8"),
     ],

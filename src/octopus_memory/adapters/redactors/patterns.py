@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...domain.errors import InvalidSetting
-from ...domain.text.pii import PiiKind, PiiSpan, settle
+from ...domain.text.pii import PiiKind, PiiSpan, merge_spans
 from . import addresses, contact, dates, names, numbers, phones
 from .folding import Folded, masked
 from .known import KnownNames
@@ -42,17 +42,17 @@ class PatternRedactor:
             if not new:
                 break
             found += new
-        return settle(PiiSpan(*folded.original(s.start, s.end), s.kind) for s in found)
+        return merge_spans(PiiSpan(*folded.original(s.start, s.end), s.kind) for s in found)
 
     def _round(self, text: str, known: KnownNames) -> tuple[list[PiiSpan], str]:
         """What each detector finds in what those before it have left, and what is left then."""
         found: list[PiiSpan] = []
         for kind, detect in self._detectors(text):
-            new = settle(PiiSpan(*place, kind) for place in detect(text))
+            new = merge_spans(PiiSpan(*place, kind) for place in detect(text))
             text = masked(text, ((span.start, span.end) for span in new))
             found += new
         for detect in (names.announced_names, names.common_names, known.find):
-            new = settle(PiiSpan(*place, PiiKind.PERSON_NAME) for place in detect(text))
+            new = merge_spans(PiiSpan(*place, PiiKind.PERSON_NAME) for place in detect(text))
             for span in new:
                 known.learn(text[span.start : span.end])
             text = masked(text, ((span.start, span.end) for span in new))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...domain.errors import InvalidSetting, MissingExtra
-from ...domain.text.pii import PLACEHOLDER, PiiKind, PiiSpan, settle
+from ...domain.text.pii import PLACEHOLDER, PiiKind, PiiSpan, merge_spans
 from .folding import MASK
 from .known import KnownNames
 
@@ -76,7 +76,7 @@ class PresidioRedactor:
             entities=self._entities,
             score_threshold=self._threshold,
         )
-        return list(_outside(text, settle([*_spans(results), *_known(text, names)])))
+        return list(_outside(text, merge_spans([*_spans(results), *_known(text, names)])))
 
 
 def _spans(results: Iterable[RecognizerResult]) -> Iterable[PiiSpan]:

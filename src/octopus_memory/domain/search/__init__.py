@@ -1,1 +1,1 @@
-"""Ranking: terms, BM25, signals, calibrated relevance."""
+"""Ranking of turns and episodes: terms, BM25, signals, calibrated relevance."""

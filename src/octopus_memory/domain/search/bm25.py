@@ -1,8 +1,8 @@
-"""BM25 over hashed terms, of each row and of each episode as a whole, in one pass.
+"""BM25 over hashed terms: scores of each row and of each whole episode, in one pass.
 
-Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009). Two things
-are added, for a turn is short and seldom says all by itself: a term that a turn near by has counts
-for a part of it, and so does a related word. Of all that may stand for a term the best one counts.
+Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with two
+additions, because turns are short: a term in a neighbouring turn counts for a part, and so does a
+related term. Of all matches of a term the best one counts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _K1_ROW, _B_ROW = 1.0, 0.5
 _K1_EPISODE, _B_EPISODE = 1.2, 0.75
 _ONE_TURN_AWAY, _TWO_TURNS_AWAY = 0.5, 0.25
 _FAR = 2
-"""How many turns away a term still counts."""
+"""Number of turns away at which a term still counts."""
 _MOST_TERMS = 32
 _AT_ONCE = 1 << 20
-"""How many terms times rows are worked on together."""
+"""Maximum of terms times rows that are scored in one step."""
 _USUAL_WORDS = 12.0
-"""How many terms a turn has, where the others are not there to be compared with."""
+"""Assumed number of terms of a turn, if its scope's turns are not known."""
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.intp]
@@ -44,22 +44,22 @@ _SHARES = np.float32(_K1_ROW + 1) * np.array(
     ],
     np.float32,
 )
-"""What a term counts for in the turns around, by a row's `reach`, times what BM25 multiplies by."""
+"""Weight of a term in the neighbouring turns, by a row's `reach`, times BM25's constant factor."""
 _LOGS = np.log(np.arange(8_192) + 0.5).astype(np.float32)
 
 
 class LexicalScores(NamedTuple):
-    """What the words of a query say about each row and episode."""
+    """BM25 scores of a query for each row and each episode."""
 
     row: Floats
     episode: Floats
     full_match: float
-    """The score of a row of usual length that has every term once."""
+    """Score of a row of average length that has every term once."""
 
     def coverage(self) -> Floats | None:
-        """How much of the question's words each row has, rare ones counting for more; 0 to 1.
+        """Share of the question's words in each row, weighted by rarity, 0 to 1.
 
-        None where the question has no words to compare.
+        None if the question has no words.
         """
         if not self.full_match:
             return None
@@ -68,30 +68,30 @@ class LexicalScores(NamedTuple):
 
 
 class QueryTerms(NamedTuple):
-    """A question's words: a term for each, then other forms of them, then related terms.
+    """Terms of a question: one per word, then other forms of the words, then related terms.
 
-    A word has a form for each language that a text may have been indexed in. Its forms are one
-    word: how rare it is goes by all the rows that have any of them.
+    A word has one form per language in which a text may have been indexed. Its forms count as one
+    word: its rarity is that of the rows that have any of them.
     """
 
     terms: NDArray[np.uint32]
     words: int
-    """How many words there are."""
+    """Number of words."""
     forms: int
-    """How many of the terms are forms of the words; those after them are related terms."""
+    """Number of terms that are words or forms of them; related terms follow."""
     word: Numbers
-    """The place of the word that each counts for."""
+    """Index of the word that each term counts for."""
     nearness: Floats
-    """How near it comes to that, 0 to 1; a form comes all the way."""
+    """Similarity of each term to its word, 0 to 1; 1 for a form."""
 
     @classmethod
     def only(cls, terms: NDArray[np.uint32]) -> Self:
-        """Terms that nothing else may stand for."""
+        """Terms without other forms and related terms."""
         own = len(terms)
         return cls(terms, own, own, np.arange(own), np.ones(own, np.float32))
 
     def part(self, first: int, end: int) -> QueryTerms:
-        """The words from `first` to before `end`, with all that may stand for those."""
+        """Words `first` to `end` (exclusive), with their forms and related terms."""
         mine = (self.word >= first) & (self.word < end)
         own = min(end, self.words) - first
         forms = int(np.count_nonzero(mine[: self.forms]))
@@ -101,18 +101,18 @@ class QueryTerms(NamedTuple):
 
     def chosen(self, words: Numbers) -> QueryTerms:
         """Some of the words, with their forms and without related terms."""
-        place = np.full(self.words, -1)
-        place[words] = np.arange(len(words))
-        line = place[self.word[: self.forms]]
+        new_index = np.full(self.words, -1)
+        new_index[words] = np.arange(len(words))
+        line = new_index[self.word[: self.forms]]
         mine = (line >= 0).nonzero()[0]
-        # Each word's own term comes first, in the order of the words.
+        # The first term of each word comes first, in the order of the words.
         mine = mine[np.lexsort((line[mine], mine >= self.words))]
         return QueryTerms(
             self.terms[mine], len(words), len(mine), line[mine], np.ones(len(mine), np.float32)
         )
 
     def by_word(self, of_terms: Numbers) -> Numbers:
-        """Values of the terms, added up over the forms of each word."""
+        """Sum of the terms' values over the forms of each word."""
         if self.forms == self.words:
             return of_terms[: self.words]
         line = self.word[: self.forms]
@@ -123,24 +123,28 @@ class QueryTerms(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScopeCounts:
-    """What is known of a whole scope, where only a part of its rows is at hand."""
+    """Counts over a whole scope, for a view of only part of its rows."""
 
     rows: int
     episodes: int
     terms: NDArray[np.uint32]
-    """A question's, in order, each once."""
+    """The question's terms, sorted and unique."""
     having: NDArray[np.intp]
-    """How many rows have each."""
+    """Number of rows that have each term."""
     sampled: int
-    """Of how many episodes, taken at random, it is known which terms they have."""
+    """Number of sampled episodes, in which `sampled_having` counts the terms."""
     sampled_having: NDArray[np.intp]
 
     def rows_having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
-        """How many rows of the whole scope have each term."""
+        """Number of rows of the whole scope that have each term."""
         return self._known(self.having, terms)
 
     def rarity_of_episodes(self, query: QueryTerms, here: NDArray[np.intp]) -> Floats:
-        """`here` is how many of the part have each word: of a rare one, most of all."""
+        """IDF of each word over all episodes.
+
+        `here` counts episodes of the view that have each word. For a rare word those are nearly
+        all there are, so the estimate from the sample is never below it.
+        """
         share = self.episodes / max(self.sampled, 1)
         sampled = query.by_word(self._known(self.sampled_having, query.terms))
         in_all = np.minimum((sampled * share).astype(np.intp), self.episodes)
@@ -157,25 +161,25 @@ class ScopeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Postings:
-    """For each term the rows it is in. Immutable.
+    """Inverted lists of a scope: the rows of each term. Immutable.
 
-    How much a term counts in a row depends on all the others' lengths, so that is worked out for
-    the rows that a question finds, and the lists of rows can grow.
+    A term's weight in a row depends on the lengths of all rows. It is computed at query time for
+    the rows found, so that the lists can grow.
     """
 
     layers: Layers
     position_of: NDArray[np.int32] | None
-    """The row that stands for a row of the lists; None where they go by the same numbers."""
+    """Sorted position of each row of the lists; None if the rows are stored in that order."""
     row_norm: Floats
     episode_of: NDArray[np.int32]
-    """By row."""
+    """Episode number of each row."""
     episode_norm: Floats
     rows: int
     reach: NDArray[np.uint8]
-    """How many turns of its episode stand right before a row, times three, and how many after it:
-    two at most of each."""
+    """Number of turns of the same episode before a row, times three, plus the number after it; at
+    most two of each count."""
     scope_counts: ScopeCounts | None = None
-    """The whole scope, where these are a part of it: how rare a term is goes by that."""
+    """Counts of the whole scope, for IDF, if these rows are only part of it."""
 
     @classmethod
     def build(
@@ -186,8 +190,8 @@ class Postings:
         row_of: NDArray[np.int32],
         rows: RowFeatures,
     ) -> Self:
-        """From the flat list of every row's terms, in row order."""
-        # A summary that repeats its turns has nothing to add while its episode has them.
+        """Build from the flat list of every row's terms, in row order."""
+        # A summary that repeats its turns adds no terms while its episode has turns.
         own = (rows.flags & Flag.OWN_WORDS) != 0
         has = ((rows.role != SUMMARY) | (rows.archived > 0) | own)[row_of]
         terms, counts, row_of = terms[has], counts[has], row_of[has]
@@ -202,7 +206,7 @@ class Postings:
         rows: RowFeatures,
         position_of: NDArray[np.int32] | None = None,
     ) -> Self:
-        """From lists that are there already; `lengths` is how many words each row has in them."""
+        """Make postings of existing lists; `lengths` is the number of terms of each row."""
         totals = np.bincount(rows.episode, weights=lengths, minlength=rows.episodes)
         return cls(
             layers=layers,
@@ -219,21 +223,21 @@ class Postings:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Approximate bytes in memory."""
         return sum(layer.size for layer in self.layers) + 16 * self.rows
 
     def score(self, query: QueryTerms) -> LexicalScores:
         if not query.words or not len(self):
             return self._nothing()
         if query.words > _MOST_TERMS:
-            # So long a question has words enough of its own.
+            # A long question needs no related terms.
             often = query.by_word(row_counts(ranges(self.layers, query.terms), len(query.terms)))
             rarest = np.argsort(np.where(often, often, self.rows))[:_MOST_TERMS]
             query = query.chosen(rarest)
         step = max(1, _AT_ONCE // self.rows)
         if query.words <= step:
             return self._score(query)
-        # What each term adds is independent of the others, and a few of them fit into the cache.
+        # Terms are independent: score a few at a time, so that the arrays fit into the CPU cache.
         some = [
             self._score(query.part(first, first + step)) for first in range(0, query.words, step)
         ]
@@ -255,7 +259,7 @@ class Postings:
         at = ranges(self.layers, terms)
         which, row, often = self._occurrences(at)
         rarity, of_words = self._rarity(query, at)
-        # A rare word that is near to a common one is no better than the common one.
+        # A rare term that is related to a common word must not count more than that word.
         weight = np.minimum(rarity, of_words[line])
         weight[:forms] = of_words[line[:forms]]
         weight *= near
@@ -268,7 +272,7 @@ class Postings:
         )
 
     def _rarity(self, query: QueryTerms, at: Sequence[Ranges]) -> tuple[Floats, Floats]:
-        """How rare each term is, and how rare each word by all its forms."""
+        """IDF of each term, and of each word over all its forms."""
         if self.scope_counts is None:
             rows, often = self.rows, row_counts(at, len(query.terms))
         else:
@@ -279,17 +283,17 @@ class Postings:
         return rarity, _idf(rows, np.minimum(query.by_word(often), rows))
 
     def _occurrences(self, at: Sequence[Ranges]) -> tuple[Numbers, Numbers, NDArray[np.uint8]]:
-        """Which of the terms is where, by the numbers of `rows`, and how often."""
+        """Term index, row number and count of each occurrence; rows by sorted position."""
         which, row, often = occurrences(self.layers, at)
         if self.position_of is not None:
             row = self.position_of.take(row)
-        # Arrays are looked up in by indexes of this type, and every other is turned into it first.
+        # numpy converts every other index type to this one first.
         return which, row.astype(np.intp), often
 
     def _of_rows(self, row: Numbers, line: Numbers, impact: Floats, terms: int) -> Floats:
-        """For each row the sum over the terms of the best that stands for each, there or near by.
+        """Score of each row: the sum over the words of the best match in the row or nearby.
 
-        Made from the rows that have a term and those around them: most have none.
+        Visits only rows that have a term and their neighbours, because most rows have none.
         """
         wide = self.rows + 2 * _FAR
         best = np.zeros((terms, wide), np.float32)
@@ -306,7 +310,7 @@ class Postings:
     def _of_episodes(
         self, which: Numbers, row: Numbers, often: NDArray[np.uint8], query: QueryTerms
     ) -> Floats:
-        """By the question's own words: of a related term the whole tells nothing."""
+        """Score of each episode by the question's words, without related terms."""
         word = np.append(query.word[: query.forms], query.words)
         times = self._times(word[np.minimum(which, query.forms)], row, often, query.words)
         here = np.add.reduce(times > 0, axis=1)
@@ -317,7 +321,7 @@ class Postings:
         return rarity @ _saturated(times, self.episode_norm, _K1_EPISODE)
 
     def episodes_having(self, terms: NDArray[np.uint32]) -> NDArray[np.intp]:
-        """How many episodes have each term."""
+        """Number of episodes that have each term."""
         if not len(terms) or not len(self):
             return np.zeros(len(terms), np.intp)
         times = self._times(*self._occurrences(ranges(self.layers, terms)), len(terms))
@@ -325,9 +329,9 @@ class Postings:
         return episodes
 
     def _times(self, which: Numbers, row: Numbers, often: NDArray[np.uint8], terms: int) -> Floats:
-        """How often each of the first `terms` is in each episode."""
+        """Count of each of the first `terms` terms in each episode."""
         episodes = len(self.episode_norm)
-        # All the others go to one line more.
+        # The other terms are counted in one extra line, which is cut off.
         cell = np.minimum(which, terms)
         cell *= episodes
         cell += self.episode_of[row]
@@ -337,7 +341,7 @@ class Postings:
 
 
 def alone(counts: NDArray[np.uint8]) -> Floats:
-    """How much each term of one row counts in it, without its rarity: for an index elsewhere."""
+    """BM25 weight of each term of one row without IDF, for a remote index."""
     often = counts.astype(np.float32)
     length = np.float32(often.sum() / _USUAL_WORDS)
     return _saturated(often, np.float32(_K1_ROW) * (1 - _B_ROW + _B_ROW * length), _K1_ROW)
@@ -354,7 +358,7 @@ def _reach(rows: RowFeatures) -> NDArray[np.uint8]:
 
 
 def _row_norm(lengths: NDArray[Any], rows: RowFeatures) -> Floats:
-    """Turns are measured against turns, summaries, which are long, against summaries."""
+    """Length norm of each row: turns relative to turns, summaries, which are long, to summaries."""
     summary = (rows.role == SUMMARY).nonzero()[0]
     long = lengths[summary]
     words, turns = lengths.sum() - long.sum(), len(lengths) - len(long)

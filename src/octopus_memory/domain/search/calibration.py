@@ -1,4 +1,4 @@
-"""From scores to a relevance between 0 and 1 that means the same with every embedder."""
+"""Calibrated relevance: maps scores to 0…1 with the same meaning for every embedder."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..errors import InvalidSetting
 
 Floats = NDArray[np.float32]
 
-# Beyond this a relevance is 0 to many places.
+# Log odds below this give a relevance of practically 0.
 _LEAST_ODDS = -60.0
 _NONE = np.zeros(1, np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogitLine:
-    """Log odds of "this answers the question"."""
+    """Linear model of the log odds that a row answers the question."""
 
     bias: float
     cosine: float
@@ -42,26 +42,26 @@ class LogitLine:
 class Calibration:
     """A logistic model, fitted for one embedder by `benchmarks/fit_calibration.py`.
 
-    A row is as relevant as its evidence says, in so far as its rank allows it: relevance and rank
-    never disagree.
+    A row's relevance comes from its own evidence, limited by its rank, so that a lower rank never
+    has a higher relevance.
     """
 
     both: LogitLine
     meaning: LogitLine
-    """Where there are no words to go by."""
+    """For questions without words."""
     words: LogitLine
-    """Where there is no vector to go by."""
+    """For rows without a vector."""
     foreign: LogitLine
-    """For a question in a language that the embedder does not know: its cosines tell nothing."""
+    """For a question in a language that the embedder does not know: cosines mean nothing."""
     behind: float
-    """What a point of score behind the best row costs, in log odds."""
+    """Log odds lost per point of score behind the best row."""
 
     def __post_init__(self) -> None:
         _check("behind", self.behind, least=0)
 
     @classmethod
     def default(cls) -> Self:
-        """That of the built-in embedder, for one that none was fitted for."""
+        """Calibration of the built-in embedder, used for embedders without one of their own."""
         return cls(
             both=LogitLine(bias=-1.4, cosine=6.3, coverage=3.2),
             meaning=LogitLine(bias=-1.9, cosine=9.7, coverage=0.0),
@@ -71,7 +71,7 @@ class Calibration:
         )
 
     def odds(self, cosine: Floats, coverage: Floats | None, *, foreign: bool = False) -> Floats:
-        """What speaks for each row by itself; NaN cosines and None coverage are not there."""
+        """Log odds of each row from its own evidence; cosines may be NaN, coverage None."""
         if foreign and coverage is not None:
             return self.foreign.odds(_NONE, coverage)
         if coverage is None:
@@ -88,10 +88,11 @@ class Calibration:
     def relevance(
         self, scores: Sequence[float], odds: Sequence[float], beyond: float = -math.inf
     ) -> list[float]:
-        """Of rows given best first, the odds of any after them being `beyond` at the most.
+        """Calibrated relevance of rows sorted best first.
 
-        Never rising, and never more than a row and those after it can show, nor more than the best
-        one's less what it is behind.
+        Monotone: no row gets more than its predecessor. A row gets at most the best odds among
+        itself and the rows after it, and at most the first row's minus the cost of being behind.
+        `beyond` is the best odds among rows not given.
         """
         if not scores:
             return []
@@ -109,4 +110,4 @@ def _likely(odds: float) -> float:
 
 def _check(name: str, value: float, *, least: float) -> None:
     if not math.isfinite(value) or value < least:
-        raise InvalidSetting(f"calibration.{name}", "must be finite, and the slopes not negative")
+        raise InvalidSetting(f"calibration.{name}", "must be finite; slopes must not be negative")

@@ -1,4 +1,4 @@
-"""Chinese text, which has no spaces: what a turn is found by beside pairs of characters."""
+"""Terms of Chinese text, which has no spaces: single characters beside character pairs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from .terms import has_unspaced, pieces, runs
 
 _HAN = "[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
 _NOT_CHINESE = "[\u0e00-\u30ff\uac00-\ud7af]"
-"""Scripts without spaces from Thai to kana, and Hangul: a word with these is not Chinese."""
+"""Other scripts without spaces, from Thai to kana, and Hangul: a word with these is not Chinese."""
 
 _PARTICLES = frozenset("的了是我你您他她它们吗呢吧啊呀么什哪谁怎这那也又很把被些个嘛啦在")
-"""Chinese characters that stand for grammar and hardly ever begin or end a word of a subject."""
+"""Grammatical characters, which hardly ever begin or end a content word."""
 
 _WORDS = """
 什么 怎么 怎样 哪里 哪个 哪些 哪位 多少 为什 时候 一下 请问 告诉 知道 可以 应该 因为 所以 但是 如果
@@ -19,18 +19,18 @@ _WORDS = """
 这里 那里 有没 是不 是否 一个 一些 谢谢 你好 您好 还有 关于
 """
 _GRAMMAR = frozenset(_WORDS.split())
-"""Chinese words of two characters that say nothing about a subject: question words, pronouns."""
+"""Function words of two characters: question words, pronouns and the like."""
 
 
 def is_chinese(text: str) -> bool:
-    """Whether a text has Han characters and no other script without spaces, as Japanese has."""
+    """True if a text has Han characters and no other script without spaces, as Japanese has."""
     return re.search(_HAN, text) is not None and re.search(_NOT_CHINESE, text) is None
 
 
 def characters(word: str) -> list[str]:
-    """The Han characters of a word that are more than grammar and that `pieces` has only in pairs.
+    """Han characters of a word that are not grammatical, if `pieces` yields them only in pairs.
 
-    Many Chinese words have one character; a question's pairs seldom have it beside the same one.
+    Many Chinese words have one character, and a question rarely has it in the same pair as a turn.
     """
     return [
         each
@@ -42,10 +42,10 @@ def characters(word: str) -> list[str]:
 
 
 def pieces_sought(word: str) -> list[tuple[str, ...]]:
-    """The pieces of a question's word, each with what else it may be found by.
+    """Terms of a question's word, each with its alternatives.
 
-    Of Chinese, only what stands between grammatical words is sought. A lone character is found by
-    itself and, in turns that have only pairs, by the pairs it is in here.
+    Of Chinese, only content between grammatical words is used. A lone character matches as itself
+    and, because turns indexed earlier have only pairs, as the pairs around it.
     """
     if re.search(_NOT_CHINESE, word):
         return [(piece,) for piece in pieces(word)]
@@ -54,25 +54,25 @@ def pieces_sought(word: str) -> list[tuple[str, ...]]:
         if len(run) == 1 or not has_unspaced(run):
             found.append((run,))
             continue
-        for start, end in _subjects(run):
+        for start, end in _content_stretches(run):
             if end - start > 1:
-                found += [(run[place : place + 2],) for place in range(start, end - 1)]
+                found += [(run[i : i + 2],) for i in range(start, end - 1)]
             else:
                 around = (run[start - 1 : end] if start else "", run[start : end + 1])
                 found.append((run[start], *(pair for pair in around if len(pair) == 2)))
     return found
 
 
-def _subjects(run: str) -> list[tuple[int, int]]:
-    """From where to where a run of Han characters is about something."""
+def _content_stretches(run: str) -> list[tuple[int, int]]:
+    """Start and end of each stretch of content characters in a run of Han characters."""
     grammar = [character in _PARTICLES for character in run]
-    for place in range(len(run) - 1):
-        if run[place : place + 2] in _GRAMMAR:
-            grammar[place] = grammar[place + 1] = True
+    for i in range(len(run) - 1):
+        if run[i : i + 2] in _GRAMMAR:
+            grammar[i] = grammar[i + 1] = True
     found, start = [], 0
-    for place, is_grammar in enumerate([*grammar, True]):
+    for i, is_grammar in enumerate([*grammar, True]):
         if is_grammar:
-            if place > start:
-                found.append((start, place))
-            start = place + 1
+            if i > start:
+                found.append((start, i))
+            start = i + 1
     return found

@@ -1,4 +1,4 @@
-"""The rows of one scope that recall ranks: a turn each, or a closed episode's summary."""
+"""Features of a scope's rows for ranking; a row is a turn or a closed episode's summary."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from .terms import LENGTH_SHIFT, Flag
 D = TypeVar("D", bound=np.generic)
 
 USER, ASSISTANT, SYSTEM, TOOL, SUMMARY = range(5)
-"""The roles as numbers."""
+"""Numbers of the roles in `RowFeatures.role`."""
 
 _USUAL_LENGTH_CLASS = 3
 _LONGEST_CLASS = 5
-"""Longer turns count as of this class: what a turn tells does not grow with every page."""
-# Two people seldom write equally much; an assistant writes two doublings more than a user.
+"""Longer turns count as this class, because information does not grow with every page."""
+# Difference in length classes between two people that is normal; an assistant is about two above.
 _CHANCE = 0.5
 _SIDES = np.array([1, -1, 0, 0, 0], np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingWeights:
-    """Round values from a wide plateau.
+    """Weights of the signals, rounded values from a wide plateau.
 
-    Chosen on five LoCoMo conversations; those of lopsided chats, where an assistant writes much
-    more than the user, on ten chats of BEAM.
+    Chosen on five LoCoMo conversations; those for lopsided chats, in which the assistant writes
+    much more than the user, on ten chats of BEAM.
     """
 
     meaning: float = 0.7
     words: float = 0.3
     foreign_meaning: float = 0.4
-    """Where the embedder does not know the question's language: its vectors tell little there."""
+    """For a question in a language that the embedder does not know, so that cosines mean little."""
     foreign_words: float = 0.6
     previous: float = 0.1
     next: float = 0.2
     next_if_lopsided: float = 0.3
-    """The assistant's answer tells what the user's turn was about."""
+    """Higher, because the assistant's answer shows what the user's turn was about."""
     speaker: float = 3.0
     first_of_speakers: float = 1.0
     date: float = 4.0
@@ -51,7 +51,7 @@ class RankingWeights:
     archived: float = 0.5
     user: float = 0.5
     brief: float = 0.1
-    """For each halving of a turn's length: a long answer touches on everything."""
+    """Per halving of a turn's length, because a long answer mentions everything."""
     order: float = 0.5
 
 
@@ -60,31 +60,31 @@ WEIGHTS = RankingWeights()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowFeatures:
-    """Columns, and what each query needs of them, worked out once."""
+    """Columns of a scope's rows, and features derived from them once for all queries."""
 
     episode: NDArray[np.int32]
     role: NDArray[np.int8]
     speaker: NDArray[np.int32]
-    """Number of the speaker's name, -1 where the message has none."""
+    """Number of the speaker's name; -1 if the message has none."""
     time: NDArray[np.int64]
     """Microseconds since 1970."""
     flags: NDArray[np.uint8]
     starts: NDArray[np.intp]
-    """The first row of each episode."""
+    """First row of each episode."""
     together: NDArray[np.float32]
-    """1 where a row and the next are turns of one episode, else 0; one shorter than the rows."""
+    """1 if a row and the next are turns of one episode, else 0; one shorter than the rows."""
     question: NDArray[np.float32]
     tells_time: NDArray[np.float32]
     length: NDArray[np.float32]
-    """Doublings over a turn's usual length."""
+    """Length relative to a usual turn, as a power of two."""
     side: NDArray[np.float32]
     """1 for the user's turns, -1 for the assistant's, 0 for the rest."""
     anyone: NDArray[np.float32]
-    """1 where the speaker may be anyone: a turn without a name, a summary without its turns."""
+    """1 if the speaker is unknown: a turn without a name, a summary without its turns."""
     archived: NDArray[np.float32]
-    """1 for a summary whose episode has no turns any more."""
+    """1 for a summary whose episode has no turns left."""
     lopsided: float
-    """0 where both sides write alike, towards 1 the more the assistant outwrites the user."""
+    """0 if both sides write equally much, towards 1 the more the assistant outwrites the user."""
 
     @classmethod
     def build(
@@ -96,11 +96,11 @@ class RowFeatures:
         time: NDArray[np.int64],
         flags: NDArray[np.uint8],
     ) -> Self:
-        """Rows of an episode stand together, in order, its summary last; episodes by start."""
+        """Derive the features. Rows are sorted by episode start, then by turn, the summary last."""
         first = np.ones(len(episode), np.bool_)
         np.not_equal(episode[1:], episode[:-1], out=first[1:])
         turn = role != SUMMARY
-        # A summary that is its episode's first row is the only one.
+        # If a summary is the first row of its episode, it is the only one.
         archived = first & ~turn
         together = ~first[1:] & turn[1:] & turn[:-1]
         length = _lengths(flags)
@@ -131,13 +131,13 @@ class RowFeatures:
         time: NDArray[np.int64],
         flags: NDArray[np.uint8],
     ) -> RowFeatures:
-        """What `build` makes of these columns, which begin with the ones that this was made of."""
+        """Same as `build`, but reuses these features; the columns must begin with the old ones."""
         known = len(self)
         if not known:
             return RowFeatures.build(
                 episode=episode, role=role, speaker=speaker, time=time, flags=flags
             )
-        # With the last row that is known, which the first new one may belong with.
+        # Include the last known row: the first new one may belong to its episode.
         new = RowFeatures.build(
             episode=episode[known - 1 :],
             role=role[known - 1 :],
@@ -171,9 +171,9 @@ class RowFeatures:
 
     @cached_property
     def form(self) -> NDArray[np.float32]:
-        """What its form adds to a row's score, whatever is asked."""
+        """Part of a row's score that is the same for every question."""
         form: NDArray[np.float32] = self.archived * WEIGHTS.archived
-        # Where an assistant answers at length, users tell what matters while they ask.
+        # In lopsided chats users tell facts inside their questions.
         alike = 1 - self.lopsided
         if alike:
             form += self.question * (WEIGHTS.question * alike)
@@ -182,19 +182,19 @@ class RowFeatures:
 
     @cached_property
     def towards_user(self) -> NDArray[np.float32]:
-        """What a row's side adds where the question is about the user's."""
-        # An assistant writes more about everything; what counts is mostly what the user said.
+        """Part of a row's score for questions about the user; negated for the assistant."""
+        # An assistant writes more about everything, but the user's words matter more.
         towards = self.side * WEIGHTS.user - self.length * WEIGHTS.brief
         return towards * np.float32(self.lopsided)
 
     @cached_property
     def by_previous(self) -> NDArray[np.float32]:
-        """How much of a row's match counts for the next one."""
+        """Share of a row's match that counts for the next row."""
         return self.together * np.float32(WEIGHTS.previous * (1 - self.lopsided))
 
     @cached_property
     def by_next(self) -> NDArray[np.float32]:
-        """And of the next one's for it."""
+        """Share of the next row's match that counts for a row."""
         weight = WEIGHTS.next * (1 - self.lopsided) + WEIGHTS.next_if_lopsided * self.lopsided
         return self.together * np.float32(weight)
 
@@ -204,7 +204,7 @@ def _joined(known: NDArray[D], new: NDArray[D]) -> NDArray[D]:
 
 
 def _lengths(flags: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Doublings over a turn's usual length."""
+    """Length relative to a usual turn, as a power of two."""
     classes = (flags >> LENGTH_SHIFT).clip(max=_LONGEST_CLASS)
     lengths: NDArray[np.float32] = classes.astype(np.float32) - _USUAL_LENGTH_CLASS
     return lengths

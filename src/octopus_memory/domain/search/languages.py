@@ -1,8 +1,8 @@
-"""Guesses the language of a text from its commonest words.
+"""Language detection from the most common words of a text.
 
-It costs one look-up for each word, because it runs on every turn that is stored. A word that only
-one language has is strong evidence. One that several have, or that is part of names all over the
-world ("Los Angeles", "Café de Flore"), is weak evidence.
+It takes one dictionary look-up per word, because it runs on every stored turn. A word of only one
+language is strong evidence. A word of several languages, or one that is part of names everywhere
+("Los Angeles", "Café de Flore"), is weak evidence.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .stopwords import LISTED
 from .terms import fold_case, words_in
 
 CHINESE, OTHER = "chinese", "other"
-"""Languages that are told by their script."""
+"""Languages that are detected by their script."""
 
 _STRONG, _WEAK = 3, 1
 _ENOUGH = 3
 _BITS = 16
-"""The width of one language's counter; a text has far fewer words than would fill it."""
+"""Width of one language's counter in the sum; no text has enough words to overflow it."""
 _MASK = (1 << _BITS) - 1
 _LONGEST = 24
 
@@ -41,14 +41,14 @@ _TELLING = {
         nueva próximo próxima pasado pasada último última dos tres cuatro cinco seis siete ocho
         nueve diez necesito compré señor señora""",
 }
-"""Words that tell a language and may well be what a text is about."""
+"""Content words that identify a language, in addition to its stopwords."""
 
 _PARTICLES = """
 la le les los las el de del du des da di der die das den dem von van vom zum un una san y e
 d l al au aux en
 """
 _IN_NAMES = frozenset(_PARTICLES.split())
-"""Words of one language that stand in names in every language."""
+"""Words of one language that occur in names in every language."""
 
 _SHARED = """
 ab acht adios ai also am an ante as bajo bald bien bin bon bonjour but c car casa chose
@@ -61,17 +61,17 @@ six so soit solo son sur t ta tag tal tales tan te ti todo ton tout tres tu u um
 vas ver vers vivo vu war wart weg wen wer will wo ya yo soy
 """
 _ALSO_ENGLISH = frozenset(_SHARED.split())
-"""Words of the others that English has too, as a word, a name or a greeting: no evidence alone."""
+"""Words of the other languages that also occur in English text: weak evidence."""
 
 _LETTERS = {"english": "ai", "german": "", "french": "à", "spanish": ""}
-"""Words of one letter that are evidence."""
+"""One-letter words that count as evidence."""
 
 _ELIDED = ("j'", "c'", "n'", "qu'")
-"""How a French word begins whose first letter cannot begin an English one with an apostrophe."""
+"""Beginnings of French words that no English word with an apostrophe has."""
 
 
 def evidence(piece: str) -> int:
-    """What stands between two spaces tells of each language, as one number that can be added up."""
+    """Evidence for each language in a piece of text without spaces, packed in one summable int."""
     if len(piece) > _LONGEST:
         return 0
     told = 0
@@ -81,7 +81,7 @@ def evidence(piece: str) -> int:
 
 
 def guess(told: int, default: str = "english") -> str:
-    """The language that the sum of a text's `evidence` tells, else `default`."""
+    """The language with the most `evidence`, or `default` if that is not enough."""
     if not told >> _BITS:
         return default
     scores = [(told >> shift & _MASK, language) for language, shift in _SHIFT.items()]
@@ -91,18 +91,18 @@ def guess(told: int, default: str = "english") -> str:
 
 
 def is_latin(text: str) -> bool:
-    """Whether a text is mostly in Latin letters; one without letters is."""
+    """True if a text is mostly in Latin letters, or has no letters."""
     if text.isascii():
         return True
     letters = [letter for letter in text if letter.isalpha()]
-    # Latin letters with all their accents stand below the Greek ones, and in one block above.
+    # Latin letters and their accents are encoded below Greek, and in one block above it.
     latin = sum(each < "\u0370" or "\u1e00" <= each <= "\u1eff" for each in letters)
-    # Scripts without spaces say as much with fewer letters.
+    # Scripts without spaces need fewer letters for the same text.
     return latin >= 2 * (len(letters) - latin)
 
 
 def _of_parts(word: str) -> int:
-    """A word with an apostrophe by what stands before it: "don't" by "don", "j'adore" by "j'"."""
+    """Evidence of a word's part before the apostrophe: of "don" for "don't", of "j'" for French."""
     before, apostrophe, _ = word.partition("'")
     if not apostrophe:
         return 0
@@ -116,14 +116,14 @@ _SHIFT = {language: place * _BITS for place, language in enumerate(LISTED)}
 
 @cache
 def _known() -> dict[str, int]:
-    """The evidence of each word that is any."""
+    """Evidence by word, for all words that have any."""
     lists = {
         language: words | frozenset(_TELLING[language].casefold().split())
         for language, words in LISTED.items()
     }
     found: dict[str, int] = {}
     for language, words in lists.items():
-        # Single letters stand in lists, formulas and code.
+        # Single letters also occur in lists, formulas and code.
         for word in (word for word in words if len(word) > 1 or word in _LETTERS[language]):
             shared = sum(word in others for others in lists.values()) > 1
             weak = shared or word in _IN_NAMES or (language != "english" and word in _ALSO_ENGLISH)

@@ -1,4 +1,4 @@
-"""What a question asks for: which words, which meaning, who, when, and in what order."""
+"""Query analysis: terms, text to embed, speaker, time window and order of a question."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .terms import bare
 from .time_phrases import in_english
 
 QUERY_CAP = 2_000
-"""How much of a question is read."""
+"""Maximum characters of a question that are used."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W\d_]+)*")
 _RUN = re.compile(r"\w+")
@@ -43,19 +43,19 @@ class _Hasher(Protocol):
 
 class QueryPlan(NamedTuple):
     embed_text: str
-    """The question with "you" for the participants, whose names say nothing about the subject."""
+    """The question with "you" for participants' names, which tell nothing about the subject."""
     terms: QueryTerms
     speaker: int | None = None
-    """The participant that the question names, or names first."""
+    """Number of the participant that the question names first; None if it names none."""
     only_speaker: bool = True
-    """Whether it names no other."""
+    """False if it names several participants."""
     window: DateWindow | None = None
     order: Order = Order.NONE
     asks_time: bool = False
     foreign: bool = False
-    """Whether it is in a language that the embedder does not know."""
+    """True if the embedder does not know the question's language."""
     asks_assistant: bool = False
-    """Whether it asks for something the assistant said."""
+    """True if it asks for something the assistant said."""
 
 
 def plan_query(
@@ -68,10 +68,11 @@ def plan_query(
     related: Callable[[str], Sequence[tuple[str, float]]] | None = None,
     embedder_language: str | None = None,
 ) -> QueryPlan:
-    """`speakers` are the hashed words of the participants' names, by their numbers in the rows.
+    """Analyze a question.
 
-    `related` gives the terms that may stand for one, and how near each comes.
-    `embedder_language` is the only one that the embedder knows; None where it knows many.
+    :param speakers: hashed words of the participants' names, by their numbers in the rows
+    :param related: gives related terms of a term, with their similarity
+    :param embedder_language: the only language the embedder knows; None if it knows many
     """
     text = text[:QUERY_CAP]
     spoken = _names_out(text, analyzer, hasher, speakers)
@@ -92,21 +93,21 @@ def plan_query(
 
 
 def _language_of(text: str, analyzer: _Analyzer) -> str:
-    """The question's language: one that is not written in Latin letters by its script."""
+    """Language of the question; for other scripts than Latin, by the script."""
     if is_latin(text):
         return analyzer.language_of(text)
     return CHINESE if is_chinese(text) else OTHER
 
 
 def _times(text: str, language: str) -> str:
-    """Where the question names a time or an order, in English; empty where it has no sign of it."""
+    """The question in English, as far as it names times or an order; empty if it names none."""
     if language != "english":
         return in_english(text, language) or _times(text, "english")
     return text if may_name_time(set(_RUN.findall(text.casefold())), text) else ""
 
 
 class _Spoken(NamedTuple):
-    """A question without the participants' names, and who they were, in order."""
+    """A question without participants' names, and the numbers of those named, in order."""
 
     as_you: str
     without: str
@@ -128,7 +129,7 @@ def _names_out(
         if who is None or not _may_be_name(found[0], analyzer):
             continue
         between = text[end : found.start()]
-        # "Ann Lee" is one person, to be addressed once.
+        # "Ann Lee" is one person: one "you" for both words.
         if between.strip() or who not in named or not as_you:
             as_you += [between, "your" if _POSSESSIVE.search(found[0]) else "you"]
         without.append(between)
@@ -141,7 +142,7 @@ def _names_out(
 
 
 def _may_be_name(said: str, analyzer: _Analyzer) -> bool:
-    """Will and May are names only with a capital letter."""
+    """False for lower-case stopwords: "will" and "may" are names only with a capital letter."""
     return said[0].isupper() or bool(analyzer.terms(said))
 
 
@@ -150,19 +151,19 @@ def _query_terms(
     hasher: _Hasher,
     related: Callable[[str], Sequence[tuple[str, float]]] | None,
 ) -> QueryTerms:
-    """`words` are the forms of each, the likeliest first."""
+    """Hashed query terms; `words` holds the forms of each word, the likeliest first."""
     terms = [forms[0] for forms in words]
     line = list(range(len(words)))
-    for place, (_, *others) in enumerate(words):
+    for i, (_, *others) in enumerate(words):
         terms += others
-        line += [place] * len(others)
+        line += [i] * len(others)
     forms, near = len(terms), [1.0] * len(terms)
     if related is not None and len(words) <= _MOST_TERMS_WITH_RELATED:
-        for place, pairs in enumerate(related(first) for first, *_ in words):
+        for i, pairs in enumerate(related(first) for first, *_ in words):
             if pairs:
                 others_near, nearness = zip(*pairs, strict=True)
                 terms += others_near
-                line += [place] * len(pairs)
+                line += [i] * len(pairs)
                 near += nearness
     return QueryTerms(
         hasher.numbers(terms),

@@ -1,6 +1,6 @@
-"""What a question asks for, by its wording: for a time, or for something the assistant said.
+"""Question patterns by language: does a question ask for a time, or for the assistant's words?
 
-As texts: `re` compiles each when a first question in that language comes.
+The patterns are strings, so that `re` compiles each on the first question in its language.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _ASKS_ASSISTANT = {
 
 
 def asks_time(text: str, language: str) -> bool:
-    """Whether the answer is a time: "since when", "um wie viel Uhr"."""
+    """True if the answer is a time: "since when", "um wie viel Uhr"."""
     pattern = _ASKS_TIME.get(language)
     return pattern is not None and re.match(pattern, text, re.IGNORECASE) is not None
 
 
 def asks_assistant(text: str, language: str) -> bool:
-    """Whether it asks for something the assistant said: "what did you recommend"."""
+    """True if it asks for something the assistant said: "what did you recommend"."""
     pattern = _ASKS_ASSISTANT.get(language)
     return pattern is not None and re.search(pattern, text, re.IGNORECASE) is not None

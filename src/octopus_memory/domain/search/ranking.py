@@ -1,8 +1,8 @@
-"""Signals of turns to one explained score for each turn and each episode.
+"""Ranking: combines the signals of each row into one explained score per turn and episode.
 
-A turn's score is a weighted sum: how near its meaning is to the question and how well its words
-match, both measured against the scope's own turns; then what stands around it, who said it, when,
-and what the rest of its episode is about. An episode is as good as its best row.
+A turn's score is a weighted sum of its similarity in meaning and in words, both standardized over
+the scope's turns, of its neighbours, speaker, time, and of the rest of its episode. An episode
+scores as high as its best row.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .scoring import Floats, ScoreParts, Signals, gather
 
 _OUT = -math.inf
 _FEW = 256
-"""So many are sorted faster than the best are picked out first."""
+"""Up to this many values, sorting all is faster than selecting the best first."""
 
 __all__ = ["Ranked", "Ranking", "Signals", "rank"]
 
 Ranked = tuple[int, float]
-"""The number of a row or an episode, and its relevance, 0 to 1."""
+"""Number of a row or an episode, and its relevance, 0 to 1."""
 
 
 class Ranking:
-    """The order of a scope's turns and episodes for one question.
+    """A scope's turns and episodes, ranked for one question.
 
-    Whatever stands before another in it is at least as relevant.
+    Relevance never rises along a ranking.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Ranking:
         self._odds = odds
         self._calibration = calibration
         self.turn_score = score
-        """By row number; minus infinity for a row that a filter took out."""
+        """Score by row number; minus infinity for rows that a filter excluded."""
 
     def turns(self, k: int) -> list[Ranked]:
-        """The `k` best turns, best first: summaries count for the order and are left out."""
+        """The `k` best turns, best first, without summaries."""
         return self._best(k, self._rows.role != SUMMARY)
 
     def quotable(self, k: int) -> list[Ranked]:
@@ -67,14 +67,14 @@ class Ranking:
         return [ranked[place] for place in found]
 
     def episodes(self, k: int) -> list[Ranked]:
-        """The `k` best episodes, best first; one is as good as its best row."""
+        """The `k` best episodes, best first; an episode scores as high as its best row."""
         score = self.episode_score
         odds = np.maximum.reduceat(self._odds, self._rows.starts)
         return self._ranked(score, odds, _first(score, k))
 
     @cached_property
     def episode_score(self) -> Floats:
-        """By episode number."""
+        """Score by episode number."""
         score: Floats = np.maximum.reduceat(self.turn_score, self._rows.starts)
         return score
 
@@ -87,15 +87,15 @@ class Ranking:
         return rows
 
     def relevance(self, rows: Sequence[int]) -> dict[int, float]:
-        """Of any rows that no filter took out."""
+        """Relevance of given rows, none of which a filter excluded."""
         if not rows:
             return {}
         score, wanted = self.turn_score, np.zeros(len(self.turn_score), np.bool_)
         wanted[rows] = True
         at_least = (score >= score[rows].min()).nonzero()[0]
         order = at_least[_in_order(score[at_least])]
-        # The best one stands for what all are measured by; any other that nobody wants counts only
-        # for what those before it can show.
+        # Include the best row, because relevance is relative to it. The other rows not asked for
+        # only raise the odds of those before them.
         wanted[order[0]] = True
         places = wanted[order].nonzero()[0]
         shown = np.maximum.reduceat(self._odds[order], places)
@@ -106,14 +106,14 @@ class Ranking:
         return {row: known[row] for row in rows}
 
     def why(self, row: int, relevance: float) -> Callable[[], tuple[SignalShare, ...]]:
-        """Return a call that gives the parts of the row's relevance, the strongest first.
+        """A function that returns the signals of a row's relevance, strongest first.
 
-        They are log odds, and add up to those of `relevance`.
+        Their contributions are log odds, and add up to those of `relevance`.
         """
         return self._parts.why(row, relevance, self._calibration.behind)
 
     def _ranked(self, score: Floats, odds: Floats, first: NDArray[np.intp]) -> list[Ranked]:
-        """The first ones of an order, with their relevance."""
+        """The first rows of a ranking, with their relevance."""
         relevance = self._calibration.relevance(
             score[first].tolist(), odds[first].tolist(), beyond=_beyond(odds, first)
         )
@@ -127,7 +127,7 @@ def rank(
     *,
     keep: NDArray[np.bool_] | None = None,
 ) -> Ranking:
-    """`keep` says which rows may be returned; the others still serve to compare with."""
+    """Rank a scope's rows. `keep` masks rows that may be returned; others only standardize."""
     parts = gather(signals, plan)
     score = parts.score
     coverage = signals.lexical.coverage()
@@ -138,14 +138,14 @@ def rank(
 
 
 def _beyond(odds: Floats, first: NDArray[np.intp]) -> float:
-    """The most that any but the first ones has."""
+    """Best odds among all rows but the first ones."""
     after = odds.copy()
     after[first] = _OUT
     return float(np.maximum.reduce(after, initial=_OUT))
 
 
 def _first(score: Floats, k: int) -> NDArray[np.intp]:
-    """Where the `k` best stand, best first, equal ones as they stood; fewer where some are out."""
+    """Indexes of the `k` best values, best first and stable; fewer if some are excluded."""
     if len(score) <= _FEW or k >= len(score):
         first = _in_order(score)[:k]
     else:

@@ -1,4 +1,4 @@
-"""The parts of a turn's score, kept apart so that each can be shown."""
+"""Scoring of rows, one array per signal, so that every score can be explained."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .terms import Flag
 
 Floats = NDArray[np.float32]
 
-# Spreads under these are chance: in a scope of three turns the nearest is not much nearer.
+# Minimum standard deviations: in a scope of three turns, smaller differences are chance.
 _LEAST_COSINE_SPREAD = 0.05
 _LEAST_WORDS_SPREAD = 0.5
 _UNSEEN = 0.005
@@ -30,44 +30,44 @@ _SHORT = "a question, or a short turn"
 
 
 class Signals(NamedTuple):
-    """What the index found for one question, a value for each row."""
+    """Results of the index for one question, one value per row."""
 
     rows: RowFeatures
     dense: Floats
-    """Cosine with the question, NaN where the row has no vector."""
+    """Cosine with the question; NaN for rows without a vector."""
     lexical: LexicalScores
     sample: Signals | None = None
-    """Of rows taken at random, where the rows are only those of a scope that come near: what is
-    usual is measured by them."""
+    """Signals of rows sampled from the whole scope, if `rows` are only part of it: mean and
+    deviation come from these."""
 
 
 class QuerySignal(NamedTuple):
-    """A signal that not every question has."""
+    """A signal that only some questions have."""
 
     signal: str
     adds: Floats
-    """To each row's score."""
+    """Contribution to each row's score."""
     words: str
 
 
 class ScoreParts(NamedTuple):
-    """What each signal adds to each row's score, and their sum."""
+    """Contribution of each signal to each row's score, and their sum."""
 
     signals: Signals
     meaning: Floats
     words: Floats
     around: Floats
     episode: Floats
-    """By episode."""
+    """By episode number."""
     asked: tuple[QuerySignal, ...]
     score: Floats
 
     def why(
         self, row: int, relevance: float, scale: float
     ) -> Callable[[], tuple[SignalShare, ...]]:
-        """Return a call that explains one row's relevance in words; it holds no other row.
+        """A function that explains one row's relevance. It keeps no array alive.
 
-        A point of score is worth `scale` in log odds.
+        `scale` is the log odds of one point of score.
         """
         rows, dense, lexical, _ = self.signals
         episode = rows.episode.item(row)
@@ -90,7 +90,7 @@ class ScoreParts(NamedTuple):
 
 
 def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
-    """Every part of the score of every row."""
+    """Compute all parts of the score of every row."""
     rows = signals.rows
     meaning, words = _match(signals, foreign=plan.foreign)
     match = meaning + words
@@ -115,7 +115,7 @@ def _match(signals: Signals, *, foreign: bool) -> tuple[Floats, Floats]:
     if signals.sample is None and (not len(meaning) or not math.isnan(meaning[0])):
         words = _standard(signals.lexical.row, _LEAST_WORDS_SPREAD, of_words)
         return meaning, words
-    # A row that has no vector yet stands by its words alone.
+    # A row without a vector is scored by its words alone.
     missing = np.isnan(signals.dense)
     there = ~missing
     meaning = np.zeros(len(missing), np.float32)
@@ -130,15 +130,15 @@ def _match(signals: Signals, *, foreign: bool) -> tuple[Floats, Floats]:
 
 
 def _standard(values: Floats, least: float, weight: float, usual: Floats | None = None) -> Floats:
-    """In spreads over the mean of the scope; NaN if any of them is.
+    """Standardize values over the scope and weight them; all NaN if any is.
 
-    `usual` are values from all over the scope, where these are not.
+    `usual` holds values of the whole scope, if `values` are only part of it.
     """
     if not len(values):
         return values
     among = values if usual is None or not len(usual) else usual
     mean = float(np.add.reduce(among)) / len(among)
-    # Not by `dot`, which wakes the threads of numpy's library and waits for them.
+    # Not by `dot`, which starts the BLAS threads and waits for them.
     variance = float(np.add.reduce(among * among)) / len(among) - mean**2
     standard: Floats = values - mean
     standard *= weight * max(variance, least * least) ** -0.5
@@ -171,8 +171,8 @@ def _asked(rows: RowFeatures, plan: QueryPlan) -> Iterator[QuerySignal]:
 
 
 def _order(rows: RowFeatures, plan: QueryPlan) -> Floats:
-    place = rows.episode.astype(np.float32) * (WEIGHTS.order / (rows.episodes - 1))
-    return place if plan.order is Order.LATEST else WEIGHTS.order - place
+    rank = rows.episode.astype(np.float32) * (WEIGHTS.order / (rows.episodes - 1))
+    return rank if plan.order is Order.LATEST else WEIGHTS.order - rank
 
 
 def _shares(
@@ -191,10 +191,10 @@ def _shares(
     has_words: bool,
     asked: Sequence[tuple[str, float, str]],
 ) -> tuple[SignalShare, ...]:
-    """Parts of the log odds that the row is relevant, the strongest first: they add up to it.
+    """Contributions of the signals to the log odds of a row, strongest first; they add up to it.
 
-    Signals compare the row with the rest of the scope. What is missing is how well the best row
-    that was found answers the question at all, and how far this one is behind it.
+    Signals compare the row with the rest of the scope. The last one, "question", is the remainder:
+    how well the best row answers the question at all, and how far this row is behind it.
     """
     covered = min(1.0, covered)
     by_words = f"{covered:.0%} of the question's words, by rarity"
@@ -235,6 +235,6 @@ def _shares(
 
 
 def log_odds(chance: float) -> float:
-    """The logarithm of the odds, within what a relevance can show."""
+    """Log odds of a probability, clipped to a finite range."""
     chance = min(max(chance, _LEAST_CHANCE), 1 - _LEAST_CHANCE)
     return math.log(chance / (1 - chance))

@@ -1,4 +1,4 @@
-"""Words that say nothing about what a text is about, by Snowball's names of the languages."""
+"""Stopwords by language, under Snowball's names of the languages."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ LISTED: dict[str, frozenset[str]] = {
     "french": frozenset(_FRENCH.split()),
     "spanish": frozenset(_SPANISH.split()),
 }
-"""As they are spelled, in folded case."""
+"""Stopwords as spelled, case-folded."""
 
 STOPWORDS: dict[str, frozenset[str]] = {
     language: frozenset((*listed, *map(fold, listed))) for language, listed in LISTED.items()
 }
-"""Also as they are typed without accents."""
+"""Stopwords as spelled and without accents."""

@@ -1,8 +1,8 @@
-"""Times as people say them: the stretch of time a question is about, and first or last.
+"""Time expressions in English questions: date windows, and "first" or "last".
 
-"On 7 May 2023", "in March", "yesterday", "two weeks ago", "the last time": regular expressions, in
-English; `time_phrases` puts those of other languages into it. A month without a year means that
-month of any year, for what is remembered may be old.
+Regular expressions find "on 7 May 2023", "in March", "yesterday", "two weeks ago", "the last time";
+`time_phrases` translates other languages first. A month without a year means that month of any
+year, because memories may be old.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RELATIVE_STRENGTH = 0.5
 
 
 class Order(Enum):
-    """Which of several a question wants."""
+    """Order that a question asks for."""
 
     NONE = "none"
     LATEST = "latest"
@@ -34,14 +34,14 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateWindow:
-    """Stretches of time, in order, each from its start to before its end."""
+    """Sorted time spans; ends are exclusive."""
 
     spans: tuple[tuple[datetime, datetime], ...]
     strength: float = 1.0
-    """Less where "last week" may be meant from the day it was said and not from today."""
+    """Below 1 for relative times, because "last week" may be relative to the turn's date."""
 
     def closeness(self, times: NDArray[np.int64]) -> NDArray[np.float32]:
-        """1 inside, 0.6 up to ten days after, when people tell of what they did; else 0."""
+        """1 inside a span, 0.6 up to ten days after it, when people report events; else 0."""
         starts = np.array([_micros(start) for start, _ in self.spans], dtype=np.int64)
         ends = np.array([_micros(end) for _, end in self.spans], dtype=np.int64)
         nearest = np.searchsorted(starts, times, side="right") - 1
@@ -53,15 +53,15 @@ class DateWindow:
 
 
 def may_name_time(words: AbstractSet[str], text: str) -> bool:
-    """Whether it is worth looking for a time or an order: most questions have no sign of either.
+    """Quick test for a time or an order; False for most questions.
 
-    `words` are the runs of letters and digits in `text`, in lower case.
+    `words` holds the runs of letters and digits in `text`, in lower case.
     """
     return not _SIGNS.isdisjoint(words) or _DIGITS.search(text) is not None
 
 
 def date_window(query: str, asked_at: datetime) -> DateWindow | None:
-    """The time that the question names, if it names one."""
+    """The time that a question names; None if it names none."""
     text = query.casefold()
     spans = list(_days(text, asked_at)) or list(_months(text, asked_at))
     if spans:
@@ -73,7 +73,7 @@ def date_window(query: str, asked_at: datetime) -> DateWindow | None:
 
 
 def order_cue(query: str) -> Order:
-    """Only where the question is plainly about order: "first prize" is not."""
+    """The order a question asks for, if it does so plainly: "first prize" does not count."""
     if re.search(_LATEST, query):
         return Order.LATEST
     if re.search(_EARLIEST, query):
@@ -81,7 +81,7 @@ def order_cue(query: str) -> Order:
     return Order.NONE
 
 
-# As texts: `re` compiles each when a first question names a time, which few do.
+# Strings, so that `re` compiles them on first use: few questions name a time.
 _LATEST = r"(?i)\b(?:last time|most recent(?:ly)?|latest|newest)\b"
 _EARLIEST = r"(?i)\b(?:first time|earliest|very first|originally)\b"
 
@@ -109,7 +109,7 @@ _DATES = [
     rf"\b{_YEAR}[-/](?P<month>[01]?\d)[-/](?P<day>[0-3]?\d)\b",
 ]
 _MONTH_YEAR = rf"\b{_MONTH}(?:\s*,?\s*(?:of\s+)?{_YEAR}\b)?"
-# "May" and "march" are also verbs: without a year they need a word that stands before a month.
+# "May" and "march" are also verbs: without a year, a preposition must stand before them.
 _BEFORE_MONTH = (
     r"\b(?:in|of|during|since|until|till|by|for|from|to|last|this|early|late|mid|around|before"
     r"|after)[\s-]*$"
@@ -140,7 +140,7 @@ def _months(text: str, asked_at: datetime) -> Iterator[tuple[datetime, datetime]
 
 
 def _years(found: re.Match[str], named: list[re.Match[str]], asked_at: datetime) -> Iterable[int]:
-    """Its own, else that of another: "between 3 May and 5 May 2023"."""
+    """The date's own year, or that of another date: "between 3 May and 5 May 2023"."""
     given = {int(other["year"]) for other in named if other["year"]}
     if found["year"]:
         return (int(found["year"]),)
@@ -165,8 +165,8 @@ def _next_month(start: datetime) -> datetime:
 
 
 _NUMBERS = {
-    word: max(1, place - 1)
-    for place, word in enumerate(
+    word: max(1, i - 1)
+    for i, word in enumerate(
         ("a", "an", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     )
 }
@@ -202,7 +202,7 @@ def _near(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
 def _ago(found: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
     days = _UNIT_DAYS[found["unit"]]
     middle = today - _count(found["count"]) * days * _DAY
-    # The longer ago, the less exactly it is said.
+    # Larger units are less exact.
     slack = days // 2 * _DAY
     return middle - slack, middle + slack + _DAY
 
@@ -229,7 +229,7 @@ def _weekend(_: re.Match[str], today: datetime) -> tuple[datetime, datetime]:
     return saturday, saturday + 2 * _DAY
 
 
-# A month may stand right after its day, and a date may do without a word.
+# A month may follow its day without a space, and a date may have no letters.
 _DIGITS = re.compile(rf"\d(?:[-/]|(?:st|nd|rd|th)?(?:{'|'.join(_SHORT)}))", re.IGNORECASE)
 _OTHER_SIGNS = """ago last past previous this current weekend yesterday today tonight recent
 recently latest newest first earliest originally"""

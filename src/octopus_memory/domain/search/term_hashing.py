@@ -1,7 +1,7 @@
-"""Terms as keyed numbers: what lexical search compares, without a word of the text.
+"""Keyed hashes of terms, so that lexical search needs no text.
 
 The key is derived from the database's secret and the scope, so that equal words of two users have
-different numbers.
+different hashes. A hash is a number of three bytes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..episode import Scope
 from ..ids import length_prefixed
 
 NUMBER = 3
-"""Bytes of a term's number."""
+"""Bytes of a term's hash."""
 _DIGEST = 4
 _OF_A_DIGEST = np.uint32((1 << 8 * NUMBER) - 1)
-"""The part of a digest, read as a number, that is the term's."""
+"""Mask of the digest's bytes that are the term's hash."""
 _MOST_OFTEN = 255
 
 
@@ -29,7 +29,7 @@ class TermHasher:
     def __init__(self, salt: bytes, scope: Scope) -> None:
         names = length_prefixed(scope.tenant, scope.agent, scope.user)
         key = blake2b(names, key=salt[:64], digest_size=32).digest()
-        # Copying what has taken in the key is faster than taking it in for each term.
+        # Copying a keyed state is faster than keying a new one for each term.
         self._begin = blake2b(key=key, digest_size=_DIGEST).copy
 
     def number(self, term: str) -> int:
@@ -40,14 +40,14 @@ class TermHasher:
         return found.astype(np.uint32, copy=False)
 
     def pack(self, counts: Mapping[str, int]) -> bytes:
-        """How often each repeated term occurs, a zero, then every term's number, those first."""
+        """Counts of the repeated terms, a zero byte, then all hashes, repeated terms first."""
         again = {term: min(count, _MOST_OFTEN) for term, count in counts.items() if count > 1}
         return bytes(again.values()) + b"\0" + self.pack_words({**again, **counts})
 
     def pack_words(self, words: Iterable[str]) -> bytes:
-        """The numbers alone, in order: a speaker's name."""
+        """Hashes in order, without counts: for a speaker's name."""
         packed = bytearray(self._digests(words))
-        # Cut off here: a digest that is asked to be shorter is another one.
+        # Truncate the digests: blake2b with a shorter `digest_size` gives other bytes.
         del packed[NUMBER::_DIGEST]
         return bytes(packed)
 
@@ -61,7 +61,7 @@ class TermHasher:
 
 
 def numbers(packed: bytes) -> NDArray[np.uint32]:
-    """The reverse of `TermHasher.pack_words`."""
+    """Reverse of `TermHasher.pack_words`."""
     wide = np.zeros((len(packed) // NUMBER, 4), np.uint8)
     wide[:, :NUMBER] = np.frombuffer(packed, np.uint8).reshape(-1, NUMBER)
     return wide.view("<u4").ravel().astype(np.uint32, copy=False)
@@ -70,16 +70,16 @@ def numbers(packed: bytes) -> NDArray[np.uint32]:
 def unpack_all(
     packed: Sequence[bytes],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32]]:
-    """Many packed rows as one flat list: terms, how often, and the row each is in.
+    """Unpack rows into flat arrays: terms, counts, and the row of each.
 
-    :raises ValueError: for bytes that `TermHasher.pack` does not make
+    :raises ValueError: for bytes that `TermHasher.pack` did not make
     """
     halves = [row.partition(b"\0") for row in packed]
     sizes = [len(terms) // NUMBER for _, _, terms in halves]
     terms = numbers(b"".join([terms for _, _, terms in halves]))
-    # What has no count occurs once.
+    # Terms without a count occur once.
     often = [often.ljust(size, b"\1") for (often, _, _), size in zip(halves, sizes, strict=True)]
     counts = np.frombuffer(b"".join(often), np.uint8)
     if len(counts) != len(terms):
-        raise ValueError("terms are of whole numbers, and no fewer than their counts")
+        raise ValueError("packed terms are truncated, or fewer than their counts")
     return terms, counts, np.repeat(np.arange(len(packed), dtype=np.int32), sizes)

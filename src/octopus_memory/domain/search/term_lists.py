@@ -1,4 +1,4 @@
-"""For each hashed term the rows it is in, as arrays that grow by layers."""
+"""Inverted lists: the rows of each hashed term, as arrays in two layers that grow."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from numpy.typing import NDArray
 Terms = NDArray[np.uint32]
 Numbers = NDArray[np.int32]
 Ranges = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""Where the rows of each term start, and how many they are."""
+"""Start and length of each term's rows in a list."""
 _NEW = 32
-"""The small layer goes into the large one when it is so many times the root of the large one's
-size: taking a row in and taking the layers together then cost about the same, and little."""
+"""The small layer is merged into the large one when its size exceeds this many times the square
+root of the large one's: appending and merging then cost about the same."""
 
 
 _FEW = 4_096
-"""A list of no more is joined at once: looking in two of them takes as long."""
+"""Lists up to this size are merged at once, because searching two layers costs as much."""
 
 
 class Occurrences(NamedTuple):
-    """Where some terms occur: one line for each term and row."""
+    """Occurrences of some terms: parallel arrays, one element per term and row."""
 
     which: NDArray[np.intp]
-    """The place of the term among those that were looked for."""
+    """Index of the term in the query."""
     row: Numbers
     often: NDArray[np.uint8]
-    """How often the term is in the row."""
+    """Count of the term in the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TermList:
-    """Immutable. Five bytes for each term of each row, and eight for each different term."""
+    """An immutable inverted list: five bytes per term and row, twelve per distinct term."""
 
     vocabulary: Terms
     offsets: NDArray[np.intp]
@@ -43,13 +43,13 @@ class TermList:
 
     @classmethod
     def build(cls, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> Self:
-        """From the flat list of every row's terms, in the order of the rows."""
+        """Build from the flat list of every row's terms, in row order."""
         order = _by_term(terms)
         return cls._of_sorted(terms[order], often[order], row_of[order])
 
     @classmethod
     def _of_sorted(cls, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> Self:
-        # One place more, where the last term ends.
+        # One more element, for the end of the last term.
         first = np.ones(len(terms) + 1, np.bool_)
         np.not_equal(terms[1:], terms[:-1], out=first[1:-1])
         offsets = first.nonzero()[0]
@@ -60,7 +60,7 @@ class TermList:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Bytes in memory."""
         arrays = (self.vocabulary, self.offsets, self.row_of, self.often)
         return sum(array.nbytes for array in arrays)
 
@@ -71,22 +71,22 @@ class TermList:
         return first, size
 
     def occurrences(self, first: NDArray[np.intp], size: NDArray[np.intp]) -> Occurrences:
-        """What is at `places`."""
+        """Elements of the ranges that `ranges` returned."""
         which = np.arange(len(size)).repeat(size)
-        # Each term's places go on from its first; those before it took as many as their sizes sum.
+        # Index i of the result is at first[t] + i - (sizes before t) for its term t.
         shift = size - size.cumsum()
         shift += first
-        places = np.arange(len(which))
-        places += shift[which]
-        return Occurrences(which, self.row_of[places], self.often[places])
+        at = np.arange(len(which))
+        at += shift[which]
+        return Occurrences(which, self.row_of[at], self.often[at])
 
     def joined(self, newer: TermList) -> TermList:
         return self.with_rows(newer._terms(), newer.often, newer.row_of)
 
     def with_rows(self, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> TermList:
-        """With the flat list of rows that come after all these, in any order of the terms."""
+        """A list with more rows, which come after all these; their terms may be unsorted."""
         terms = np.concatenate([self._terms(), terms])
-        # What is in order already a stable sort only has to merge.
+        # A stable sort only has to merge runs that are sorted already.
         order = terms.argsort(kind="stable")
         return TermList._of_sorted(
             terms[order],
@@ -95,7 +95,7 @@ class TermList:
         )
 
     def renumbered(self, number: Numbers) -> TermList:
-        """By the new number of each row; those that get one below zero are left out."""
+        """A list with new row numbers; rows with a negative number are left out."""
         row_of = number[self.row_of]
         keep = row_of >= 0
         row_of = row_of[keep].astype(self.row_of.dtype, copy=False)
@@ -109,9 +109,9 @@ Layers = tuple[TermList, ...]
 
 
 def with_newer(layers: Layers, newer: TermList) -> Layers:
-    """The layers with one more, two in all at most: a large one, and a small one for what is new.
+    """Add a list of new rows. At most two layers result: a large one, and a small one of new rows.
 
-    The rows of `newer` are in none of the others.
+    The rows of `newer` must not be in other layers.
     """
     if not layers:
         return (newer,)
@@ -123,26 +123,26 @@ def with_newer(layers: Layers, newer: TermList) -> Layers:
 
 
 def with_rows(layers: Layers, terms: Terms, often: NDArray[np.uint8], row_of: Numbers) -> Layers:
-    """As `with_newer`, from the flat list of the new rows."""
+    """Same as `with_newer`, from the flat list of the new rows."""
     if len(layers) == 1 and len(layers[0]) <= _FEW:
         return (layers[0].with_rows(terms, often, row_of),)
     return with_newer(layers, TermList.build(terms, often, row_of))
 
 
 def ranges(layers: Layers, terms: Terms) -> list[Ranges]:
-    """In each layer."""
+    """Ranges of the terms in each layer."""
     return [layer.ranges(terms) for layer in layers]
 
 
 def row_counts(in_layers: Sequence[Ranges], terms: int) -> NDArray[np.intp]:
-    """How many rows have each of so many terms, by their places."""
+    """Number of rows that have each of `terms` terms, from their ranges."""
     if len(in_layers) == 1:
         return in_layers[0][1]
     return sum((size for _, size in in_layers), start=np.zeros(terms, np.intp))
 
 
 def occurrences(layers: Layers, in_layers: Sequence[Ranges]) -> Occurrences:
-    """What every layer has at its places."""
+    """Occurrences in all layers, from their ranges."""
     parts = [layer.occurrences(*at) for layer, at in zip(layers, in_layers, strict=True)]
     if len(parts) == 1:
         return parts[0]
@@ -153,8 +153,6 @@ def occurrences(layers: Layers, in_layers: Sequence[Ranges]) -> Occurrences:
 
 
 def _by_term(terms: Terms) -> NDArray[np.intp]:
-    """A stable order: by the lower half, then by the upper one, since numpy sorts sixteen bits
-    without comparing.
-    """
+    """Stable sort order by two 16-bit passes, because numpy radix-sorts 16-bit integers."""
     by_lower = np.argsort(terms.astype(np.uint16), kind="stable")
     return by_lower[np.argsort((terms >> np.uint32(16)).astype(np.uint16)[by_lower], kind="stable")]

@@ -1,6 +1,6 @@
-"""Text as search sees it: its raw words, what a glance at it tells, and what is embedded of it.
+"""Text for search: tokenization, flags of a turn, and the passage that is embedded.
 
-Stemming is an adapter's (`adapters/analyzers`); everything here is the same in every language.
+Everything here is independent of the language; stemming is done by `adapters/analyzers`.
 """
 
 from __future__ import annotations
@@ -10,42 +10,42 @@ import unicodedata
 from enum import IntFlag
 
 TEXT_CAP = 600
-"""How much of a turn is searched by words: long answers would drown short questions otherwise."""
+"""Characters of a turn that are tokenized, because long answers would drown short turns."""
 
 SUMMARY_CAP = 6_000
-"""How much of a summary with its key facts is searched by words: all of it."""
+"""Characters of a summary with its key facts that are tokenized: all of them."""
 
 LENGTH_SHIFT = 5
-"""Where the length class stands in a turn's flags: 0 for under 16 characters, then one more for
-each doubling, 7 for 1,024 and over."""
+"""Bit position of the length class in a turn's flags: 0 for under 16 characters, plus one per
+doubling, up to 7 for 1,024 and over."""
 
 _PASSAGE = 250
 _LONGEST_CLASS = 7
 
-# Vowel signs and points are no word characters to `re`, yet they are parts of words.
+# Vowel signs and points are parts of words, but not word characters for `re`.
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0fff"
 _WORD = re.compile(rf"\d+(?:[.,]\d+)*|[^\W_][\w{_MARKS}]*(?:['’][\w{_MARKS}]+)*")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ELISION = re.compile(r"['’](?:s|t|d|m|re|ve|ll)$")
 
-# Written without spaces: Thai to Burmese, kana, Han, Hangul and the wide forms.
+# Scripts without spaces: Thai to Burmese, kana, Han, Hangul and the wide forms.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# Large classes take long to compile: `re` does it when a first word has such a character.
+# Strings, so that `re` compiles these large classes only when a word needs them.
 _RUNS = rf"[{_UNSPACED}]+|[^{_UNSPACED}]+"
 _IS_UNSPACED = rf"[{_UNSPACED}]"
 
 
 class Flag(IntFlag):
-    """What can be told of a row at a glance; the top three bits hold a turn's length class."""
+    """Flags of a row; the top three bits hold a turn's length class."""
 
     QUESTION = 1
     NUMBER = 2
     TIME = 4
     OWN_WORDS = 8
-    """Of a summary that a caller or a model wrote: it may say what no turn says."""
+    """Set for a summary by a caller or a model, which may contain words that no turn has."""
 
 
 _TIMES = """yesterday today tonight tomorrow ago last next week weeks weekend weekends month months
@@ -69,28 +69,28 @@ _DIGIT = re.compile(r"\d")
 _RUN = re.compile(r"\w+")
 _NO_RUN = {code: " " for code in range(128) if not _RUN.match(chr(code))}
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e", "吗")
-"""With the Chinese particle that ends a question, which often stands for the mark."""
+"""Includes the Chinese particle that ends a question, which often replaces the mark."""
 
 
 def words(text: str, cap: int = TEXT_CAP) -> list[str]:
-    """The lower-case words of the first `cap` characters, in order."""
+    """Lower-case words of the first `cap` characters, in order."""
     return words_in(fold_case(text, cap))
 
 
 def fold_case(text: str, cap: int) -> str:
-    """The first `cap` characters as words are compared by."""
+    """The first `cap` characters, normalized and case-folded."""
     text = text[:cap]
     return (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
 
 
 def words_in(folded: str) -> list[str]:
-    """The words of a text whose case is folded; none of them has a space in it."""
+    """Words of a case-folded text; none contains a space."""
     found: list[str] = _WORD.findall(folded)
     return found
 
 
 def bare(word: str) -> str:
-    """A word without "'s" and its like, a number without the commas between its thousands."""
+    """A word without "'s" and the like, or a number without thousands separators."""
     if word[0].isdigit():
         return _THOUSANDS.sub("", word)
     if "'" not in word and "’" not in word:
@@ -99,7 +99,7 @@ def bare(word: str) -> str:
 
 
 def pieces(word: str) -> list[str]:
-    """A word as one term; where the script has no spaces, each pair of neighbouring characters."""
+    """Terms of a word: the word, or each character pair for scripts without spaces."""
     if not has_unspaced(word):
         return [word]
     found: list[str] = []
@@ -107,23 +107,23 @@ def pieces(word: str) -> list[str]:
         if len(run) == 1 or not has_unspaced(run):
             found.append(run)
         else:
-            found.extend(run[place : place + 2] for place in range(len(run) - 1))
+            found.extend(run[i : i + 2] for i in range(len(run) - 1))
     return found
 
 
 def runs(word: str) -> list[str]:
-    """A word cut where a script without spaces begins or ends."""
+    """A word split where a script without spaces begins or ends."""
     found: list[str] = re.findall(_RUNS, word)
     return found
 
 
 def has_unspaced(word: str) -> bool:
-    """Whether a word has characters of a script without spaces."""
+    """True if a word has characters of a script without spaces."""
     return not word.isascii() and re.search(_IS_UNSPACED, word) is not None
 
 
 def fold(word: str) -> str:
-    """A Latin word without its accents; other scripts as they are."""
+    """A Latin word without accents; other scripts unchanged."""
     if word.isascii():
         return word
     decomposed = unicodedata.normalize("NFD", word)
@@ -133,14 +133,14 @@ def fold(word: str) -> str:
 
 
 def turn_flags(text: str) -> int:
-    """One byte about a turn: what ranking may know of it beside its terms."""
+    """Flags of a turn in one byte, for ranking."""
     text = text.strip()
     return word_flags(text[:TEXT_CAP]) | shape_flags(text)
 
 
 def word_flags(text: str) -> int:
-    """What single words tell: those of a text are those of all its words."""
-    # A pattern for each of these would take as long as everything else that is done with a turn.
+    """Flags that depend on single words, so that a text's are the union of its words'."""
+    # Sets instead of patterns, which would take as long as all other work on a turn.
     runs = set(text.translate(_NO_RUN).split() if text.isascii() else _RUN.findall(text))
     timed = not _TIME_WORDS.isdisjoint(map(str.casefold, runs)) or (
         not text.isascii() and re.search(_CHINESE_TIMES, text) is not None
@@ -149,15 +149,15 @@ def word_flags(text: str) -> int:
 
 
 def shape_flags(text: str) -> int:
-    """What the whole of a text tells, without spaces around it."""
+    """Flags that depend on the whole text, which must be stripped."""
     size = min((len(text) // 16).bit_length(), _LONGEST_CLASS)
     return Flag.QUESTION * text.endswith(_QUESTION_MARKS) | size << LENGTH_SHIFT
 
 
 def passage(text: str, *, previous: str | None = None) -> str:
-    """What to embed for a turn: a short answer needs what it answers, "Yes, two of them" the more.
+    """The text to embed for a turn: a short turn with the previous one, such as "Yes, two of them".
 
-    A turn that is long enough stands by itself, and the end of a long answer is no question.
+    A long turn is embedded alone, and a long previous turn is not added.
     """
     text = text.strip()
     room = _PASSAGE - len(text)

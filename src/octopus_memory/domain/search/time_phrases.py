@@ -1,7 +1,7 @@
-"""Times as German, French, Spanish and Chinese say them, put into English for `temporal`.
+"""Time expressions in German, French, Spanish and Chinese, translated to English for `temporal`.
 
-"letzte Woche", "il y a trois jours", "el 5 de abril", "上周": each phrase is replaced by an
-English one, so that one set of rules tells what stretch of time is meant.
+"letzte Woche", "il y a trois jours", "el 5 de abril", "上周": each is replaced by an English
+phrase, so that one set of rules resolves all languages.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _ISO = r"\g<year>-\g<m>-\g<d>"
 _DOTTED = r"\b(?P<d>\d{1,2})\.(?P<m>\d{1,2})\.(?P<year>(?:19|20)\d\d)\b"
 _SLASHED = r"\b(?P<d>\d{1,2})[/.](?P<m>\d{1,2})[/.](?P<year>(?:19|20)\d\d)\b"
 
-# In order: what a phrase took is not looked at again. N, U, M and W in braces stand for the
-# language's numbers, units, months and weekdays.
+# Applied in order; text that one pattern replaced is not matched again. N, U, M and W in braces
+# stand for the language's numbers, units, months and weekdays.
 _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
     "german": (
         (_DOTTED, _ISO),
@@ -140,16 +140,16 @@ _PHRASES: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def in_english(text: str, language: str) -> str:
-    """The times that a question names and its words for first and last, as English phrases.
+    """Times and words for first and last in a question, as English phrases.
 
-    Empty where there are none, or where `language` is none of these.
+    Empty if there are none, or if `language` is not supported.
     """
     if language not in _PHRASES:
         return ""
     text = _plain(text)
     for pattern, english in _patterns(language):
         text = re.sub(pattern, english, text)
-    # Every second piece stands between two marks.
+    # Every second part is between two marks, hence a translation.
     return "; ".join(text.split(_MARK)[1::2])
 
 
@@ -205,7 +205,7 @@ def _month(number: str) -> str:
 
 
 def _named(listed: str, english: tuple[str, ...]) -> dict[str, str]:
-    """What each is called to its English name; forms of one stand between bars."""
+    """Map names in the language to English ones; forms of one name are separated by bars."""
     forms = _plain(listed).split()
     return {
         form: name for each, name in zip(forms, english, strict=False) for form in each.split("|")
@@ -217,6 +217,6 @@ def _any(words: Mapping[str, str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """In folded case and without accents, which many people do not type."""
+    """Text case-folded and without accents, which many people do not type."""
     decomposed = unicodedata.normalize("NFD", text.casefold().replace("’", "'"))
     return "".join(each for each in decomposed if not unicodedata.combining(each))

@@ -1,8 +1,8 @@
-"""Unit vectors as bytes: an int8 for each dimension, and a fifth of a byte that makes it finer.
+"""Quantization of unit vectors: one int8 per dimension, plus a fifth of a byte for precision.
 
-That is 767 values where int8 alone has 255, in less than a third of float32's size; what a cosine
-loses by it is in `benchmarks/quantisation.py`. The coarse values come first, then the fine ones,
-five to a byte: a value is three times the coarse one and the fine one, which is 0, 1 or 2.
+That gives 767 levels instead of 255, in less than a third of float32's size;
+`benchmarks/quantisation.py` measures the loss. The coarse int8 values come first, then the fine
+ones, five to a byte. A level is three times the coarse value plus the fine value (0, 1 or 2).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 _FINE, _IN_A_BYTE = 3, 5
 _LARGEST = 128 * _FINE - 1
-_PLACES = np.array([_FINE**place for place in range(_IN_A_BYTE)], np.int16)
+_POWERS = np.array([_FINE**i for i in range(_IN_A_BYTE)], np.int16)
 
 
 def size(dimension: int) -> int:
-    """How many bytes a packed vector takes."""
+    """Bytes of a packed vector."""
     return dimension + _bytes_of_fine(dimension)
 
 
@@ -27,19 +27,19 @@ def dimension_of(packed: bytes) -> int:
 
 
 def pack(vectors: NDArray[np.float32]) -> list[bytes]:
-    """One value a row. Only the direction is kept: a unit vector has no length to remember."""
+    """Pack each row. Only the direction is kept, because the vectors have unit length."""
     count, dimension = vectors.shape
     largest = np.abs(vectors).max(axis=1, initial=1e-12)
     values = np.rint(vectors * (_LARGEST / largest)[:, None]).astype(np.int16)
     coarse = values // _FINE
     wide = _bytes_of_fine(dimension)
     fine = np.pad(values - _FINE * coarse, ((0, 0), (0, wide * _IN_A_BYTE - dimension)))
-    together = _PLACES @ fine.reshape(count, _IN_A_BYTE, wide)
+    together = _POWERS @ fine.reshape(count, _IN_A_BYTE, wide)
     return [row.tobytes() for row in np.hstack([coarse, together]).astype(np.uint8)]
 
 
 def unpack(packed: Sequence[bytes], dimension: int) -> NDArray[np.float32]:
-    """The reverse of `pack`, as unit rows of `dimension` components each."""
+    """Reverse of `pack`: unit rows of `dimension` components."""
     raw = np.frombuffer(b"".join(packed), np.int8).reshape(len(packed), size(dimension))
     together, fine = raw[:, dimension:].astype(np.uint8), []
     for _ in range(_IN_A_BYTE):
@@ -55,7 +55,7 @@ def unpack(packed: Sequence[bytes], dimension: int) -> NDArray[np.float32]:
 
 
 def at_least_zero(packed: Sequence[bytes]) -> NDArray[np.bool_]:
-    """Which components are: the coarse values tell."""
+    """Mask of the components that are not negative, from the coarse values."""
     raw = np.frombuffer(b"".join(packed), np.int8).reshape(len(packed), len(packed[0]))
     return raw[:, : dimension_of(packed[0])] >= 0
 

@@ -1,1 +1,1 @@
-"""Text that is made harmless: lookalikes, role words, personal data."""
+"""Making text safe: neutralized markers of prompts, and personal data."""

@@ -1,13 +1,13 @@
-"""What a reader takes a character for: the plain letter or sign that it is drawn like."""
+"""Lookalike characters: the plain ASCII letter or sign that a character resembles."""
 
 from __future__ import annotations
 
 import unicodedata
 from functools import lru_cache
 
-# After Unicode's table of confusables (UTS 39), for what markers are made of. Full-width,
-# mathematical, circled and accented forms need no entry: their decomposition says what they are.
-# Signs that no role is spelt with (\u00d7, \u00a2) have none: before its name they are signs.
+# From Unicode's table of confusables (UTS 39), for the characters of markers. Full-width,
+# mathematical, circled and accented forms need no entry, because NFKD decomposes them.
+# Signs that occur in no role's spelling (\u00d7, \u00a2) have none.
 _LOOKALIKES = {
     "a": "\u0430\u03b1\u0251\u1d00\u237a\u13aa\ua4ee\u15c5",
     "b": "\u0432\u03b2\u0299\u044c\u0185\u13cf\u13f4\ua4d0\u15f7\u1472",
@@ -50,12 +50,12 @@ _LOOKALIKES = {
     "--": "\u2e3a",
     " ": "\u2800",
 }
-# These capitals are drawn like other letters than their small forms are.
+# Capitals that resemble other letters than their lower-case forms do.
 _CAPITALS = str.maketrans(
     {"\u0397": "h", "\u039d": "n", "\u03a5": "y", "\u0405": "s", "\u054f": "s", "\u03f2": "c",
      "\u03f9": "c", "\u03fa": "m", "\u0417": "z", "\ufe30": ":"}
 )  # fmt: skip
-# Letters in black circles and squares, and those that flags are spelt with.
+# Letters in black circles and squares, and regional indicators, which spell flags.
 _ALPHABETS = (0x1F150, 0x1F170, 0x1F1E6)
 _IN_ORDER = {chr(first + at): chr(ord("a") + at) for first in _ALPHABETS for at in range(26)}
 _PLAIN = str.maketrans(
@@ -65,9 +65,9 @@ _PLAIN = str.maketrans(
 
 @lru_cache(maxsize=4096)
 def plain(char: str) -> str:
-    """The small ASCII letters and signs that `char` passes for, where there are such.
+    """The lower-case ASCII characters that `char` resembles, or the character itself.
 
-    Marks and what cannot be seen come to nothing, and every space to " ".
+    Combining marks and invisible characters become empty, and every space becomes " ".
     """
     letters = unicodedata.normalize("NFKD", char.translate(_CAPITALS)).translate(_CAPITALS)
     folded = unicodedata.normalize("NFKD", letters.casefold().translate(_PLAIN))

@@ -1,9 +1,9 @@
-"""Other people's words, made safe inside a prompt.
+"""Neutralization of stored text before it is put into a prompt.
 
-A stored message may have been written to pass for an instruction: with a chat template's tokens, a
-role header, or the markers of the block it will stand in. `neutralise` puts it on one line, takes
-out what cannot be seen, and puts a visible dot into each such marker: `<·|im_start|>`, `system·:`.
-Leave the dots out, and the words are what was written.
+A stored message may try to pass for an instruction, with tokens of a chat template, a role header,
+or the markers of the memory block. `neutralise` puts the text on one line, removes invisible
+characters, and breaks each marker with a visible dot: `<·|im_start|>`, `system·:`. Without the
+dots, the words are the original ones.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ELLIPSIS = "\u2026"
 _LINE_BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _SENTENCE_END = re.compile("[.!?][\"')\\]\u201d]*(?=\\s)|[\u3002\uff01\uff1f\u061f\u0964]")
 
-# A terminal's escape sequences, controls, Unicode's default-ignorable characters, and the three
-# flags that are spelt with such.
+# Terminal escape sequences, control characters, Unicode's default-ignorable characters, and the
+# three flags that are encoded with such (England, Scotland, Wales).
 _HIDDEN = re.compile(
     "(?P<flag>\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067|"
     "\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f)|"
@@ -35,7 +35,7 @@ _HIDDEN = re.compile(
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U00013440"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Arabic, Syriac, N'Ko and the scripts of India and its neighbours, which joiners shape.
+# Scripts in which joiners change the shape of letters: Arabic, Syriac, N'Ko, scripts of India.
 _SHAPED = re.compile(
     "[\u0600-\u109f\u1780-\u18af\u1900-\u1c4f\ua840-\uabff\U00010d00-\U00011fff\U0001e900-\U0001e95f]"
 )
@@ -65,12 +65,12 @@ _BRACKETED = (
     r"bos|eos|pad|unk|cls|sep|[gs]?mask|control_\d{1,4}"
 )
 _FIELDS = r"date|summary|key[\s_-]{0,4}facts?|said"
-# Never the dot itself: what it has broken must not be found again.
+# Excludes the dot, so that a broken marker does not match again.
 _GAP = f"(?:[^\\w{DOT}]|_)"
 
 
 def _spaced(words: str) -> str:
-    """A pattern for words whose letters may stand apart."""
+    """A pattern for words whose letters may be spaced apart."""
     return f"{_GAP}{{0,4}}".join(f"{_GAP}?".join(word) for word in words.split())
 
 
@@ -83,14 +83,14 @@ _TITLES = (
 _HEADINGS = f"{_ROLE}|instructions?|response|input"
 _DECOR = r"(?:[^\w{$@]|[\d_]){0,80}+"
 _CLOSE = r"[\s*_~`\"')\]}\\]{0,8}"
-# No full stop: a longer line that was cut short must not become one of these.
+# Excludes the full stop, so that a longer line that was cut short does not match.
 _TO_THE_END = rf"(?:[^\w{DOT}.]{{0,16}}(?=\Z|/ )|[\s:]{{0,4}}(?:#|==|\*\*|__|~~))"
 _APART = "|".join(map(_spaced, ("system", "assistant", "human")))
 _ROLE_HEADER = rf"{_DECOR}(?:{_ROLE}|{_APART}|{STEPS}){_CLOSE}():"
-# A prompt of a console; with the sign that opens a tag before it, it is a tag.
+# A console prompt such as "user>"; after "<" it would be a tag.
 _ROLE_PROMPT = rf"[\s>*#(\[\"'-]{{0,8}}(?:{_ROLE})[\s*_]{{0,2}}()>(?=\s|\Z)"
 
-# All on folded text; the empty group is where the dot goes.
+# All match folded text; the empty group marks the position of the dot.
 _OPENING = re.compile(r"[<\[{(#\"']")
 _ANYWHERE = re.compile(
     "|".join(
@@ -108,7 +108,7 @@ _ANYWHERE = re.compile(
         )
     )
 )
-# Where someone's words begin, or a line may be thought to: a summary has made sentences of lines.
+# Positions where a line may seem to begin; in a summary, lines have become sentences.
 _BREAK = re.compile(r"/ (?<= / )|\\[nr]|<br\s?/?>|\s{3,}|- (?<= - )|[.!?][\"')\]*_]{0,3} |\u3002 ?")
 _AT_LINE_START = re.compile(
     "|".join(
@@ -126,7 +126,7 @@ _AT_LINE_START = re.compile(
         )
     )
 )
-# Where a template puts both sides on one line, it shouts: "USER: hello ASSISTANT:".
+# Templates with both roles on one line write them in capitals: "USER: hello ASSISTANT:".
 _SHOUTED = re.compile(
     r"\b(?:USER|ASSISTANT|SYSTEM|HUMAN)\s{0,2}():|"
     r"(?<![</])\b(?:USER|ASSISTANT|SYSTEM|HUMAN)()>(?=\s|\Z)"
@@ -134,22 +134,22 @@ _SHOUTED = re.compile(
 
 
 def neutralise(text: str, limit: int | None = None) -> str:
-    """`text` on one line, with nothing hidden in it and its markers defused; idempotent.
+    """Put `text` on one line without invisible characters, and break its markers; idempotent.
 
-    Lines are joined with " / ". Markers are found in any case, in full-width and look-alike letters
-    and with invisible characters inside. With a `limit`, the result has at most so many characters.
+    Lines are joined with " / ". Markers are found in any case, in full-width and lookalike letters
+    and with invisible characters inside. The result has at most `limit` characters.
     """
     if limit is not None and len(text) > 4 * limit:
-        # A message can be megabytes long, and only its beginning will be shown.
+        # A message can be megabytes long, but only its beginning is shown.
         text = text[: 4 * limit] + ELLIPSIS
-    # What is removed or put in can bring other characters together.
+    # Repeat, because removing or inserting characters can form new markers.
     while (safer := _defused(_one_line(text))) != text:
         text = safer
     return text if limit is None else shorten(text, limit)
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters, cut after a sentence or a word, with "…" for what is left out."""
+    """Cut to at most `limit` characters after a sentence or a word, with "…" at the end."""
     if len(text) <= limit:
         return text
     if limit < 1:
@@ -164,14 +164,14 @@ def shorten(text: str, limit: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    # Halves of a pair are joined, and a lone one becomes U+FFFD.
+    # Joins surrogate pairs; a lone surrogate becomes U+FFFD.
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     lines = (_HIDDEN.sub(_kept, line).strip() for line in _LINE_BREAKS.split(whole))
     return LINE_BREAK.join(line for line in lines if line)
 
 
 def _kept(found: re.Match[str]) -> str:
-    """What stays of a hidden character: one that changes how its neighbours are drawn."""
+    """Replacement of a hidden character: itself if it changes how its neighbours are drawn."""
     char, line = found.group(), found.string
     before = line[found.start() - 1 : found.start()]
     after = line[found.end() : found.end() + 1]
@@ -187,7 +187,7 @@ def _kept(found: re.Match[str]) -> str:
 
 
 def _joins(joiner: str, before: str, after: str) -> bool:
-    """Between two letters of a script that it shapes, after a virama, or between two emoji."""
+    """True between two letters of a shaped script, after a virama, or between two emoji."""
     if _is_shaped(before):
         return _is_shaped(after) or unicodedata.combining(before) == _VIRAMA
     return joiner == "\u200d" and _is_emoji(before) and _is_emoji(after)
@@ -198,7 +198,7 @@ def _is_shaped(char: str) -> bool:
 
 
 def _is_emoji(char: str) -> bool:
-    # The arrow is part of a shaking head. A circled letter would be read as the letter.
+    # U+2194 is part of the head-shaking emoji. Circled letters are read as letters: not emoji.
     return char in ("\ufe0f", "\u2194") or (
         char > "\u2000"
         and unicodedata.category(char) in ("So", "Sk")
@@ -224,8 +224,8 @@ def _defused(line: str) -> str:
         return line
     parts: list[str] = []
     at = 0
-    for place, (char, folded) in enumerate(zip(line, letters, strict=True)):
-        if place in shouted or not points.isdisjoint(range(at, at + len(folded))):
+    for i, (char, folded) in enumerate(zip(line, letters, strict=True)):
+        if i in shouted or not points.isdisjoint(range(at, at + len(folded))):
             parts.append(DOT)
         parts.append(char)
         at += len(folded)
@@ -233,7 +233,7 @@ def _defused(line: str) -> str:
 
 
 def _weak_points(folded: str) -> Iterator[int]:
-    """Where a dot breaks a marker."""
+    """Positions at which a dot breaks a marker."""
     found = [_AT_LINE_START.match(folded)]
     found += [_ANYWHERE.match(folded, sign.start()) for sign in _OPENING.finditer(folded)]
     found += [_AT_LINE_START.match(folded, start.end()) for start in _BREAK.finditer(folded)]

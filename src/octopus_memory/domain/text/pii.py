@@ -1,4 +1,4 @@
-"""Personal data in a text: where it is, and the placeholder that takes its place."""
+"""Personal data in text: spans, and the placeholders that replace them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 
 class PiiKind(StrEnum):
-    """What a piece of personal data is; the value is the placeholder's word."""
+    """Kind of personal data; the value is the word in the placeholder."""
 
     PERSON_NAME = "PERSON_NAME"
     EMAIL = "EMAIL"
@@ -27,7 +27,7 @@ class PiiKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PiiSpan:
-    """`text[start:end]` is personal data of that kind."""
+    """A span of personal data: `text[start:end]`."""
 
     start: int
     end: int
@@ -35,11 +35,11 @@ class PiiSpan:
 
 
 NumberOf: TypeAlias = Callable[[PiiKind, str], int | None]
-"""A kind and a normalised value to the number its placeholder bears; None for no number."""
+"""Maps a kind and a normalized value to the placeholder's number; None for no number."""
 
 PLACEHOLDER = re.compile(rf"\[(?:{'|'.join(PiiKind)})(?:_[1-9][0-9]{{0,8}})?\]")
 
-# Where two kinds claim the same characters: a checksum or a fixed form before a guess.
+# For overlapping spans: a checksum or a fixed format wins over a guess.
 _CERTAINTY = {
     kind: rank
     for rank, kind in enumerate(
@@ -57,7 +57,7 @@ _CERTAINTY = {
     )
 }
 
-# A phone number is told by its last digits: those before depend on where one calls from.
+# Phone numbers are compared by their last digits, because the prefix depends on the caller.
 _PHONE_TAIL = 9
 _EXTENSION = re.compile(r"[ ,;]*(?:extension|ext|x)\b.*", re.IGNORECASE | re.DOTALL)
 _TITLE = re.compile(r"^(?:(?:mrs?|ms|miss|mx|dr|prof|professor|sir|herr|frau)\b\.?[ ]*)+")
@@ -73,10 +73,10 @@ def is_placeholder(text: str) -> bool:
     return PLACEHOLDER.fullmatch(text) is not None
 
 
-def settle(spans: Iterable[PiiSpan]) -> list[PiiSpan]:
-    """In order and without overlap; nothing that any of them covers is uncovered.
+def merge_spans(spans: Iterable[PiiSpan]) -> list[PiiSpan]:
+    """Sort spans and merge those that overlap.
 
-    Spans that overlap become one. It is of the longest's kind; among equals, the most certain's.
+    A merged span has the kind of the longest, or of the most certain among equally long ones.
     """
     settled: list[PiiSpan] = []
     best: list[PiiSpan] = []
@@ -96,7 +96,7 @@ def _strength(span: PiiSpan) -> tuple[int, int]:
 
 
 def redact(text: str, spans: Sequence[PiiSpan], number_of: NumberOf | None = None) -> str:
-    """`text` with a placeholder for each span; `spans` are in order and do not overlap."""
+    """Replace each span by a placeholder; `spans` must be sorted and must not overlap."""
     parts: list[str] = []
     done = 0
     for span in spans:
@@ -109,7 +109,7 @@ def redact(text: str, spans: Sequence[PiiSpan], number_of: NumberOf | None = Non
 
 
 def normalized(kind: PiiKind, value: str) -> str:
-    """The same for every way to write one value: `ANA@x.com` and `ana@X.com`, for example."""
+    """The value in a canonical form: equal for `ANA@x.com` and `ana@X.com`."""
     shown = "".join(c for c in unicodedata.normalize("NFKC", value) if not _hidden(c))
     plain = " ".join(shown.casefold().split())
     match kind:

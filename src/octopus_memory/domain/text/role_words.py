@@ -1,4 +1,4 @@
-"""The words that name a role of a chat, or a step of an agent, in a forged header."""
+"""Names of chat roles and agent steps in many languages, to find forged headers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from .lookalikes import plain
 
-# System, user, assistant, tool and developer, as they stand before a colon.
+# Names of system, user, assistant, tool and developer before a colon.
 _IN_OTHER_LANGUAGES = {
     "ar": "النظام|نظام|المستخدم|مستخدم|المساعد|مساعد|الأداة|المطور",
     "cs": "systém|uživatel|asistent|nástroj",
@@ -38,7 +38,7 @@ _IN_OTHER_LANGUAGES = {
     "zh": "系统|系統|系统提示|系统提示词|系统消息|系统指令|系統提示|系統訊息"
     "|用户|用戶|使用者|助手|助理|工具|开发者|開發者|人类|人類",
 }
-# The lines by which agents write down what they did, and what a tool gave them.
+# Headers by which agents record their steps and the results of tools.
 STEPS = (
     r"observations?|thoughts?|action(?:[\s_-]input)?|final[\s_-]answer|"
     r"(?:tool|function)[\s_-](?:results?|outputs?|responses?|calls?)"
@@ -52,4 +52,4 @@ def _folded(word: str) -> str:
 FOREIGN_ROLES = "|".join(
     sorted({_folded(w) for words in _IN_OTHER_LANGUAGES.values() for w in words.split("|")})
 )
-"""A pattern for folded text, as `lookalikes.plain` makes it."""
+"""A pattern for text folded by `lookalikes.plain`."""

@@ -1,8 +1,8 @@
-"""ChatGPT's data export: each conversation is a tree of messages.
+"""Reader of ChatGPT's data export, in which each conversation is a tree of messages.
 
-Taken from the branch that was shown last: what the user, the assistant and its tools said, in
-words, and in pictures and recordings by their address. Left out: hidden instructions, the model's
-thoughts, empty nodes.
+It reads the branch that was shown last: the messages of user, assistant and tools, with images and
+recordings by their address. It leaves out hidden instructions, the model's thoughts, and empty
+nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _TEXT_FIELDS = ("text", "result", "content", "summary")
 def chatgpt_conversations(
     chunks: Iterable[str], longest: int = LONGEST_PART
 ) -> Iterator[Conversation]:
-    """:raises InvalidInput: naming the conversation and its field"""
+    """Yield the conversations of an export.
+
+    :raises InvalidInput: naming the conversation and its field
+    """
     for number, (_, value) in enumerate(json_values(chunks, longest)):
         yield _conversation(value, number)
 
@@ -34,7 +37,7 @@ def chatgpt_conversations(
 def _conversation(value: Any, number: int) -> Conversation:
     place = f"conversations[{number}]."
     if not isinstance(value, Mapping) or not isinstance(value.get("mapping"), Mapping):
-        raise InvalidInput(f"{place}mapping", "must be an object of messages by their id")
+        raise InvalidInput(f"{place}mapping", "must be an object of messages by id")
     key = value.get("conversation_id") or value.get("id")
     if not isinstance(key, str) or not key:
         raise InvalidInput(f"{place}conversation_id", "must be text")
@@ -67,7 +70,7 @@ def _metadata(value: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _branch(value: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """The messages from the first to the last that was shown."""
+    """Messages of the branch that was shown last, in order."""
     mapping = value["mapping"]
     node_id = value.get("current_node") or _last_leaf(mapping)
     found: list[tuple[str, Mapping[str, Any]]] = []
@@ -75,7 +78,7 @@ def _branch(value: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str
     while node_id is not None:
         node = mapping.get(node_id) if isinstance(node_id, str) else None
         if not isinstance(node, Mapping) or node_id in seen:
-            raise InvalidInput(f"{place}mapping", "has a message whose parent is not there")
+            raise InvalidInput(f"{place}mapping", "must contain the parent of every message")
         seen.add(node_id)
         if isinstance(node.get("message"), Mapping):
             found.append((node_id, node["message"]))
@@ -84,7 +87,7 @@ def _branch(value: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str
 
 
 def _last_leaf(mapping: Mapping[str, Any]) -> str | None:
-    """Where the file does not say what was shown last: what was written last."""
+    """The newest leaf, for a file without `current_node`."""
     leaves = [
         (as_time(_object(node.get("message")).get("create_time")) or _LONG_AGO, node_id)
         for node_id, node in mapping.items()
@@ -96,7 +99,7 @@ def _last_leaf(mapping: Mapping[str, Any]) -> str | None:
 def _message(
     node_id: str, message: Mapping[str, Any], call: str | None
 ) -> tuple[dict[str, Json] | None, str | None]:
-    """The message as it is stored, or None, and the tool call that waits for its result."""
+    """The message to store, or None, and the id of the tool call that waits for its result."""
     author, content = _object(message.get("author")), _object(message.get("content"))
     role = author.get("role")
     said = None if _is_hidden(message, content) else _content(content)
@@ -109,7 +112,7 @@ def _message(
     if role == "tool":
         body = {"role": "tool", "tool_call_id": call or node_id, "content": said}
         if call is None:
-            # A tool that nobody was seen to call carries its own call.
+            # A tool message without a preceding call carries its own call.
             body |= {"function_name": str(author.get("name") or "tool"), "arguments": None}
         return body, None
     if role in ("user", "assistant", "system"):
@@ -119,18 +122,18 @@ def _message(
 
 def _is_hidden(message: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
     hidden = _object(message.get("metadata")).get("is_visually_hidden_from_conversation")
-    # The weight of what a newer answer took the place of is 0.
+    # A message that a newer answer replaced has weight 0.
     kind = str(content.get("content_type"))
     return bool(hidden) or kind in _HIDDEN or message.get("weight") == 0
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """A message without one, or with something else there, says nothing and is left out."""
+    """The value if it is an object, else an empty one, so that the message is left out."""
     return value if isinstance(value, Mapping) else {}
 
 
 def _content(content: Mapping[str, Any]) -> Json:
-    """Text, or a list of parts where it has more than text; None where it says nothing."""
+    """Text, or a list of parts if it has more than text; None if it is empty."""
     raw = content.get("parts")
     if not isinstance(raw, list):
         words = (content.get(name) for name in _TEXT_FIELDS)
@@ -148,7 +151,7 @@ def _part(part: Any) -> dict[str, Json] | None:
         return None
     kind, address = part.get("content_type"), part.get("asset_pointer")
     if isinstance(part.get("text"), str):
-        # What was said aloud, in writing.
+        # The transcript of a recording.
         return {"type": "text", "text": part["text"]} if part["text"] else None
     if not isinstance(address, str):
         return None

@@ -1,17 +1,17 @@
-"""The export format: JSON Lines, one object a line, each with its `kind`.
+"""Writer of the export format: JSON Lines, one object per line, each with its `kind`.
 
-    header                          format, version, when it was made, whose it is
-    scope                           then, for each agent:
-      fact …                          the standing facts that callers gave
+    header                          format, version, time, tenant and user
+    scope                           for each agent:
+      fact …                          standing facts that callers gave
       session                         for each session:
         episode                         for each episode:
           turn …                          its turns, in order
-          fact …                          the standing facts that were found in it
-        episode_end                       how many turns they were
-    trailer                         counts, and the SHA-256 of every line before it
+          fact …                          standing facts found in it
+        episode_end                       number of its turns
+    trailer                         counts, and the SHA-256 of all lines before it
 
-`docs/reference/export-format.md` has the fields. A change that an older reader would take wrongly
-comes with the next version.
+`docs/reference/export-format.md` lists the fields. A change that an older reader would misread
+needs a new version.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ VERSION = 2
 READ_VERSIONS = frozenset({1, VERSION})
 """Version 1 had no facts."""
 LONGEST_PART = 512 * 1024 * 1024
-"""Characters of one line, or of one conversation of another program's: it is read whole."""
+"""Maximum characters of one line, or of one conversation of another program: it is read whole."""
 
-# Half a surrogate pair has no UTF-8, and some readers take the others for the end of a line.
+# Lone surrogates have no UTF-8 encoding; some readers take the others for the end of a line.
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _VERSION_BITS = 0x7 << 76 | 0x2 << 62
 _ID_BITS = ((1 << 76) - 1) ^ (0x3 << 62)
@@ -47,36 +47,36 @@ _ID_BITS = ((1 << 76) - 1) ^ (0x3 << 62)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptEpisode:
-    """An episode, and what else must be known to make it again."""
+    """An episode with the other values that are needed to recreate it."""
 
     episode: Episode
     last_seen_at: datetime
     aged_from: datetime | None = None
-    """What its days are counted from; None while it is open."""
+    """Start of its retention days; None while it is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import stored."""
+    """Result of an import."""
 
     source: str
     """`octopus`, `openai` or `chatgpt`."""
     episodes: int = 0
     turns: int = 0
     facts: int = 0
-    """Standing facts, with their episodes or without one."""
+    """Standing facts, with or without an episode."""
     passed_over: int = 0
-    """Episodes that were there already."""
+    """Episodes that existed already."""
     given_new_ids: int = 0
-    """Episodes whose id belongs to somebody else in this database."""
+    """Episodes whose id another scope of this database uses already."""
     left_out: int = 0
-    """Messages that are no part of a conversation: hidden instructions, a model's thoughts."""
+    """Messages that were not stored: hidden instructions, a model's thoughts."""
     overdue: int = 0
-    """Episodes older than their agent's retention policy allows: its next run archives them."""
+    """Episodes that the next retention run will archive or delete."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What whoever imports should know."""
+        """Warnings for the caller."""
         if not self.overdue:
             return ()
         return (overdue_warning(f"{self.overdue:,} of the imported episodes are"),)
@@ -88,7 +88,7 @@ class ImportReport:
 
 
 class LineCount:
-    """Counts lines as they go by, and keeps their hash, for the trailer."""
+    """Counts and hashes the lines of an export, for its trailer."""
 
     def __init__(self, version: int = VERSION) -> None:
         self._hash = sha256()
@@ -111,7 +111,7 @@ class LineCount:
 
 
 def encode_line(body: Mapping[str, Json]) -> str:
-    """One line, without its end. Any encoding that has ASCII's letters and UTF-8 can carry it."""
+    """One line of JSON, without the line feed and without characters that are unsafe in UTF-8."""
     text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -145,7 +145,7 @@ def session_line(session: Session) -> dict[str, Json]:
 def episode_line(
     kept: KeptEpisode, placeholders: Iterable[tuple[str, int]] = ()
 ) -> dict[str, Json]:
-    """`placeholders` are the kinds and numbers that stand for personal data in its text."""
+    """The line of an episode; `placeholders` are kind and number of those in its text."""
     episode = kept.episode
     numbers = [{"kind": kind, "number": number} for kind, number in sorted(placeholders)]
     return {
@@ -184,7 +184,7 @@ def turn_line(turn: Turn) -> dict[str, Json]:
 
 
 def fact_line(fact: Fact) -> dict[str, Json]:
-    """A fact; its episode is the one that it stands in. A deleted one has no text."""
+    """The line of a fact, which belongs to the episode around it. A deleted fact has no text."""
     return {
         "kind": "fact",
         "id": str(fact.id),
@@ -214,22 +214,22 @@ def _maybe_time(moment: datetime | None) -> str | None:
 
 
 def derived_id(millis: int, *parts: str) -> UUID:
-    """A UUIDv7 of that millisecond that is always the same for the same parts."""
+    """A UUIDv7 of that millisecond, derived from the parts: equal parts give equal ids."""
     tail = int.from_bytes(sha256(length_prefixed(*parts)).digest()[:10])
     return UUID(int=(millis & 0xFFFF_FFFF_FFFF) << 80 | _VERSION_BITS | tail & _ID_BITS)
 
 
 def id_beside(taken: UUID, *parts: str) -> UUID:
-    """The id that a copy of something gets in another place: always the same there."""
+    """The id of a copy, derived from the taken id and the copy's location."""
     return derived_id(taken.int >> 80, str(taken), *parts)
 
 
 def check_length(place: str, length: int, longest: int) -> None:
-    """:raises InvalidInput: a part of a file is longer than may be read into memory"""
+    """:raises InvalidInput: if a part of a file is too long to be read into memory"""
     if length > longest:
         raise InvalidInput(place, f"must have at most {longest:,} characters")
 
 
 def is_header(line: Any) -> bool:
-    """Whether a parsed first line is that of an export."""
+    """True if a parsed line is the header of an export."""
     return isinstance(line, Mapping) and line.get("format") == FORMAT

@@ -1,4 +1,4 @@
-"""Reading the export format: every field checked, every error with its line and field."""
+"""Reader of the export format. Every error names the line and the field."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _MOST_TOKENS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ExportLine:
-    """One line of an export."""
+    """A parsed line of an export, with typed access to its fields.
+
+    Every accessor raises `InvalidInput` for a missing or invalid field.
+    """
 
     number: int
     body: Mapping[str, Json]
@@ -124,9 +127,9 @@ class ExportLine:
 
 
 def read_lines(lines: Iterable[str]) -> Iterator[ExportLine]:
-    """The lines of a whole export, its trailer checked and left out.
+    """Yield the lines of an export without the trailer, which is verified.
 
-    :raises InvalidInput: with the line and what is wrong there
+    :raises InvalidInput: naming the line and the problem
     """
     tally, number, ended, begun = LineCount(), 0, False, False
     for number, raw in enumerate(lines, 1):
@@ -135,7 +138,7 @@ def read_lines(lines: Iterable[str]) -> Iterator[ExportLine]:
             continue
         line = parse_line(text, number)
         if ended:
-            raise InvalidInput(f"line {number}", "follows the trailer: one file is one export")
+            raise InvalidInput(f"line {number}", "must not follow the trailer: import one export")
         if not begun:
             tally = LineCount(_version(line))
             begun = True
@@ -146,15 +149,15 @@ def read_lines(lines: Iterable[str]) -> Iterator[ExportLine]:
         tally.add(text, line.kind)
         yield line
     if not begun:
-        raise InvalidInput("lines", "are empty: an export has at least a header and a trailer")
+        raise InvalidInput("lines", "are empty: an export has a header and a trailer")
     if not ended:
-        raise InvalidInput(f"line {number}", "is the last, and no trailer: the export is cut short")
+        raise InvalidInput(f"line {number}", "is the last but not a trailer: the export is cut off")
 
 
 def split_lines(pieces: Iterable[str], longest: int = LONGEST_PART) -> Iterator[str]:
     """Yield the lines of a text that comes in pieces of any size, each with its line feed.
 
-    :raises InvalidInput: a line has more than `longest` characters; it is not read to its end
+    :raises InvalidInput: if a line has more than `longest` characters, before reading all of it
     """
     begun: list[str] = []
     length, number = 0, 1
@@ -181,7 +184,7 @@ def _object(text: str, number: int) -> Mapping[str, Json]:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
-            f"line {number}", "is not JSON: it is damaged, or the export is cut short here"
+            f"line {number}", "is not JSON: it is damaged, or the export is cut off here"
         ) from error
     if not isinstance(value, dict):
         raise InvalidInput(f"line {number}", "must be a JSON object")
@@ -189,14 +192,14 @@ def _object(text: str, number: int) -> Mapping[str, Json]:
 
 
 def _version(line: ExportLine) -> int:
-    """The version that a header says."""
+    """The version in a header."""
     if not is_header(line.body):
-        raise line.wrong("format", "is not octopus-export: say which format the file has")
+        raise line.wrong("format", "is not octopus-export: give the file's format")
     version = line.count("version")
     if version not in READ_VERSIONS:
         raise line.wrong(
             "version",
-            f"is {version}, and this Octopus reads up to {VERSION}: "
+            f"is {version}, but this Octopus reads up to {VERSION}: "
             "pip install --upgrade octopus-memory",
         )
     return version
@@ -206,7 +209,7 @@ def _check_trailer(line: ExportLine, tally: LineCount) -> None:
     for field, value in tally.trailer().items():
         if line.body.get(field) != value:
             raise line.wrong(
-                field, "is not that of the lines before it: the export was changed or damaged"
+                field, "does not match the lines before it: the export was changed or damaged"
             )
 
 
@@ -224,7 +227,7 @@ def session_of(line: ExportLine, scope: Scope) -> Session:
 
 def episode_of(line: ExportLine, session: Session) -> KeptEpisode:
     if line.name("session_id") != session.id:
-        raise line.wrong("session_id", "is not that of the session before it")
+        raise line.wrong("session_id", "must be that of the session before it")
     summary = line.maybe_text("summary")
     if summary is not None and len(summary) > SUMMARY_LIMIT:
         raise line.wrong("summary", f"must have at most {SUMMARY_LIMIT:,} characters")
@@ -257,16 +260,16 @@ def episode_of(line: ExportLine, session: Session) -> KeptEpisode:
 
 
 def fact_of(line: ExportLine, episode_id: UUID | None) -> Fact:
-    """A fact of the episode it stands in, or without one, of those that callers gave."""
+    """A fact of the episode around it, or, without one, a fact that a caller gave."""
     is_deleted = line.flag("is_deleted")
     text = line.maybe_text("text")
     if is_deleted != (text is None):
-        raise line.wrong("text", "must be null for a fact that is deleted, and only then")
+        raise line.wrong("text", "must be null for a deleted fact, and only then")
     if text is not None and not 1 <= len(text) <= FACT_LIMIT:
         raise line.wrong("text", f"must have 1 to {FACT_LIMIT} characters")
     slot = line.text("slot")
     if slot != check_slot(slot):
-        raise line.wrong("slot", "must be as it was exported: lower case, and not longer")
+        raise line.wrong("slot", "must be as exported: lower case and not longer")
     turn = line.maybe_text("turn_id")
     ordinal = None if line.body.get("ordinal") is None else line.count("ordinal")
     if episode_id is None and (turn is not None or ordinal is not None):
@@ -288,31 +291,31 @@ def fact_of(line: ExportLine, episode_id: UUID | None) -> Fact:
 
 
 def placeholders_of(line: ExportLine) -> list[tuple[str, int]]:
-    """The kinds and numbers that stand for personal data in the episode's text."""
+    """Kind and number of each placeholder in the episode's text."""
     found = []
-    for place, each in enumerate(line.items("placeholders")):
-        field = f"placeholders[{place}]"
+    for i, each in enumerate(line.items("placeholders")):
+        field = f"placeholders[{i}]"
         if not isinstance(each, dict):
             raise line.wrong(field, "must be an object with kind and number")
         inner = ExportLine(line.number, {f"{field}.{name}": value for name, value in each.items()})
         found.append((inner.name(f"{field}.kind", longest=32), inner.count(f"{field}.number")))
     if len(set(found)) < len(found):
-        raise line.wrong("placeholders", "names one of them twice")
+        raise line.wrong("placeholders", "must not repeat a placeholder")
     return found
 
 
 def _check_stage(line: ExportLine, kept: KeptEpisode) -> None:
-    """An episode that no other call could have made would break what relies on them."""
+    """Reject an episode in a state that no call could have produced."""
     episode = kept.episode
     if (episode.ended_at is None) != (episode.end_reason is None):
         raise line.wrong("end_reason", "and ended_at must both be given, or neither")
     if (episode.ended_at is None) != (kept.aged_from is None):
-        raise line.wrong("aged_from", "must be given for an episode that has ended, and only then")
+        raise line.wrong("aged_from", "must be given for an ended episode, and only then")
     if episode.is_archived and episode.ended_at is None:
-        raise line.wrong("is_archived", "must be false for an episode that is open")
+        raise line.wrong("is_archived", "must be false for an open episode")
     if episode.is_archived != (episode.archived_at is not None):
         raise line.wrong("archived_at", "must be given for an archived episode, and only then")
     if episode.is_cold and not episode.is_archived:
-        raise line.wrong("is_cold", "must be false for an episode that is not archived")
+        raise line.wrong("is_cold", "must be false unless the episode is archived")
     if episode.ended_at is None and episode.summary is not None:
-        raise line.wrong("summary", "must be null for an episode that is open")
+        raise line.wrong("summary", "must be null for an open episode")

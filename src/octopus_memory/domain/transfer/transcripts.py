@@ -1,4 +1,4 @@
-"""Conversations that other programs wrote, as messages with times."""
+"""Readers of other programs' transcripts: conversations as messages with times."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _BLANK = " \t\n\r"
 
 
 class ImportSource(StrEnum):
-    """What wrote the conversations that are imported."""
+    """Format of an imported file."""
 
     OCTOPUS = "octopus"
     OPENAI = "openai"
-    """Messages in the chat-completions form."""
+    """Messages in the chat-completion format."""
     CHATGPT = "chatgpt"
-    """`conversations.json` of a data export."""
+    """`conversations.json` of a ChatGPT data export."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One conversation, ready to be checked and stored."""
+    """One conversation, before validation."""
 
     place: str
-    """Where it stands in its file, for errors."""
+    """Prefix of the fields in errors: where the conversation is in its file."""
     session_id: str
     key: str
-    """Names it, the same at every import."""
+    """Identifies the conversation, equal at every import."""
     messages: Sequence[Mapping[str, Json]]
     times: Sequence[datetime | None]
     metadata: Mapping[str, Json] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class Conversation:
 
 
 def json_values(chunks: Iterable[str], longest: int = LONGEST_PART) -> Iterator[tuple[bool, Any]]:
-    """The values of a text one after the other: those inside one array, or those that follow each
-    other as in JSON Lines. With each, whether it stood in an array.
+    """Yield the JSON values of a text: the elements of one array, or consecutive values as in
+    JSON Lines. With each value, True if it was in an array.
 
-    Never more than one value is held, so that an array of any length can be read.
+    Holds one value at a time, so that an array of any length can be read.
     """
     source, text, at, in_array, count = iter(chunks), "", 0, False, 0
     size = 1
@@ -66,7 +66,7 @@ def json_values(chunks: Iterable[str], longest: int = LONGEST_PART) -> Iterator[
                 value, end = _DECODE(text, at)
             except (ValueError, RecursionError):
                 end = -1
-            # A value at the very end may go on in the next chunk, as a number can.
+            # A value at the end may continue in the next chunk, as a number can.
             if end >= 0 and (end < len(text) or text[end - 1] in '}]"'):
                 count, at, size = count + 1, end, 1
                 yield in_array, value
@@ -76,21 +76,21 @@ def json_values(chunks: Iterable[str], longest: int = LONGEST_PART) -> Iterator[
         if not more:
             if at < len(text) or in_array:
                 raise InvalidInput(
-                    f"value {count + 1}", "is not JSON: it is damaged, or the file is cut short"
+                    f"value {count + 1}", "is not JSON: it is damaged, or the file is cut off"
                 )
             return
         text, at = text[at:] + more, 0
-        # Each try reads as much again, so that a large value is not scanned over and over.
+        # Double what is read on each try, so that a large value is not scanned over and over.
         size = max(size, len(text))
 
 
 def _check_end(text: str, source: Iterator[str]) -> None:
     if any(rest.strip() for rest in chain([text], source)):
-        raise InvalidInput("file", "goes on after its array: put one array, or objects, in a file")
+        raise InvalidInput("file", "must end after its array: use one array, or objects, per file")
 
 
 class _Counted:
-    """Chunks, and how many characters of them were taken."""
+    """Iterates over chunks and counts their characters."""
 
     def __init__(self, chunks: Iterable[str]) -> None:
         self._chunks = chunks
@@ -119,16 +119,16 @@ def _more(source: Iterator[str], size: int) -> str:
 
 
 def detect(first: str) -> ImportSource:
-    """The format of a text that starts so.
+    """Detect the format of a file from its beginning.
 
-    :raises InvalidInput: when it is none that is known, or the text is empty
+    :raises InvalidInput: if the format is unknown, or the text is empty
     """
     if not first.strip(_BLANK + "\ufeff"):
-        raise InvalidInput("file", "is empty: give an export, or another program's conversations")
+        raise InvalidInput("file", "is empty: give an export or another program's file")
     try:
         _, value = next(json_values([first]))
     except (InvalidInput, StopIteration):
-        # The first value goes on after this: what is named first in it tells.
+        # The first value is incomplete: the key that occurs first in it decides.
         names = {
             "mapping": ImportSource.CHATGPT,
             "messages": ImportSource.OPENAI,
@@ -154,8 +154,9 @@ def detect(first: str) -> ImportSource:
 def openai_conversations(
     chunks: Iterable[str], longest: int = LONGEST_PART
 ) -> Iterator[Conversation]:
-    """Chat-completions messages: one list of them, or objects with `messages`, in a list or one a
-    line. `id`, `metadata` and `created_at` of an object are used where they are there.
+    """Yield conversations of chat-completion messages: one list of them, or objects with
+    `messages`, in a list or one per line. `id`, `metadata` and `created_at` of an object are
+    optional.
 
     :raises InvalidInput: naming the conversation and its field
     """
@@ -163,7 +164,7 @@ def openai_conversations(
     values = json_values(read, longest)
     first = next(values, None)
     if first is None:
-        raise InvalidInput("file", "is empty: it should hold messages in the chat-completions form")
+        raise InvalidInput("file", "is empty: give messages in the chat-completion format")
     in_array, value = first
     if in_array and isinstance(value, Mapping) and "role" in value:
         messages = [value]
@@ -186,7 +187,7 @@ def _openai(value: Any, place: str, seen: Counter[str]) -> Conversation:
     key = known if isinstance(known, str) else _digest(messages)
     seen[key] += 1
     if seen[key] > 1:
-        # The same words twice in a file are two conversations, at every import.
+        # Equal conversations in one file stay two, at every import.
         key = f"{key}-{seen[key]}"
     metadata = value.get("metadata")
     start = _first_time(value)
@@ -201,7 +202,7 @@ def _openai(value: Any, place: str, seen: Counter[str]) -> Conversation:
 
 
 def _openai_messages(messages: Sequence[dict[str, Json]]) -> list[dict[str, Json]]:
-    """With today's names for what older transcripts call otherwise."""
+    """Messages with today's names for the roles and keys of older transcripts."""
     taken, call_id = [], "call_0"
     for number, message in enumerate(messages):
         body = dict(message)
@@ -231,7 +232,7 @@ def _first_time(value: Mapping[str, Json]) -> datetime | None:
 
 
 def as_time(value: Json) -> datetime | None:
-    """Seconds since 1970, or ISO 8601, as UTC; None for anything else."""
+    """UTC time from seconds since 1970 or ISO 8601; None for anything else."""
     try:
         if isinstance(value, str):
             moment = datetime.fromisoformat(value)
