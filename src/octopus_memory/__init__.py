@@ -60,6 +60,7 @@ from .domain.policy import (
     EpisodicRecallConfig,
     EpisodicRetentionPolicy,
     Layout,
+    LedgerMode,
     MemoryConfig,
     PiiMode,
     PrivacyConfig,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from .domain.context import MemoryContext
     from .domain.erasure import EraseReceipt
     from .domain.facts import Fact, FactKind, FactOrigin
+    from .domain.ledger import EpisodeUse, EpisodeUses, Injected, InjectedKind, Injection
     from .domain.page import Page
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
@@ -125,6 +127,8 @@ __all__ = [
     "EpisodeNotFound",
     "EpisodeReplay",
     "EpisodeSnippet",
+    "EpisodeUse",
+    "EpisodeUses",
     "EpisodicMemory",
     "EpisodicRecallConfig",
     "EpisodicRetentionPolicy",
@@ -137,10 +141,14 @@ __all__ = [
     "IdempotencyConflict",
     "ImportReport",
     "IndexUnavailable",
+    "Injected",
+    "InjectedKind",
+    "Injection",
     "InvalidInput",
     "InvalidMessage",
     "InvalidSetting",
     "Layout",
+    "LedgerMode",
     "LeftOut",
     "LeftOutReason",
     "LegalHold",
@@ -205,6 +213,7 @@ _LATER = {
     "domain.context": ("MemoryContext",),
     "domain.erasure": ("EraseReceipt",),
     "domain.facts": ("Fact", "FactKind", "FactOrigin"),
+    "domain.ledger": ("EpisodeUse", "EpisodeUses", "Injected", "InjectedKind", "Injection"),
     "domain.page": ("Page",),
     "domain.block.passages": ("LeftOut", "LeftOutReason", "Passage"),
     "domain.transfer.export_format": ("ImportReport",),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PANELS = {
     "Start": ("demo", "chat", "doctor"),
-    "Read": ("recall", "recent", "replay", "stats", "facts"),
+    "Read": ("recall", "recent", "replay", "why", "stats", "facts"),
     "Write": ("add", "run-pending"),
     "Retain and erase": (
         *("delete", "restore", "erase", "scrub", "compact"),
@@ -64,6 +64,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912 - one case for each module
             from .faces.cli import doctor as module
         case "recall" | "recent" | "replay" | "stats":
             from .faces.cli import read as module
+        case "why":
+            from .faces.cli import why as module
         case "facts":
             from .faces.cli import facts as module
         case "add" | "run-pending":

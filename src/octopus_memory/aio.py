@@ -184,6 +184,8 @@ class AsyncMemoryScope:
     delete_fact = _awaited(MemoryScope.delete_fact)
     context = _awaited(MemoryScope.context)
     remove_turns = _awaited(MemoryScope.remove_turns)
+    injections = _awaited(MemoryScope.injections)
+    uses = _awaited(MemoryScope.uses)
     erase = _awaited(MemoryScope.erase)
     erase_episode = _awaited(MemoryScope.erase_episode)
 

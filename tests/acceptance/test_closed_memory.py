@@ -34,14 +34,17 @@ SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "facts": lambda scope: scope.facts(),
     "get": lambda scope: scope.get("s"),
     "heartbeat": lambda scope: scope.heartbeat("s"),
+    "injections": lambda scope: scope.injections("s"),
     "open_episode": lambda scope: scope.open_episode(),
     "pin_fact": lambda scope: scope.pin_fact(uuid4()),
     "recall": lambda scope: scope.recall("x"),
     "recall_turns": lambda scope: scope.recall_turns("x"),
     "recent": lambda scope: scope.recent(),
+    "remove_turns": lambda scope: scope.remove_turns("s", last=1),
     "restore": lambda scope: scope.restore(uuid4()),
     "session": lambda scope: scope.session("s"),
     "store": lambda scope: scope.store([("user", "x")]),
+    "uses": lambda scope: scope.uses(uuid4()),
 }
 MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
     "compact": lambda memory: memory.compact(),

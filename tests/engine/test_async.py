@@ -131,7 +131,9 @@ def test_every_call_answers(tmp_path: Path):
         assert (await said(scope, "session", "s")).turns[0].id == turn.id
         assert (await said(scope, "episodes")).total_count == 2
         assert (await said(scope, "get", stored.id)).episode == stored
-        assert (await said(scope, "context", "leave days")).messages
+        assert (await said(scope, "context", "leave days", session_id="now")).messages
+        assert len(await said(scope, "injections", "now")) == 1
+        assert (await said(scope, "uses", opened.id)).times == 1
         tea = await said(scope, "add_fact", "Prefers tea.")
         milk = await said(scope, "correct_fact", tea, "Prefers milk.")
         assert (await said(scope, "pin_fact", milk)).is_pinned
@@ -151,8 +153,7 @@ def test_every_call_answers(tmp_path: Path):
         assert (await said(scope, "restore", stored.id)).id == stored.id
         assert (await said(memory, "run_retention")).complete
         await said(memory, "next_retention")
-        [removed] = await said(scope, "remove_turns", "s", last=1)
-        assert removed.id == turn.id
+        assert [turn.id] == [each.id for each in await said(scope, "remove_turns", "s", last=1)]
         await said(scope, "add", "s", ("user", "about something else"))
         assert (await said(scope, "erase_episode", stored.id)).is_complete
         assert (await said(scope, "erase")).removed["turns"] == 1

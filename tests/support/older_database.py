@@ -25,6 +25,8 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
     # What came after it.
     views.drop(conn)
     schema.facts.drop(conn)
+    schema.injected.drop(conn)
+    schema.injections.drop(conn)
     for index in schema.holds.indexes:
         if index.name == "octopus_holds_episode":
             index.drop(conn)

@@ -106,8 +106,8 @@ def test_line_ends_and_blank_lines_do_not_matter():
         (lambda lines: lines[1:], "line 1, format: is not octopus-export"),
         (lambda lines: [*lines, lines[0]], "line 4: must not follow the trailer"),
         (
-            lambda lines: [lines[0].replace('"version":2', '"version":3'), *lines[1:]],
-            "line 1, version: is 3, but this Octopus reads up to 2: pip install --upgrade",
+            lambda lines: [lines[0].replace('"version":3', '"version":4'), *lines[1:]],
+            "line 1, version: is 4, but this Octopus reads up to 3: pip install --upgrade",
         ),
     ],
 )

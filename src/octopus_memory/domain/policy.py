@@ -38,6 +38,16 @@ class PruneStrategy(StrEnum):
     SUMMARIZE = "summarize"
 
 
+class LedgerMode(StrEnum):
+    """What the ledger keeps of a block that was made for a session."""
+
+    OFF = "off"
+    IDS = "ids"
+    """Which memories stood in the block and why, by their ids."""
+    FULL = "full"
+    """The query as well, after redaction."""
+
+
 class ConfigPart:
     """One table of settings. It remembers which names were passed to its constructor."""
 
@@ -193,6 +203,7 @@ class ContextConfig(ConfigPart):
     prune: PruneStrategy = PruneStrategy.FIFO
     sliding_window_turns: int = 20
     min_history_turns: int = 3
+    ledger: LedgerMode = LedgerMode.IDS
 
     def __post_init__(self) -> None:
         _check_kinds(self, "context")

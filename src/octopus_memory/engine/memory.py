@@ -45,6 +45,8 @@ class Memory:
         self._worker = (
             worker.BackgroundWorker(runtime, self._worker_id) if run_in_background else None
         )
+        if self._worker is not None:
+            runtime.ledger.wake = self._worker.wake_for_ledger
         # Who only looks must not have everything embedded anew because their settings are others.
         if run_in_background or runtime.store.model() is None:
             self._use_model()
@@ -135,6 +137,7 @@ class Memory:
         """Do the waiting work in this thread: time-outs, summaries, vectors."""
         leases.release_dead_leases(self.runtime)
         self._use_model()
+        self.runtime.ledger.flush()
         return worker.run_pending(self.runtime, self._worker_id)
 
     def run_retention(

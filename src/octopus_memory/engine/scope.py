@@ -25,6 +25,7 @@ from ..episode_block import EpisodeInHand
 from .core.runtime import Runtime
 from .facts import FactCalls
 from .read import latest, recall
+from .read.ledger import LedgerCalls
 from .read.recall import Ask
 from .write import close, remember, target
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from .memory import Memory
 
 
-class MemoryScope(FactCalls):
+class MemoryScope(FactCalls, LedgerCalls):
     """One user's memory with one agent: nothing outside it can be seen or touched."""
 
     def __init__(self, memory: Memory, scope: Scope, *, actor: str = "library") -> None:
@@ -356,7 +357,7 @@ class MemoryScope(FactCalls):
 
         `session_id` names the current session, which is left out; without it, every episode that
         is still open is. `count_tokens` counts as the model at hand does, in place of the
-        configured counter.
+        configured counter. What is shown for a session is entered in the ledger: see `injections`.
         """
         from .read.context import MemoryOrchestrator
 

@@ -80,9 +80,17 @@ class BackgroundWorker:
         self._lock = threading.Lock()
         self._due = 0.0
         """When the next whole round is due, by the monotonic clock."""
+        self._has_work = False
+        """Whether something else than the ledger waits."""
         self.is_working = False
 
     def wake(self) -> None:
+        self._has_work = True
+        self._wake.set()
+        self.start()
+
+    def wake_for_ledger(self) -> None:
+        """Store the ledger's entries soon, and look for no other work."""
         self._wake.set()
         self.start()
 
@@ -123,7 +131,9 @@ class BackgroundWorker:
         self._due = time.monotonic() + _BETWEEN_ROUNDS
         self._wake.wait(timeout=_BEFORE_FIRST_ROUND)
         self._wake.clear()
+        self._has_work = False
         if not self._stopped:
+            self._runtime.ledger.flush()
             self._round(whole=True)
         while not self._stopped:
             woken = self._wake.wait(timeout=_BETWEEN_ROUNDS)
@@ -134,8 +144,13 @@ class BackgroundWorker:
             whole = not woken or time.monotonic() >= self._due
             if whole:
                 self._due = time.monotonic() + _BETWEEN_ROUNDS
+            has_work, self._has_work = self._has_work, False
             if not self._stopped:
-                self._round(whole=whole)
+                self._runtime.ledger.flush()
+                if whole or has_work:
+                    self._round(whole=whole)
+        # A memory that nobody closes ends here, with its process.
+        self._runtime.ledger.flush()
 
     def _round(self, *, whole: bool) -> None:
         """Embed what is there; in a `whole` round, look after the rest too."""

@@ -19,6 +19,7 @@ from .agent_configs import AgentConfigs, AgentSettings
 from .api_keys import Keys
 from .erasure import Forgetting
 from .facts import Facts
+from .ledger import Ledger
 from .recall_rows import SUMMARY_ORDINAL, RecallBlock, RecallRow, RecallState
 from .retention import Keeping, Lead
 from .scrub import Scrubbing
@@ -174,6 +175,7 @@ class EpisodeStore(
     TenantReads,
     Keys,
     Facts,
+    Ledger,
     AgentConfigs,
     ABC,
 ):

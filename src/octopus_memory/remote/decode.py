@@ -33,7 +33,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _read(decode: Callable[P, T]) -> Callable[P, T]:
+def read(decode: Callable[P, T]) -> Callable[P, T]:
     """Another server's JSON must not look like a fault of the caller's."""
 
     @functools.wraps(decode)
@@ -54,7 +54,7 @@ def _maybe(text: str | None) -> datetime | None:
     return None if text is None else moment(text)
 
 
-@_read
+@read
 def episode(body: Body, tenant: str) -> Episode:
     return Episode(
         id=UUID(body["id"]),
@@ -90,7 +90,7 @@ def turn(body: Body, message: Message) -> Turn:
     )
 
 
-@_read
+@read
 def stored(body: Body, sent: Sequence[Message]) -> list[Turn]:
     turns = body["turns"]
     # Where not every message was stored, each turn brings its own.
@@ -98,17 +98,17 @@ def stored(body: Body, sent: Sequence[Message]) -> list[Turn]:
     return [turn(each, message) for each, message in zip(turns, given, strict=True)]
 
 
-@_read
+@read
 def turns(body: Body) -> list[Turn]:
     return [turn(each, Message({})) for each in body["turns"]]
 
 
-@_read
+@read
 def episodes(body: Body, tenant: str) -> list[Episode]:
     return [episode(each, tenant) for each in body["items"]]
 
 
-@_read
+@read
 def page(body: Body, tenant: str) -> Page[Episode]:
     return Page(
         items=tuple(episodes(body, tenant)),
@@ -118,14 +118,14 @@ def page(body: Body, tenant: str) -> Page[Episode]:
     )
 
 
-@_read
+@read
 def replay(body: Body, tenant: str) -> EpisodeReplay:
     empty = Message({})
     turns = tuple(turn(each, empty) for each in body["messages"] or ())
     return EpisodeReplay(episode=episode(body, tenant), turns=turns)
 
 
-@_read
+@read
 def session(body: Body, tenant: str) -> Session:
     return Session(
         id=body["id"],
@@ -137,7 +137,7 @@ def session(body: Body, tenant: str) -> Session:
     )
 
 
-@_read
+@read
 def session_replay(body: Body, tenant: str) -> SessionReplay:
     return SessionReplay(
         session=session(body, tenant),
@@ -145,22 +145,22 @@ def session_replay(body: Body, tenant: str) -> SessionReplay:
     )
 
 
-@_read
+@read
 def snippets(body: Body) -> list[EpisodeSnippet]:
     return [snippet(each) for each in body["results"]]
 
 
-@_read
+@read
 def hits(body: Body) -> list[TurnHit]:
     return [hit(each) for each in body["results"]]
 
 
-@_read
+@read
 def facts(body: Body) -> list[Fact]:
     return [fact(each) for each in body["items"]]
 
 
-@_read
+@read
 def fact(body: Body) -> Fact:
     return Fact(
         id=UUID(body["id"]),
@@ -183,7 +183,7 @@ def _maybe_id(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
 
 
-@_read
+@read
 def receipt(body: Body) -> EraseReceipt:
     return EraseReceipt.from_dict(body)
 
@@ -221,7 +221,7 @@ def _signals(bodies: Sequence[Body]) -> tuple[SignalShare, ...]:
     return tuple(SignalShare(**each) for each in bodies)
 
 
-@_read
+@read
 def context(body: Body) -> MemoryContext:
     return MemoryContext(
         text=body["text"],

@@ -30,6 +30,7 @@ from ..domain.replay import EpisodeReplay, SessionReplay
 from ..episode_block import EpisodeInHand
 from . import decode, encode
 from .facts import RemoteFacts
+from .ledger import RemoteLedger
 from .transport import Transport, segment
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class RemoteMemory:
         self.close()
 
 
-class RemoteScope(RemoteFacts):
+class RemoteScope(RemoteFacts, RemoteLedger):
     """`MemoryScope`, over HTTP."""
 
     def __init__(self, transport: Transport, scope: Scope) -> None:

@@ -158,7 +158,7 @@ def test_who_exported_is_recorded_even_if_it_is_cut_short(
         ("export", "begun", "library"),
         ("export", "done", "library"),
     ]
-    assert entries[-1].detail == {"episodes": 12, "turns": 21, "facts": 7}
+    assert entries[-1].detail == {"episodes": 12, "turns": 21, "facts": 7, "injections": 0}
     assert {e.subject for e in entries} == {tenant.subject("ana")}
 
 

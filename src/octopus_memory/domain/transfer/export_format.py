@@ -8,6 +8,7 @@
           turn …                          its turns, in order
           fact …                          standing facts found in it
         episode_end                       number of its turns
+      injection …                     entries of the ledger, one for each block
     trailer                         counts, and the SHA-256 of all lines before it
 
 `docs/reference/export-format.md` lists the fields. A change that an older reader would misread
@@ -33,9 +34,9 @@ from ..message import Json
 from ..retention import overdue_warning
 
 FORMAT = "octopus-export"
-VERSION = 2
-READ_VERSIONS = frozenset({1, VERSION})
-"""Version 1 had no facts."""
+VERSION = 3
+READ_VERSIONS = frozenset({1, 2, VERSION})
+"""Version 1 had no facts, and version 2 no ledger."""
 LONGEST_PART = 512 * 1024 * 1024
 """Maximum characters of one line, or of one conversation of another program: it is read whole."""
 
@@ -65,6 +66,8 @@ class ImportReport:
     turns: int = 0
     facts: int = 0
     """Standing facts, with or without an episode."""
+    injections: int = 0
+    """Entries of the ledger."""
     passed_over: int = 0
     """Episodes that existed already."""
     given_new_ids: int = 0
@@ -95,6 +98,8 @@ class LineCount:
         self._counts = {"scope": 0, "session": 0, "episode": 0, "turn": 0}
         if version > 1:
             self._counts["fact"] = 0
+        if version > 2:
+            self._counts["injection"] = 0
 
     def add(self, line: str, kind: str) -> None:
         self._hash.update(line.encode("utf-8", "surrogatepass"))

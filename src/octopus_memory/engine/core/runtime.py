@@ -23,6 +23,7 @@ from ...ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, Tok
 from ...ports.retention import Schedule
 from ...ports.store import AgentSettings, EpisodeStore, Placeholder
 from .counters import WorkCounters
+from .ledger import LedgerQueue
 from .lexicon import Lexicon
 from .open_episodes import OpenEpisodeCache
 from .pii_guard import Guard, NamesHeard
@@ -86,6 +87,7 @@ class Runtime:
         self.warned: set[tuple[str, str]] = set()
         """Tenants and agents whose retention policy a warning was logged for."""
         self.open_episodes = OpenEpisodeCache()
+        self.ledger = LedgerQueue(self.store)
         self.lexicon = Lexicon(self.analyzer, self.hasher)
 
     @cached_property
@@ -181,6 +183,7 @@ class Runtime:
         return self._queries[text]
 
     def close(self) -> None:
+        self.ledger.flush()
         self.made.close()
 
 

@@ -34,6 +34,8 @@ def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = Tr
     """
     if not isinstance(physical, bool):
         raise InvalidInput("physical", "must be true or false")
+    # What waits in this process is about the subject, too, and must not come after the rows went.
+    runtime.ledger.flush()
     erasure_id = new_id()
     about = {"erasure": str(erasure_id), **audit.episode_detail(subject.episode_id)}
     entry = audit.draft(

@@ -61,6 +61,8 @@ class ScrubReport:
     """Standing facts, found or given by a caller, that were changed."""
     changed_metadata: int = 0
     """Sessions whose metadata was changed."""
+    changed_queries: int = 0
+    """Queries in the ledger that were changed."""
     held: int = 0
     """Episodes with something to redact that a legal hold keeps as they are.
 
@@ -104,6 +106,7 @@ def scrub(
     check_name("actor", actor)
     if runtime.make_redactor is None:
         raise InvalidSetting("redactor", "is not set: nothing can be found without one")
+    runtime.ledger.flush()
     run = _Run(
         runtime, runtime.make_redactor(), numbered=numbered, dry_run=dry_run, progress=progress
     )
@@ -160,6 +163,7 @@ class _Run:
                 if self._progress is not None:
                     self._progress(self.report)
             self._try("the given facts", partial(self._given_facts, scope))
+            self._try("the ledger", partial(self._queries, scope))
         self.ended = True
 
     def _try(self, what: str, do: Callable[[], None]) -> None:
@@ -185,6 +189,29 @@ class _Run:
         if not self.report.dry_run:
             self._runtime.store.rewrite_facts(scope, changed)
         self._count_facts(facts, changed)
+        self._show_kinds()
+
+    def _queries(self, scope: Scope) -> None:
+        """Redact the queries that the ledger keeps; a hold on the user keeps them as they are."""
+        after: UUID | None = None
+        while page := self._runtime.store.injections(scope, after=after, limit=_PAGE):
+            after = page[-1].id
+            changed: dict[UUID, str] = {}
+            for entry in page:
+                if entry.query is None:
+                    continue
+                safe = self._guard(scope, None, (), numbered=False).text(entry.query)
+                if safe != entry.query:
+                    changed[entry.id] = safe
+                    self._count_kinds({"text": entry.query}, {"text": safe})
+            if not changed:
+                continue
+            if self._is_held(scope, ()):
+                self._count(held=1)
+                return
+            if not self.report.dry_run:
+                self._runtime.store.rewrite_queries(scope, changed)
+            self._count(changed_queries=len(changed))
         self._show_kinds()
 
     def _sessions(self, scope: Scope) -> Iterator[str]:

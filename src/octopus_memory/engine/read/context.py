@@ -22,7 +22,7 @@ from ...domain.policy import EpisodicRecallConfig, MemoryConfig
 from ...domain.window import fit_messages
 from .. import facts
 from ..core.runtime import Parts
-from . import recall
+from . import ledger, recall
 from .recall import Ask
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,17 @@ class MemoryOrchestrator:
             min_score=config.recall.min_recall_score,
             weigh=self._weigher(query),
         )
+        if session_id is not None:
+            ledger.note(
+                self._parts,
+                self._scope,
+                config,
+                session_id,
+                material,
+                block,
+                budget_tokens=shape.budget_tokens,
+                query=query,
+            )
         fitted = fit_messages(
             system, block.text, history, message, shape, count, summarize=self._summarize
         )

@@ -11,6 +11,7 @@ from ...domain.transfer import export_format
 from ...domain.transfer.export_format import KeptEpisode, LineCount
 from ..core import audit
 from ..core.runtime import Runtime
+from . import ledger
 
 _PAGE = 100
 
@@ -46,13 +47,14 @@ def _lines(
         return f"{text}\n"
 
     _record(runtime, tenant, user, actor=actor, outcome="begun")
+    runtime.ledger.flush()
     now = runtime.clock.now()
     yield line(export_format.header(made_at=now, tenant=tenant, user=user, agent=agent))
     for scope in runtime.store.user_scopes(tenant, user):
         if agent is None or scope.agent == agent:
             for body in _scope(runtime, scope):
                 yield line(body)
-    counts = {f"{kind}s": tally.of(kind) for kind in ("episode", "turn", "fact")}
+    counts = {f"{kind}s": tally.of(kind) for kind in ("episode", "turn", "fact", "injection")}
     # Before the trailer: an export that cannot be recorded is not whole either.
     _record(runtime, tenant, user, actor=actor, outcome="done", **counts)
     yield f"{export_format.encode_line(tally.trailer())}\n"
@@ -79,6 +81,8 @@ def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
             yield export_format.session_line(session)
             yield from _session(runtime, scope, session.id)
         after = sessions[-1].id
+    if facts or after is not None:
+        yield from ledger.lines(runtime, scope)
 
 
 def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[str, Json]]:

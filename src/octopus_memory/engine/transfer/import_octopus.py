@@ -27,6 +27,7 @@ from ...domain.transfer.export_reader import (
     read_lines,
     session_of,
 )
+from ...domain.transfer.ledger_lines import injection_of
 from ...ports.carried import Brought
 from ...ports.store import NewSummary, NewTurn, Placeholder
 from .. import facts as standing
@@ -34,6 +35,7 @@ from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from ..write import close, prepare
 from ..write.settings_retry import retry_on_settings_change
+from . import ledger
 from .import_run import ImportRun
 
 _BATCH = 100
@@ -56,6 +58,9 @@ def import_lines(run: ImportRun, pieces: Iterable[str]) -> None:
                 session = None
             case "fact" if scope is not None and session is None:
                 _given_fact(run.runtime, run, scope, fact_of(line, None))
+            case "injection" if scope is not None:
+                entry = injection_of(line)
+                run.count(injections=ledger.bring_in(run.runtime, scope, entry))
             case "session" if scope is not None:
                 session = session_of(line, scope)
                 _check_metadata(line, session)

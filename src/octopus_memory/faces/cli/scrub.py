@@ -113,6 +113,7 @@ def _show(screen: Screen, report: ScrubReport, waiting: int) -> None:
         "summary": report.changed_summaries,
         "fact": report.changed_facts,
         "session's metadata": report.changed_metadata,
+        "query of the ledger": report.changed_queries,
     }
     words = ", ".join(f"{what} {number:,}" for what, number in changed.items() if number)
     label = "would change" if report.dry_run else "changed"

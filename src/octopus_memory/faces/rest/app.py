@@ -21,7 +21,7 @@ from . import problems
 from .identity import Gate, Limiter, Lockout
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
-from .routes import admin, episodes, facts, operations, pages, sessions, users
+from .routes import admin, episodes, facts, ledger, operations, pages, sessions, users
 from .routing import PREFIX
 from .threadpool import Threads
 from .uploads import Imports, Uploads
@@ -88,7 +88,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     )
     problems.install(app)
     # Routes are tried in turn: what is asked most comes first.
-    for each in (sessions, episodes, facts, users, admin, operations, pages):
+    for each in (sessions, episodes, facts, ledger, users, admin, operations, pages):
         app.router.routes.extend(each.routes.routes)
     app.middleware_stack = _wrapped(app, gate, metrics, settings)
     return app

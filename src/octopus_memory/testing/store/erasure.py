@@ -13,6 +13,7 @@ from ...domain.erasure import Erasure, Subject
 from ...domain.errors import EpisodeClosed, EpisodeNotFound, LegalHold
 from ...domain.identity import AccessRole, ApiKey
 from ...domain.ids import new_id
+from ...domain.ledger import Injected, InjectedKind, Injection
 from ...domain.retention import Hold
 from ...ports.store import Append, EpisodeStore, Placeholder
 from ..fakes import (
@@ -81,6 +82,9 @@ def fill(store: EpisodeStore, scope: Scope) -> Append:
         placeholders=[Placeholder(kind="EMAIL", number=1, digest=b"d" * 32)],
     )
     store.append(write)
+    shown = Injected(kind=InjectedKind.PASSAGE, rank=1, episode_id=cold.id, ordinal=0)
+    used = Injection(id=new_id(), session_id="open", at=START, shown=(shown,))
+    store.record_injections(scope.tenant, [(scope, used)])
     return write
 
 
@@ -124,6 +128,8 @@ class EraseTests(StoreTests):
             "idempotency keys": 1,
             "placeholders": 1,
             "facts": 2,
+            "ledger items": 1,
+            "ledger entries": 1,
             "episodes": 3,
             "sessions": 3,
             "scopes": 1,
@@ -291,6 +297,8 @@ class EraseTests(StoreTests):
             "idempotency keys": 1,
             "placeholders": 1,
             "facts": 2,
+            "ledger items": 1,
+            "ledger entries": 1,
             "episodes": 3,
             "sessions": 3,
             "scopes": 1,
@@ -311,6 +319,7 @@ class EraseTests(StoreTests):
             "idempotency keys": 1,
             "placeholders": 1,
             "facts": 0,
+            "ledger items": 0,
             "episodes": 1,
         }
 

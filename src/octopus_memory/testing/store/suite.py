@@ -32,6 +32,7 @@ from .facts import BetterFactsTests, FactAtomicityTests, FactIsolationTests, Fac
 from .holds import HoldTests, LeadTests
 from .index_turns import MakeFindableTests, UnfindableStageTests, UnfindableTests
 from .isolation import IsolationTests, LookAlikeTests
+from .ledger import LedgerLifeTests, LedgerTests
 from .mirror import MirrorRemovalTests, MirrorTests, UnindexedTests
 from .recall_rows import ModelTests, RecallRowTests, RecallStateTests, VectorTests
 from .removals import ErasureTests, OwnRowsTests, RemovalTests
@@ -109,5 +110,7 @@ class StoreSuite(
     FactAtomicityTests,
     FactIsolationTests,
     TurnRemovalTests,
+    LedgerTests,
+    LedgerLifeTests,
 ):
     """The contract of `EpisodeStore`, sentence by sentence."""

@@ -32,6 +32,7 @@ _PRIVATE = (
     "key",
     "message",
     "metadata",
+    "query",
     "reason",
     "session_id",
     "slot_digest",

@@ -11,6 +11,7 @@ from .statements import (
     facts,
     index_turns,
     jobs,
+    ledger,
     listing,
     meta,
     mirror,
@@ -64,6 +65,7 @@ WRITES = frozenset(
     {
         close.close_episode,
         index_turns.make,
+        ledger.record,
         work.claim,
         work.finish,
         retention.archive,

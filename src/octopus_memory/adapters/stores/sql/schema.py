@@ -269,6 +269,40 @@ facts = _table(
     clustered=True,
 )
 
+# Entries of the ledger, clustered by scope; the ids are in the order of time.
+injections = _table(
+    "injections",
+    sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("id", Uuid, primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("session_id", _Name, nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("budget_tokens", sa.Integer, nullable=False),
+    sa.Column("block_tokens", sa.Integer, nullable=False),
+    sa.Column("left_out", sa.Integer, nullable=False),
+    # SHA-256 of the block; empty where there was none.
+    sa.Column("hash", sa.LargeBinary, nullable=False),
+    # The query, where the agent's ledger keeps it.
+    sa.Column("codec", sa.SmallInteger),
+    sa.Column("query", sa.LargeBinary),
+    sa.Index("octopus_injections_session", "scope_id", "session_id", "id"),
+    clustered=True,
+)
+
+# The items of an entry, a row for each episode, so that they go when it goes.
+injected = _table(
+    "injected",
+    sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("injection_id", Uuid, primary_key=True),
+    # Zero for facts that the caller gave.
+    sa.Column("episode_id", Uuid, primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
+    sa.Column("shown", sa.Integer, nullable=False),
+    sa.Column("memories", sa.Text, nullable=False),
+    sa.Index("octopus_injected_episode", "scope_id", "episode_id", "injection_id"),
+    clustered=True,
+)
+
 holds = _table(
     "holds",
     sa.Column("id", Uuid, primary_key=True),

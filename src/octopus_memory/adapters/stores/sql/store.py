@@ -297,6 +297,12 @@ class SqlStore(Transactions, EpisodeStore):
     bring_facts = writes(statements.facts.bring)
     rewrite_facts = writes(statements.facts.rewrite_given)
 
+    # The ledger of injections
+    record_injections = writes(statements.ledger.record, of_tenant)
+    injections = reads(statements.ledger.injections)
+    episode_uses = reads(statements.ledger.episode_uses)
+    rewrite_queries = writes(statements.ledger.rewrite_queries)
+
     # Agents' settings, API keys, upkeep
     config = reads(statements.agent_configs.config, _of_config)
     put_config = writes(statements.agent_configs.put, _of_config)

@@ -14,7 +14,7 @@ from .....domain.message import Json
 from .....ports.store import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import audit, common, holds, meta, mirror, remove, scopes
+from . import audit, common, holds, ledger, meta, mirror, remove, scopes
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -34,6 +34,8 @@ def _places() -> dict[str, sa.Table]:
         "idempotency keys": schema.idempotency,
         "placeholders": schema.placeholders,
         "facts": schema.facts,
+        "ledger items": schema.injected,
+        "ledger entries": schema.injections,
         "episodes": schema.episodes,
         "sessions": schema.conversations,
     }
@@ -167,6 +169,7 @@ def _remove_empty_scope(conn: Connection, scope_id: int) -> int:
         left = sa.select(table.c.scope_id).where(table.c.scope_id == scope_id).limit(1)
         if conn.execute(left).first() is not None:
             return 0
+    ledger.drop_of_scope(conn, scope_id)
     return conn.execute(sa.delete(schema.scopes).where(schema.scopes.c.id == scope_id)).rowcount
 
 

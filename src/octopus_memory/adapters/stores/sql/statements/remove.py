@@ -8,7 +8,7 @@ from uuid import UUID
 from .....domain.episode import Scope
 from .....ports.store import RowPart
 from ..lazy import Connection, results_of, sa, schema, sql
-from . import close, common, facts
+from . import close, common, facts, ledger
 
 
 @sql
@@ -77,11 +77,15 @@ def episode(
         "archived turns": drop_cold_turns,
         "placeholders": _drop_placeholders,
         "facts": facts.drop_of_episode,
+        "ledger items": ledger.drop_items_of_episode,
+        "ledger items of its turns": ledger.drop_items_of_turns,
+        "ledger entries": ledger.drop_entries_of_turns,
         "episodes": _drop_episode,
     }
     done = results_of(conn, *((statement, this) for statement in statements.values()))
-    counts = zip(statements, (result.rowcount for result in done), strict=True)
-    return {"recall rows": searched, **dict(counts)}
+    counts = dict(zip(statements, (result.rowcount for result in done), strict=True))
+    counts["ledger items"] += counts.pop("ledger items of its turns")
+    return {"recall rows": searched, **counts}
 
 
 def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
@@ -92,4 +96,7 @@ def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
 
 def empty_scope(conn: Connection, scope_id: int) -> int:
     """Remove a scope that has neither an episode nor a fact; returns how many went."""
-    return conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount
+    gone = conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount
+    if gone:
+        ledger.drop_of_scope(conn, scope_id)
+    return gone

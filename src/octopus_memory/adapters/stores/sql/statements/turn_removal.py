@@ -14,7 +14,7 @@ from .....domain.message import Role
 from .....ports.store import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import audit, close, common, facts, holds, meta, mirror, scopes, scrub
+from . import audit, close, common, facts, holds, ledger, meta, mirror, scopes, scrub
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -61,6 +61,7 @@ def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: dateti
     _remove_facts(conn, row.scope_id, removal, left)
     _remove_turns(conn, row, number, len(was.turns))
     _renumber_keys(conn, row.scope_id, episode_id, number)
+    _correct_ledger(conn, row.scope_id, removal, number)
     _count(conn, row, removal, left)
     _move_rows(conn, scope, place, number, now=now)
     if was.episode.is_open:
@@ -133,6 +134,17 @@ def _renumber_keys(
         conn.execute(
             sa.update(keys).where(here, keys.c.key == key).values(first=before, count=len(left))
         )
+
+
+def _correct_ledger(
+    conn: Connection, scope_id: int, removal: TurnRemoval, number: Mapping[int, int]
+) -> None:
+    """Drop what the ledger says of turns that go, and what it entered for them."""
+    episode_id, turns = removal.was.episode.id, removal.was.turns
+    turn_ids = sorted(turn.id.int for turn in turns)
+    gone = {turn.id.int for turn in turns if turn.id in removal.ids}
+    ledger.drop_for_turns(conn, scope_id, episode_id, turn_ids, gone)
+    ledger.renumber(conn, scope_id, episode_id, number)
 
 
 def _count(conn: Connection, row: rows.Row, removal: TurnRemoval, left: Sequence[Turn]) -> None:

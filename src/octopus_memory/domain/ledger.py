@@ -1,0 +1,283 @@
+"""The ledger: which memories a model was shown for which turn, and why.
+
+An entry names facts, turns and episodes by their ids, and copies none of their text. Only the
+query is kept in words, and only where the agent's setting `context.ledger` is `full`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from .block.block import Block, Material
+from .block.passages import LeftOut, Passage
+from .episode import TurnHit
+from .errors import InvalidInput
+
+MOST_CUT = 10
+"""Cut items that an entry names, the most relevant; `left_out` counts all of them."""
+QUERY_LIMIT = 2_000
+"""Characters of a query that are kept."""
+_MOST_SIGNALS = 3
+
+
+class InjectedKind(StrEnum):
+    """What an item of an entry is."""
+
+    FACT = "fact"
+    PASSAGE = "passage"
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected:
+    """One memory that was shown to the model, or cut."""
+
+    kind: InjectedKind
+    rank: int
+    """Its place among the items of its kind, by relevance; 1 is the best."""
+    score: float | None = None
+    """The relevance, 0 to 1; None for what was not searched for."""
+    reason: str = ""
+    """For a shown item the strongest signals, or why it always stands there; for a cut one a
+    `LeftOutReason`."""
+    episode_id: UUID | None = None
+    """None for a fact that the caller gave."""
+    ordinal: int | None = None
+    """The turn's place in its episode; None for a summary and for a fact."""
+    fact_id: UUID | None = None
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """One entry of the ledger: one block that was made for one turn of a session."""
+
+    id: UUID
+    session_id: str
+    at: datetime
+    shown: tuple[Injected, ...] = ()
+    cut: tuple[Injected, ...] = ()
+    """The best `MOST_CUT` of what was found and not shown."""
+    left_out: int = 0
+    """How many items were found and not shown."""
+    budget_tokens: int = 0
+    block_tokens: int = 0
+    block_hash: str = ""
+    """SHA-256 of the block's text, in hexadecimal; empty where there was no block."""
+    query: str | None = None
+    """The message that was answered; kept where the agent's ledger is `full`."""
+    episode_id: UUID | None = None
+    """The episode of the turn; None while no turn follows, and after its turns are gone."""
+    ordinal: int | None = None
+    """The first turn of the session that was stored after the block was made: the message that was
+    answered, or the answer, where the message was stored before."""
+
+    @property
+    def episode_ids(self) -> frozenset[UUID]:
+        """The episodes that the entry names."""
+        named = (item.episode_id for item in (*self.shown, *self.cut))
+        return frozenset(each for each in named if each is not None)
+
+    def within(self, episode_ids: Iterable[UUID]) -> Injection:
+        """The entry without the items of other episodes."""
+        there = frozenset(episode_ids)
+
+        def kept(items: Sequence[Injected]) -> tuple[Injected, ...]:
+            return tuple(i for i in items if i.episode_id is None or i.episode_id in there)
+
+        return replace(self, shown=kept(self.shown), cut=kept(self.cut))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeUse:
+    """One block that an episode was shown in."""
+
+    injection_id: UUID
+    session_id: str
+    at: datetime
+    items: int
+    """How many of the episode's turns, summaries and facts it shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeUses:
+    """Where an episode was shown to the model, how often, and when last."""
+
+    episode_id: UUID
+    times: int = 0
+    """In how many blocks it was shown."""
+    cut: int = 0
+    """In how many more it was found and cut."""
+    last: datetime | None = None
+    recent: tuple[EpisodeUse, ...] = ()
+    """The newest blocks that show it, newest first."""
+
+
+def make_injection(
+    injection_id: UUID,
+    session_id: str,
+    at: datetime,
+    material: Material,
+    block: Block,
+    *,
+    budget_tokens: int,
+    query: str | None,
+) -> Injection:
+    """The entry for a block that was made of this material."""
+    turns = {
+        candidate.source.id: candidate.source.ordinal
+        for candidate in material.candidates
+        if isinstance(candidate.source, TurnHit)
+    }
+    ranks = _ranks(block)
+    left_out = sorted(block.left_out, key=lambda each: -(each.score or 0.0))
+    return Injection(
+        id=injection_id,
+        session_id=session_id,
+        at=at,
+        shown=(*_facts(block), *_passages(block, ranks), *_summaries(block, ranks)),
+        cut=tuple(_cut(each, turns, ranks) for each in left_out[:MOST_CUT]),
+        left_out=len(block.left_out),
+        budget_tokens=budget_tokens,
+        block_tokens=block.tokens,
+        block_hash=block_hash(block.text),
+        query=None if query is None else query[:QUERY_LIMIT],
+    )
+
+
+def block_hash(text: str) -> str:
+    """SHA-256 of a block's text, as the ledger keeps it."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text else ""
+
+
+def _ranks(block: Block) -> Mapping[object, int]:
+    """The place of every passage and every summary by relevance, shown or cut."""
+    ranks: dict[object, int] = {}
+    found: dict[str, list[tuple[float, object]]] = {"passage": [], "summary": []}
+    for passage in block.passages:
+        found["passage"].append((passage.score, _key(passage)))
+    for snippet in block.summaries:
+        found["summary"].append((snippet.relevance or 0.0, ("summary", snippet.episode_id)))
+    for each in block.left_out:
+        if each.what in found:
+            found[each.what].append((each.score or 0.0, _key(each)))
+    for items in found.values():
+        items.sort(key=lambda item: -item[0])
+        ranks |= {key: place for place, (_, key) in enumerate(items, 1)}
+    return ranks
+
+
+def _key(each: Passage | LeftOut) -> tuple[str, UUID | None]:
+    if isinstance(each, Passage):
+        return "passage", each.turn_ids[-1] if each.turn_ids else each.episode_id
+    return each.what, each.turn_id or each.episode_id
+
+
+def _facts(block: Block) -> Iterable[Injected]:
+    for rank, fact in enumerate(block.facts, 1):
+        yield Injected(
+            kind=InjectedKind.FACT,
+            rank=rank,
+            reason="pinned" if fact.is_pinned else fact.kind.value,
+            episode_id=fact.episode_id,
+            fact_id=fact.id,
+        )
+
+
+def _passages(block: Block, ranks: Mapping[object, int]) -> Iterable[Injected]:
+    for passage in block.passages:
+        helped = [share for share in passage.signals if share.contribution > 0]
+        strongest = sorted(helped, key=lambda share: -share.contribution)
+        names = dict.fromkeys(share.signal for share in strongest)
+        yield Injected(
+            kind=InjectedKind.PASSAGE,
+            rank=ranks.get(_key(passage), 0),
+            score=passage.score,
+            reason=", ".join([*names][:_MOST_SIGNALS]),
+            episode_id=passage.episode_id,
+            ordinal=None if passage.ordinal < 0 else passage.ordinal,
+            tokens=passage.tokens,
+        )
+
+
+def _summaries(block: Block, ranks: Mapping[object, int]) -> Iterable[Injected]:
+    for snippet in block.summaries:
+        yield Injected(
+            kind=InjectedKind.SUMMARY,
+            rank=ranks.get(("summary", snippet.episode_id), 0),
+            score=snippet.relevance,
+            reason="recent" if snippet.relevance is None else "relevant",
+            episode_id=snippet.episode_id,
+        )
+
+
+def _cut(each: LeftOut, turns: Mapping[UUID, int], ranks: Mapping[object, int]) -> Injected:
+    return Injected(
+        kind=InjectedKind(each.what),
+        rank=ranks.get(_key(each), 0),
+        score=each.score,
+        reason=each.reason.value,
+        episode_id=each.episode_id,
+        ordinal=None if each.turn_id is None else turns.get(each.turn_id),
+        fact_id=each.fact_id,
+        tokens=each.tokens,
+    )
+
+
+def pack_items(items: Sequence[Injected]) -> list[list[Any]]:
+    """Items of one episode as JSON; their episode stands beside them."""
+    return [
+        [
+            item.kind.value,
+            item.rank,
+            None if item.score is None else round(item.score, 4),
+            item.reason,
+            item.ordinal,
+            None if item.fact_id is None else str(item.fact_id),
+            item.tokens,
+        ]
+        for item in items
+    ]
+
+
+def unpack_items(packed: Any, episode_id: UUID | None) -> list[Injected]:
+    """The reverse of `pack_items`.
+
+    :raises InvalidInput: for anything else
+    """
+    try:
+        return [
+            Injected(
+                kind=InjectedKind(kind),
+                rank=_whole(rank) or 0,
+                score=None if score is None else float(score),
+                reason=str(reason),
+                episode_id=episode_id,
+                ordinal=_whole(ordinal),
+                fact_id=None if fact_id is None else UUID(fact_id),
+                tokens=_whole(tokens) or 0,
+            )
+            for kind, rank, score, reason, ordinal, fact_id, tokens in packed
+        ]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInput("items", "must be as the ledger packs them") from error
+
+
+def _whole(value: Any) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise ValueError("is no whole number")
+    return value
+
+
+def by_episode(items: Iterable[Injected]) -> dict[UUID | None, list[Injected]]:
+    """Items in their order, by the episode that they belong to."""
+    found: dict[UUID | None, list[Injected]] = {}
+    for item in items:
+        found.setdefault(item.episode_id, []).append(item)
+    return found
