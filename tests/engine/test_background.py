@@ -105,7 +105,7 @@ def test_the_lease_of_a_living_one_is_respected_until_it_ends(
         if where == "another machine":
             there.setattr(platform, "node", lambda: "another-machine")
         if where == "another container":
-            there.setattr(leases, "_PROCESS_NUMBERS", "/proc/self/ns/net")
+            there.setattr(leases, "_PID_NAMESPACE", "/proc/self/ns/net")
         owner = new_worker_id()
     if where != "here":
         owner = owner.replace(f"/{os.getpid()}/", f"/{gone}/")
