@@ -172,6 +172,8 @@ class AsyncMemoryScope:
     recall_turns = _awaited(MemoryScope.recall_turns)
     recent = _awaited(MemoryScope.recent)
     session = _awaited(MemoryScope.session)
+    sessions = _awaited(MemoryScope.sessions)
+    reset_session = _awaited(MemoryScope.reset_session)
     episodes = _awaited(MemoryScope.episodes)
     get = _awaited(MemoryScope.get)
     delete = _awaited(MemoryScope.delete)
@@ -188,6 +190,7 @@ class AsyncMemoryScope:
     uses = _awaited(MemoryScope.uses)
     erase = _awaited(MemoryScope.erase)
     erase_episode = _awaited(MemoryScope.erase_episode)
+    erase_session = _awaited(MemoryScope.erase_session)
 
 
 class AsyncMemoryTenant:

@@ -28,6 +28,8 @@ class _Scope(Protocol):
         idempotency_key: str | None = None,
         at: Times = None,
         tokens: Sequence[int] | None = None,
+        keys: Sequence[str | None] | None = None,
+        index: bool | Sequence[bool] = True,
     ) -> list[Turn]: ...
 
     def close_episode(
@@ -82,6 +84,8 @@ class EpisodeInHand:
         idempotency_key: str | None = None,
         at: Times = None,
         tokens: Sequence[int] | None = None,
+        keys: Sequence[str | None] | None = None,
+        index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
         """Add `("user", "text")`, a message, or a list of messages."""
         messages: MessageLike | Sequence[MessageLike]
@@ -92,7 +96,13 @@ class EpisodeInHand:
         else:
             messages = role_or_messages
         stored = self._scope.add(
-            self.session_id, messages, idempotency_key=idempotency_key, at=at, tokens=tokens
+            self.session_id,
+            messages,
+            idempotency_key=idempotency_key,
+            at=at,
+            tokens=tokens,
+            keys=keys,
+            index=index,
         )
         self._follow(stored)
         return stored

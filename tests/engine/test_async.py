@@ -108,7 +108,7 @@ def test_a_conversation_that_is_remembered(tmp_path: Path):
     asyncio.run(first())
 
 
-def test_every_call_answers(tmp_path: Path):
+def test_every_call_answers(tmp_path: Path):  # noqa: PLR0915 - each call once
     async def everything() -> set[str]:
         used = set()
 
@@ -145,7 +145,7 @@ def test_every_call_answers(tmp_path: Path):
         sources = await said(memory, "config_sources", "default")
         assert sources["session"]["idle_timeout_minutes"] == "agent"
         await said(memory, "reset_config", "default")
-        await said(memory, "run_pending")
+        assert await said(memory, "run_pending")
         assert await said(memory, "flush", timeout=30)
         assert (await said(memory, "stats")).turns == 2
         await said(scope, "delete", stored.id)
@@ -154,8 +154,11 @@ def test_every_call_answers(tmp_path: Path):
         assert (await said(memory, "run_retention")).complete
         await said(memory, "next_retention")
         assert [turn.id] == [each.id for each in await said(scope, "remove_turns", "s", last=1)]
-        await said(scope, "add", "s", ("user", "about something else"))
+        assert (await said(scope, "sessions")).total_count == 2
+        await said(scope, "reset_session", stored.session_id)
         assert (await said(scope, "erase_episode", stored.id)).is_complete
+        assert (await said(scope, "erase_session", "s")).is_complete
+        await said(scope, "add", "s", ("user", "about something else"))
         assert (await said(scope, "erase")).removed["turns"] == 1
         assert await said(memory, "compact")
         await said(memory, "close")

@@ -102,3 +102,96 @@ def test_what_cannot_be_removed(scope: Any, calls: Any, memory: EpisodicMemory):
     with pytest.raises(LegalHold):
         scope.remove_turns("s", last=1)
     assert texts(scope) == ["hello"]
+
+
+def test_a_known_key_is_skipped_stored_or_removed(scope: Any, memory: EpisodicMemory):
+    stored = scope.add("s", TALK[:2], keys=["m1", "m2"])
+    assert len(stored) == 2
+    [new] = scope.add("s", TALK[:3], keys=["m1", "m2", "m3"])
+    assert (new.text, new.ordinal) == (TALK[2][1], 2)
+    scope.remove_turns("s", ids=[stored[1].id])
+    assert scope.add("s", TALK[:3], keys=["m1", "m2", "m3"]) == []
+    assert texts(scope) == [TALK[0][1], TALK[2][1]]
+    assert len(scope.add("other", TALK[:1], keys=["m1"])) == 1
+    twice = scope.add("s", [TALK[3], TALK[3], ("user", "no key")], keys=["m4", "m4", None])
+    assert [turn.text for turn in twice] == [TALK[3][1], "no key"]
+    assert len(scope.add("s", ("user", "no key"), keys=[None])) == 1
+    for wrong in (["a"], "ab", [1, 2], ["", "x"]):
+        with pytest.raises(InvalidInput):
+            scope.add("s", TALK[:2], keys=wrong)
+
+
+def test_keys_beside_an_idempotency_key(scope: Any):
+    first = scope.add("s", TALK[:2], keys=["a", "b"], idempotency_key="call")
+    assert scope.add("s", TALK[:2], keys=["a", "b"], idempotency_key="call") == first
+    assert texts(scope) == [text for _, text in TALK[:2]]
+
+
+def test_a_reset_session_begins_anew_and_is_recalled(scope: Any, memory: EpisodicMemory):
+    scope.add("s", TALK)
+    scope.reset_session("s")
+    assert texts(scope) == []
+    scope.add("s", ("user", "Let us begin again."))
+    assert texts(scope) == ["Let us begin again."]
+    assert texts(scope) == [turn.text for turn in scope.session("s", last=5).turns]
+    memory.flush()
+    # The session is the current one, and yet its old turns are not in its history.
+    found = scope.recall_turns("What does Mirabelle eat?", session_id="s")
+    assert "Mirabelle" in found[0].text
+    assert all(hit.text != "Let us begin again." for hit in found)
+    assert "Mirabelle" in scope.context("What does Mirabelle eat?", session_id="s").text
+    with pytest.raises(SessionNotFound):
+        scope.reset_session("nowhere")
+
+
+def test_sessions_are_listed_and_erased(scope: Any, calls: Any):
+    for name in ("a", "b/c", "d"):
+        scope.add(name, ("user", f"in {name}"))
+    calls("ben").add("theirs", ("user", "x"))
+    page = scope.sessions(1, 2)
+    assert (page.total_count, len(page.items)) == (3, 2)
+    assert {session.id for session in (*page, *scope.sessions(2, 2))} == {"a", "b/c", "d"}
+    receipt = scope.erase_session("b/c", physical=False)
+    assert (receipt.removed["turns"], receipt.removed["sessions"]) == (1, 1)
+    assert not any(receipt.left.values())
+    assert {session.id for session in scope.sessions()} == {"a", "d"}
+    with pytest.raises(SessionNotFound):
+        scope.erase_session("b/c")
+    with pytest.raises(SessionNotFound):
+        scope.erase_session("theirs")
+
+
+def test_what_is_not_indexed_is_replayed_and_never_recalled(scope: Any, memory: EpisodicMemory):
+    opaque = {"role": "assistant", "content": "Mirabelle reasoning item", "signature": [1, None]}
+    turns = scope.add("s", [TALK[0], opaque, TALK[1]], index=[True, False, True])
+    assert [turn.indexed for turn in turns] == [True, False, True]
+    scope.add("s", ("assistant", "Mirabelle is hidden."), index=False)
+    memory.flush()
+    assert [turn.message.body for turn in scope.session("s").turns][1] == opaque
+    assert [turn.indexed for turn in scope.session("s").turns] == [True, False, True, False]
+    hits = scope.recall_turns("Mirabelle reasoning hidden", limit=10)
+    assert {hit.text for hit in hits} == {TALK[0][1], TALK[1][1]}
+    closed = scope.close_session("s")
+    assert closed.status == "ended"
+    memory.flush()
+    summary = scope.episodes().items[0].summary or ""
+    assert "hidden" not in summary
+    assert "reasoning" not in summary
+    with pytest.raises(InvalidInput):
+        scope.add("s", TALK[:2], index=[True])
+
+
+def test_a_message_that_only_calls_a_tool_is_no_empty_hit(scope: Any, memory: EpisodicMemory):
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    scope.add(
+        "s",
+        [
+            ("user", "How is the weather in Oslo?"),
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "It rains in Oslo."},
+        ],
+    )
+    memory.flush()
+    hits = scope.recall_turns("weather in Oslo", limit=10)
+    assert hits
+    assert all(hit.text for hit in hits)

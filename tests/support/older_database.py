@@ -27,10 +27,13 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
     schema.facts.drop(conn)
     schema.injected.drop(conn)
     schema.injections.drop(conn)
+    schema.message_keys.drop(conn)
+    for table in ("octopus_turns", "octopus_turns_archive"):
+        conn.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN is_indexed")
     for index in schema.holds.indexes:
         if index.name == "octopus_holds_episode":
             index.drop(conn)
-    for column in ("first_seq", "last_seq"):
+    for column in ("first_seq", "last_seq", "replay_from"):
         conn.exec_driver_sql(f"ALTER TABLE octopus_episodes DROP COLUMN {column}")
     conn.exec_driver_sql(f"UPDATE {migrate.VERSION_TABLE} SET version_num = '0003'")
 

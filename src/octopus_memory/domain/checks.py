@@ -137,6 +137,28 @@ def check_flag(field: str, value: bool) -> None:
         raise InvalidInput(field, "must be true or false")
 
 
+def index_of(given: bool | Sequence[bool], count: int) -> list[bool]:
+    """Return for each of `count` messages whether recall may find it."""
+    if isinstance(given, bool):
+        return [given] * count
+    if not isinstance(given, Sequence) or not all(isinstance(each, bool) for each in given):
+        raise InvalidInput("index", "must be true or false, or a list of one for each message")
+    if len(given) != count:
+        raise InvalidInput("index", f"has {len(given)} flags for {count} messages")
+    return list(given)
+
+
+def check_keys(keys: Sequence[str | None], messages: int) -> None:
+    """:raises InvalidInput: unless there is one key, or None, for each message"""
+    if isinstance(keys, str) or not isinstance(keys, Sequence):
+        raise InvalidInput("keys", "must be a list of one key, or None, for each message")
+    if len(keys) != messages:
+        raise InvalidInput("keys", f"has {len(keys)} keys for {messages} messages")
+    for i, key in enumerate(keys):
+        if key is not None:
+            check_name(f"keys[{i}]", key)
+
+
 def turn_choice(ids: Sequence[Turn | UUID | str] | None, last: int | None) -> frozenset[UUID]:
     """Return the ids of the turns that a caller names; none where `last` chooses them.
 

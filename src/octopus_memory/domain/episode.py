@@ -129,6 +129,8 @@ class Turn:
     at: datetime
     has_pii: bool = False
     embedding_ref: str | None = None
+    indexed: bool = True
+    """False for a turn that is replayed and never recalled."""
 
     @property
     def role(self) -> Role:

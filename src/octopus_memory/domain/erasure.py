@@ -15,13 +15,15 @@ from .message import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Data to erase: a user's with one agent or with all, or one episode of a scope."""
+    """Data to erase: a user's with one agent or with all, or one session or episode of a scope."""
 
     tenant: str
     user: str
     agent: str | None = None
     episode_id: UUID | None = None
     """If given, the subject is this one episode, and `agent` must be given too."""
+    session_id: str | None = None
+    """If given, the subject is this one session, and `agent` must be given too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class Erasure:
     scope_ids: tuple[int, ...] = ()
     episode_id: UUID | None = None
     """If given, only this episode of the scope was erased."""
+    episode_ids: tuple[UUID, ...] = ()
+    """If given, only these episodes of the scope were erased: those of one session."""
     actor: str = "library"
     physical: bool = True
     """True if it must rewrite the files itself before it is finished."""

@@ -93,11 +93,17 @@ class MemoryScope(FactCalls, LedgerCalls):
         idempotency_key: str | None = None,
         at: Times = None,
         tokens: Sequence[int] | None = None,
+        keys: Sequence[str | None] | None = None,
+        index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
         """Store one message or many; durable when it returns.
 
         A session that is new, or has no open episode, gets one. `at` is one time for all or a
         list with one for each; `tokens` likewise, where the caller has counted.
+
+        `keys` are ids of the caller's own, one for each message or None: a message whose key the
+        session knows is skipped, even where it was removed since, and is not in the answer. With
+        `index=False`, or a list with a flag for each, messages are replayed and never recalled.
 
         :raises EpisodeClosed: for the id of an episode that has ended
         :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored again
@@ -112,6 +118,8 @@ class MemoryScope(FactCalls, LedgerCalls):
             idempotency_key=idempotency_key,
             at=at,
             tokens=tokens,
+            keys=keys,
+            index=index,
         )
         self._memory.wake()
         return stored
@@ -283,6 +291,28 @@ class MemoryScope(FactCalls, LedgerCalls):
                 raise SessionNotFound(session_id)
             return found
 
+    def sessions(self, page: int = 1, page_size: int = 20) -> Page[Session]:
+        """A page of sessions, last seen first."""
+        from ..domain.page import Page
+
+        check_limit(page, "page")
+        check_limit(page_size, "page_size")
+        with self._reading("sessions") as runtime:
+            items, total = runtime.store.list_sessions(
+                self.scope, offset=(page - 1) * page_size, limit=page_size
+            )
+        return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
+
+    def reset_session(self, session_id: str) -> None:
+        """Begin the replay of a session anew: `session` leaves out the turns that it has by now.
+
+        They stay in the memory: `get` gives them, and recall finds them, also from within the same
+        session. The episode that is open stays open.
+
+        :raises SessionNotFound: for a session that is not in this scope
+        """
+        self._runtime.store.reset_session(self.scope, check_name("session_id", session_id))
+
     def episodes(
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
     ) -> Page[Episode]:
@@ -423,12 +453,28 @@ class MemoryScope(FactCalls, LedgerCalls):
         """
         return self._erase(episode_id_of(episode_id), physical, actor)
 
-    def _erase(self, episode_id: UUID | None, physical: bool, actor: str | None) -> EraseReceipt:
+    def erase_session(
+        self, session_id: str, *, physical: bool = True, actor: str | None = None
+    ) -> EraseReceipt:
+        """Remove one session with every episode of it and its keys, as `erase` does.
+
+        :raises SessionNotFound: for a session that is not in this scope
+        :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+        """
+        return self._erase(None, physical, actor, check_name("session_id", session_id))
+
+    def _erase(
+        self,
+        episode_id: UUID | None,
+        physical: bool,
+        actor: str | None,
+        session_id: str | None = None,
+    ) -> EraseReceipt:
         from ..domain.erasure import Subject
         from .privacy import erasure
 
         names = {"tenant": self.scope.tenant, "agent": self.scope.agent, "user": self.scope.user}
-        subject = Subject(**names, episode_id=episode_id)
+        subject = Subject(**names, episode_id=episode_id, session_id=session_id)
         return erasure.erase(self._runtime, subject, actor=actor or self._actor, physical=physical)
 
     def _find(self, episode_id: Episode | UUID | str) -> Episode:

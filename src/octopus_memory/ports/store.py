@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from ..domain.episode import EndReason, Episode, Scope, Session, Summary, Turn
+from ..domain.errors import EpisodeChanged
 from ..domain.message import Json
 from .agent_configs import AgentConfigs, AgentSettings
 from .api_keys import Keys
@@ -43,6 +44,7 @@ __all__ = [
     "EpisodeStore",
     "Findable",
     "Idempotency",
+    "KeyTaken",
     "Lead",
     "Lexical",
     "NewSummary",
@@ -61,6 +63,10 @@ __all__ = [
     "Work",
     "WorkKind",
 ]
+
+
+class KeyTaken(EpisodeChanged):
+    """Another call stored a message with one of the append's keys first."""
 
 
 class Idempotency(NamedTuple):
@@ -146,6 +152,9 @@ class Append:
     placeholders: Sequence[Placeholder] = ()
     """Numbers given for the first time in these turns; a number that is taken by now is a change.
     """
+    keys: Sequence[bytes] = ()
+    """Keyed hashes of the ids that the caller gave these messages, which the session must not have
+    yet: else the append raises `KeyTaken`."""
     settings: str | None = None
     """The version of the agent's settings that it was decided by what may be stored; None for a
     write that they do not matter to."""
@@ -219,6 +228,7 @@ class EpisodeStore(
             were rewritten since its closing's summary was made of them
         :raises EpisodeNotFound: when an OPEN or RESUME target is not in the scope
         :raises IdempotencyConflict: when the key was used with another fingerprint
+        :raises KeyTaken: when the session has one of the keys of messages
         :raises SettingsChanged: when the agent's settings are not those that it was decided by
         """
 
@@ -233,6 +243,15 @@ class EpisodeStore(
         :raises EpisodeDeleted: when the episode, or every one of the turns, was removed since
         :raises EpisodeArchived: when the episode was archived since
         :raises IdempotencyConflict: when the key was used with another fingerprint
+        """
+
+    @abstractmethod
+    def known_keys(
+        self, scope: Scope, session_id: str, digests: Sequence[bytes]
+    ) -> frozenset[bytes]:
+        """Those of these hashes that an append to the session had among its `keys`.
+
+        A key outlives its message: it goes when the session or the scope is erased.
         """
 
     @abstractmethod
@@ -296,8 +315,34 @@ class EpisodeStore(
     ) -> SessionReplay | None:
         """The session whole, read at one moment: episodes by their start, turns in order.
 
+        Turns from before `reset_session` are left out, and so are ended episodes that have no
+        others.
+
         With `last`, no more turns than that, the last ones, and only the episodes from the one on
         that these begin in. A session that has fewer is whole.
+        """
+
+    @abstractmethod
+    def replayed(self, scope: Scope, session_id: str) -> dict[UUID, int]:
+        """The episodes that a replay shows something of, each with its first ordinal that it shows.
+
+        An open episode is always among them. None that is deleted.
+        """
+
+    @abstractmethod
+    def reset_session(self, scope: Scope, session_id: str) -> None:
+        """Leave the turns that a session has by now out of every later `replay`.
+
+        Nothing else changes: other reads give them, and recall finds them.
+
+        :raises SessionNotFound: when it is not in the scope
+        """
+
+    @abstractmethod
+    def list_sessions(self, scope: Scope, *, offset: int, limit: int) -> tuple[list[Session], int]:
+        """A page of sessions, last seen first, and how many there are.
+
+        A session whose every episode is deleted is not among them.
         """
 
     @abstractmethod

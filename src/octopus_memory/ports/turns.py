@@ -31,6 +31,8 @@ class NewTurn:
     """None for a turn that is made findable later."""
     embed: bool
     has_pii: bool = False
+    indexed: bool = True
+    """False for a turn that is replayed and never recalled; it has no `lexical`."""
 
 
 class Findable(NamedTuple):

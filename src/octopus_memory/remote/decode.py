@@ -87,6 +87,8 @@ def turn(body: Body, message: Message) -> Turn:
         at=moment(body["at"]),
         has_pii=body["hasPii"],
         embedding_ref=body.get("embeddingRef"),
+        # An older service does not say.
+        indexed=body.get("indexed", True),
     )
 
 
@@ -137,6 +139,17 @@ def session(body: Body, tenant: str) -> Session:
     )
 
 
+@read
+def session_page(body: Body, tenant: str) -> Page[Session]:
+    return Page(
+        items=tuple(session(each, tenant) for each in body["items"]),
+        total_count=body["totalCount"],
+        page=body["page"],
+        page_size=body["pageSize"],
+    )
+
+
+@read
 @read
 def session_replay(body: Body, tenant: str) -> SessionReplay:
     return SessionReplay(

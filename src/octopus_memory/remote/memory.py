@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
 
 from ..domain.block.block import TokenCount
-from ..domain.checks import Times, check_limit, check_metadata, session_id_of, turn_choice
+from ..domain.checks import (
+    Times,
+    check_keys,
+    check_limit,
+    check_metadata,
+    index_of,
+    session_id_of,
+    turn_choice,
+)
 from ..domain.config_layers import change_of
 from ..domain.context import MemoryContext
 from ..domain.episode import (
@@ -147,12 +155,18 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         idempotency_key: str | None = None,
         at: Times = None,
         tokens: Sequence[int] | None = None,
+        keys: Sequence[str | None] | None = None,
+        index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
         parsed = encode.messages(messages)
+        if keys is not None:
+            check_keys(keys, len(parsed))
         body = self._who | {
             "messages": [dict(message.body) for message in parsed],
             "at": encode.times(at, len(parsed)),
             "tokens": None if tokens is None else list(tokens),
+            "keys": None if keys is None else list(keys),
+            "index": None if index is True else index_of(index, len(parsed)),
         }
         if isinstance(episode_or_session_id, str):
             path = f"/sessions/{segment(check_name('session_id', episode_or_session_id))}/messages"
@@ -309,6 +323,15 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         query = self._who | {"last": None if last is None else check_limit(last, "last")}
         return decode.session_replay(self._transport.get(path, query), self.scope.tenant)
 
+    def sessions(self, page: int = 1, page_size: int = 20) -> Page[Session]:
+        query = self._who | {"page": page, "pageSize": page_size}
+        return decode.session_page(self._transport.get("/sessions", query), self.scope.tenant)
+
+    def reset_session(self, session_id: str) -> None:
+        path = f"/sessions/{segment(check_name('session_id', session_id))}/reset"
+        # Not tried again: a second try would hide what was added after the first.
+        self._transport.send("POST", path, body=self._who, safe=False)
+
     def episodes(
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
     ) -> Page[Episode]:
@@ -388,6 +411,12 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         self, episode_id: Episode | UUID | str, *, physical: bool = True
     ) -> EraseReceipt:
         path = f"/episodes/{encode.episode_id(episode_id)}"
+        query = self._who | {"physical": physical}
+        # A second try would find nothing, and have no receipt to give.
+        return decode.receipt(self._transport.delete(path, query, safe=False))
+
+    def erase_session(self, session_id: str, *, physical: bool = True) -> EraseReceipt:
+        path = f"/sessions/{segment(check_name('session_id', session_id))}"
         query = self._who | {"physical": physical}
         # A second try would find nothing, and have no receipt to give.
         return decode.receipt(self._transport.delete(path, query, safe=False))

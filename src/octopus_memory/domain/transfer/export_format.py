@@ -184,6 +184,7 @@ def turn_line(turn: Turn) -> dict[str, Json]:
         "at": time_text(turn.at),
         "tokens": turn.tokens,
         "has_pii": turn.has_pii,
+        "indexed": turn.indexed,
         "message": dict(turn.message.body),
     }
 

@@ -30,6 +30,7 @@ def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = Tr
     Where an error is raised, nothing is gone.
 
     :raises EpisodeNotFound: for an episode that is not in its scope
+    :raises SessionNotFound: for a session that is not in its scope
     :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
     """
     if not isinstance(physical, bool):
@@ -215,6 +216,10 @@ def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
 
 def _left_in_mirror(runtime: Runtime, erasure: Erasure) -> int | None:
     try:
+        if erasure.episode_ids:
+            count = runtime.index.count_mirrored
+            left = [count(erasure.scope_ids, each) for each in erasure.episode_ids]
+            return None if None in left else sum(each or 0 for each in left)
         return runtime.index.count_mirrored(erasure.scope_ids, erasure.episode_id)
     except OctopusError as error:
         log.warning("the remote index cannot be searched: %s", type(error).__name__)

@@ -101,7 +101,8 @@ def _remade(
     """A summary of the turns that are left, whoever wrote the one that the episode has."""
     left = [turn for turn in was.turns if turn.id not in gone]
     turns = [replace(turn, ordinal=ordinal) for ordinal, turn in enumerate(left)]
-    new = close.summary_of(runtime, was.episode.scope, turns)
+    said = [turn for turn in turns if turn.indexed]
+    new = close.summary_of(runtime, was.episode.scope, said)
     if new is None:
         return None
     # The worker improves no archived episode.

@@ -454,7 +454,7 @@ def _extracted(
     """The summary taken from the new turns, but for what a caller gave; whether that is nothing."""
     before, after = (
         close.limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
-        for turns in (old, new)
+        for turns in ([turn for turn in some if turn.indexed] for some in (old, new))
     )
     text = after.text if was.text == before.text else was.text
     facts = after.key_facts if was.key_facts == before.key_facts else was.key_facts

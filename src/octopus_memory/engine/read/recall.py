@@ -81,6 +81,10 @@ class Ask:
                 object.__setattr__(self, field, check_time(field, moment))
 
 
+_NEVER_SHOWN = 2**31
+"""The first ordinal that the replay of another session shows: recall may bring all of it."""
+
+
 class _Found(NamedTuple):
     view: ScopeView
     ranking: Ranking
@@ -128,7 +132,8 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
     return [
         plain_hit(turns[row], score=relevance, why=found.ranking.why(row, relevance))
         for row, relevance in best
-        if row in turns
+        # A message that only calls a tool says nothing itself.
+        if row in turns and turns[row].text.strip()
     ]
 
 
@@ -200,7 +205,8 @@ def _candidates(
             turn, before = turns.get((episode_id, ordinal)), turns.get((episode_id, ordinal - 1))
             if turn is not None:
                 hit = plain_hit(turn, score=score, why=found.ranking.why(row, score))
-                asked = None if before is None or not found.is_short(row) else plain_hit(before)
+                said = before is not None and before.indexed and found.is_short(row)
+                asked = plain_hit(before) if before is not None and said else None
                 yield Candidate(rank=place, score=score, source=hit, before=asked)
             continue
         snippet = snippets.get(int(found.view.rows.episode[row]))
@@ -318,19 +324,26 @@ def _keep(parts: Parts, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.b
     left_out = _left_out(parts, scope, ask)
     if left_out:
         # An id's own hash is slow: it is written in Python.
-        numbers = {episode_id.int for episode_id in left_out}
-        stays = [episode_id.int not in numbers for episode_id in view.episode_ids]
-        masks.append(np.array(stays).take(view.rows.episode))
+        first = {episode_id.int: shown for episode_id, shown in left_out.items()}
+        shown = [first.get(episode_id.int, _NEVER_SHOWN) for episode_id in view.episode_ids]
+        shown_from = np.array(shown).take(view.rows.episode)
+        stays = shown_from == _NEVER_SHOWN
+        if any(first.values()):
+            # Turns from before a reset are not in the history, so recall may bring them.
+            stays |= (view.ordinals >= 0) & (view.ordinals < shown_from)
+        masks.append(stays)
     if not masks:
         return None
     keep: NDArray[np.bool_] = np.logical_and.reduce(masks)
     return keep
 
 
-def _left_out(parts: Parts, scope: Scope, ask: Ask) -> frozenset[UUID]:
+def _left_out(parts: Parts, scope: Scope, ask: Ask) -> dict[UUID, int]:
+    """The episodes that are left out, each from an ordinal on."""
+    left_out = dict.fromkeys(ask.leave_out, 0)
     if ask.leave_out_session is None:
-        return ask.leave_out
-    return ask.leave_out.union(parts.store.session_episodes(scope, ask.leave_out_session))
+        return left_out
+    return parts.store.replayed(scope, ask.leave_out_session) | left_out
 
 
 def _snippets(
@@ -350,7 +363,7 @@ def _snippets(
             turns=tuple(
                 plain_hit(turns[row], score=scores[row], why=found.ranking.why(row, scores[row]))
                 for row in matches[number]
-                if row in turns
+                if row in turns and turns[row].text.strip()
             ),
             why=found.ranking.why(matches[number][0], relevance),
         )
@@ -443,4 +456,5 @@ def recent_snippet(parts: Parts, episode: Episode) -> EpisodeSnippet:
         return snippet_of(episode)
     start = max(0, episode.message_count - _MATCHES_SHOWN)
     turns = parts.store.turns(episode.scope, episode.id, start=start)
-    return snippet_of(episode, turns=tuple(plain_hit(turn) for turn in turns))
+    shown = tuple(plain_hit(turn) for turn in turns if turn.indexed)
+    return snippet_of(episode, turns=shown)

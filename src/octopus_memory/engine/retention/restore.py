@@ -76,6 +76,7 @@ def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[Findable
     findable = [
         index_turns.of_turn(runtime, scope, turn.ordinal, turn.message, config)
         for turn in kept.turns
+        if turn.indexed
     ]
     if episode.summary is not None:
         made = Summary(text=episode.summary, key_facts=episode.key_facts)

@@ -274,6 +274,8 @@ class _NewTurns:
                 config,
                 [line.count("tokens") for line in some],
                 self._guard,
+                # An older export does not say.
+                index=[line.body.get("indexed") is not False for line in some],
             )
             for line, turn in zip(some, turns, strict=True):
                 has_pii = line.flag("has_pii") or turn.has_pii

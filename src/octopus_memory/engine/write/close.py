@@ -160,7 +160,7 @@ def put_summary(
 def read(
     runtime: Runtime, scope: Scope, episode_id: UUID, count: int | None = None
 ) -> tuple[list[Turn], SummedUp]:
-    """An episode's turns, and what tells the store whether they are still these later on.
+    """An episode's turns that recall may find, and what tells the store whether it still has them.
 
     Of one that is open `count` says how many it had before: a turn that comes in between would
     seem to be rewritten.
@@ -169,7 +169,8 @@ def read(
     index_turns.catch_up(runtime, scope, episode_id)
     state = runtime.store.recall_state(scope)
     turns = runtime.store.turns(scope, episode_id, stop=count)
-    return turns, SummedUp(turns=len(turns), newest=0 if state is None else state.newest)
+    made_of = SummedUp(turns=len(turns), newest=0 if state is None else state.newest)
+    return [turn for turn in turns if turn.indexed], made_of
 
 
 def _known(runtime: Runtime, scope: Scope, episode_id: UUID) -> Episode:

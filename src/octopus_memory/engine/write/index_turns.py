@@ -108,6 +108,8 @@ def _findable(
         # One that is damaged has no words; it stays in the queue for a vector.
         made = Findable(ordinal=ordinal, lexical=Lexical())
         turn = turns.get((found.episode_id, ordinal))
+        if turn is not None and not turn.indexed:
+            continue
         if turn is not None:
             try:
                 made = of_turn(runtime, found.scope, ordinal, turn.message, config)

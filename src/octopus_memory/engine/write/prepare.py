@@ -31,27 +31,33 @@ def new_turns(
     guard: Guard | None = None,
     *,
     findable: bool = True,
+    index: Sequence[bool] | None = None,
 ) -> list[NewTurn]:
     """Turns as they may be stored: without the personal data that the agent's settings keep out.
 
-    They are findable at once, unless that is left to be done.
+    They are findable at once, unless that is left to be done. Those that `index` says False of are
+    replayed and never recalled.
     """
     if tokens is not None:
         check_token_counts(tokens, len(messages))
     checked = (guard or runtime.guard(scope)).messages(messages)
     counts = tokens or [message_tokens(each.message, runtime.counter.count) for each in checked]
+    indexed = index or [True] * len(checked)
     return [
         _make_turn(
             turn_id,
             each.message,
             count,
             at,
-            runtime.lexicon.turn(scope, each.message.text, each.message.name) if findable else None,
-            findable and wants_vector(each.message, config),
+            runtime.lexicon.turn(scope, each.message.text, each.message.name)
+            if findable and is_indexed
+            else None,
+            findable and is_indexed and wants_vector(each.message, config),
             each.has_pii,
+            is_indexed,
         )
-        for turn_id, each, count, at in zip(
-            new_ids(len(checked)), checked, counts, times, strict=True
+        for turn_id, each, count, at, is_indexed in zip(
+            new_ids(len(checked)), checked, counts, times, indexed, strict=True
         )
     ]
 
@@ -80,6 +86,18 @@ def idempotency(
     return Idempotency(key=key, fingerprint=fingerprint)
 
 
+def key_digests(
+    runtime: Runtime, scope: Scope, session_id: str, keys: Sequence[str]
+) -> list[bytes]:
+    """Hash each key with the database's salt, because a caller's ids may name a person."""
+    salt = runtime.store.salt[:64]
+    whose = [scope.tenant, scope.agent, scope.user, session_id]
+    return [
+        blake2b(json.dumps([*whose, key]).encode(), key=salt, digest_size=16).digest()
+        for key in keys
+    ]
+
+
 def as_turn(new: NewTurn, ordinal: int, episode_id: UUID, session_id: str) -> Turn:
     return Turn(
         id=new.id,
@@ -90,4 +108,5 @@ def as_turn(new: NewTurn, ordinal: int, episode_id: UUID, session_id: str) -> Tu
         tokens=new.tokens,
         at=new.at,
         has_pii=new.has_pii,
+        indexed=new.indexed,
     )

@@ -6,13 +6,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from ...domain import boundary, tool_calls
 from ...domain.checks import (
     Times,
+    check_keys,
     check_metadata,
+    check_token_counts,
     check_tokens,
+    index_of,
     parse_messages,
     session_id_of,
     times_of,
@@ -31,7 +35,8 @@ from ...domain.message import Json, Message, MessageLike
 from ...domain.policy import MemoryConfig
 from ...domain.quick import maker
 from ...domain.retention import Stage, is_overdue, overdue_warning
-from ...ports.store import Append, NewTurn, Target
+from ...ports.store import Append, KeyTaken, NewTurn, Target
+from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from . import close, prepare
 from .settings_retry import retry_on_settings_change
@@ -142,15 +147,105 @@ def add(
     idempotency_key: str | None,
     at: Times,
     tokens: Sequence[int] | None = None,
+    keys: Sequence[str | None] | None = None,
+    index: bool | Sequence[bool] = True,
 ) -> list[Turn]:
-    """Add to an episode, or to a session, which gets a new episode where it has none open."""
+    """Add to an episode, or to a session, which gets a new episode where it has none open.
+
+    A message whose key the session knows is skipped, stored or removed since.
+    """
     now = runtime.clock.now()
     config = runtime.config(scope.tenant, scope.agent)
     parsed = parse_messages(messages, max_bytes=config.session.max_message_bytes)
     times = times_of(at, len(parsed), now)
+    if tokens is not None:
+        check_token_counts(tokens, len(parsed))
+    given = _Given(parsed, times, tokens, index_of(index, len(parsed)), (), parsed)
+    if keys is None:
+        return _add(runtime, scope, where, given, idempotency_key, now, config)
+    check_keys(keys, len(parsed))
+    for _ in range(_RETRIES):
+        new = _unknown(runtime, scope, where, given, keys)
+        if not new.messages:
+            repeated = _repeated(runtime, scope, where, idempotency_key, parsed)
+            return [] if repeated is None else repeated
+        try:
+            return _add(runtime, scope, where, new, idempotency_key, now, config)
+        except KeyTaken as error:
+            taken = error
+    raise taken
+
+
+class _Given(NamedTuple):
+    """The messages of a call, or those of them that are stored."""
+
+    messages: Sequence[Message]
+    times: Sequence[datetime]
+    tokens: Sequence[int] | None
+    indexed: Sequence[bool]
+    digests: Sequence[bytes]
+    """Of the keys that are new in the session."""
+    whole: Sequence[Message]
+    """All that the call has, which an idempotency key stands for."""
+
+
+def _unknown(
+    runtime: Runtime,
+    scope: Scope,
+    where: Episode | UUID | str,
+    given: _Given,
+    keys: Sequence[str | None],
+) -> _Given:
+    """The messages that have no key, or one that is new in the session and in this call."""
+    episode = find_episode(runtime, scope, where)
+    session_id = _session_named(where) if episode is None else episode.session_id
+    digest = dict(
+        zip(
+            texts := [key for key in keys if key is not None],
+            prepare.key_digests(runtime, scope, session_id or "", texts),
+            strict=True,
+        )
+    )
+    seen = set(runtime.store.known_keys(scope, session_id or "", [*digest.values()]))
+    kept: list[int] = []
+    new: list[bytes] = []
+    for i, key in enumerate(keys):
+        if key is not None and digest[key] in seen:
+            continue
+        kept.append(i)
+        if key is not None:
+            seen.add(digest[key])
+            new.append(digest[key])
+    return given._replace(
+        messages=[given.messages[i] for i in kept],
+        times=[given.times[i] for i in kept],
+        tokens=None if given.tokens is None else [given.tokens[i] for i in kept],
+        indexed=[given.indexed[i] for i in kept],
+        digests=new,
+    )
+
+
+def _add(
+    runtime: Runtime,
+    scope: Scope,
+    where: Episode | UUID | str,
+    given: _Given,
+    idempotency_key: str | None,
+    now: datetime,
+    config: MemoryConfig,
+) -> list[Turn]:
+    parsed, times, tokens = given.messages, given.times, given.tokens
     first_guard = runtime.guard(scope, session_id=_session_named(where))
     first_turns = prepare.new_turns(
-        runtime, scope, parsed, times, config, tokens, first_guard, findable=False
+        runtime,
+        scope,
+        parsed,
+        times,
+        config,
+        tokens,
+        first_guard,
+        findable=False,
+        index=given.indexed,
     )
     for attempt in range(_RETRIES):
         guard, turns = first_guard, first_turns
@@ -166,11 +261,12 @@ def add(
             )
         except ToolResultWithoutCall:
             # A repeated call: the result that it brings has been stored, so no call waits for it.
-            repeated = _repeated(runtime, scope, where, idempotency_key, parsed)
+            repeated = _repeated(runtime, scope, where, idempotency_key, given.whole)
             if repeated is None:
                 raise
             return repeated
-        idempotency = prepare.idempotency(runtime, idempotency_key, destination.session_id, parsed)
+        session_id = destination.session_id
+        idempotency = prepare.idempotency(runtime, idempotency_key, session_id, given.whole)
         # Who names an episode does not say in which session its names were heard.
         unheard = destination.session_id != _session_named(where) and runtime.heard.of(
             scope, destination.session_id
@@ -180,7 +276,15 @@ def add(
             known = runtime.store.placeholders(scope, destination.episode_id)
             guard = runtime.guard(scope, session_id=destination.session_id, known=known)
             turns = prepare.new_turns(
-                runtime, scope, parsed, times, config, tokens, guard, findable=False
+                runtime,
+                scope,
+                parsed,
+                times,
+                config,
+                tokens,
+                guard,
+                findable=False,
+                index=given.indexed,
             )
         write = _make_append(
             scope,
@@ -194,14 +298,14 @@ def add(
             idempotency=idempotency,
             closing=None,
             placeholders=guard.used() if destination.target is Target.NEW else guard.new(),
+            keys=given.digests,
             settings=guard.settings,
         )
         left = _left(runtime, scope, destination, config, turns)
         try:
-            if left:
-                stored = _append_apart(runtime, left, replace(write, placeholders=guard.used()))
-            else:
-                stored = runtime.store.append(write)
+            stored = _append(runtime, left, write, guard)
+        except KeyTaken:
+            raise
         except EpisodeChanged:
             runtime.open_episodes.drop(scope, where)
             ended = closed_for_good(runtime, scope, where, config)
@@ -359,6 +463,12 @@ def _left(
     if episode is None or not config.session.topic_shift:
         return None
     return episode if runtime.topics.has_shifted(scope, episode, turns) else None
+
+
+def _append(runtime: Runtime, left: Episode | None, write: Append, guard: Guard) -> list[Turn]:
+    if left is None:
+        return runtime.store.append(write)
+    return _append_apart(runtime, left, replace(write, placeholders=guard.used()))
 
 
 def _append_apart(runtime: Runtime, left: Episode, write: Append) -> list[Turn]:

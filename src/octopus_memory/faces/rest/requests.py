@@ -72,6 +72,10 @@ class AddBody(WhoBody):
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=10_000)
     at: AwareDatetime | list[AwareDatetime] | None = None
     tokens: list[int] | None = None
+    keys: list[NameText | None] | None = None
+    """Ids of the caller's own: a message whose key the session knows is skipped."""
+    index: bool | list[bool] | None = None
+    """False for messages that are replayed and never recalled."""
 
 
 class SessionAddBody(AddBody):

@@ -89,6 +89,7 @@ class TurnOut(TypedDict):
     at: datetime
     hasPii: bool
     embeddingRef: str | None
+    indexed: bool
 
 
 def turn_out(turn: Turn) -> TurnOut:
@@ -102,6 +103,7 @@ def turn_out(turn: Turn) -> TurnOut:
         "at": turn.at,
         "hasPii": turn.has_pii,
         "embeddingRef": turn.embedding_ref,
+        "indexed": turn.indexed,
     }
 
 
@@ -119,6 +121,7 @@ class StoredOut(TypedDict):
     tokens: int
     at: datetime
     hasPii: bool
+    indexed: bool
     message: dict[str, Any] | None
 
 
@@ -153,6 +156,7 @@ def _stored(turn: Turn, sent: dict[str, Any] | None) -> StoredOut:
         "tokens": turn.tokens,
         "at": turn.at,
         "hasPii": turn.has_pii,
+        "indexed": turn.indexed,
         "message": None if body == sent else dict(body),
     }
 
@@ -292,6 +296,14 @@ def session_out(session: Session) -> SessionOut:
         "createdAt": session.created_at,
         "lastSeenAt": session.last_seen_at,
     }
+
+
+@exact
+class SessionList(TypedDict):
+    items: list[SessionOut]
+    totalCount: int
+    page: int
+    pageSize: int
 
 
 @exact

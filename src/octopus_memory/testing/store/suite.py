@@ -40,6 +40,7 @@ from .restore import RestoreTests, StageEntryTests
 from .retention import AgedTests, ColdArchiveTests, DeleteTests, PurgeTests
 from .scrub import RewriteTests, StoredTests
 from .scrub_rewrite import RewriteMirrorTests, RewriteRefusalTests, RewrittenMeanwhileTests
+from .sessions import MessageKeyTests, ResetTests, SessionListTests, UnindexedTurnTests
 from .tenant import KeyTests, TenantReadTests
 from .transfer import BringTests, KeptTests
 from .transfer_whole import ConfigTests, LifeTests, StatsTests
@@ -112,5 +113,9 @@ class StoreSuite(
     TurnRemovalTests,
     LedgerTests,
     LedgerLifeTests,
+    MessageKeyTests,
+    ResetTests,
+    SessionListTests,
+    UnindexedTurnTests,
 ):
     """The contract of `EpisodeStore`, sentence by sentence."""

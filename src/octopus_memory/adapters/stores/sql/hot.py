@@ -13,6 +13,7 @@ from .statements import (
     jobs,
     ledger,
     listing,
+    message_keys,
     meta,
     mirror,
     move,
@@ -51,7 +52,9 @@ READS = frozenset(
         work.turns,
         episodes.replay,
         episodes.session,
+        episodes.replayed,
         episodes.session_episodes,
+        message_keys.known,
         episodes.turns,
         episodes.turns_at,
     }

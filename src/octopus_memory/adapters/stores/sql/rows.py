@@ -48,6 +48,7 @@ _NO_EPISODE = frozenset(
         "unfindable_from",
         "first_seq",
         "last_seq",
+        "replay_from",
     }
 )
 
@@ -60,6 +61,7 @@ _TURN = (
     "tokens",
     "has_pii",
     "embedding_ref",
+    "is_indexed",
     "codec",
     "message",
     "tool_codec",
@@ -69,7 +71,7 @@ _TURN_WIDTH = len(_TURN)
 _PACKED = ("codec", "message", "tool_codec", "tool_calls")
 """The columns a message is kept in."""
 _WHOSE = ("tenant", "scope_id", "episode_id")
-_SAID = ("ordinal", "id", "role", "at", "tokens", "agent", "has_pii")
+_SAID = ("ordinal", "id", "role", "at", "tokens", "agent", "has_pii", "is_indexed")
 NEW_TURN = (*_WHOSE, *_SAID, *_PACKED)
 
 
@@ -137,13 +139,14 @@ def turns(found: Iterable[Row], session_id: str | None = None) -> list[Turn]:
     columns = columns_of(found)
     if not columns:
         return []
-    episode_id, ordinal, turn_id, at, tokens, has_pii, refs, *packed = columns[:_TURN_WIDTH]
+    episode_id, ordinal, turn_id, at, tokens, has_pii, refs, indexed, *packed = columns[
+        :_TURN_WIDTH
+    ]
     messages = map(_make_message, _unpack(*packed))
     sessions = columns[_TURN_WIDTH] if session_id is None else repeat(session_id)
-    flags = map(bool, has_pii)
-    return list(
-        map(_make_turn, turn_id, episode_id, sessions, ordinal, messages, tokens, at, flags, refs)
-    )
+    found_pii, is_indexed = map(bool, has_pii), map(bool, indexed)
+    said = (turn_id, episode_id, sessions, ordinal, messages, tokens, at)
+    return list(map(_make_turn, *said, found_pii, refs, is_indexed))
 
 
 def _unpack(
@@ -221,6 +224,7 @@ def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -
         new.at,
         new.has_pii,
         None,
+        new.indexed,
     )
 
 
@@ -239,6 +243,7 @@ def new_turns(
             new.tokens,
             _as_name(new.message.agent),
             new.has_pii,
+            new.indexed,
             *_packed(new.message),
         )
         for ordinal, new in enumerate(turns, first)

@@ -118,6 +118,8 @@ episodes = _table(
     # episode's own. None where an older Octopus began the episode.
     sa.Column("first_seq", sa.BigInteger),
     sa.Column("last_seq", sa.BigInteger),
+    # The first turn that a replay of the session shows. None for the first of all.
+    sa.Column("replay_from", sa.Integer),
     sa.Index("octopus_episodes_newest", "scope_id", "order_at", "id"),
     sa.Index("octopus_episodes_session", "scope_id", "session_id", "id"),
 )
@@ -162,6 +164,8 @@ def _turn_columns() -> list[Any]:
         sa.Column("message", sa.LargeBinary, nullable=False),
         sa.Column("tool_codec", sa.SmallInteger),
         sa.Column("tool_calls", sa.LargeBinary),
+        # False for a turn that is replayed and never recalled.
+        sa.Column("is_indexed", sa.Boolean, nullable=False, server_default=sa.true()),
     ]
 
 
@@ -209,6 +213,16 @@ idempotency = _table(
     sa.Column("count", sa.Integer, nullable=False),
     sa.Column("used_at", UtcTime, nullable=False),
     sa.Index("octopus_idempotency_age", "used_at"),
+    clustered=True,
+)
+
+# A keyed hash of each id that a caller gave a message: kept when the message is removed.
+message_keys = _table(
+    "message_keys",
+    sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("session_id", _Name, primary_key=True),
+    sa.Column("digest", sa.LargeBinary(16), primary_key=True),
+    sa.Column("tenant", _Tenant, nullable=False),
     clustered=True,
 )
 

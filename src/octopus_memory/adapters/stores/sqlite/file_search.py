@@ -29,6 +29,7 @@ _HELD_IN = [
     (schema.conversations, ("metadata", "session_id")),
     (schema.scopes, ("user",)),
     (schema.idempotency, ("key",)),
+    (schema.message_keys, ("digest", "session_id")),
     (schema.work, ("episode_id",)),
 ]
 """Every column that can hold something of a person: what others have there is no trace."""

@@ -228,6 +228,8 @@ def add_messages(
         at=body.at,
         tokens=body.tokens,
         idempotency_key=idempotency_key,
+        keys=body.keys,
+        index=True if body.index is None else body.index,
     )
     return answer(request, AddedOut, added_out(stored, body.messages), 201)
 

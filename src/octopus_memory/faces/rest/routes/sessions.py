@@ -17,12 +17,14 @@ from ..requests import (
     RemoveTurnsBody,
     SessionAddBody,
     SessionCloseBody,
+    WhoBody,
     WhoseText,
 )
 from ..responses import (
     AddedOut,
     ContextOut,
     SessionDetail,
+    SessionList,
     SessionOut,
     TurnItems,
     added_out,
@@ -59,6 +61,8 @@ def add_to_session(
         at=body.at,
         tokens=body.tokens,
         idempotency_key=idempotency_key,
+        keys=body.keys,
+        index=True if body.index is None else body.index,
     )
     return answer(request, AddedOut, added_out(stored, body.messages), 201)
 
@@ -78,6 +82,27 @@ def remove_turns(
         session_id, ids=body.ids, last=body.last, physical=body.physical, actor=caller.actor
     )
     return answer(request, TurnItems, turn_items(removed))
+
+
+@routes.get("/sessions", response_model=SessionList, responses=problems())
+def list_sessions(
+    request: Request,
+    caller: Principal,
+    agentId: WhoseText = None,
+    userId: WhoseText = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    pageSize: Annotated[int, Query(ge=1, le=200)] = 20,
+) -> Response:
+    """Sessions, last seen first."""
+    need(caller, *SEES)
+    found = scope_of(request, caller, agentId, userId).sessions(page, pageSize)
+    listed: SessionList = {
+        "items": [session_out(session) for session in found.items],
+        "totalCount": found.total_count,
+        "page": page,
+        "pageSize": pageSize,
+    }
+    return tagged(request, SessionList, listed)
 
 
 @routes.get("/sessions/{session_id:name}", response_model=SessionDetail, responses=problems(404))
@@ -106,6 +131,17 @@ def close_session(
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     closed = scope.close_session(session_id, body.reason)
     return answer(request, SessionOut, session_out(closed))
+
+
+@routes.post("/sessions/{session_id:name}/reset", status_code=204, responses=problems(404))
+def reset_session(
+    request: Request, caller: Principal, session_id: NameText, body: WhoBody | None = None
+) -> Response:
+    """Begin the replay of the session anew; its messages stay recallable."""
+    need(caller, *WRITES)
+    body = body or WhoBody()
+    scope_of(request, caller, body.agent_id, body.user_id).reset_session(session_id)
+    return Response(status_code=204)
 
 
 @routes.post(

@@ -60,6 +60,24 @@ def erase_episode(
     return answer(request, ReceiptOut, ReceiptOut.of(receipt))
 
 
+@routes.delete(
+    "/sessions/{session_id:name}", response_model=ReceiptOut, responses=problems(404, 409)
+)
+def erase_session(
+    request: Request,
+    caller: Principal,
+    session_id: NameText,
+    agentId: WhoseText = None,
+    userId: WhoseText = None,
+    physical: Physical = True,
+) -> Response:
+    """Erase one session with all its episodes; the receipt says what went."""
+    need(caller, *OWNS)
+    scope = scope_of(request, caller, agentId, userId)
+    receipt = scope.erase_session(session_id, physical=physical, actor=caller.actor)
+    return answer(request, ReceiptOut, ReceiptOut.of(receipt))
+
+
 @routes.post("/episodes/{episode_id}/delete", status_code=204, responses=problems(404, 409))
 def delete_episode(
     request: Request, caller: Principal, episode_id: UUID, body: WhoBody | None = None

@@ -13,7 +13,16 @@ from .....domain.message import Json, Role
 from .....ports.store import Append, Placeholder, Target
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql, types
-from . import agent_configs, close, common, episodes, idempotency, index_turns, scopes
+from . import (
+    agent_configs,
+    close,
+    common,
+    episodes,
+    idempotency,
+    index_turns,
+    message_keys,
+    scopes,
+)
 from .placeholders import put as put_placeholders
 
 
@@ -166,6 +175,7 @@ def append(conn: Connection, write: Append) -> list[Turn]:
             scope_id, first = _grow(conn, scope_id, first_seq, write)
     agent_configs.check(settings, write.settings)
     place = common.episode_key(write.scope, scope_id, write.episode_id)
+    message_keys.put(conn, place, write.session_id, write.keys)
     turns = _insert(conn, place, write, first, first_seq)
     put_placeholders(conn, place, write.session_id, write.placeholders)
     if write.idempotency is not None:
@@ -198,7 +208,7 @@ def _is_alone(conn: Connection) -> bool:
 
 def _is_for_later(write: Append) -> bool:
     """Whether recall is given the turns by `findable` alone."""
-    return bool(write.turns) and write.turns[0].lexical is None
+    return bool(write.turns) and all(turn.lexical is None for turn in write.turns)
 
 
 def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> int:

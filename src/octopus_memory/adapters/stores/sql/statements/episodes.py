@@ -44,6 +44,7 @@ def _session_rows() -> sa.Select[Any]:
                 for name in ("session_id", "status", "metadata", "created_at")
             ),
             *(column for column in rows.episode_columns() if column.name != "session_id"),
+            schema.episodes.c.replay_from,
         )
         .join(
             schema.episodes,
@@ -159,10 +160,14 @@ def replay(
     if not found:
         return None
     latest = max(found, key=lambda row: (row.ended_at is None, *_BY_START(row)))
-    start = 0
+    found, start = [row for row in found if not _is_hidden(row)], 0
     if last is not None:
         found, start = _newest(found, last)
     said = _said(conn, scope, session_id, [row.id for row in found], start)
+    for row in found:
+        if row.replay_from:
+            turns = said.get(row.id, ())
+            said[row.id] = tuple(turn for turn in turns if turn.ordinal >= row.replay_from)
     return SessionReplay(
         session=rows.session(latest, scope),
         episodes=tuple(
@@ -188,7 +193,14 @@ def _episodes_of(
 
 
 def _turns_in(row: rows.Row) -> int:
-    return 0 if row.is_archived else row.message_count
+    """How many turns of an episode a replay shows."""
+    return 0 if row.is_archived else row.message_count - (row.replay_from or 0)
+
+
+def _is_hidden(row: rows.Row) -> bool:
+    """Whether a replay shows nothing of an episode, because its session was reset since."""
+    hidden = row.replay_from is not None and row.replay_from >= row.message_count
+    return hidden and row.ended_at is not None
 
 
 def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
@@ -197,7 +209,7 @@ def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
     for place in reversed(range(len(found))):
         missing -= _turns_in(found[place])
         if missing <= 0:
-            return found[place:], -missing
+            return found[place:], -missing + (found[place].replay_from or 0)
     return found, 0
 
 
@@ -228,6 +240,25 @@ def _by_ids(scope: Scope, ids: Sequence[UUID]) -> list[Asked]:
     return [
         (_episodes_by_id, common.scope_params(scope) | {"ids": some}) for some in common.chunks(ids)
     ]
+
+
+@sql
+def _replayed() -> sa.Select[Any]:
+    hidden = sa.and_(
+        schema.episodes.c.ended_at.is_not(None),
+        schema.episodes.c.replay_from.is_not(None),
+        schema.episodes.c.replay_from >= schema.episodes.c.message_count,
+    )
+    return sa.select(schema.episodes.c.id, schema.episodes.c.replay_from).where(
+        common.undeleted_in_scope(),
+        schema.episodes.c.session_id == sa.bindparam("session_"),
+        ~hidden,
+    )
+
+
+def replayed(conn: Connection, scope: Scope, session_id: str) -> dict[UUID, int]:
+    found = conn.execute(_replayed, common.scope_params(scope) | {"session_": session_id})
+    return {row.id: row.replay_from or 0 for row in found}
 
 
 def session_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from .....domain.episode import Scope
-from .....domain.errors import EpisodeNotFound
+from .....domain.errors import EpisodeNotFound, SessionNotFound
 from .....domain.message import Json
 from .....ports.store import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import audit, common, holds, ledger, meta, mirror, remove, scopes
+from . import audit, common, holds, ledger, message_keys, meta, mirror, remove, scopes
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -32,6 +32,7 @@ def _places() -> dict[str, sa.Table]:
         "recall rows": schema.recall,
         "waiting work": schema.work,
         "idempotency keys": schema.idempotency,
+        "message keys": schema.message_keys,
         "placeholders": schema.placeholders,
         "facts": schema.facts,
         "ledger items": schema.injected,
@@ -61,6 +62,8 @@ def user_scopes(conn: Connection, tenant: str, user: str | None = None) -> list[
 def erase(conn: Connection, subject: Subject, erasure: Erasure, entry: AuditDraft) -> Erasure:
     if subject.episode_id is not None:
         done = _erase_episode(conn, subject, subject.episode_id, erasure)
+    elif subject.session_id is not None:
+        done = _erase_session(conn, subject, subject.session_id, erasure)
     else:
         done = _erase_scopes(conn, subject, erasure)
     if any(done.removed.values()):
@@ -73,6 +76,7 @@ def erase(conn: Connection, subject: Subject, erasure: Erasure, entry: AuditDraf
         "removed": dict(done.removed),
         "scope_ids": list(done.scope_ids),
         "episode_id": None if done.episode_id is None else str(done.episode_id),
+        "episode_ids": [str(episode_id) for episode_id in done.episode_ids],
         "actor": done.actor,
         "physical": done.physical,
         "number": done.number,
@@ -155,6 +159,33 @@ def _erase_episode(
     return replace(erasure, removed=removed, scope_ids=(scope_id,), episode_id=episode_id)
 
 
+def _erase_session(
+    conn: Connection, subject: Subject, session_id: str, erasure: Erasure
+) -> Erasure:
+    scope = Scope(tenant=subject.tenant, agent=subject.agent or "", user=subject.user)
+    held = scopes.lock(conn, scope)
+    found = conn.execute(
+        sa.select(schema.episodes.c.id).where(
+            common.in_scope(), schema.episodes.c.session_id == session_id
+        ),
+        common.scope_params(scope),
+    )
+    ids: list[UUID] = list(found.scalars())
+    if held is None or not ids:
+        raise SessionNotFound(session_id)
+    holds.check(conn, subject.tenant, subject.user, ids)
+    removed: dict[str, int] = {}
+    for episode_id in ids:
+        gone = {"waiting work": _count(conn, schema.work, _own_work(held.id, episode_id))}
+        gone |= remove.episode(conn, scope, held.id, episode_id, now=erasure.at)
+        removed = {place: removed.get(place, 0) + count for place, count in gone.items()}
+    this = {"scope_": held.id, "session_": session_id}
+    removed["message keys"] = conn.execute(message_keys.drop_of_session, this).rowcount
+    removed["sessions"] = remove.empty_session(conn, held.id, session_id)
+    removed["scopes"] = _remove_empty_scope(conn, held.id)
+    return replace(erasure, removed=removed, scope_ids=(held.id,), episode_ids=tuple(ids))
+
+
 def _own_work(scope_id: int, episode_id: UUID) -> list[sa.ColumnElement[bool]]:
     return [
         schema.work.c.scope_id == scope_id,
@@ -177,16 +208,19 @@ def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
     left = {}
     for place, table in _places().items():
         wanted = [table.c.tenant == erasure.tenant]
+        only = list(erasure.episode_ids)
         if erasure.episode_id is not None:
+            only = [erasure.episode_id]
+        if only:
             if "episode_id" not in table.c and table is not schema.episodes:
                 continue
             own = table.c.id if table is schema.episodes else table.c.episode_id
-            wanted.append(own == erasure.episode_id)
+            wanted.append(own.in_(only))
         if table is schema.work:
             # What a remote index must still be told is counted by `waiting_removals`.
             wanted.append(schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX])
         left[place] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
-    if erasure.episode_id is None:
+    if erasure.episode_id is None and not erasure.episode_ids:
         left["scopes"] = _count_in(conn, schema.scopes, schema.scopes.c.id, erasure.scope_ids, [])
     return left
 
@@ -277,6 +311,7 @@ def _erasure(row: sa.Row[Any]) -> Erasure:
         removed=facts["removed"],
         scope_ids=tuple(facts["scope_ids"]),
         episode_id=None if facts["episode_id"] is None else UUID(facts["episode_id"]),
+        episode_ids=tuple(UUID(each) for each in facts.get("episode_ids", ())),
         actor=facts["actor"],
         physical=facts["physical"],
         number=facts["number"],

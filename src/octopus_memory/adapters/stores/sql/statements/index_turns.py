@@ -243,6 +243,8 @@ def insert_new(
     """The recall rows of turns that are stored with their words, in this transaction."""
     said, findable = {}, []
     for ordinal, new in enumerate(turns, start=first):
+        if not new.indexed:
+            continue
         assert new.lexical is not None
         said[ordinal] = rows.ROLES[new.message.role], new.at
         findable.append(Findable(ordinal=ordinal, lexical=new.lexical, embed=new.embed))

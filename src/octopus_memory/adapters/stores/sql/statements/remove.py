@@ -8,7 +8,7 @@ from uuid import UUID
 from .....domain.episode import Scope
 from .....ports.store import RowPart
 from ..lazy import Connection, results_of, sa, schema, sql
-from . import close, common, facts, ledger
+from . import close, common, facts, ledger, message_keys
 
 
 @sql
@@ -89,9 +89,12 @@ def episode(
 
 
 def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
-    """A session without an episode is only a name; returns how many went."""
+    """Drop a session that has no episode left, with its keys; returns how many went."""
     session = {"scope_": scope_id, "session_": session_id}
-    return conn.execute(_drop_empty_session, session).rowcount
+    gone = conn.execute(_drop_empty_session, session).rowcount
+    if gone:
+        conn.execute(message_keys.drop_of_session, session)
+    return gone
 
 
 def empty_scope(conn: Connection, scope_id: int) -> int:

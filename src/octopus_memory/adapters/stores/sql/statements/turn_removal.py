@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 @sql
 def _this() -> sa.Select[Any]:
     return sa.select(
-        *rows.episode_columns(), schema.episodes.c.scope_id, schema.episodes.c.unfindable_from
+        *rows.episode_columns(),
+        schema.episodes.c.scope_id,
+        schema.episodes.c.unfindable_from,
+        schema.episodes.c.replay_from,
     ).where(common.undeleted_in_scope(), schema.episodes.c.id == sa.bindparam("episode_"))
 
 
@@ -59,6 +62,8 @@ def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: dateti
     left = [turn for turn in was.turns if turn.id not in removal.ids]
     number = {turn.ordinal: new for new, turn in enumerate(left)}
     _remove_facts(conn, row.scope_id, removal, left)
+    # The ledger names turns by their numbers, which are others from here on.
+    conn.execute(ledger.drop_items_of_episode, {"episode_": episode_id, "scope_": row.scope_id})
     _remove_turns(conn, row, number, len(was.turns))
     _renumber_keys(conn, row.scope_id, episode_id, number)
     _correct_ledger(conn, row.scope_id, removal, number)
@@ -162,6 +167,8 @@ def _count(conn: Connection, row: rows.Row, removal: TurnRemoval, left: Sequence
     if row.unfindable_from is not None:
         first = sum(turn.ordinal < row.unfindable_from for turn in left)
         values["unfindable_from"] = first if first < len(left) else None
+    if row.replay_from is not None:
+        values["replay_from"] = sum(turn.ordinal < row.replay_from for turn in left)
     conn.execute(
         sa.update(schema.episodes).where(common.this_episode()).values(**values),
         {"episode_": row.id, "scope_": row.scope_id},
