@@ -16,16 +16,9 @@ from octopus_memory.domain.message import Message
 from octopus_memory.domain.search import vectors
 from octopus_memory.domain.search.term_hashing import TermHasher
 from octopus_memory.domain.search.terms import turn_flags
-from octopus_memory.ports.store import (
-    Append,
-    Closing,
-    EpisodeStore,
-    Lexical,
-    NewSummary,
-    NewTurn,
-    Target,
-    WorkKind,
-)
+from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.ports.values import Append, Closing, Lexical, NewSummary, NewTurn, Target
+from octopus_memory.ports.work import WorkKind
 
 DIMENSION = 384
 MODEL = f"topics/{DIMENSION}"
@@ -115,7 +108,7 @@ def _embed(store: EpisodeStore, said: Sequence[tuple[str, NDArray[np.float32]]])
         return
     now = datetime.now(UTC)
     claimed = store.claim(
-        WorkKind.EMBED, owner="bench", limit=10_000, now=now, until=now + timedelta(hours=1)
+        WorkKind.EMBED, worker_id="bench", limit=10_000, now=now, until=now + timedelta(hours=1)
     )
     packed = vectors.pack(np.stack([vector for _, vector in said]))
     turns = iter(packed)

@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from .engine.tenant import MemoryTenant
     from .engine.work.pending import PendingReport
     from .episode_block import EpisodeInHand
-    from .ports.stats import StoreStats
+    from .ports.registry import StoreStats
     from .ports.work import Backlog
     from .remote import RemoteMemory, RemoteScope
     from .wiring import EpisodicMemory

@@ -41,7 +41,7 @@ def check_after_the_kill(path: Path) -> bool:
     with erase_child_actions.open_memory(f"sqlite:///{path}") as memory:
         store, tenant = memory.parts.store, memory.tenant()
         begun = [*tenant.receipts()]
-        left = store.user_scopes("default", VICTIM)
+        left = store.scopes(tenant="default", user=VICTIM)
         if not begun:
             assert len(left) == 2
             assert memory.stats().turns == 2 * len(MARKS)
@@ -52,7 +52,7 @@ def check_after_the_kill(path: Path) -> bool:
             assert memory.stats().turns == len(MARKS)
             assert receipt.removed["turns"] == len(MARKS)
             assert tenant.audit()[0].action == "erase"
-            unfinished = [erasure.id for erasure in store.unfinished()]
+            unfinished = [erasure.id for erasure in store.erasures(unfinished=True)]
             assert unfinished == ([] if receipt.is_complete else [receipt.id])
             if receipt.is_complete:
                 assert byte_scan.search(path.parent, NEEDLES) == []
@@ -71,7 +71,7 @@ def check_finished(memory: EpisodicMemory, erasure_id: object) -> None:
     [receipt] = tenant.receipts()
     assert receipt.id == erasure_id
     assert receipt.is_complete
-    assert store.unfinished() == []
+    assert store.erasures(unfinished=True) == []
     kept = store.receipt("default", receipt.id)
     assert kept is not None
     assert is_genuine(kept)

@@ -19,7 +19,7 @@ from octopus_memory import (
     MemoryConfig,
     RetentionCounts,
 )
-from octopus_memory.ports.store import SUMMARY_ORDINAL
+from octopus_memory.ports.values import SUMMARY_ORDINAL
 from octopus_memory.testing.store.base import cold_turns, marked_turns
 from tests.support import child_process, retention_child_actions
 from tests.support.retention_child_actions import NOW, TALK, open_memory

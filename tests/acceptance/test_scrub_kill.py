@@ -49,7 +49,7 @@ def episodes(scope: MemoryScope) -> list[Any]:
     return [
         store.stored_episode(scope.scope, episode_id)
         for session in (SESSION, COLD, MARKED)
-        for episode_id in store.stored_episodes(scope.scope, session)
+        for episode_id in store.episode_ids(scope.scope, session, deleted=True)
     ]
 
 
@@ -123,7 +123,7 @@ def test_killed_at_every_moment(ready: Path, tmp_path: Path):
         with open_memory(f"sqlite:///{path}") as memory:
             scope = memory.scope(user="u")
             done = [is_redacted(each) for each in episodes(scope)]
-            owed = memory.parts.store.owes_compaction()
+            owed = memory.parts.store.state().owes_compaction
             if all(done) and not owed:
                 # What looks finished is.
                 assert byte_scan.search(path.parent, SECRETS) == []

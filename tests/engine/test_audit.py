@@ -34,7 +34,7 @@ def test_nothing_that_only_writes_a_conversation_is_recorded(
     scope.store(TALK)
     scope.recall("passport")
     memory.run_pending()
-    assert memory.parts.store.audited() == []
+    assert memory.parts.store.audit("") == []
 
 
 def test_settings_of_an_agent(memory: EpisodicMemory):

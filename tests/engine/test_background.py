@@ -26,7 +26,7 @@ from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine import worker as worker_module
 from octopus_memory.engine.core import leases
 from octopus_memory.engine.core.leases import new_worker_id
-from octopus_memory.ports.store import WorkKind
+from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
 from tests.support.leave_dialogue import QUESTION, TALK
 from tests.support.pending_work import open_memory, waiting
@@ -88,7 +88,7 @@ def test_the_lease_of_a_dead_process_ends_at_once(database_url: str):
     with open_memory(database_url, clock=clock) as memory:
         memory.scope(user="u").store(TALK)
         claimed = claim(
-            memory, owner=new_worker_id().replace(str(os.getpid()), str(dead.pid)), now=clock
+            memory, worker_id=new_worker_id().replace(str(os.getpid()), str(dead.pid)), now=clock
         )
         assert claimed == 3
         assert memory.run_pending().embedded == 3
@@ -111,17 +111,19 @@ def test_the_lease_of_a_living_one_is_respected_until_it_ends(
         owner = owner.replace(f"/{os.getpid()}/", f"/{gone}/")
     with open_memory(database_url, clock=clock) as memory:
         memory.scope(user="u").store(TALK)
-        claim(memory, owner=owner, now=clock)
+        claim(memory, worker_id=owner, now=clock)
         assert memory.run_pending().embedded == 0
         assert memory.flush(timeout=0.05) is False
         clock.advance(seconds=61)
         assert memory.run_pending().embedded == 3
 
 
-def claim(memory: EpisodicMemory, *, owner: str, now: FixedClock) -> int:
+def claim(memory: EpisodicMemory, *, worker_id: str, now: FixedClock) -> int:
     until = now.now() + timedelta(seconds=60)
     store = memory.parts.store
-    claimed = store.claim(WorkKind.EMBED, owner=owner, limit=100, now=now.now(), until=until)
+    claimed = store.claim(
+        WorkKind.EMBED, worker_id=worker_id, limit=100, now=now.now(), until=until
+    )
     return len(claimed)
 
 
@@ -201,7 +203,7 @@ def test_the_thread_outlives_an_embedder_with_a_bug(database_url: str):
     with open_memory(database_url, embedder=Broken(), background=True) as memory:
         scope = memory.scope(user="u")
         scope.add("s", ("user", "this one is poison to it"))
-        assert wait_until(lambda: bool(memory.parts.store.owners()))
+        assert wait_until(lambda: bool(memory.parts.store.worker_ids()))
         scope.add("other", ("user", "this one is well taken"))
         assert wait_until(lambda: memory.stats().vectors == {"hashing-256": 1})
 

@@ -9,7 +9,7 @@ import pytest
 from octopus_memory import EpisodicMemory
 from octopus_memory.engine.retention.job import run_if_due
 from octopus_memory.engine.write import index_turns
-from octopus_memory.ports.store import WorkKind
+from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FixedClock
 
 YEAR = timedelta(days=365)
@@ -27,7 +27,7 @@ def test_work_that_waits_is_done(memory: EpisodicMemory, clock: FixedClock, stat
     index_turns.make_some(memory.parts)
     until = clock.now() + timedelta(minutes=1)
     if state != "queued":
-        work = store.claim(WorkKind.EMBED, owner=OTHER, limit=10, now=clock.now(), until=until)
+        work = store.claim(WorkKind.EMBED, worker_id=OTHER, limit=10, now=clock.now(), until=until)
         assert len(work) == 1
     if state == "put off":
         store.postpone(work, until=until)
@@ -44,18 +44,18 @@ def test_work_that_somebody_does_is_left_to_them(memory: EpisodicMemory, clock: 
     index_turns.make_some(memory.parts)
     until = clock.now() + timedelta(minutes=2)
     claimed = memory.parts.store.claim(
-        WorkKind.EMBED, owner=OTHER, limit=10, now=clock.now(), until=until
+        WorkKind.EMBED, worker_id=OTHER, limit=10, now=clock.now(), until=until
     )
     assert len(claimed) == 1
     memory.run_pending()
-    assert memory.parts.store.owners() == [OTHER]
+    assert memory.parts.store.worker_ids() == [OTHER]
     assert memory.stats().backlog[WorkKind.EMBED].waiting == 1
 
 
 def test_retention_that_somebody_led_runs(memory: EpisodicMemory, clock: FixedClock):
     now = clock.now()
     clock.set(now + YEAR)
-    killed = memory.parts.store.lead("retention", owner=OTHER)
+    killed = memory.parts.store.lead("retention", worker_id=OTHER)
     assert killed.__enter__() is not None
     clock.set(now)
     assert not memory.run_retention().elsewhere
@@ -66,7 +66,7 @@ def test_retention_that_is_led_now_does_not_run(memory: EpisodicMemory, clock: F
     """By a machine whose clock is some minutes ahead."""
     now = clock.now()
     clock.set(now + timedelta(minutes=10))
-    with memory.parts.store.lead("retention", owner=OTHER):
+    with memory.parts.store.lead("retention", worker_id=OTHER):
         clock.set(now)
         assert memory.run_retention().elsewhere
 

@@ -19,7 +19,9 @@ from octopus_memory import (
 )
 from octopus_memory.domain.erasure import EraseReceipt, is_genuine
 from octopus_memory.faces.rest import app
-from octopus_memory.ports.store import Append, EpisodeStore
+from octopus_memory.ports.registry import StoreState
+from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.ports.values import Append
 from tests.support.polling import wait_until
 from tests.support.rest_server import serving
 
@@ -236,13 +238,13 @@ class TestCaches:
     def test_a_look_is_not_taken_too_often(self, memory: EpisodicMemory, monkeypatch):
         looks = []
         kind = type(memory.parts.store)
-        made = kind.removals_made
+        made = kind.state
 
-        def counted(store: EpisodeStore) -> int:
+        def counted(store: EpisodeStore) -> StoreState:
             looks.append(1)
             return made(store)
 
-        monkeypatch.setattr(kind, "removals_made", counted)
+        monkeypatch.setattr(kind, "state", counted)
         for _ in range(3):
             memory.parts.check_for_removals(every=1_000)
         assert len(looks) == 1

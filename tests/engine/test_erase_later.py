@@ -136,7 +136,7 @@ class TestFinishedLater:
         memory.run_pending()
         assert memory.tenant("acme").receipt(receipt.id) == receipt
         now = memory.parts.clock.now()
-        removals = store.claim_removals(owner="o", limit=9, now=now, until=now)
+        removals = store.claim_removals(worker_id="o", limit=9, now=now, until=now)
         store.finish(removals)
         left[0] = 2
         memory.run_pending()

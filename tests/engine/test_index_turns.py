@@ -24,7 +24,7 @@ def open_(url: str | Path, **more: Any) -> EpisodicMemory:
 
 
 def unfindable(memory: EpisodicMemory) -> int:
-    return len(memory.parts.store.unfindable(limit=1000))
+    return len(memory.parts.store.unindexed_turns(limit=1000))
 
 
 def found(scope: MemoryScope, query: str) -> list[str]:
@@ -57,7 +57,7 @@ def test_a_look_at_one_user_does_nothing_for_another(memory: EpisodicMemory, sco
     scope.add("s", ("user", HELLO))
     memory.scope(user="ben").add("s", ("user", HELLO))
     scope.recall("kettle")
-    [left] = memory.parts.store.unfindable(limit=10)
+    [left] = memory.parts.store.unindexed_turns(limit=10)
     assert left.scope.user == "ben"
 
 
@@ -82,14 +82,14 @@ def test_no_more_texts_are_held_at_a_time_than_of_one_session(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     kind, held = type(memory.parts.store), []
-    read = kind.unfindable_turns
+    read = kind.read_unindexed
 
     def counted(store: Any, found: Any) -> Any:
         turns = read(store, found)
         held.append(len(turns))
         return turns
 
-    monkeypatch.setattr(kind, "unfindable_turns", counted)
+    monkeypatch.setattr(kind, "read_unindexed", counted)
     for number in range(5):
         scope.add(f"s{number}", [("user", HELLO)] * 100)
     index_turns.make_some(memory.parts)
@@ -127,7 +127,7 @@ def test_a_full_disk_keeps_nobody_from_recalling(
         raise StoreFull("m.db: disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(memory.parts.store), "make_findable", full)
+        patch.setattr(type(memory.parts.store), "index_turns", full)
         assert found(scope, "kettle") == [HELLO]
     assert "without the newest turns" in caplog.text
     assert HELLO not in caplog.text
@@ -161,11 +161,11 @@ def test_scrubbing_leaves_no_word_of_what_was_not_findable(
     memory: EpisodicMemory, scope: MemoryScope
 ):
     scope.add("s", ("user", "Write to ana.lopez@example.com about the kettle."))
-    reader = memory.parts.store.unfindable(limit=10)
+    reader = memory.parts.store.unindexed_turns(limit=10)
     old = index_turns._made(memory.parts, reader)
     report = memory.tenant("default").scrub()
     assert report.changed_turns == 1
-    assert memory.parts.store.make_findable(old) == 0
+    assert memory.parts.store.index_turns(old) == 0
     hasher = memory.parts.hasher(scope.scope)
     terms = [row.lexical.terms for row in memory.parts.store.recall_rows(scope.scope, after=0)[1]]
     kept = set(unpack_all(terms)[0].tolist())

@@ -68,7 +68,7 @@ def test_another_model_is_worth_no_warning_where_nothing_is_stored(
     for embedder in (HashingEmbedder(), Other()):
         with open_memory(database_url, embedder=embedder) as memory:
             memory.flush()
-            assert memory.parts.store.model() == embedder.model
+            assert memory.parts.store.state().model == embedder.model
     assert "anew" not in caplog.text
 
 

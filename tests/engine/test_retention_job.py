@@ -262,11 +262,11 @@ def test_files_are_rewritten_after_a_run_that_removed_something(
     assert memory.run_retention().compacted is None
     tell(scope, clock, days=91)
     assert memory.run_retention(compact=False).compacted is None
-    assert store.owes_compaction()
+    assert store.state().owes_compaction
     # The next run makes up for it, though it removes nothing itself.
     report = memory.run_retention()
     assert (report.counts.moved, report.compacted) == (0, True)
-    assert not store.owes_compaction()
+    assert not store.state().owes_compaction
     assert memory.run_retention().compacted is None
 
 
@@ -311,7 +311,7 @@ def test_old_idempotency_keys_go_too(memory: EpisodicMemory, scope: MemoryScope,
     assert scope.add("s", TALK, idempotency_key="k")[0].ordinal == 0
     clock.advance(days=8)
     memory.run_retention()
-    assert memory.parts.store.prune_idempotency(before=clock.now()) == 0
+    assert memory.parts.store.prune_idempotency_keys(before=clock.now()) == 0
 
 
 def test_nothing_that_was_removed_stays_in_memory(

@@ -236,7 +236,9 @@ def test_the_lead_of_a_dead_process_ends_at_once(memory: EpisodicMemory, clock: 
     dead.wait()
     store = memory.parts.store
     for pid, elsewhere in ((dead.pid, False), (os.getpid(), True)):
-        lead = store.lead("retention", owner=new_worker_id().replace(str(os.getpid()), str(pid)))
+        lead = store.lead(
+            "retention", worker_id=new_worker_id().replace(str(os.getpid()), str(pid))
+        )
         assert lead.__enter__() is not None
         assert memory.run_retention().elsewhere is elsewhere
         lead.__exit__(None, None, None)

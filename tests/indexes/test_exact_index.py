@@ -13,7 +13,8 @@ from octopus_memory.adapters.indexes.scope_cache import DEFAULT_CACHE_BYTES
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.episode import Scope
 from octopus_memory.ports.index import RecallIndex
-from octopus_memory.ports.store import EpisodeStore, RecallState
+from octopus_memory.ports.recall_rows import RecallState
+from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.testing import IndexSuite, make_append, make_closing
 from octopus_memory.testing.index.base import MODEL, assert_true_to, embed
 from octopus_memory.testing.index.refresh import SharedTests

@@ -23,7 +23,7 @@ from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.search import term_hashing, term_lists
 from octopus_memory.domain.search.term_lists import Layers, TermList, with_newer
 from octopus_memory.ports.index import Probe
-from octopus_memory.ports.store import SUMMARY_ORDINAL
+from octopus_memory.ports.values import SUMMARY_ORDINAL
 from octopus_memory.testing import (
     make_append,
     make_closing,

@@ -14,7 +14,8 @@ from octopus_memory import EpisodicMemory, StoreError
 from octopus_memory.adapters.stores.sql import migrate, schema
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.search import term_hashing, vectors
-from octopus_memory.ports.store import RecallRow, WorkKind
+from octopus_memory.ports.recall_rows import RecallRow
+from octopus_memory.ports.work import WorkKind
 from tests.support.older_database import make_older
 from tests.support.paths import DATA
 
@@ -101,7 +102,7 @@ def test_what_is_recalled_by_is_rewritten(database_url: str):
         _, now = store.recall_rows(scope.scope, after=0)
         store.use_mirror("somewhere/else")
         claimed = store.claim(
-            WorkKind.INDEX, owner="me", limit=1, now=_LATER, until=_LATER + timedelta(days=1)
+            WorkKind.INDEX, worker_id="me", limit=1, now=_LATER, until=_LATER + timedelta(days=1)
         )
         assert len(claimed) == 1
         store.inside(None, make_older, writes=True)

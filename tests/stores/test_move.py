@@ -29,7 +29,7 @@ from octopus_memory.adapters.stores.sql import move as move_module
 from octopus_memory.adapters.stores.sql import schema
 from octopus_memory.adapters.stores.sql.statements import move as move_statements
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
-from octopus_memory.ports.store import WorkKind
+from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_scope
 from octopus_memory.wiring import move
 from tests.support.exported_user import fill
@@ -57,7 +57,7 @@ def full(tmp_path: Path, clock: FixedClock) -> Path:
         memory.scope(tenant="acme", agent="hr", user="gone").store([("user", "to be erased")])
         tenant.erase_user("gone")
         store = memory.parts.store
-        store.claim(WorkKind.EMBED, owner="somebody", limit=1, now=clock.now(), until=_far())
+        store.claim(WorkKind.EMBED, worker_id="somebody", limit=1, now=clock.now(), until=_far())
         store.set_last_run("retention", clock.now())
     return path
 
@@ -110,18 +110,18 @@ def test_everything_is_the_same_afterwards(full: Path, tmp_path: Path, clock: Fi
 
 def test_whoever_held_work_holds_it_no_more(full: Path, tmp_path: Path, clock: FixedClock):
     with closing(SqliteStore(full, clock=clock)) as store:
-        assert store.owners() == ["somebody"]
+        assert store.worker_ids() == ["somebody"]
     target = tmp_path / "target.db"
     move(url(full), url(target))
     with closing(SqliteStore(target, clock=clock)) as store:
-        assert store.owners() == []
+        assert store.worker_ids() == []
         waiting = store.backlog()[WorkKind.EMBED].waiting
-        taken = store.claim(WorkKind.EMBED, owner="me", limit=99, now=clock.now(), until=_far())
-        [unfindable] = store.unfindable(limit=99)
+        taken = store.claim(WorkKind.EMBED, worker_id="me", limit=99, now=clock.now(), until=_far())
+        [unfindable] = store.unindexed_turns(limit=99)
         assert len(taken) + unfindable.stop - unfindable.first == waiting
         assert taken
         assert store.last_run("retention") == clock.now()
-        with store.lead("retention", owner="me") as lead:
+        with store.lead("retention", worker_id="me") as lead:
             assert lead is not None
 
 

@@ -17,7 +17,7 @@ from octopus_memory.domain.audit import AuditDraft
 from octopus_memory.domain.episode import Scope
 from octopus_memory.domain.erasure import Erasure, Subject
 from octopus_memory.domain.ids import new_id
-from octopus_memory.ports.store import Placeholder
+from octopus_memory.ports.values import Placeholder
 from octopus_memory.testing import make_append, make_closing, make_key, make_scope, make_turn
 from octopus_memory.testing.fakes import START
 from octopus_memory.testing.store.base import claim_all
@@ -65,10 +65,10 @@ def test_the_data_folder_keeps_nothing_of_what_was_erased(server: LocalServer, d
     assert len(_found(server.data / "pg_wal", erased)) > len(erased) * 0.7
     assert len(_found(server.data / "base", erased)) > len(erased) * 0.7
     assert store.compact()
-    assert not store.owes_compaction()
+    assert not store.state().owes_compaction
     assert _found(server.data, erased) == set()
     assert len(_found(server.data, kept)) > len(kept) * 0.7
-    assert store.user_scopes(ERASED.tenant) == [KEPT]
+    assert [scope for _, scope in store.scopes(tenant=ERASED.tenant)] == [KEPT]
     store.close()
 
 
@@ -149,7 +149,7 @@ def test_another_session_is_in_the_way(
         other.execute(used.encode())
         _erase(store, ERASED)
         assert not store.compact()
-        assert store.owes_compaction()
+        assert store.state().owes_compaction
     assert store.compact()
     store.close()
 
@@ -159,7 +159,7 @@ def test_only_the_owner_rewrites(database: Database, caplog: pytest.LogCaptureFi
     _fill(store, ERASED)
     _erase(store, ERASED)
     assert not store.compact()
-    assert store.owes_compaction()
+    assert store.state().owes_compaction
     assert "only the owner" in caplog.text
     with connected(database.owner_url) as conn:
         role = store._url.username

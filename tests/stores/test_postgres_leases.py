@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
-from octopus_memory.ports.store import WorkKind
+from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import make_append, make_scope
 from octopus_memory.testing.store.base import FAR, at_once, raised
 from tests.support.polling import wait_until
@@ -32,7 +32,7 @@ def test_two_workers_claim_nothing_twice(postgres_database: Database):
     def work(number: int) -> list[int]:
         store, taken = stores[number % 2], []
         while claimed := store.claim(
-            WorkKind.EMBED, owner=str(number), limit=7, now=FAR, until=FAR + timedelta(hours=1)
+            WorkKind.EMBED, worker_id=str(number), limit=7, now=FAR, until=FAR + timedelta(hours=1)
         ):
             taken += [piece.id for piece in claimed]
         return taken
@@ -47,19 +47,19 @@ def test_two_workers_claim_nothing_twice(postgres_database: Database):
 
 def test_one_leads(postgres_database: Database):
     first, second = PostgresStore(postgres_database.url), PostgresStore(postgres_database.url)
-    with first.lead("retention", owner="one") as lead:
+    with first.lead("retention", worker_id="one") as lead:
         assert lead is not None
         assert lead.renew()
-        with second.lead("retention", owner="two") as other:
+        with second.lead("retention", worker_id="two") as other:
             assert other is None
-        with second.lead("another", owner="two") as other:
+        with second.lead("another", worker_id="two") as other:
             assert other is not None
-    with second.lead("retention", owner="two") as lead:
+    with second.lead("retention", worker_id="two") as lead:
         assert lead is not None
         kill_connections(postgres_database)
         assert not lead.renew()
         assert not lead.renew()
-        with first.lead("retention", owner="one") as other:
+        with first.lead("retention", worker_id="one") as other:
             assert other is not None
     first.close()
     second.close()
@@ -68,7 +68,7 @@ def test_one_leads(postgres_database: Database):
 _LEADING = """
 import sys
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
-with PostgresStore(sys.argv[1]).lead("retention", owner="child") as lead:
+with PostgresStore(sys.argv[1]).lead("retention", worker_id="child") as lead:
     print(lead is not None, flush=True)
     sys.stdin.read()
 """
@@ -83,7 +83,7 @@ def test_a_leader_that_is_killed_leads_no_more(postgres_database: Database, stor
     ) as child:
         assert child.stdout
         assert child.stdout.readline() == "True\n"
-        with store.lead("retention", owner="parent") as lead:
+        with store.lead("retention", worker_id="parent") as lead:
             assert lead is None
         child.kill()
         child.wait()
@@ -91,5 +91,5 @@ def test_a_leader_that_is_killed_leads_no_more(postgres_database: Database, stor
 
 
 def _leads(store: PostgresStore) -> bool:
-    with store.lead("retention", owner="parent") as lead:
+    with store.lead("retention", worker_id="parent") as lead:
         return lead is not None

@@ -115,7 +115,7 @@ def test_a_lead_and_an_opening_outlast_the_servers_time_outs(
     monkeypatch.setattr(migrate, "ensure_current", slowly)
     _set(database, setting, "'100ms'")
     store = PostgresStore(database.owner_url)
-    with store.lead("retention", owner="me") as lead:
+    with store.lead("retention", worker_id="me") as lead:
         assert lead is not None
         time.sleep(0.2)
         assert lead.renew()

@@ -161,7 +161,7 @@ def test_an_episode_is_removed_by_its_own_rows(filled: Filled, role: str):
 
 def test_work_is_claimed_from_its_beginning(filled: Filled):
     now = START + timedelta(days=1)
-    filled.store.claim(WorkKind.EMBED, owner="me", limit=10, now=now, until=now)
+    filled.store.claim(WorkKind.EMBED, worker_id="me", limit=10, now=now, until=now)
     given = {"kind_": KINDS[WorkKind.EMBED], "now_": now}
     assert filled.rows_read("octopus_work", "work._waiting(10,)", given) == 10
 

@@ -23,4 +23,4 @@ def test_it_is_what_was_said_and_never_a_run_of_one_byte(tmp_path: Path) -> None
         assert {"text", "turns", "recall"} <= set(trace._prints.values())
         assert all(len(set(piece)) > 1 for piece in trace._prints)
         assert memory.scope(user="ana").erase().is_complete
-        assert trace.look().found == {}
+        assert trace.search().found == {}

@@ -31,7 +31,7 @@ from octopus_memory.domain.errors import (
     StoreError,
     StoreUnavailable,
 )
-from octopus_memory.ports.store import WorkKind
+from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 from octopus_memory.testing.store.base import ANA, FAR, after, claim_all, texts
 from octopus_memory.testing.store.transfer import make_brought
@@ -119,7 +119,7 @@ def test_only_open_episodes_are_in_the_index_of_open_ones() -> None:
 
 
 def test_claims_pass_over_what_others_take(store: SqlServerStore, server: Server) -> None:
-    store.claim(WorkKind.EMBED, owner="w", limit=3, now=FAR, until=FAR)
+    store.claim(WorkKind.EMBED, worker_id="w", limit=3, now=FAR, until=FAR)
     [claim] = [text for text in server.seen if "FROM octopus_work" in text]
     # READPAST is refused under READ_COMMITTED_SNAPSHOT unless READCOMMITTEDLOCK is there, too.
     hint = "WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)"
@@ -213,7 +213,7 @@ def test_names_too_long_for_an_index_are_refused(store: SqlServerStore, server: 
     with pytest.raises(InvalidInput, match="shorter names"):
         store.append(make_append(long, "a"))
     with pytest.raises(InvalidInput, match="shorter names"):
-        store.bring(make_brought("a", scope=long))
+        store.import_episode(make_brought("a", scope=long))
     assert server.seen == []
     store.append(make_append(make_scope("\U0001f419" * 256, agent="x" * 256), "a"))
 
@@ -282,7 +282,7 @@ def test_closing_connections_to_a_server_that_is_gone_is_quiet(
     store: SqlServerStore, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.append(make_append(ANA, "a"))
-    with store.lead("nightly", owner="a") as lead:
+    with store.lead("nightly", worker_id="a") as lead:
         assert lead is not None
         server.gone = True
     store.close()
@@ -357,21 +357,21 @@ def test_two_that_open_a_new_database_wait_for_each_other(server: Server) -> Non
 
 
 def test_one_leads_at_a_time(store: SqlServerStore, server: Server) -> None:
-    with store.lead("nightly", owner="a") as lead:
+    with store.lead("nightly", worker_id="a") as lead:
         assert lead is not None
         assert lead.renew()
-        with store.lead("nightly", owner="b") as other:
+        with store.lead("nightly", worker_id="b") as other:
             assert other is None
-        with store.lead("hourly", owner="b") as other:
+        with store.lead("hourly", worker_id="b") as other:
             assert other is not None
         server.locks.clear()
         assert not lead.renew()
-    with store.lead("nightly", owner="b") as lead:
+    with store.lead("nightly", worker_id="b") as lead:
         assert lead is not None
 
 
 def test_a_lead_ends_with_its_connection(store: SqlServerStore, server: Server) -> None:
-    with store.lead("nightly", owner="a") as lead:
+    with store.lead("nightly", worker_id="a") as lead:
         assert lead is not None
         server.fail("APPLOCK_MODE", "TCP Provider: Error code 0x68", driver=LOST)
         assert not lead.renew()

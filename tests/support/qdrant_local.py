@@ -20,7 +20,8 @@ from octopus_memory.adapters.tokens.approximate import ApproximateCounter
 from octopus_memory.engine.core.runtime import Parts
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import RecallIndex
-from octopus_memory.ports.store import EpisodeStore, Work
+from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.ports.work import Work
 from octopus_memory.testing import FixedClock
 from octopus_memory.testing.store.base import FAR
 
@@ -96,7 +97,7 @@ class FedQdrantIndex(QdrantIndex):
         self._feeding = threading.Lock()
 
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
-        if self.feeder.store.model() is None:
+        if self.feeder.store.state().model is None:
             self.feeder.store.use_model(model)
         super().put(model, done)
         if done:

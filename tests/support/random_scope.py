@@ -16,7 +16,7 @@ from octopus_memory.domain.message import Json
 from octopus_memory.domain.search import term_hashing
 from octopus_memory.domain.search.bm25 import QueryTerms
 from octopus_memory.ports.index import ScopeView
-from octopus_memory.ports.store import Append, NewTurn, Target
+from octopus_memory.ports.values import Append, NewTurn, Target
 from octopus_memory.testing import (
     make_append,
     make_closing,

@@ -41,8 +41,8 @@ def shown(scope: MemoryScope) -> str:
     store = scope._memory.parts.store
     kept = [
         store.stored_episode(scope.scope, episode_id)
-        for session in store.stored_sessions(scope.scope, limit=1_000)
-        for episode_id in store.stored_episodes(scope.scope, session)
+        for session in store.sessions(scope.scope, deleted=True, limit=1_000)
+        for episode_id in store.episode_ids(scope.scope, session.id, deleted=True)
     ]
     recalled = [scope.recall(query, limit=20) for query in ("card", "mail call", "López")]
     return repr([replays, kept, recalled, scope.recent(20)])

@@ -23,7 +23,7 @@ from .work.pending import PendingReport
 
 if TYPE_CHECKING:
     from ..domain.retention import RetentionReport
-    from ..ports.stats import StoreStats
+    from ..ports.registry import StoreStats
     from .retention.job import Progress
     from .tenant import MemoryTenant
 
@@ -48,7 +48,7 @@ class Memory:
         if self._worker is not None:
             runtime.ledger.wake = self._worker.wake_for_ledger
         # Who only looks must not have everything embedded anew because their settings are others.
-        if run_in_background or runtime.store.model() is None:
+        if run_in_background or runtime.store.state().model is None:
             self._use_model()
         mirror.attach(runtime)
         runtime.check_for_removals()
@@ -234,11 +234,11 @@ class Memory:
             return
         self._has_model = True
         runtime = self._runtime
-        before, model = runtime.store.model(), runtime.embedder.model
+        before, model = runtime.store.state().model, runtime.embedder.model
         if before == model:
             return
         queued = runtime.store.use_model(model)
-        if before is not None and runtime.store.model() == model:
+        if before is not None and runtime.store.state().model == model:
             if queued:
                 log.warning(
                     "the vectors are by %s and the settings say %s: %d texts are embedded anew",
@@ -275,7 +275,7 @@ class Memory:
         # A database that is away for a while is waited for; the background work says so in the log.
         with contextlib.suppress(StoreError):
             store = self.runtime.store
-            if store.unfindable(limit=1):
+            if store.unindexed_turns(limit=1):
                 self.wake()
             # To count all that waits takes a while, where there is much.
             elif time.monotonic() >= self._next_count:

@@ -357,7 +357,7 @@ class MemoryScope(FactCalls, LedgerCalls):
     def deleted(self) -> list[Episode]:
         """The episodes that are deleted and not purged yet, newest first by end."""
         with self._reading("deleted") as runtime:
-            return runtime.store.deleted(self.scope)
+            return runtime.store.deleted_episodes(self.scope)
 
     def restore(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> Episode:
         """Bring back an episode that was deleted, or archived with its turns kept.

@@ -54,8 +54,8 @@ class MemoryTenant:
         key = as_id("episode_id", episode_id, Episode)
         if key is None:
             return None
-        found = self._runtime.store.locate(self.tenant, key, include_deleted=include_deleted)
-        return None if found is None else MemoryScope(self._memory, found, actor=actor)
+        found = self._runtime.store.locate([key], tenant=self.tenant, deleted=include_deleted)
+        return MemoryScope(self._memory, found[key], actor=actor) if found else None
 
     def episodes(
         self,

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ..domain.errors import OctopusError
-from ..ports.store import WorkKind
+from ..ports.work import WorkKind
 from .core import leases
 from .core.runtime import Runtime
 from .work import mirror, pending

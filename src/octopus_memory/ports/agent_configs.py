@@ -1,4 +1,4 @@
-"""The settings that are stored for agents, with one tenant or with every tenant."""
+"""Agents' stored settings, for one tenant or for every tenant."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class AgentSettings(NamedTuple):
-    """The settings stored for an agent, as one read saw them; None where there are none."""
+    """An agent's stored settings, as one read saw them; None where there are none."""
 
     for_all: Mapping[str, Json] | None
-    """With every tenant."""
+    """For every tenant."""
     own: Mapping[str, Json] | None
-    """With one tenant: what is set here counts before `for_all`."""
+    """For one tenant; overrides `for_all`."""
     version: str
-    """Another text whenever either of them is another."""
+    """Changes whenever either of them changes."""
 
 
 class AgentConfigs(ABC):
-    """The part of a store that keeps agents' settings."""
+    """Agents' settings."""
 
     @abstractmethod
     def config(self, tenant: str | None, agent: str) -> AgentSettings:
-        """The agent's stored settings, for this tenant and for all; None asks for the latter."""
+        """The agent's settings for this tenant (None for no tenant) and for every tenant."""
 
     @abstractmethod
     def put_config(
@@ -40,14 +40,13 @@ class AgentConfigs(ABC):
         entry: AuditDraft | None = None,
         seen: str | None = None,
     ) -> None:
-        """Store an agent's settings for one tenant, or for every tenant; None removes them.
+        """Replace an agent's settings for one tenant, or for every tenant; None removes them.
 
-        They take the place of what was stored there. An `entry` for the audit log is recorded in
-        the same transaction.
+        An `entry` for the audit log is recorded in the same transaction.
 
-        :raises SettingsChanged: when `seen` is given and is not the agent's version any more
+        :raises SettingsChanged: when `seen` is given and is not the current version
         """
 
     @abstractmethod
     def configs(self) -> dict[tuple[str | None, str], Mapping[str, Json]]:
-        """Every stored setting, by tenant (None: every tenant) and agent."""
+        """Every stored setting, by tenant (None for every tenant) and agent."""

@@ -1,4 +1,4 @@
-"""API keys: what the service needs of a store to know its callers."""
+"""API keys: how the service identifies its callers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from ..domain.identity import ApiKey
 
 
-class Keys(ABC):
-    """The part of a store that keeps credentials, hashed.
+class ApiKeys(ABC):
+    """Stored API keys, with hashed secrets.
 
-    An `entry` for the audit log is recorded in the same transaction, if there is such a key.
+    An `entry` for the audit log is recorded in the same transaction, if the key exists.
     """
 
     @abstractmethod
     def put_key(self, key: ApiKey, secret_hash: bytes, *, entry: AuditDraft | None = None) -> None:
-        """Keep a new key."""
+        """Store a new key."""
 
     @abstractmethod
     def find_key(self, key_id: str) -> tuple[ApiKey, bytes] | None:
-        """The key of any tenant and its secret's hash: who asks is not known before this."""
+        """A key of any tenant and its secret's hash. Takes no tenant, because the key names it."""
 
     @abstractmethod
-    def listed_keys(self, tenant: str | None = None) -> list[ApiKey]:
-        """The keys of one tenant, or of all, oldest first; revoked ones too."""
+    def list_keys(self, tenant: str | None = None) -> list[ApiKey]:
+        """The keys of one tenant or of all, oldest first, including revoked ones."""
 
     @abstractmethod
     def end_key(
@@ -38,11 +38,11 @@ class Keys(ABC):
         expires_at: datetime,
         entry: AuditDraft | None = None,
     ) -> bool:
-        """Revoke a key, or let it expire; False for an id that is not known.
+        """Revoke a key, or set its expiry; False for an unknown id.
 
-        What is revoked stays so, and an expiry is never put off.
+        A revocation is never undone, and an expiry is never postponed.
         """
 
     @abstractmethod
-    def key_used(self, key_id: str, at: datetime) -> None:
-        """Note when a key was last used."""
+    def set_key_used(self, key_id: str, at: datetime) -> None:
+        """Record when a key was last used."""

@@ -1,7 +1,8 @@
-"""What recall reads of a scope: a row for each turn and each summary, or many as columns."""
+"""The rows that recall searches: one for each indexed turn and each summary of a scope."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,35 +11,34 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from .turns import Lexical
-
-SUMMARY_ORDINAL = -1
-"""The ordinal of the recall row that stands for an episode's summary."""
+from ..domain.episode import Scope, Turn
+from .values import IndexEntry, Lexical
+from .work import Work
 
 
 class RecallState(NamedTuple):
-    """Where a scope's recall rows stand.
+    """The version of a scope's recall rows.
 
-    A cache of the same scope number and `epoch` needs only newer rows. With another `epoch` some of
-    its rows are gone, and what was changed has come back as a newer row.
+    A cache with the same scope number and `epoch` only misses newer rows. With another `epoch`,
+    some of its rows are gone, and changed rows have come back with a higher `seq`.
     """
 
     scope_id: int
-    """The scope's number in this database; one that is erased and comes back has another."""
+    """The scope's number in this database. A scope that is erased and created again has another."""
     version: int
     """Bumped by every write that adds, changes or removes rows."""
     epoch: int
-    """Bumped by every write that removes rows. One that changes a row gives it another `seq`, but
-    for its vector."""
+    """Bumped by every write that removes rows. A changed row gets a new `seq`, except when only its
+    vector changes."""
     newest: int = 0
-    """The highest `seq` that was given in the scope: it never had more rows than that."""
-    has_unfindable: bool = False
-    """Whether there are turns that have no row yet."""
+    """The highest `seq` ever given in the scope, and so an upper bound of its rows."""
+    has_unindexed: bool = False
+    """Whether the scope has turns without a recall row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRow:
-    """What recall needs of one turn, or of one summary (`ordinal` is `SUMMARY_ORDINAL`)."""
+    """The searched form of one turn, or of one summary (`ordinal` is `SUMMARY_ORDINAL`)."""
 
     seq: int
     episode_id: UUID
@@ -48,43 +48,43 @@ class RecallRow:
     """Microseconds since 1970, UTC."""
     lexical: Lexical
     model: str | None
-    """Whose vector this is; None while one is awaited, "" where none is wanted."""
+    """The model of the vector; None while the row waits for one, "" if it gets none."""
     vector: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecallBlock:
-    """Recall rows as columns, in the order of their `seq`: a scope may have a million of them."""
+    """Recall rows as columns, by `seq`. Columns, because a scope may have a million rows."""
 
     seq: NDArray[np.int64]
     episode_ids: Sequence[UUID]
     """Each once."""
     episode: NDArray[np.int32]
-    """The place in `episode_ids`."""
+    """Index into `episode_ids`."""
     ordinal: NDArray[np.int32]
     role: NDArray[np.int8]
     at: NDArray[np.int64]
     flags: NDArray[np.uint8]
     speakers: Sequence[bytes]
-    """Each once, and the empty one for none."""
+    """Each once; empty for no speaker."""
     speaker: NDArray[np.int32]
-    """The place in `speakers`."""
+    """Index into `speakers`."""
     terms: Sequence[bytes]
     models: Sequence[str | None]
     """Each once."""
     model: NDArray[np.int32]
-    """The place in `models`."""
+    """Index into `models`."""
     vectors: Sequence[bytes | None]
     late: Sequence[tuple[int, bytes]] = ()
-    """The `seq` of rows that were known before, and the vectors that they have got since."""
+    """The `seq` and vector of known rows that were embedded since."""
     alive: NDArray[np.int64] | None = None
-    """The `seq` of each row known before that is still there; None where nobody asked."""
+    """The `seq` of every known row that still exists; None if the caller did not ask."""
 
     def __len__(self) -> int:
         return len(self.seq)
 
     def rows(self) -> list[RecallRow]:
-        """One by one."""
+        """The same rows, one by one."""
         return [
             RecallRow(
                 seq=seq,
@@ -110,3 +110,110 @@ class RecallBlock:
                 strict=True,
             )
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnindexedTurns:
+    """Stored turns of one episode that have no recall row yet."""
+
+    scope: Scope
+    scope_id: int
+    episode_id: UUID
+    first: int
+    stop: int
+    """The ordinal after the last."""
+    count: int
+    """The number of turns of the episode: more may wait after these."""
+    epoch: int
+    """The scope's epoch when this was read (`RecallState`)."""
+
+
+class RecallRows(ABC):
+    """The rows that recall searches."""
+
+    @abstractmethod
+    def recall_state(self, scope: Scope) -> RecallState | None:
+        """None for a scope that was never written to."""
+
+    @abstractmethod
+    def recall_block(
+        self,
+        scope: Scope,
+        *,
+        after: int,
+        up_to: int | None = None,
+        late: Sequence[int] = (),
+        model: str = "",
+        alive: bool = False,
+    ) -> tuple[RecallState, RecallBlock]:
+        """The rows with a `seq` above `after`, as columns, and the state of the same snapshot.
+
+        With `up_to`, only rows up to that `seq`, for callers that read a large scope in parts.
+        `late` names known rows without a vector of `model`: the block brings the vectors that they
+        have by now. With `alive`, the block names the rows up to `after` that still exist.
+        """
+
+    @abstractmethod
+    def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
+        """Those of these rows that exist, as columns, by `seq`."""
+
+    def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
+        """As `recall_block`, row by row."""
+        state, block = self.recall_block(scope, after=after)
+        return state, block.rows()
+
+    def recall_rows_at(self, scope: Scope, seqs: Sequence[int]) -> list[RecallRow]:
+        """As `recall_block_at`, row by row."""
+        return self.recall_block_at(scope, seqs).rows()
+
+    @abstractmethod
+    def unindexed_turns(
+        self, scope: Scope | None = None, *, episode_id: UUID | None = None, limit: int
+    ) -> list[UnindexedTurns]:
+        """Turns that were appended without a `lexical`, of one scope or of all.
+
+        At most `limit` episodes.
+        """
+
+    @abstractmethod
+    def read_unindexed(self, found: Sequence[UnindexedTurns]) -> list[Turn]:
+        """The turns themselves, and maybe newer ones of the same episodes, in any order.
+
+        Leaves out episodes that are gone or that another worker indexed first.
+
+        :raises StoreCorrupt: when one of them cannot be decoded
+        """
+
+    @abstractmethod
+    def index_turns(
+        self,
+        done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]],
+        *,
+        patience: float | None = None,
+    ) -> int:
+        """Insert the recall rows of these turns, and queue those that are to be embedded.
+
+        Returns the number of episodes. Skips an episode that is gone, that another worker indexed
+        first, or in whose scope rows were removed or replaced since it was read.
+
+        :raises StoreBusy: when other writers block a single-writer store for `patience` seconds
+        """
+
+    @abstractmethod
+    def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
+        """Store vectors (as `domain.search.vectors` packs them) and finish their items, atomically.
+
+        Skips rows that are gone. Idempotent. If `model` is not in use any more, stores nothing and
+        leaves the items in the queue.
+        """
+
+    @abstractmethod
+    def use_model(self, model: str) -> int:
+        """Make `model` the model of new vectors, and queue the rows with another model's vector.
+
+        Returns how many were queued; 0 if the model is in use already.
+        """
+
+    @abstractmethod
+    def waiting_rows(self, scope: Scope, *, limit: int) -> list[int]:
+        """The `seq` of rows of the scope that wait for a vector or the mirror, up to `limit`."""

@@ -1,4 +1,4 @@
-"""Retention: what the nightly run needs of a store, legal holds, and who may run."""
+"""Retention: the stages of an episode, legal holds, and the lead of a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from ..domain.episode import Episode, Scope
-from .turns import Findable
+from .values import IndexEntry
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditDraft
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 class Schedule(Protocol):
-    """When a job is to run."""
+    """The times at which a job runs."""
 
     def next_after(self, moment: datetime) -> datetime:
         """The first time after this one."""
 
 
 class Lead(ABC):
-    """The right to be the only runner of a job, while it lasts."""
+    """The exclusive right to run a job, for as long as it is renewed."""
 
     @abstractmethod
     def renew(self) -> bool:
-        """Say that the job still runs; False when the right was lost, and the job must stop."""
+        """Extend the lead; False when it was lost, so that the job must stop."""
 
 
-class Keeping(ABC):
-    """The part of a store that retention works on.
+class Lifecycle(ABC):
+    """The stages of an episode: active, archived, deleted, purged.
 
-    Archiving, deleting and purging are refused while a hold stands. Who gives `since` means the
-    episode as `aged` showed it: if it was restored or went on meanwhile, nothing happens to it.
-    An `entry` for the audit log is recorded in the same transaction, if anything changed.
+    A legal hold refuses archiving, deleting and purging. A caller that passes `since` means the
+    episode as `aged` returned it: if it was restored or resumed since, nothing happens. An `entry`
+    for the audit log is recorded in the same transaction, if anything changed.
     """
 
     @abstractmethod
@@ -51,8 +51,8 @@ class Keeping(ABC):
     ) -> list[Aged]:
         """Ended episodes of every tenant in this stage whose `since` is not after `before`.
 
-        By `since`, then id, those above `after`. Episodes under a hold are left out; with `held`
-        they are the only ones.
+        By `since`, then id, those above `after`. Leaves out episodes under a hold; with `held`,
+        returns only those.
         """
 
     @abstractmethod
@@ -65,14 +65,14 @@ class Keeping(ABC):
         at: datetime | None = None,
         since: datetime | None = None,
     ) -> Episode:
-        """Clear a closed episode's turns, their recall rows and keys; the summary stays findable.
+        """Remove a closed episode's turns, their recall rows and keys; the summary stays indexed.
 
-        With `cold` the turns are kept where `stored_episode` reads them. An archived episode cannot
-        be resumed; archiving it again changes nothing.
+        With `cold` the turns move to the archive, where `stored_episode` reads them. An archived
+        episode cannot be resumed. Idempotent.
 
-        :raises EpisodeChanged: when its days do not count from `since`
+        :raises EpisodeChanged: when its age does not count from `since`
         :raises EpisodeNotFound: when it is not in the scope, is still open, or is deleted
-        :raises LegalHold: when a hold stands on it or on its user
+        :raises LegalHold: when a hold applies to it or to its user
         """
 
     @abstractmethod
@@ -85,39 +85,39 @@ class Keeping(ABC):
         since: datetime | None = None,
         entry: AuditDraft | None = None,
     ) -> None:
-        """Mark an ended episode: it is gone from every read and index at once.
+        """Mark an ended episode as deleted: no read and no index finds it from then on.
 
-        Its turns, summary and idempotency keys stay until `purge`; recall rows and work go. A
-        session that has no other episode is gone too. Deleting it again changes nothing.
+        Its turns, summary and idempotency keys stay until `purge`; recall rows and work go. Reads
+        do not find a session whose episodes are all deleted. Idempotent.
 
-        :raises EpisodeChanged: when its days do not count from `since`
+        :raises EpisodeChanged: when its age does not count from `since`
         :raises EpisodeNotFound: when it is not in the scope, or is still open
-        :raises LegalHold: when a hold stands on it or on its user
+        :raises LegalHold: when a hold applies to it or to its user
         """
 
     @abstractmethod
-    def deleted(self, scope: Scope) -> list[Episode]:
-        """The episodes that are marked and not yet purged, newest first by end."""
+    def deleted_episodes(self, scope: Scope) -> list[Episode]:
+        """The episodes that are deleted and not yet purged, newest first by end."""
 
     @abstractmethod
     def restore(
         self,
         scope: Scope,
         episode_id: UUID,
-        findable: list[Findable],
+        entries: list[IndexEntry],
         *,
         at: datetime,
         entry: AuditDraft | None = None,
         epoch: int | None = None,
     ) -> Episode:
-        """Undo `delete`, and a cold `archive`, giving back what recall finds it by.
+        """Undo `delete`, and a cold `archive`, and index the episode again.
 
-        `findable` has one for each turn that `stored_episode` gives, and one for the
-        summary, if there is one. Its days count from `at` on. Restoring an active episode changes
-        nothing. One that was deleted after it was archived to its summary is archived again.
+        `entries` has one entry for each turn of `stored_episode`, and one for the summary if there
+        is one. The episode's age counts from `at`. Restoring an active episode changes nothing. An
+        episode that was deleted after it was archived to its summary is archived again.
 
-        :raises EpisodeChanged: when it has other turns than `findable` is for, or text of its scope
-            was removed or replaced since the scope's `epoch` was this one
+        :raises EpisodeChanged: when `entries` do not match the episode's turns, or text of its
+            scope was removed or replaced since `epoch`
         :raises EpisodeNotFound: when it is not in the scope
         :raises EpisodeArchived: when it is archived, not deleted, and its turns were not kept
         """
@@ -126,40 +126,41 @@ class Keeping(ABC):
     def purge(
         self, scope: Scope, episode_id: UUID, *, since: datetime | None = None
     ) -> dict[str, int]:
-        """Remove a deleted episode: rows by place, and its session and scope if nothing is left.
+        """Remove a deleted episode for good, and its session and scope if they are empty then.
 
-        Nothing happens to an episode that is not deleted, or is not since `since`; what is
-        returned is empty then.
+        Returns the number of rows by table. Does nothing, and returns an empty mapping, if the
+        episode is not deleted, or not since `since`.
 
-        :raises LegalHold: when a hold stands on it or on its user
+        :raises LegalHold: when a hold applies to it or to its user
         """
 
     @abstractmethod
     def place_hold(self, hold: Hold, *, entry: AuditDraft | None = None) -> None:
-        """Placing the same id again changes nothing.
+        """Place a hold; placing the same id again changes nothing.
 
         :raises EpisodeNotFound: when it names an episode that is not its tenant's
         """
 
     @abstractmethod
     def lift_hold(self, tenant: str, hold_id: UUID, *, entry: AuditDraft | None = None) -> bool:
-        """Whether there was one."""
+        """Remove a hold; False if there was none."""
 
     @abstractmethod
     def holds(self, tenant: str) -> list[Hold]:
         """The tenant's holds, oldest first."""
 
     @abstractmethod
-    def lead(self, job: str, *, owner: str) -> AbstractContextManager[Lead | None]:
-        """Be the only runner of a job while the block lasts; None when somebody else is.
+    def lead(self, job: str, *, worker_id: str) -> AbstractContextManager[Lead | None]:
+        """Lead a job while the `with` block lasts; None when another process or thread leads it.
 
-        A runner that asks again is somebody else. It ends with the process, at once or when its
-        lease does.
+        A worker that asks twice competes with itself. If the process dies, its lead ends at once or
+        with its lease.
         """
 
     @abstractmethod
     def last_run(self, job: str) -> datetime | None:
-        """When the job last ran to its end, by the time it was given then; None if it never did."""
+        """The time of `set_last_run`; None before the first."""
 
     @abstractmethod
-    def set_last_run(self, job: str, at: datetime) -> None: ...
+    def set_last_run(self, job: str, at: datetime) -> None:
+        """Record that a run of the job is complete."""

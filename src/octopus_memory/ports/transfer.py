@@ -1,4 +1,4 @@
-"""Taking everything of a user out of a store, and bringing it into one."""
+"""Export and import: reading a user's episodes whole, and storing them elsewhere."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from uuid import UUID
 from ..domain.episode import Scope, Session, Turn
 
 if TYPE_CHECKING:
+    from ..domain.facts import Fact
     from ..domain.transfer.export_format import KeptEpisode
-    from .carried import Brought
+    from .values import ImportedEpisode
 
 
-class Portable(ABC):
-    """The part of a store that exports and imports."""
-
-    @abstractmethod
-    def kept_sessions(self, scope: Scope, *, after: str | None = None, limit: int) -> list[Session]:
-        """The sessions that have an episode which is not deleted, by id, those above `after`."""
+class Transfer(ABC):
+    """Whole episodes on their way out of a store or into it."""
 
     @abstractmethod
-    def kept_episodes(
+    def sessions(
+        self, scope: Scope, *, deleted: bool = False, after: str | None = None, limit: int
+    ) -> list[Session]:
+        """The scope's sessions by id, those above `after`.
+
+        Without `deleted`, only sessions with an episode that is not deleted.
+        """
+
+    @abstractmethod
+    def session_episodes(
         self,
         scope: Scope,
         session_id: str,
@@ -34,31 +40,42 @@ class Portable(ABC):
         """A session's episodes that are not deleted, by start and id, those above `after`."""
 
     @abstractmethod
-    def kept_turns(
+    def episode_page(
         self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
     ) -> tuple[KeptEpisode | None, list[Turn]]:
-        """An episode that is not deleted, and its turns from ordinal `start`, as they are together.
+        """An episode that is not deleted, and its turns from ordinal `start`, in one snapshot.
 
-        Those of a cold archive too. Fewer than `limit` where they are large, but one at the least
-        while there are any. None where there is no such episode in the scope.
+        Includes the turns of a cold archive. A page ends before `limit` if its turns are large, but
+        has at least one turn while there are any. None if the scope has no such episode.
         """
 
     @abstractmethod
-    def holders(self, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
-        """Whose these episodes are, deleted or not, of every tenant; unknown ones are left out."""
+    def import_episode(self, imported: ImportedEpisode) -> bool:
+        """Store an episode with its turns, in one transaction.
 
-    @abstractmethod
-    def bring(self, brought: Brought) -> bool:
-        """Make an episode with its turns as they are, in one transaction.
+        Keeps ids, ordinals, times, counts, stage and the age that retention counts. The turns of an
+        active episode are indexed at once and wait for their vectors; of an archived episode, the
+        summary is. The turns of a cold archive go to the archive. Returns False, and does nothing,
+        if the scope has an episode of that id, deleted or not.
 
-        Ids, ordinals, times, counts, stage and the age that retention counts are kept. What is
-        active becomes findable at once and waits for its vectors; of an archived episode, its
-        summary does. Turns of a cold archive go there. False, and nothing done, where the scope
-        has an episode of that id, deleted or not.
-
-        :raises EpisodeChanged: when it is open, and its session has another that is
+        :raises EpisodeChanged: when it is open, and its session has another open episode
         """
 
-    def is_being_filled(self) -> bool:
-        """Whether a move into this database is not finished: nobody may use it until then."""
-        return False
+    @abstractmethod
+    def episode_facts(self, scope: Scope, episode_id: UUID | None) -> list[Fact]:
+        """Every fact of one episode, or for None every fact that a caller gave, by `since` and id.
+
+        Includes deleted facts whose slot another fact has, because they mean nothing otherwise.
+        Empty for a deleted episode.
+        """
+
+    @abstractmethod
+    def import_facts(
+        self, scope: Scope, facts: Sequence[Fact], *, settings: str | None = None
+    ) -> int:
+        """Store facts without an episode as they are; skip those whose id is stored already.
+
+        Returns how many were stored. `settings` is as `Append.settings`.
+
+        :raises SettingsChanged: as `Facts.add_fact`
+        """

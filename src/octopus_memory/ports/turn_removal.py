@@ -11,8 +11,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditDraft
-    from .carried import StoredEpisode
-    from .store import NewSummary
+    from .values import NewSummary, StoredEpisode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

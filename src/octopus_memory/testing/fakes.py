@@ -22,7 +22,7 @@ from ..domain.message import Json, Message
 from ..domain.search.term_hashing import TermHasher
 from ..domain.search.terms import turn_flags, words
 from ..ports.models import Embedder
-from ..ports.store import Append, Closing, Idempotency, Lexical, NewSummary, NewTurn, Target
+from ..ports.values import Append, Closing, Idempotency, Lexical, NewSummary, NewTurn, Target
 
 START = datetime(2025, 3, 14, 9, 26, 53, 589793, tzinfo=UTC)
 """When things happen, unless a test says otherwise."""

@@ -23,7 +23,7 @@ from octopus_memory import (
 )
 from octopus_memory.__main__ import program
 from octopus_memory.adapters.stores.sql import codec
-from octopus_memory.ports.store import SUMMARY_ORDINAL
+from octopus_memory.ports.values import SUMMARY_ORDINAL
 from octopus_memory.testing import FixedClock
 from tests.support.scrub_dialogue import CALL, KETTLE, TALK, left, open_memory, shown, texts
 
@@ -109,21 +109,21 @@ def test_a_second_run_changes_nothing(memory: EpisodicMemory):
     first = memory.tenant().scrub(numbered=True)
     memory.flush()
     before = shown(scope), memory.parts.store.recall_state(scope.scope), memory.stats().vectors
-    made = memory.parts.store.removals_made()
+    made = memory.parts.store.state().removals
     again = memory.tenant().scrub(numbered=True)
     assert first.changed_episodes == 2
     assert again == ScrubReport(scopes=1, episodes=2, turns=10)
     after = shown(scope), memory.parts.store.recall_state(scope.scope), memory.stats().vectors
     assert after == before
-    assert memory.parts.store.removals_made() == made
+    assert memory.parts.store.state().removals == made
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(memory: EpisodicMemory):
     scope = memory.scope(user="u")
     scope.store(TALK, session_id="a", metadata={"who": "ana.lopez@example.com"})
-    before, made = shown(scope), memory.parts.store.removals_made()
+    before, made = shown(scope), memory.parts.store.state().removals
     dry = memory.tenant().scrub(dry_run=True)
-    assert (shown(scope), memory.parts.store.removals_made()) == (before, made)
+    assert (shown(scope), memory.parts.store.state().removals) == (before, made)
     assert memory.tenant().audit() == []
     real = memory.tenant().scrub(compact=False)
     assert dry.dry_run
@@ -232,7 +232,7 @@ def test_progress_is_told_after_each_session(memory: EpisodicMemory):
     assert [sofar.episodes for sofar in seen] == [1, 2, 3]
     assert seen[-1] == report
     assert report.compacted is None
-    assert memory.parts.store.owes_compaction()
+    assert memory.parts.store.state().owes_compaction
     assert memory.tenant().scrub().compacted
 
 

@@ -27,7 +27,8 @@ from octopus_memory import (
 )
 from octopus_memory.domain.ids import new_id
 from octopus_memory.engine.transfer import export as portable
-from octopus_memory.ports.store import Append, EpisodeStore, Target
+from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.ports.values import Append, Target
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_turn
 from tests.support.exported_user import TOOLS, fill
 
@@ -289,7 +290,7 @@ def test_large_messages_are_read_a_few_at_a_time(memory: EpisodicMemory, scope: 
     large = [random.Random(n).randbytes(5_000_000).hex() for n in range(2)]
     write = make_append(scope.scope, *large)
     store.append(write)
-    _, turns = store.kept_turns(scope.scope, write.episode_id, limit=100)
+    _, turns = store.episode_page(scope.scope, write.episode_id, limit=100)
     assert [turn.text == large[0] for turn in turns] == [True]
     lines = export(memory, "user-17")
     assert [turn["message"]["content"] for turn in of_kind(lines, "turn")] == large

@@ -238,7 +238,7 @@ def test_what_a_failing_embedder_leaves_is_done_later(monkeypatch):
 def work_of(store):
     """Every piece of waiting work, claimed as if its wait were over."""
     far = datetime(2100, 1, 1, tzinfo=UTC)
-    return store.claim("embed", owner="test", limit=9, now=far, until=far)
+    return store.claim("embed", worker_id="test", limit=9, now=far, until=far)
 
 
 def test_what_is_embedded_anew_is_counted(tea, monkeypatch):

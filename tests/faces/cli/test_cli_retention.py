@@ -97,7 +97,7 @@ def test_what_failed_is_said_and_shows_in_the_exit_code(told, monkeypatch):
 def test_a_run_beside_another(told):
     with EpisodicMemory.open(background=False) as memory:
         store: EpisodeStore = memory.parts.store
-        with store.lead("retention", owner="another-machine/1/x"):
+        with store.lead("retention", worker_id="another-machine/1/x"):
             assert "Another process runs retention" in run("retention", "run").stdout
             assert run_json("retention", "run")["elsewhere"] is True
 

@@ -14,7 +14,7 @@ from qdrant_client import models
 from octopus_memory import EpisodicMemory, InvalidSetting, MemoryScope
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from octopus_memory.engine.work import mirror
-from octopus_memory.ports.store import WorkKind
+from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FixedClock
 from tests.support.polling import wait_until
 from tests.support.qdrant_memory import SAID, Open, is_true, tell, waiting
@@ -181,7 +181,7 @@ def test_leaving_it_removes_the_copy(
     memory.run_pending()
     assert mirror.detach(memory.parts)
     assert server.collections() == []
-    assert memory.parts.store.mirror() is None
+    assert memory.parts.store.state().mirror is None
     tell(scope, "tuesday")
     memory.flush()
     assert waiting(memory) == 0

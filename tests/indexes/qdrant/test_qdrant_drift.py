@@ -81,7 +81,7 @@ class TestDrift:
     ) -> None:
         tell(scope, "tuesday")
         memory.flush()
-        with memory.parts.store.lead("index", owner="somebody"):
+        with memory.parts.store.lead("index", worker_id="somebody"):
             report = self.verify(memory)
         assert report.is_true
         assert report.waiting == 3

@@ -14,7 +14,7 @@ from octopus_memory.adapters.indexes.qdrant.mirror import QdrantMirror
 from octopus_memory.engine.core import leases
 from octopus_memory.engine.work import mirror, mirror_verify
 from octopus_memory.ports.index import MirrorRow
-from octopus_memory.ports.store import WorkKind
+from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FixedClock
 from tests.support.qdrant_memory import Open, is_true, later, tell, waiting
 from tests.support.qdrant_server import QdrantServer
@@ -159,7 +159,7 @@ def test_a_scope_that_begins_again_meanwhile_is_another(
     parts = memory.parts
     now = parts.clock.now()
     claimed = parts.store.claim(
-        WorkKind.INDEX, owner="slow", limit=9, now=now, until=now + timedelta(minutes=1)
+        WorkKind.INDEX, worker_id="slow", limit=9, now=now, until=now + timedelta(minutes=1)
     )
     scope.erase()
     tell(scope, said="Quite another thing to say.")
@@ -170,7 +170,7 @@ def test_a_scope_that_begins_again_meanwhile_is_another(
 def test_one_process_feeds_at_a_time(memory: EpisodicMemory, scope: MemoryScope) -> None:
     tell(scope)
     memory.flush()
-    with memory.parts.store.lead("index", owner="somebody"):
+    with memory.parts.store.lead("index", worker_id="somebody"):
         assert mirror.feed(memory.parts, "me") == mirror.FeedReport()
     assert mirror.feed(memory.parts, "me").given == 3
 
@@ -232,6 +232,6 @@ def test_a_server_that_is_gone_for_good_can_be_left(
     server.fault = "drop"
     with pytest.raises(IndexUnavailable):
         mirror.detach(memory.parts)
-    assert memory.parts.store.mirror() is not None
+    assert memory.parts.store.state().mirror is not None
     assert mirror.detach(memory.parts, abandon=True) == []
-    assert memory.parts.store.mirror() is None
+    assert memory.parts.store.state().mirror is None

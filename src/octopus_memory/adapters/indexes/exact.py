@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ...domain.episode import Scope
 from ...domain.search import vectors
 from ...ports.index import AskProbe, RecallIndex
-from ...ports.store import EpisodeStore, RecallState, Work
+from ...ports.recall_rows import RecallRows, RecallState
+from ...ports.work import Work
 from .scope_cache import DEFAULT_CACHE_BYTES, ScopeCache
 from .scope_views import CachedScope, ExactView
 
@@ -27,7 +28,7 @@ class ExactIndex(RecallIndex):
 
     def __init__(
         self,
-        store: EpisodeStore,
+        store: RecallRows,
         *,
         exact_rows: int = EXACT_ROWS,
         cache_bytes: int = DEFAULT_CACHE_BYTES,

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ...domain.episode import Scope
 from ...domain.search import vectors
 from ...ports.index import Probe
+from ...ports.recall_rows import RecallRows
 from ...ports.store import EpisodeStore
 from .scope_cache import corrupt_rows_raise
 from .scope_columns import ScopeColumns
@@ -44,7 +45,7 @@ def partial_view(
     `rows_of` gives the `seq` of every mirrored row of some episodes. On None, the caller loads the
     whole scope.
     """
-    unindexed = store.unindexed(scope, limit=MAX_UNINDEXED + 1)
+    unindexed = store.waiting_rows(scope, limit=MAX_UNINDEXED + 1)
     if len(unindexed) > MAX_UNINDEXED:
         return None
     episodes, wanted = list(near[: max(MAX_EPISODES, probe.episodes)]), probe.episodes
@@ -57,7 +58,7 @@ def partial_view(
     return view if len(view.episode_ids) >= wanted else None
 
 
-def view_of_rows(store: EpisodeStore, scope: Scope, model: str, seqs: Sequence[int]) -> ExactView:
+def view_of_rows(store: RecallRows, scope: Scope, model: str, seqs: Sequence[int]) -> ExactView:
     columns = ScopeColumns(model)
     with corrupt_rows_raise():
         columns.append(store.recall_block_at(scope, seqs))
@@ -65,7 +66,7 @@ def view_of_rows(store: EpisodeStore, scope: Scope, model: str, seqs: Sequence[i
 
 
 def stored_cosines(
-    store: EpisodeStore,
+    store: RecallRows,
     scope: Scope,
     model: str,
     seqs: Sequence[int],

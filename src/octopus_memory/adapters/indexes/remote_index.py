@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ...domain.episode import Scope
 from ...ports.index import AskProbe, Probe, RecallIndex, ScopeView
-from ...ports.store import EpisodeStore, RecallState
+from ...ports.recall_rows import RecallState
+from ...ports.store import EpisodeStore
 from .partial_view import stored_cosines
 from .scope_cache import ScopeCache
 from .scope_columns import ScopeColumns

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...domain.episode import Scope
 from ...domain.errors import StoreCorrupt
-from ...ports.store import EpisodeStore, RecallBlock, RecallState
+from ...ports.recall_rows import RecallBlock, RecallRows, RecallState
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class _Slot:
 class ScopeCache:
     """Cached scopes, least recently used first, bounded in bytes."""
 
-    def __init__(self, store: EpisodeStore, *, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+    def __init__(self, store: RecallRows, *, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._store = store
         self._cache_bytes = cache_bytes
         self._slots: OrderedDict[Key, _Slot] = OrderedDict()

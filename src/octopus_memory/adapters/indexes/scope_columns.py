@@ -13,7 +13,8 @@ from ...domain.search import term_hashing, vectors
 from ...domain.search.features import SUMMARY
 from ...domain.search.term_lists import Layers, with_rows
 from ...domain.search.terms import Flag
-from ...ports.recall_rows import SUMMARY_ORDINAL, RecallBlock
+from ...ports.recall_rows import RecallBlock
+from ...ports.values import SUMMARY_ORDINAL
 from .array_buffer import GrowingArray
 from .row_order import RowOrder
 

@@ -14,7 +14,7 @@ from ...domain.episode import Scope
 from ...domain.search.bm25 import Postings
 from ...domain.search.features import RowFeatures
 from ...ports.index import ScopeView
-from ...ports.store import RecallState
+from ...ports.recall_rows import RecallState
 from .scope_columns import ScopeColumns
 
 Floats = NDArray[np.float32]

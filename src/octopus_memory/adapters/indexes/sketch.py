@@ -27,7 +27,7 @@ from ...domain.search.term_lists import (
     with_newer,
 )
 from ...ports.index import Probe
-from ...ports.store import RecallBlock, RecallState
+from ...ports.recall_rows import RecallBlock, RecallState
 from .scope_views import ExactView
 
 _ROWS = 65_536

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...domain.episode import Scope
 from ...domain.search.bm25 import ScopeCounts
 from ...ports.index import Probe
-from ...ports.store import EpisodeStore
+from ...ports.recall_rows import RecallRows
 from .partial_view import MAX_EPISODES, MAX_UNINDEXED, stored_cosines, view_of_rows
 from .scope_views import ExactView
 from .sketch import Hits, Segment, Sketch, merge_hits
@@ -26,7 +26,7 @@ _ROWS = 10_000
 
 
 def search_sketch(
-    store: EpisodeStore, scope: Scope, model: str, probe: Probe, sketch: Sketch, newest: int
+    store: RecallRows, scope: Scope, model: str, probe: Probe, sketch: Sketch, newest: int
 ) -> ExactView:
     """A view of the episodes near the probe and of the rows without a vector yet."""
     wanted = max(MAX_EPISODES, probe.episodes)
@@ -102,7 +102,7 @@ def _stretches(newest: int) -> list[int]:
     return [seq for start in starts for seq in range(start, start + _STRETCH)]
 
 
-def _rerank(store: EpisodeStore, scope: Scope, model: str, probe: Probe, near: Hits) -> Hits:
+def _rerank(store: RecallRows, scope: Scope, model: str, probe: Probe, near: Hits) -> Hits:
     """Hits weighted by the cosine of their stored vectors, without rows that have none."""
     if probe.vector is None or not len(near.seq):
         return near

@@ -37,7 +37,7 @@ def release_dead_leases(runtime: Runtime) -> None:
             _LONGEST,
         )
     here = _machine()
-    for worker_id in runtime.store.owners():
+    for worker_id in runtime.store.worker_ids():
         machine, _, rest = worker_id.partition("/")
         pid = rest.partition("/")[0]
         if machine == here and pid.isdigit() and not _is_running(int(pid)):

@@ -12,7 +12,7 @@ from ...domain.memo import Memo, WordMemo
 from ...domain.search.term_hashing import TermHasher
 from ...domain.search.terms import SUMMARY_CAP, TEXT_CAP, Flag, shape_flags, word_flags
 from ...ports.models import Analyzer
-from ...ports.store import Lexical
+from ...ports.values import Lexical
 
 _MOST = 32_768
 _MOST_LANGUAGES = 64

@@ -15,7 +15,7 @@ from ...domain.message import Json, Message
 from ...domain.policy import PiiMode, PrivacyConfig
 from ...domain.quick import maker
 from ...ports.models import Redactor
-from ...ports.store import Placeholder
+from ...ports.values import Placeholder
 
 if TYPE_CHECKING:
     from ...domain.text.pii import NumberOf, PiiKind

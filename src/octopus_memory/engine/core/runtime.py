@@ -18,10 +18,12 @@ from ...domain.memo import Memo
 from ...domain.policy import MemoryConfig, PiiMode
 from ...domain.search.calibration import Calibration
 from ...domain.search.term_hashing import TermHasher
+from ...ports.agent_configs import AgentSettings
 from ...ports.index import RecallIndex
 from ...ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from ...ports.retention import Schedule
-from ...ports.store import AgentSettings, EpisodeStore, Placeholder
+from ...ports.store import EpisodeStore
+from ...ports.values import Placeholder
 from .counters import WorkCounters
 from .ledger import LedgerQueue
 from .lexicon import Lexicon
@@ -204,7 +206,7 @@ class _Removals:
         if now < self._next:
             return
         self._next = now + every
-        made = self._runtime.store.removals_made()
+        made = self._runtime.store.state().removals
         if self._seen not in (None, made):
             self._runtime.clear_caches()
         self._seen = made

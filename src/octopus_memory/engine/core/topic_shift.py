@@ -17,8 +17,9 @@ from ...domain import tool_calls, topics
 from ...domain.episode import Episode, Scope, Turn
 from ...domain.message import Message, Role
 from ...domain.topics import CosineScale, TopicTurn
+from ...ports.episodes import EpisodeLog
 from ...ports.models import Analyzer, Clock, Embedder
-from ...ports.store import EpisodeStore, NewTurn
+from ...ports.values import NewTurn
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ class TopicWatch:
 
     def __init__(
         self,
-        store: EpisodeStore,
+        store: EpisodeLog,
         embedder: Embedder,
         analyzer: Analyzer,
         clock: Clock,

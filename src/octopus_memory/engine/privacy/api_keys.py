@@ -185,4 +185,4 @@ class KeyRing:
             if len(self._noted) >= _MOST_KNOWN:
                 self._noted.clear()
             self._noted[key_id] = now
-        self._runtime.store.key_used(key_id, self._runtime.clock.now())
+        self._runtime.store.set_key_used(key_id, self._runtime.clock.now())

@@ -74,7 +74,7 @@ def finish(runtime: Runtime, *, younger_than: timedelta | None = None) -> int:
     now = runtime.clock.now()
     waiting = [
         erasure
-        for erasure in runtime.store.unfinished()
+        for erasure in reversed(runtime.store.erasures(unfinished=True))
         if younger_than is None or now - erasure.at >= younger_than
     ]
     wanted = [erasure for erasure in waiting if erasure.physical]
@@ -106,7 +106,7 @@ def compact(runtime: Runtime, *, actor: str) -> bool:
 def compact_if_owed(runtime: Runtime, *, actor: str) -> bool | None:
     """As `compact`, after rows were removed, by whomever; None where nothing asks for it."""
     try:
-        return compact(runtime, actor=actor) if runtime.store.owes_compaction() else None
+        return compact(runtime, actor=actor) if runtime.store.state().owes_compaction else None
     except StoreError as error:
         log.warning("the files are not rewritten now: %s", error.for_log())
         return False
@@ -120,8 +120,8 @@ def receipt(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) -> 
     kept = runtime.store.receipt(tenant, erasure_id)
     if kept is not None:
         return EraseReceipt.from_dict(kept)
-    for erasure in runtime.store.unfinished():
-        if (erasure.tenant, erasure.id) == (tenant, erasure_id):
+    for erasure in runtime.store.erasures(tenant, unfinished=True):
+        if erasure.id == erasure_id:
             return _begun(erasure)
     raise _not_found(erasure_id)
 
@@ -161,7 +161,7 @@ def _take_out(runtime: Runtime, erasure: Erasure) -> None:
 
 def _rewrite(runtime: Runtime, erasure: Erasure) -> bool:
     """Not being able to is no failure of the erasure: it is tried again."""
-    if runtime.store.compacted() >= erasure.number:
+    if runtime.store.state().compacted >= erasure.number:
         return True
     try:
         return runtime.store.compact()
@@ -196,7 +196,7 @@ def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
     store = runtime.store
     left = store.left_of(erasure)
     pending: tuple[str, ...] = ()
-    mirror = store.mirror()
+    mirror = store.state().mirror
     if mirror is not None:
         copied = _left_in_mirror(runtime, erasure)
         left |= {} if copied is None else {mirror: copied}
@@ -209,7 +209,7 @@ def _search(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
         subject=erasure.subject,
         removed=erasure.removed,
         left=left,
-        physical=store.compacted() >= erasure.number,
+        physical=store.state().compacted >= erasure.number,
         pending=pending,
     )
 
@@ -233,7 +233,7 @@ def _has_news(runtime: Runtime, erasure: Erasure) -> bool:
         return True
     was = EraseReceipt.from_dict(kept)
     waits = runtime.store.waiting_removals(erasure) > 0
-    rewritten = runtime.store.compacted() >= erasure.number
+    rewritten = runtime.store.state().compacted >= erasure.number
     return was.physical != rewritten or bool(was.pending) != waits or any(was.left.values())
 
 

@@ -9,9 +9,8 @@ from uuid import UUID
 from ...domain.checks import check_flag, turn_choice
 from ...domain.episode import Scope, Turn, check_name
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
-from ...ports.carried import StoredEpisode
-from ...ports.store import NewSummary, SummedUp
 from ...ports.turn_removal import TurnRemoval
+from ...ports.values import NewSummary, StoredEpisode, SummarySource
 from ..core import audit
 from ..core.runtime import Runtime
 from ..write import close, index_turns
@@ -60,7 +59,7 @@ def _planned(
     runtime: Runtime, scope: Scope, session_id: str, ids: frozenset[UUID], last: int | None
 ) -> list[TurnRemoval]:
     if last is None:
-        found = runtime.store.session_episodes(scope, session_id)
+        found = runtime.store.episode_ids(scope, session_id)
         if not found:
             raise SessionNotFound(session_id)
     else:
@@ -107,5 +106,5 @@ def _remade(
         return None
     # The worker improves no archived episode.
     improve = new.improve and not was.episode.is_archived
-    made_of = SummedUp(turns=len(was.turns), newest=newest)
+    made_of = SummarySource(turns=len(was.turns), newest=newest)
     return replace(new, improve=improve, made_of=None if was.episode.is_archived else made_of)

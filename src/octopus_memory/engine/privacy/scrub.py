@@ -28,9 +28,8 @@ from ...domain.message import Json, message_tokens
 from ...domain.policy import PiiMode, PrivacyConfig
 from ...domain.search.terms import passage
 from ...domain.text.pii import PLACEHOLDER
-from ...ports.carried import Rewritten, StoredEpisode
 from ...ports.models import Redactor
-from ...ports.store import NewSummary, Placeholder
+from ...ports.values import NewSummary, Placeholder, RewrittenTurn, StoredEpisode
 from .. import facts as standing
 from ..core import audit
 from ..core.pii_guard import Checked, Guard
@@ -110,7 +109,8 @@ def scrub(
     run = _Run(
         runtime, runtime.make_redactor(), numbered=numbered, dry_run=dry_run, progress=progress
     )
-    scopes = [s for s in runtime.store.user_scopes(tenant, user) if agent in (None, s.agent)]
+    found = runtime.store.scopes(tenant=tenant, user=user)
+    scopes = [scope for _, scope in found if agent in (None, scope.agent)]
     if dry_run:
         run.all(scopes)
         return run.report
@@ -178,7 +178,7 @@ class _Run:
 
     def _given_facts(self, scope: Scope) -> None:
         """Redact the facts that callers gave: they belong to no episode, and have no numbers."""
-        facts = [f for f in self._runtime.store.kept_facts(scope, None) if not f.is_deleted]
+        facts = [f for f in self._runtime.store.episode_facts(scope, None) if not f.is_deleted]
         guard = self._guard(scope, None, (), numbered=False)
         changed = _changed_facts(facts, guard)
         if not changed:
@@ -216,12 +216,13 @@ class _Run:
 
     def _sessions(self, scope: Scope) -> Iterator[str]:
         after: str | None = None
-        while page := self._runtime.store.stored_sessions(scope, after=after, limit=_PAGE):
-            yield from page
-            after = page[-1]
+        store = self._runtime.store
+        while page := store.sessions(scope, deleted=True, after=after, limit=_PAGE):
+            after = page[-1].id
+            yield from (session.id for session in page)
 
     def _session(self, scope: Scope, session_id: str) -> None:
-        ids = self._runtime.store.stored_episodes(scope, session_id)
+        ids = self._runtime.store.episode_ids(scope, session_id, deleted=True)
         heard = self._heard(scope, ids)
         is_held = self._is_held(scope, ids)
         for place in reversed(range(len(ids))):
@@ -358,7 +359,7 @@ def _kinds_in(value: Mapping[str, Json]) -> Counter[str]:
 class _Changes:
     """The changes to one episode; false where there is none."""
 
-    turns: tuple[Rewritten, ...] = ()
+    turns: tuple[RewrittenTurn, ...] = ()
     """Also those whose words stay, and whose vector was made of changed ones as well."""
     summary: NewSummary | None = None
     facts: tuple[Fact, ...] = ()
@@ -393,7 +394,9 @@ def _changed_facts(facts: Sequence[Fact], guard: Guard) -> tuple[Fact, ...]:
     return tuple(new for new, old in zip(checked, facts, strict=True) if new != old)
 
 
-def _turns(runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked]) -> list[Rewritten]:
+def _turns(
+    runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked]
+) -> list[RewrittenTurn]:
     scope = stored.episode.scope
     config = runtime.config(scope.tenant, scope.agent)
     rewritten, before = [], ("", "")
@@ -404,7 +407,7 @@ def _turns(runtime: Runtime, stored: StoredEpisode, checked: Sequence[Checked]) 
         was, now = (passage(message.text, previous=previous) for previous in before)
         if message != turn.message or (embed and was != now):
             rewritten.append(
-                Rewritten(
+                RewrittenTurn(
                     ordinal=turn.ordinal,
                     message=message,
                     tokens=_tokens(runtime, turn, each),

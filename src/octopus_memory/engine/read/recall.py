@@ -33,7 +33,7 @@ from ...domain.search.features import SUMMARY
 from ...domain.search.query import QueryPlan, plan_query
 from ...domain.search.ranking import Ranked, Ranking, Signals, rank
 from ...ports.index import AskProbe, Probe, ScopeView
-from ...ports.store import SUMMARY_ORDINAL
+from ...ports.values import SUMMARY_ORDINAL
 from ..core.runtime import Parts
 from ..write import close, index_turns
 
@@ -236,7 +236,7 @@ def _view(parts: Parts, scope: Scope, ask: Ask) -> ScopeView | None:
     state = parts.store.recall_state(scope)
     if state is None:
         return None
-    if state.has_unfindable:
+    if state.has_unindexed:
         index_turns.catch_up_if_possible(parts, scope)
         state = None
     return parts.index.view(scope, parts.embedder.model, _probe(parts, scope, ask), state)

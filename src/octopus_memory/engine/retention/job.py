@@ -65,7 +65,7 @@ class MemoryRetentionJob:
         pending.warn_of_unusable(runtime)
         if dry_run:
             return foretell(runtime, now)
-        with runtime.store.lead(JOB, owner=self._worker_id) as lead:
+        with runtime.store.lead(JOB, worker_id=self._worker_id) as lead:
             if lead is None:
                 return RetentionReport(
                     started_at=now, finished_at=now, elsewhere=True, complete=False

@@ -7,7 +7,7 @@ from uuid import UUID
 from ...domain.checks import episode_id_of
 from ...domain.episode import EndReason, Episode, Scope, Summary
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
-from ...ports.store import SUMMARY_ORDINAL, Findable
+from ...ports.values import SUMMARY_ORDINAL, IndexEntry
 from ..core import audit
 from ..core.runtime import Runtime
 from ..write import close, index_turns
@@ -67,7 +67,7 @@ def restore(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, acto
         raise changed
 
 
-def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[Findable]:
+def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[IndexEntry]:
     """What recall will find the episode by: its turns, where they are kept, and its summary."""
     kept = runtime.store.stored_episode(scope, episode_id)
     if kept is None:
@@ -81,5 +81,5 @@ def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[Findable
     if episode.summary is not None:
         made = Summary(text=episode.summary, key_facts=episode.key_facts)
         lexical = close.summary_lexical(runtime, scope, made, episode.summarized_by)
-        findable.append(Findable(ordinal=SUMMARY_ORDINAL, lexical=lexical))
+        findable.append(IndexEntry(ordinal=SUMMARY_ORDINAL, lexical=lexical))
     return findable

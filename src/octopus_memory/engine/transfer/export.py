@@ -50,7 +50,7 @@ def _lines(
     runtime.ledger.flush()
     now = runtime.clock.now()
     yield line(export_format.header(made_at=now, tenant=tenant, user=user, agent=agent))
-    for scope in runtime.store.user_scopes(tenant, user):
+    for _, scope in runtime.store.scopes(tenant=tenant, user=user):
         if agent is None or scope.agent == agent:
             for body in _scope(runtime, scope):
                 yield line(body)
@@ -70,11 +70,11 @@ def _record(
 
 def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
     after: str | None = None
-    facts = runtime.store.kept_facts(scope, None)
+    facts = runtime.store.episode_facts(scope, None)
     if facts:
         yield export_format.scope_line(scope.agent)
         yield from map(export_format.fact_line, facts)
-    while sessions := runtime.store.kept_sessions(scope, after=after, limit=_PAGE):
+    while sessions := runtime.store.sessions(scope, after=after, limit=_PAGE):
         if after is None and not facts:
             yield export_format.scope_line(scope.agent)
         for session in sessions:
@@ -89,7 +89,7 @@ def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[s
     last: KeptEpisode | None = None
     while True:
         after = None if last is None else (last.episode.started_at, last.episode.id)
-        page = runtime.store.kept_episodes(scope, session_id, after=after, limit=_PAGE)
+        page = runtime.store.session_episodes(scope, session_id, after=after, limit=_PAGE)
         if not page:
             return
         for kept in page:
@@ -100,7 +100,7 @@ def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[s
 def _episode(runtime: Runtime, found: KeptEpisode) -> Iterator[dict[str, Json]]:
     scope, episode_id = found.episode.scope, found.episode.id
     # Read again together with its first turns, since somebody may have added to it meanwhile.
-    kept, turns = runtime.store.kept_turns(scope, episode_id, limit=_PAGE)
+    kept, turns = runtime.store.episode_page(scope, episode_id, limit=_PAGE)
     if kept is None:
         return
     gone = kept.episode.is_archived and not kept.episode.is_cold
@@ -114,9 +114,9 @@ def _episode(runtime: Runtime, found: KeptEpisode) -> Iterator[dict[str, Json]]:
         limit = min(_PAGE, wanted - given)
         if limit <= 0:
             break
-        _, turns = runtime.store.kept_turns(scope, episode_id, start=given, limit=limit)
+        _, turns = runtime.store.episode_page(scope, episode_id, start=given, limit=limit)
     if given != wanted:
         # It was archived or erased between two pages: half of it must not pass for the whole.
         raise EpisodeChanged(kept.episode.session_id)
-    yield from map(export_format.fact_line, runtime.store.kept_facts(scope, episode_id))
+    yield from map(export_format.fact_line, runtime.store.episode_facts(scope, episode_id))
     yield export_format.episode_end_line(episode_id, given)

@@ -28,8 +28,7 @@ from ...domain.transfer.export_reader import (
     session_of,
 )
 from ...domain.transfer.ledger_lines import injection_of
-from ...ports.carried import Brought
-from ...ports.store import NewSummary, NewTurn, Placeholder
+from ...ports.values import ImportedEpisode, NewSummary, NewTurn, Placeholder
 from .. import facts as standing
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
@@ -75,7 +74,7 @@ def _given_fact(runtime: Runtime, run: ImportRun, scope: Scope, fact: Fact) -> N
     """Store a fact that a caller gave; numbers of placeholders count within episodes alone."""
     guard = runtime.guard(scope, numbered=False)
     safe = standing.redacted(fact, guard)
-    run.count(facts=runtime.store.bring_facts(scope, [safe], settings=guard.settings))
+    run.count(facts=runtime.store.import_facts(scope, [safe], settings=guard.settings))
 
 
 def _check_metadata(line: ExportLine, session: Session) -> None:
@@ -93,7 +92,7 @@ def _episode(
         turns.take(line, lines, kept)
         own = kept.episode.id
         beside = id_beside(own, scope.tenant, scope.agent, scope.user)
-        holders = runtime.store.holders([own, beside])
+        holders = runtime.store.locate([own, beside])
         if scope in holders.values():
             run.count(passed_over=1)
             return
@@ -124,7 +123,7 @@ def _bring(
         standing.redacted(fact, guard)
         for fact in _facts(turns.facts, kept.episode.id, scope if is_copy else None)
     ]
-    brought = Brought(
+    brought = ImportedEpisode(
         session=replace(session, metadata=guard.json(session.metadata) or {}),
         kept=kept,
         turns=ready,

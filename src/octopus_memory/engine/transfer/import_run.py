@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...domain.retention import Stage, is_overdue
 from ...domain.transfer.export_format import ImportReport, KeptEpisode
 from ...domain.transfer.transcripts import ImportSource
-from ...ports.carried import Brought
+from ...ports.values import ImportedEpisode
 from ..core.runtime import Runtime
 
 
@@ -31,8 +31,8 @@ class ImportRun:
         added = {name: getattr(self.report, name) + number for name, number in more.items()}
         self.report = replace(self.report, **added)
 
-    def bring(self, brought: Brought, *, turns: int, has_new_id: bool = False) -> None:
-        if not self.runtime.store.bring(brought):
+    def bring(self, brought: ImportedEpisode, *, turns: int, has_new_id: bool = False) -> None:
+        if not self.runtime.store.import_episode(brought):
             self.count(passed_over=1)
             return
         late = self._is_overdue(brought.kept)

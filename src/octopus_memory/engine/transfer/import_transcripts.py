@@ -15,8 +15,7 @@ from ...domain.policy import MemoryConfig
 from ...domain.transfer.chatgpt import chatgpt_conversations
 from ...domain.transfer.export_format import KeptEpisode, derived_id
 from ...domain.transfer.transcripts import Conversation, ImportSource, openai_conversations
-from ...ports.carried import Brought
-from ...ports.store import NewTurn
+from ...ports.values import ImportedEpisode, NewTurn
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from ..write import close, prepare
@@ -97,7 +96,7 @@ def _first_new(run: ImportRun, scope: Scope, each: Conversation, count: int) -> 
     store, first = run.runtime.store, 0
     while True:
         episode_id = _episode_id(run.source, scope, each, first)
-        if first >= count or episode_id not in store.holders([episode_id]):
+        if first >= count or episode_id not in store.locate([episode_id]):
             return first, episode_id
         known = store.episodes(scope, [episode_id]).get(episode_id)
         # One that was deleted here is not brought back by another import.
@@ -116,7 +115,7 @@ def _finished(
     episode_id: UUID,
     turns: Sequence[NewTurn],
     guard: Guard,
-) -> Brought:
+) -> ImportedEpisode:
     """A conversation that is over, as closing would have left it."""
     ended_at = max(turn.at for turn in turns)
     closing = close.closing_for(
@@ -145,7 +144,7 @@ def _finished(
         output_tokens=made,
     )
     kept = KeptEpisode(episode=episode, last_seen_at=ended_at, aged_from=ended_at)
-    return Brought(
+    return ImportedEpisode(
         session=session,
         kept=kept,
         turns=turns,

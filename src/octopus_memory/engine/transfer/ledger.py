@@ -31,7 +31,7 @@ def bring_in(runtime: Runtime, scope: Scope, entry: Injection) -> int:
     """
     names = (scope.tenant, scope.agent, scope.user)
     beside = {own: id_beside(own, *names) for own in entry.episode_ids}
-    holders = runtime.store.holders([*beside, *beside.values()])
+    holders = runtime.store.locate([*beside, *beside.values()])
     ids = {own: own if holders.get(own) == scope else beside[own] for own in beside}
 
     def here(items: tuple[Injected, ...]) -> tuple[Injected, ...]:

@@ -11,7 +11,8 @@ from itertools import groupby
 from ...domain.episode import Scope
 from ...domain.errors import IndexUnavailable, InvalidSetting
 from ...ports.index import IndexMirror, MirrorRow
-from ...ports.store import Lead, Removal, Work, WorkKind
+from ...ports.retention import Lead
+from ...ports.work import Removal, Work, WorkKind
 from ..core.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ def attach(runtime: Runtime) -> None:
     if fed is not None:
         runtime.store.use_mirror(fed.name)
         return
-    mirror = runtime.store.mirror()
+    mirror = runtime.store.state().mirror
     if mirror is not None:
         log.warning(
             "this memory feeds %s, which these settings do not name: set index, or stop feeding "
@@ -75,7 +76,7 @@ def detach(runtime: Runtime, *, abandon: bool = False) -> list[str]:
     """
     gone: list[str] = []
     if not abandon:
-        mirror, fed = runtime.index.mirror, runtime.store.mirror()
+        mirror, fed = runtime.index.mirror, runtime.store.state().mirror
         if fed is not None and (mirror is None or mirror.name != fed):
             raise InvalidSetting(
                 "index",
@@ -109,7 +110,7 @@ def feed(
     mirror = _fed(runtime)
     if mirror is None or not (look or waiting(runtime)):
         return FeedReport()
-    with runtime.store.lead(_JOB, owner=worker_id) as lead:
+    with runtime.store.lead(_JOB, worker_id=worker_id) as lead:
         if lead is None:
             return FeedReport()
         try:
@@ -124,9 +125,9 @@ def _feed(
 ) -> FeedReport:
     report = FeedReport()
     model = runtime.embedder.model
-    is_mine = runtime.store.model() == model
+    is_mine = runtime.store.state().model == model
     if is_mine and mirror.prepare(model, runtime.embedder.dimension):
-        runtime.store.queue_index()
+        runtime.store.queue_for_mirror()
     while not stop() and lead.renew():
         done = _take_out(runtime, mirror, worker_id)
         if is_mine and not done.failed:
@@ -142,7 +143,7 @@ def _feed(
 def _give(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedReport:
     now = runtime.clock.now()
     claimed = runtime.store.claim(
-        WorkKind.INDEX, owner=worker_id, limit=_BATCH, now=now, until=now + _LEASE
+        WorkKind.INDEX, worker_id=worker_id, limit=_BATCH, now=now, until=now + _LEASE
     )
     if not claimed:
         return FeedReport()
@@ -178,7 +179,7 @@ def _rows(runtime: Runtime, claimed: Sequence[Work]) -> list[MirrorRow]:
 def _take_out(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedReport:
     now = runtime.clock.now()
     claimed = runtime.store.claim_removals(
-        owner=worker_id, limit=_REMOVALS, now=now, until=now + _LEASE
+        worker_id=worker_id, limit=_REMOVALS, now=now, until=now + _LEASE
     )
     for number, removal in enumerate(claimed):
         try:
@@ -199,7 +200,7 @@ def _give_back(
     by_tries = sorted(claimed, key=lambda work: work.attempts)
     for attempts, work in groupby(by_tries, key=lambda work: work.attempts):
         wait = min(timedelta(seconds=2 ** min(attempts, 10)), _LONGEST_WAIT)
-        runtime.store.postpone(list(work), until=now + wait, owner=worker_id)
+        runtime.store.postpone(list(work), until=now + wait, worker_id=worker_id)
 
 
 def _retire(runtime: Runtime, mirror: IndexMirror) -> None:

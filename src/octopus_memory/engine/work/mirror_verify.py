@@ -9,7 +9,7 @@ from ...domain.episode import Scope
 from ...domain.errors import IndexUnavailable
 from ...domain.search import vectors
 from ...ports.index import IndexMirror, MirrorRow
-from ...ports.store import RecallRow
+from ...ports.recall_rows import RecallRow
 from ..core.runtime import Runtime
 from .mirror import feed, waiting
 
@@ -133,7 +133,7 @@ def rebuild(
     mirror.drop_models(keep=None)
     mirror.prepare(model, runtime.embedder.dimension)
     if mirror.name:
-        runtime.store.queue_index()
+        runtime.store.queue_for_mirror()
         _feed_or_fail(runtime, worker_id)
     else:
         given = 0
@@ -170,7 +170,7 @@ def _compare(runtime: Runtime, mirror: IndexMirror, scope_id: int, scope: Scope)
     missing, extra = stored.keys() - kept, kept - stored.keys()
     if missing or extra:
         # Something may have been written between the two looks: only what stays so has drifted.
-        waits = set(runtime.store.unindexed(scope, limit=len(missing) + _PAGE))
+        waits = set(runtime.store.waiting_rows(scope, limit=len(missing) + _PAGE))
         again, stored = mirror.seqs(model, scope_id), _stored(runtime, scope)
         missing = (missing & stored.keys()) - again - waits
         extra = (extra & again) - stored.keys()
@@ -210,7 +210,7 @@ def _repair(runtime: Runtime, mirror: IndexMirror, scope: Scope, found: _Compare
         return
     if mirror.name:
         # By the work list, so that a row that goes meanwhile is not given after its removal.
-        runtime.store.queue_index(found.scope_id)
+        runtime.store.queue_for_mirror(found.scope_id)
     else:
         rows = runtime.store.recall_rows_at(scope, sorted(found.missing | found.changed))
         mirror.upsert(model, _copied(found.scope_id, scope, rows))

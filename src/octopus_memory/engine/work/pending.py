@@ -28,7 +28,8 @@ from ...domain.message import Role
 from ...domain.policy import MemoryConfig
 from ...domain.search.terms import passage
 from ...ports.models import Summarizer
-from ...ports.store import SUMMARY_ORDINAL, OpenEpisode, Work, WorkKind
+from ...ports.values import SUMMARY_ORDINAL, OpenEpisode
+from ...ports.work import Work, WorkKind
 from ..core.runtime import Runtime
 from ..write import close, index_turns
 
@@ -63,7 +64,7 @@ class PendingReport:
 
 def prune_idempotency_keys(runtime: Runtime) -> int:
     """Drop idempotency keys that nobody will retry with any more; returns how many."""
-    return runtime.store.prune_idempotency(before=runtime.clock.now() - _KEYS_KEPT)
+    return runtime.store.prune_idempotency_keys(before=runtime.clock.now() - _KEYS_KEPT)
 
 
 class Batch(NamedTuple):
@@ -89,7 +90,7 @@ def embed_pending(runtime: Runtime, worker_id: str) -> int:
 def embed_batch(runtime: Runtime, worker_id: str) -> Batch:
     """As `embed_pending`; what is damaged is put off, and keeps nothing else waiting."""
     made = index_turns.make_some(runtime)
-    in_use = runtime.store.model()
+    in_use = runtime.store.state().model
     if in_use != runtime.embedder.model:
         raise EmbedderFailed(
             f"another process keeps vectors of {in_use!r} in this memory now: open it again, with "
@@ -124,7 +125,7 @@ def embed_batch(runtime: Runtime, worker_id: str) -> Batch:
 def _claim(runtime: Runtime, worker_id: str) -> list[Work]:
     now = runtime.clock.now()
     return runtime.store.claim(
-        WorkKind.EMBED, owner=worker_id, limit=_EMBED_BATCH, now=now, until=now + _LEASE
+        WorkKind.EMBED, worker_id=worker_id, limit=_EMBED_BATCH, now=now, until=now + _LEASE
     )
 
 
@@ -199,7 +200,7 @@ def summarize_pending(
         now = runtime.clock.now()
         until = now + _LEASE + timedelta(seconds=runtime.timeouts.in_background)
         claimed = runtime.store.claim(
-            WorkKind.SUMMARIZE, owner=worker_id, limit=1, now=now, until=until
+            WorkKind.SUMMARIZE, worker_id=worker_id, limit=1, now=now, until=until
         )
         if not claimed:
             return improved
@@ -249,7 +250,7 @@ def _give_back(runtime: Runtime, claimed: Sequence[Work], worker_id: str) -> Non
             runtime.store.finish([work])
             continue
         wait = min(timedelta(seconds=2 ** min(work.attempts, 10)), _LONGEST_WAIT)
-        runtime.store.postpone([work], until=now + wait, owner=worker_id)
+        runtime.store.postpone([work], until=now + wait, worker_id=worker_id)
 
 
 def close_idle(runtime: Runtime, *, between: Callable[[], None] = lambda: None) -> int:

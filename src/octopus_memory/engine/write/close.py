@@ -28,7 +28,8 @@ from ...domain.errors import (
     SettingsChanged,
 )
 from ...domain.facts import Fact, FactOrigin
-from ...ports.store import Append, Closing, Lexical, NewSummary, SummedUp, Target, Work
+from ...ports.values import Append, Closing, Lexical, NewSummary, SummarySource, Target
+from ...ports.work import Work
 from .. import facts
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
@@ -159,7 +160,7 @@ def put_summary(
 
 def read(
     runtime: Runtime, scope: Scope, episode_id: UUID, count: int | None = None
-) -> tuple[list[Turn], SummedUp]:
+) -> tuple[list[Turn], SummarySource]:
     """An episode's turns that recall may find, and what tells the store whether it still has them.
 
     Of one that is open `count` says how many it had before: a turn that comes in between would
@@ -169,7 +170,7 @@ def read(
     index_turns.catch_up(runtime, scope, episode_id)
     state = runtime.store.recall_state(scope)
     turns = runtime.store.turns(scope, episode_id, stop=count)
-    made_of = SummedUp(turns=len(turns), newest=0 if state is None else state.newest)
+    made_of = SummarySource(turns=len(turns), newest=0 if state is None else state.newest)
     return [turn for turn in turns if turn.indexed], made_of
 
 
@@ -202,7 +203,7 @@ def closing_for(
     summary: str | None,
     key_facts: Sequence[str] | None,
     wait: bool,
-    made_of: SummedUp | None = None,
+    made_of: SummarySource | None = None,
     guard: Guard | None = None,
     input_tokens: int | None = None,
     output_tokens: int | None = None,

@@ -14,7 +14,8 @@ from ...domain.episode import Scope, Turn
 from ...domain.errors import InvalidSetting, StoreCorrupt, StoreError
 from ...domain.message import Message
 from ...domain.policy import MemoryConfig
-from ...ports.store import Findable, Lexical, Unfindable
+from ...ports.recall_rows import UnindexedTurns
+from ...ports.values import IndexEntry, Lexical
 from ..core.runtime import Runtime
 from .prepare import wants_vector
 
@@ -36,9 +37,9 @@ def make_some(runtime: Runtime) -> int:
     made = 0
     # More than a batch, where there are: it is embedded in the order in which it was made findable.
     for _ in range(_BATCHES):
-        found = runtime.store.unfindable(limit=_EPISODES)
+        found = runtime.store.unindexed_turns(limit=_EPISODES)
         if found:
-            made += runtime.store.make_findable(_made(runtime, found))
+            made += runtime.store.index_turns(_made(runtime, found))
         if len(found) < _EPISODES and all(each.stop == each.count for each in found):
             break
     return made
@@ -52,18 +53,18 @@ def catch_up(
     patience: float | None = None,
 ) -> None:
     """All that is stored in a scope by now, or in one of its episodes; not what comes meanwhile."""
-    found = runtime.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
+    found = runtime.store.unindexed_turns(scope, episode_id=episode_id, limit=_MOST)
     goals, stalled = {each.episode_id: each.count for each in found}, 0
     while found and stalled < _STALLED:
         done = _made(runtime, found[:_EPISODES])
-        made = runtime.store.make_findable(done, patience=patience)
+        made = runtime.store.index_turns(done, patience=patience)
         if made == len(found) and all(each.stop == each.count for each in found):
             return
         # What somebody else was faster with has got on, too.
         stalled = 0 if made else stalled + 1
         found = [
             each
-            for each in runtime.store.unfindable(scope, episode_id=episode_id, limit=_MOST)
+            for each in runtime.store.unindexed_turns(scope, episode_id=episode_id, limit=_MOST)
             if each.first < goals.get(each.episode_id, 0)
         ]
 
@@ -79,17 +80,17 @@ def catch_up_if_possible(runtime: Runtime, scope: Scope) -> None:
 
 
 def _made(
-    runtime: Runtime, found: Sequence[Unfindable]
-) -> list[tuple[Unfindable, Sequence[Findable]]]:
-    made: list[tuple[Unfindable, Sequence[Findable]]] = []
+    runtime: Runtime, found: Sequence[UnindexedTurns]
+) -> list[tuple[UnindexedTurns, Sequence[IndexEntry]]]:
+    made: list[tuple[UnindexedTurns, Sequence[IndexEntry]]] = []
     for some in _few_at_a_time(found):
         turns = {(turn.episode_id, turn.ordinal): turn for turn in _turns(runtime, some)}
         made += [(each, list(_findable(runtime, each, turns))) for each in some]
     return made
 
 
-def _few_at_a_time(found: Sequence[Unfindable]) -> Iterator[Sequence[Unfindable]]:
-    some: list[Unfindable] = []
+def _few_at_a_time(found: Sequence[UnindexedTurns]) -> Iterator[Sequence[UnindexedTurns]]:
+    some: list[UnindexedTurns] = []
     turns = 0
     for each in found:
         turns += each.stop - each.first
@@ -101,12 +102,12 @@ def _few_at_a_time(found: Sequence[Unfindable]) -> Iterator[Sequence[Unfindable]
 
 
 def _findable(
-    runtime: Runtime, found: Unfindable, turns: Mapping[tuple[UUID, int], Turn]
-) -> Iterator[Findable]:
+    runtime: Runtime, found: UnindexedTurns, turns: Mapping[tuple[UUID, int], Turn]
+) -> Iterator[IndexEntry]:
     config = _config(runtime, found.scope)
     for ordinal in range(found.first, found.stop):
         # One that is damaged has no words; it stays in the queue for a vector.
-        made = Findable(ordinal=ordinal, lexical=Lexical())
+        made = IndexEntry(ordinal=ordinal, lexical=Lexical())
         turn = turns.get((found.episode_id, ordinal))
         if turn is not None and not turn.indexed:
             continue
@@ -128,23 +129,23 @@ def _config(runtime: Runtime, scope: Scope) -> MemoryConfig:
 
 def of_turn(
     runtime: Runtime, scope: Scope, ordinal: int, message: Message, config: MemoryConfig
-) -> Findable:
-    return Findable(
+) -> IndexEntry:
+    return IndexEntry(
         ordinal=ordinal,
         lexical=runtime.lexicon.turn(scope, message.text, message.name),
         embed=wants_vector(message, config),
     )
 
 
-def _turns(runtime: Runtime, found: Sequence[Unfindable]) -> list[Turn]:
+def _turns(runtime: Runtime, found: Sequence[UnindexedTurns]) -> list[Turn]:
     """Those that can be read."""
     try:
-        return runtime.store.unfindable_turns(found)
+        return runtime.store.read_unindexed(found)
     except StoreCorrupt:
         return [turn for each in found for turn in _read(runtime, each, each.first, each.stop)]
 
 
-def _read(runtime: Runtime, found: Unfindable, start: int, stop: int) -> list[Turn]:
+def _read(runtime: Runtime, found: UnindexedTurns, start: int, stop: int) -> list[Turn]:
     try:
         return runtime.store.turns(found.scope, found.episode_id, start=start, stop=stop)
     except StoreCorrupt:

@@ -14,7 +14,7 @@ from ...domain.ids import new_ids
 from ...domain.message import Message, Role, message_tokens
 from ...domain.policy import MemoryConfig
 from ...domain.quick import maker
-from ...ports.store import Idempotency, NewTurn
+from ...ports.values import Idempotency, NewTurn
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 

@@ -35,7 +35,7 @@ from ...domain.message import Json, Message, MessageLike
 from ...domain.policy import MemoryConfig
 from ...domain.quick import maker
 from ...domain.retention import Stage, is_overdue, overdue_warning
-from ...ports.store import Append, KeyTaken, NewTurn, Target
+from ...ports.values import Append, KeyTaken, NewTurn, Target
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from . import close, prepare

@@ -14,7 +14,7 @@ from ...domain.ids import as_id, new_id
 from ...domain.message import Role
 from ...domain.policy import MemoryConfig
 from ...domain.quick import maker
-from ...ports.store import NewTurn, SessionState, Target
+from ...ports.values import NewTurn, SessionState, Target
 from ..core.open_episodes import CachedEpisode
 from ..core.runtime import Runtime
 from . import close

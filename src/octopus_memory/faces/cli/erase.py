@@ -62,7 +62,7 @@ def erase(
             _ask(memory, subject)
         trace = memory.parts.store.trace(subject) if verify else None
         receipt = _erase(memory, subject, physical=not no_compact)
-        search = None if trace is None else trace.look()
+        search = None if trace is None else trace.search()
     if as_json:
         print_json({"receipt": receipt.to_dict(), "files": search})
     else:
@@ -96,8 +96,8 @@ def _subject(tenant: str, user: str, agent: str | None, episode: str | None) -> 
 
 def _ask(memory: EpisodicMemory, subject: Subject) -> None:
     store = memory.parts.store
-    scopes = store.user_scopes(subject.tenant, subject.user)
-    scopes = [scope for scope in scopes if subject.agent in (None, scope.agent)]
+    found = store.scopes(tenant=subject.tenant, user=subject.user)
+    scopes = [scope for _, scope in found if subject.agent in (None, scope.agent)]
     episodes = sum(store.list_episodes(scope, offset=0, limit=1)[1] for scope in scopes)
     what = "one episode" if subject.episode_id else counted(episodes, "episode")
     agents = "every agent" if subject.agent is None else f"agent {subject.agent}"

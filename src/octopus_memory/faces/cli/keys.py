@@ -73,7 +73,7 @@ def list_keys(
 ) -> None:
     """Every key, without its token."""
     with open_existing(db) as memory:
-        found = memory.parts.store.listed_keys(tenant)
+        found = memory.parts.store.list_keys(tenant)
         now = memory.parts.clock.now()
     if as_json:
         print_json({"keys": [_plain(key, now) for key in found]})

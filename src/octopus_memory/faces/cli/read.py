@@ -16,7 +16,7 @@ from .tables import show_hits, show_session, show_snippets
 from .terminal import Screen
 
 if TYPE_CHECKING:
-    from ...ports.stats import StoreStats
+    from ...ports.registry import StoreStats
 
 
 class Mode(StrEnum):

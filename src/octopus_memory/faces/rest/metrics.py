@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from ...domain.errors import OctopusError
 from ...engine.core.counters import WorkCounters
 from ...engine.memory import Memory
-from ...ports.store import Backlog, WorkKind
+from ...ports.work import Backlog, WorkKind
 from .multiprocess import SHARED_NUMBERS
 
 _KNOWN_SECONDS = 1.0

@@ -10,7 +10,8 @@ from ...domain.episode import Scope
 from ...domain.search import term_hashing
 from ...domain.search.bm25 import QueryTerms
 from ...ports.index import Probe, RecallIndex, ScopeView
-from ...ports.store import Append, EpisodeStore
+from ...ports.store import EpisodeStore
+from ...ports.values import Append
 from ..fakes import make_append, make_closing, make_lexical
 from ..store.base import ANA, BEN, after, claim_all
 from .base import MODEL, TOLERANCE, IndexTests, embed, places, unit, vector_for

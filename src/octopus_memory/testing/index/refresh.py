@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ...ports.index import RecallIndex, ScopeView
-from ...ports.store import SUMMARY_ORDINAL, Append, EpisodeStore, Target
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, Append, Target
 from ..fakes import make_append, make_closing, make_next, make_scope, make_summary, make_turn
 from ..store.base import ANA, after, at_once, claim_all, raised
 from .base import (

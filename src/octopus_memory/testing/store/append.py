@@ -13,7 +13,8 @@ from ...domain.errors import (
     EpisodeNotFound,
     IdempotencyConflict,
 )
-from ...ports.store import SUMMARY_ORDINAL, EpisodeStore, Target
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, Target
 from ..fakes import (
     START,
     make_append,
@@ -324,7 +325,7 @@ class IdempotencyTests(StoreTests):
         with pytest.raises(EpisodeArchived) as caught:
             store.append(again)
         assert caught.value.episode_id == write.episode_id
-        assert store.session_episodes(ANA, "session") == [write.episode_id]
+        assert store.episode_ids(ANA, "session") == [write.episode_id]
 
     def test_keys_are_forgotten_by_their_age(self, store: EpisodeStore) -> None:
         write = make_append(ANA, "a", now=after(days=1), idempotency=make_key("old"))
@@ -335,11 +336,11 @@ class IdempotencyTests(StoreTests):
                 scope, "b", session_id="young", now=after(days=3), idempotency=young
             )
             store.append(started)
-        assert store.prune_idempotency(before=after(hours=1)) == 0
-        assert store.prune_idempotency(before=after(days=2)) == 1
-        assert store.prune_idempotency(before=after(days=2)) == 0
+        assert store.prune_idempotency_keys(before=after(hours=1)) == 0
+        assert store.prune_idempotency_keys(before=after(days=2)) == 1
+        assert store.prune_idempotency_keys(before=after(days=2)) == 0
         again = store.append(make_next(write, "c", idempotency=make_key("old", b"other")))
         assert [turn.text for turn in again] == ["c"]
         with pytest.raises(IdempotencyConflict):
             store.append(make_next(write, "d", idempotency=make_key("young 0", b"other")))
-        assert store.prune_idempotency(before=after(days=3) + timedelta(seconds=1)) == 3
+        assert store.prune_idempotency_keys(before=after(days=3) + timedelta(seconds=1)) == 3

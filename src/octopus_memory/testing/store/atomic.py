@@ -10,7 +10,8 @@ import pytest
 
 from ...domain.episode import Summary
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, IdempotencyConflict, OctopusError
-from ...ports.store import Append, EpisodeStore, NewSummary, NewTurn, Target
+from ...ports.store import EpisodeStore
+from ...ports.values import Append, NewSummary, NewTurn, Target
 from ..fakes import (
     make_append,
     make_closing,

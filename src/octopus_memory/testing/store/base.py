@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from threading import Barrier
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 from uuid import UUID
 
 import pytest
 
 from ...domain.episode import Episode, Scope, Turn
-from ...ports.store import Append, EpisodeStore, Work, WorkKind
+from ...ports.store import Capability, EpisodeStore, unclaimed_methods
+from ...ports.values import Append
+from ...ports.work import Work, WorkKind
 from ..fakes import START, make_scope
 
 T = TypeVar("T")
@@ -39,11 +41,24 @@ class StoreTests:
         """Closes `store` and opens its database again; None where nothing outlives the object."""
         return None
 
+    @pytest.fixture(autouse=True)
+    def _skip_unclaimed(self, store: EpisodeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Skip a test when it calls a method of a capability that the store does not claim."""
+        for name, capability in unclaimed_methods(store.capabilities).items():
+            monkeypatch.setattr(type(store), name, _skip(capability))
+
     @pytest.fixture
     def reopened(self, reopen: Reopen | None) -> Reopen:
         if reopen is None:
             pytest.skip("this store does not outlive its object")
         return reopen
+
+
+def _skip(capability: Capability) -> Callable[..., NoReturn]:
+    def skip(*_: Any, **__: Any) -> NoReturn:
+        pytest.skip(f"the store does not claim the capability {capability.value!r}")
+
+    return skip
 
 
 def after(**time: float) -> datetime:
@@ -80,10 +95,12 @@ def texts(store: EpisodeStore, write: Append) -> list[str]:
 
 
 def claim_all(
-    store: EpisodeStore, kind: WorkKind = WorkKind.EMBED, *, owner: str = "suite"
+    store: EpisodeStore, kind: WorkKind = WorkKind.EMBED, *, worker_id: str = "suite"
 ) -> list[Work]:
-    """Everything that waits, whatever the time, held by `owner` from then on."""
-    return store.claim(kind, owner=owner, limit=100_000, now=FAR, until=FAR + timedelta(days=1))
+    """Everything that waits, whatever the time, held by `worker_id` from then on."""
+    return store.claim(
+        kind, worker_id=worker_id, limit=100_000, now=FAR, until=FAR + timedelta(days=1)
+    )
 
 
 def place(work: Work) -> tuple[Scope, UUID, int]:
@@ -94,8 +111,8 @@ def snapshot(store: EpisodeStore, *scopes: Scope) -> dict[str, Any]:
     """All that can be read of these scopes and of the whole, to see whether a call changed it."""
     seen: dict[str, Any] = {
         "stats": dataclasses.replace(store.stats(), size_bytes=None),
-        "owners": store.owners(),
-        "unfindable": store.unfindable(limit=1000),
+        "owners": store.worker_ids(),
+        "unfindable": store.unindexed_turns(limit=1000),
         "open": store.open_episodes(touched_before=FAR, opened_before=FAR, limit=1000),
     }
     for scope in scopes:

@@ -15,7 +15,8 @@ from ...domain.identity import AccessRole, ApiKey
 from ...domain.ids import new_id
 from ...domain.ledger import Injected, InjectedKind, Injection
 from ...domain.retention import Hold
-from ...ports.store import Append, EpisodeStore, Placeholder
+from ...ports.store import EpisodeStore
+from ...ports.values import Append, Placeholder
 from ..fakes import (
     START,
     make_append,
@@ -138,13 +139,13 @@ class EraseTests(StoreTests):
         assert set(store.left_of(done).values()) == {0}
         assert set(store.left_of(done)) == set(done.removed)
         assert store.list_episodes(ANA, offset=0, limit=9) == ([], 0)
-        assert store.deleted(ANA) == []
+        assert store.deleted_episodes(ANA) == []
         assert store.turns(ANA, opened.episode_id) == []
         assert store.placeholders(ANA, opened.episode_id) == []
         assert store.recall_state(ANA) is None
         assert store.recall_rows(ANA, after=0)[1] == []
         assert store.session(ANA, "open") is None
-        assert store.user_scopes("acme", "ana") == []
+        assert store.scopes(tenant="acme", user="ana") == []
         assert claim_all(store) == []
         assert store.stats().turns == 0
 
@@ -159,7 +160,7 @@ class EraseTests(StoreTests):
             k: v for k, v in before.items() if k.startswith("of ")
         }
         assert store.stats().turns == 3 * len(others)
-        assert [len(store.deleted(scope)) for scope in others] == [1] * len(others)
+        assert [len(store.deleted_episodes(scope)) for scope in others] == [1] * len(others)
         assert len(store.placeholders(BEN, found[f"of {BEN}"]["episodes"][0].id)) == 1
 
     def test_a_user_is_erased_with_every_agent(self, store: EpisodeStore) -> None:
@@ -168,8 +169,8 @@ class EraseTests(StoreTests):
         done = erase(store, ANA, every_agent=True)
         assert done.removed["scopes"] == len(done.scope_ids) == 2
         assert done.removed["turns"] == 6
-        assert store.user_scopes("acme", "ana") == []
-        assert len(store.user_scopes("acme")) == len(NAMESAKES) - 1
+        assert store.scopes(tenant="acme", user="ana") == []
+        assert len(store.scopes(tenant="acme")) == len(NAMESAKES) - 1
         assert set(store.left_of(done).values()) == {0}
 
     def test_keys_of_the_user_go_with_every_agent(self, store: EpisodeStore) -> None:
@@ -222,12 +223,12 @@ class EraseTests(StoreTests):
         store.append(write)
         done = erase(store, ANA, episode_id=write.episode_id)
         assert (done.removed["sessions"], done.removed["scopes"]) == (1, 1)
-        assert store.user_scopes("acme") == []
+        assert store.scopes(tenant="acme") == []
 
     @pytest.mark.parametrize("session", ["cold", "gone"])
     def test_an_archived_or_deleted_episode(self, store: EpisodeStore, session: str) -> None:
         fill(store, ANA)
-        known = [*session_episodes(store, ANA, "cold"), *store.deleted(ANA)]
+        known = [*session_episodes(store, ANA, "cold"), *store.deleted_episodes(ANA)]
         [episode] = [each for each in known if each.session_id == session]
         done = erase(store, ANA, episode_id=episode.id)
         assert done.removed["episodes"] == 1
@@ -244,20 +245,20 @@ class EraseTests(StoreTests):
         with pytest.raises(EpisodeNotFound):
             erase(store, ANA, episode_id=new_id())
         assert texts(store, write) == ["a"]
-        assert store.unfinished() == []
+        assert store.erasures(unfinished=True) == []
         assert store.audit("acme") == []
 
     def test_a_hold_stands_against_it(self, store: EpisodeStore) -> None:
         write = fill(store, ANA)
         for placed in (hold(ANA), hold(ANA, write.episode_id)):
             store.place_hold(placed)
-            before = snapshot(store, ANA), store.removals_made()
+            before = snapshot(store, ANA), store.state().removals
             for more in ({}, {"every_agent": True}, {"episode_id": write.episode_id}):
                 with pytest.raises(LegalHold) as refused:
                     erase(store, ANA, **more)
                 assert refused.value.hold_id == placed.id
-            assert (snapshot(store, ANA), store.removals_made()) == before
-            assert store.unfinished() == []
+            assert (snapshot(store, ANA), store.state().removals) == before
+            assert store.erasures(unfinished=True) == []
             store.lift_hold("acme", placed.id)
         store.place_hold(hold(BEN))
         assert erase(store, ANA).removed["scopes"] == 1

@@ -10,7 +10,8 @@ from ...domain.erasure import Erasure, Subject
 from ...domain.errors import EpisodeChanged, FactNotFound
 from ...domain.facts import Fact, FactOrigin, current
 from ...domain.ids import new_id
-from ...ports.store import Append, EpisodeStore
+from ...ports.store import EpisodeStore
+from ...ports.values import Append
 from ..fakes import START, make_fact, make_summary
 from .base import ANA, BEN, StoreTests, after
 from .facts import HOME, as_read, given, texts, told
@@ -34,7 +35,7 @@ class FactLifeTests(StoreTests):
         before = store.facts(ANA)
         store.delete(ANA, write.episode_id, at=LATER)
         assert texts(store.facts(ANA)) == ["Prefers tea."]
-        assert store.kept_facts(ANA, write.episode_id) == []
+        assert store.episode_facts(ANA, write.episode_id) == []
         with pytest.raises(FactNotFound):
             store.pin_fact(ANA, fact.id, pinned=True)
         with pytest.raises(FactNotFound):
@@ -66,7 +67,7 @@ class FactLifeTests(StoreTests):
         store.purge(ANA, purged.episode_id)
         assert erase(store, erased).removed["scopes"] == 0
         assert texts(store.facts(ANA)) == ["Prefers tea."]
-        assert store.user_scopes(ANA.tenant, ANA.user) == [ANA]
+        assert [scope for _, scope in store.scopes(tenant=ANA.tenant, user=ANA.user)] == [ANA]
 
     def test_an_erasure_removes_facts_and_counts_them(self, store: EpisodeStore) -> None:
         write = told(store, make_fact(), make_fact("Has a cat."))
@@ -100,9 +101,9 @@ class FactLifeTests(StoreTests):
         store.delete(ANA, write.episode_id, at=LATER)
         hidden = stored(store, write)
         assert texts(hidden.facts) == ["Has a cat.", "Is [NAME]."]
-        removals = store.removals_made()
+        removals = store.state().removals
         store.rewrite(hidden, facts=[replace(kept, text="Has [X].")], now=LATER)
-        assert store.removals_made() == removals + 1
+        assert store.state().removals == removals + 1
         assert texts(stored(store, write).facts) == ["Has [X].", "Is [NAME]."]
 
     def test_facts_found_meanwhile_are_not_left_as_they_are(self, store: EpisodeStore) -> None:
@@ -121,17 +122,17 @@ class FactLifeTests(StoreTests):
         told(store, old, session_id="another")
         for fact in (new, alone):
             store.delete_fact(ANA, fact.id, at=LATER)
-        kept = store.kept_facts(ANA, write.episode_id)
+        kept = store.episode_facts(ANA, write.episode_id)
         assert [(fact.text, fact.slot) for fact in kept if fact.is_deleted] == [("", "")]
         assert texts(fact for fact in kept if not fact.is_deleted) == ["Has a cat."]
         brought = replace(make_brought("a", scope=BEN), facts=kept)
-        assert store.bring(brought)
+        assert store.import_episode(brought)
         episode_id = brought.kept.episode.id
         store.add_fact(BEN, replace(old, id=new_id(), origin=FactOrigin.CALLER))
         assert texts(current(store.facts(BEN))) == ["Has a cat."]
         expected = [replace(fact, episode_id=episode_id) for fact in kept]
-        assert store.kept_facts(BEN, episode_id) == expected
-        assert not store.bring(brought)
+        assert store.episode_facts(BEN, episode_id) == expected
+        assert not store.import_episode(brought)
         # What was brought as deleted is not brought back by its source either.
         again = replace(new, id=new_id())
         store.put_summary(BEN, episode_id, make_summary("better", facts=[again]))

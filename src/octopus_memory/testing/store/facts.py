@@ -14,7 +14,8 @@ from ...domain.errors import FactNotFound, LegalHold, OctopusError
 from ...domain.facts import MOST_FACTS_READ, Fact, FactKind, FactOrigin, consolidate, current
 from ...domain.ids import new_id
 from ...domain.retention import Hold
-from ...ports.store import Append, EpisodeStore, Target
+from ...ports.store import EpisodeStore
+from ...ports.values import Append, Target
 from ..fakes import START, make_append, make_closing, make_fact, make_next, make_summary
 from .base import ANA, BEN, Reopen, StoreTests, after, at_once, raised, snapshot
 from .isolation import crowd
@@ -63,7 +64,7 @@ def hold(store: EpisodeStore, **about: Any) -> None:
 class FactTests(StoreTests):
     def test_an_unknown_scope_has_no_facts(self, store: EpisodeStore) -> None:
         assert store.facts(ANA) == []
-        assert store.kept_facts(ANA, None) == []
+        assert store.episode_facts(ANA, None) == []
         with pytest.raises(FactNotFound):
             store.pin_fact(ANA, new_id(), pinned=True)
         with pytest.raises(FactNotFound):
@@ -107,7 +108,7 @@ class FactTests(StoreTests):
             lambda: store.pin_fact(ANA, tea.id, pinned=True),
             lambda: store.rewrite_facts(ANA, [replace(tea, text="Prefers [X].")]),
             lambda: store.delete_fact(ANA, tea.id, at=LATER),
-            lambda: store.bring_facts(ANA, [given("Prefers milk.")]),
+            lambda: store.import_facts(ANA, [given("Prefers milk.")]),
         ):
             assert version() > seen
             seen = version()
@@ -120,7 +121,7 @@ class FactTests(StoreTests):
         assert store.facts(ANA) == [tea]
         assert store.facts(BEN) == []
         assert [entry.action for entry in store.audit(ANA.tenant)] == ["fact_add"]
-        assert store.user_scopes(ANA.tenant, ANA.user) == [ANA]
+        assert [scope for _, scope in store.scopes(tenant=ANA.tenant, user=ANA.user)] == [ANA]
 
     def test_only_facts_said_by_then(self, store: EpisodeStore) -> None:
         store.add_fact(ANA, given("early", since=after(days=1)))
@@ -134,7 +135,7 @@ class FactTests(StoreTests):
         many = [given(f"{n}", since=after(minutes=n)) for n in range(most)]
         first = given("first", since=after(days=-2))
         pinned = given("pinned", since=after(days=-1), is_pinned=True)
-        assert store.bring_facts(ANA, [first, pinned, *many]) == most + 2
+        assert store.import_facts(ANA, [first, pinned, *many]) == most + 2
         found = store.facts(ANA)
         assert len(found) == most + 1
         assert {fact.text for fact in found} == {"pinned", *(str(n) for n in range(most))}
@@ -157,9 +158,9 @@ class FactTests(StoreTests):
         told(store, old)
         told(store, new, session_id="another")
         store.pin_fact(ANA, new.id, pinned=True)
-        removals = store.removals_made()
+        removals = store.state().removals
         store.delete_fact(ANA, new.id, at=LATER, entry=make_entry(action="fact_delete"))
-        assert store.removals_made() == removals + 1
+        assert store.state().removals == removals + 1
         found = {fact.id: fact for fact in store.facts(ANA)}
         assert found[new.id].is_deleted
         assert not found[new.id].is_pinned
@@ -205,10 +206,10 @@ class FactTests(StoreTests):
     def test_facts_are_brought_once(self, store: EpisodeStore) -> None:
         tea, gone = given(is_pinned=True), given("", slot="milk", is_deleted=True)
         milk = given("Likes milk.", slot="milk", since=after(days=-1))
-        assert store.bring_facts(ANA, [tea, gone, milk]) == 3
-        assert store.bring_facts(ANA, [tea, gone, milk]) == 0
-        assert store.bring_facts(BEN, [tea]) == 1
-        assert store.bring_facts(BEN, []) == 0
+        assert store.import_facts(ANA, [tea, gone, milk]) == 3
+        assert store.import_facts(ANA, [tea, gone, milk]) == 0
+        assert store.import_facts(BEN, [tea]) == 1
+        assert store.import_facts(BEN, []) == 0
         assert texts(current(store.facts(ANA))) == ["Prefers tea."]
         assert sorted(store.facts(ANA), key=lambda fact: fact.id) == [tea, gone, milk]
 
@@ -218,10 +219,10 @@ class FactTests(StoreTests):
         for each in (tea, gone):
             store.add_fact(ANA, each)
         store.delete_fact(ANA, gone.id, at=LATER)
-        removals = store.removals_made()
+        removals = store.state().removals
         changed = [replace(each, text="[X]", slot="[x]") for each in (fact, tea, gone)]
         store.rewrite_facts(ANA, changed)
-        assert store.removals_made() == removals + 1
+        assert store.state().removals == removals + 1
         found = {each.id: each for each in store.facts(ANA)}
         assert found[tea.id] == replace(tea, text="[X]", slot="[x]")
         assert found[fact.id] == as_read(fact, write)
@@ -325,7 +326,7 @@ class FactAtomicityTests(StoreTests):
         with pytest.raises(OctopusError):
             store.add_fact(BEN, given(unfit, slot="x"))
         assert (snapshot(store, ANA), store.facts(ANA)) == before
-        assert store.user_scopes(BEN.tenant, BEN.user) == []
+        assert store.scopes(tenant=BEN.tenant, user=BEN.user) == []
 
     def test_an_entry_is_recorded_with_the_change_or_not_at_all(self, store: EpisodeStore) -> None:
         told(store, make_fact())
@@ -363,7 +364,7 @@ class FactIsolationTests(StoreTests):
             own[scope] = [found, tea]
         for number, scope in enumerate(scopes):
             assert texts(store.facts(scope)) == [f"found {number}", f"given {number}"]
-            assert texts(store.kept_facts(scope, None)) == [f"given {number}"]
+            assert texts(store.episode_facts(scope, None)) == [f"given {number}"]
         for scope, other in pairwise(scopes):
             for fact in own[other]:
                 with pytest.raises(FactNotFound):
@@ -372,6 +373,6 @@ class FactIsolationTests(StoreTests):
                     store.delete_fact(scope, fact.id, at=LATER)
             store.rewrite_facts(scope, [replace(own[other][1], text="[X]")])
             source = store.facts(other)[0].episode_id or store.facts(other)[1].episode_id
-            assert store.kept_facts(scope, source) == []
+            assert store.episode_facts(scope, source) == []
         for number, scope in enumerate(scopes):
             assert texts(consolidate(store.facts(scope))) == [f"found {number}", f"given {number}"]

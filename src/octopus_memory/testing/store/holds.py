@@ -11,7 +11,8 @@ import pytest
 from ...domain.errors import EpisodeNotFound, LegalHold
 from ...domain.ids import new_id
 from ...domain.retention import Hold, Stage
-from ...ports.store import Append, EpisodeStore
+from ...ports.store import EpisodeStore
+from ...ports.values import Append
 from ..fakes import START, make_append, make_scope
 from .base import (
     ANA,
@@ -166,28 +167,28 @@ class HoldTests(StoreTests):
 
 class LeadTests(StoreTests):
     def test_one_leads_and_the_others_are_told(self, store: EpisodeStore) -> None:
-        with store.lead("job", owner="first") as lead:
+        with store.lead("job", worker_id="first") as lead:
             assert lead is not None
             for owner in ("second", "first"):
-                with store.lead("job", owner=owner) as other:
+                with store.lead("job", worker_id=owner) as other:
                     assert other is None
-            with store.lead("another job", owner="second") as other:
+            with store.lead("another job", worker_id="second") as other:
                 assert other is not None
             assert lead.renew()
-        with store.lead("job", owner="second") as lead:
+        with store.lead("job", worker_id="second") as lead:
             assert lead is not None
 
     def test_a_failure_ends_it_too(self, store: EpisodeStore) -> None:
-        with pytest.raises(RuntimeError), store.lead("job", owner="first"):
+        with pytest.raises(RuntimeError), store.lead("job", worker_id="first"):
             raise RuntimeError
-        with store.lead("job", owner="second") as lead:
+        with store.lead("job", worker_id="second") as lead:
             assert lead is not None
 
     def test_of_many_at_once_one_leads(self, store: EpisodeStore) -> None:
         leads: list[int] = []
 
         def run(thread: int) -> None:
-            with store.lead("job", owner=f"w{thread}") as lead:
+            with store.lead("job", worker_id=f"w{thread}") as lead:
                 if lead is not None:
                     leads.append(thread)
                     assert leads == [thread]
@@ -199,14 +200,14 @@ class LeadTests(StoreTests):
 
     def test_when_it_last_ran(self, store: EpisodeStore) -> None:
         assert store.last_run("job") is None
-        with store.lead("job", owner="first"):
+        with store.lead("job", worker_id="first"):
             assert store.last_run("job") is None
         store.set_last_run("job", START)
         store.set_last_run("another job", after(days=2))
         assert store.last_run("job") == START
         store.set_last_run("job", after(days=1))
         assert store.last_run("job") == after(days=1)
-        with store.lead("job", owner="first"):
+        with store.lead("job", worker_id="first"):
             pass
         assert store.last_run("job") == after(days=1)
 

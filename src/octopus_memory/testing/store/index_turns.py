@@ -10,7 +10,10 @@ import pytest
 
 from ...domain.episode import Scope
 from ...domain.errors import EpisodeChanged
-from ...ports.store import Append, EpisodeStore, Findable, SummedUp, Unfindable, WorkKind
+from ...ports.recall_rows import UnindexedTurns
+from ...ports.store import EpisodeStore
+from ...ports.values import Append, IndexEntry, SummarySource
+from ...ports.work import WorkKind
 from ..fakes import (
     make_append,
     make_closing,
@@ -41,16 +44,18 @@ def say(store: EpisodeStore, *said: str, scope: Scope = ANA, session_id: str = "
     return write
 
 
-def how(store: EpisodeStore, found: Unfindable) -> list[Findable]:
+def how(store: EpisodeStore, found: UnindexedTurns) -> list[IndexEntry]:
     turns = store.turns(found.scope, found.episode_id, start=found.first, stop=found.stop)
     return [
-        Findable(ordinal=turn.ordinal, lexical=make_lexical(turn.text), embed=turn.text != "short")
+        IndexEntry(
+            ordinal=turn.ordinal, lexical=make_lexical(turn.text), embed=turn.text != "short"
+        )
         for turn in turns
     ]
 
 
-def make_all(store: EpisodeStore, found: Sequence[Unfindable]) -> int:
-    return store.make_findable([(each, how(store, each)) for each in found])
+def make_all(store: EpisodeStore, found: Sequence[UnindexedTurns]) -> int:
+    return store.index_turns([(each, how(store, each)) for each in found])
 
 
 def ordinals(store: EpisodeStore, write: Append) -> list[int]:
@@ -65,21 +70,21 @@ class UnfindableTests(StoreTests):
         assert find(store, write).message_count == 2
         assert ordinals(store, write) == []
         assert claim_all(store) == []
-        [found] = store.unfindable(limit=10)
+        [found] = store.unindexed_turns(limit=10)
         assert (found.scope, found.episode_id) == (ANA, write.episode_id)
         assert (found.first, found.stop) == (0, 2)
 
     def test_the_state_of_its_scope_says_so(self, store: EpisodeStore) -> None:
         def says(scope: Scope) -> bool | None:
             state = store.recall_state(scope)
-            return None if state is None else state.has_unfindable
+            return None if state is None else state.has_unindexed
 
         store.append(make_append(ANA, "a"))
         store.append(make_append(BEN, "a"))
         assert (says(ANA), says(BEN), says(_ELSEWHERE)) == (False, False, None)
         say(store, "b", session_id="other")
         assert (says(ANA), says(BEN)) == (True, False)
-        make_all(store, store.unfindable(limit=10))
+        make_all(store, store.unindexed_turns(limit=10))
         assert says(ANA) is False
 
     def test_it_counts_as_waiting(self, store: EpisodeStore) -> None:
@@ -87,61 +92,61 @@ class UnfindableTests(StoreTests):
         say(store, "c", scope=BEN)
         waiting = store.backlog()[WorkKind.EMBED]
         assert (waiting.waiting, waiting.oldest) == (3, after())
-        make_all(store, store.unfindable(limit=10))
+        make_all(store, store.unindexed_turns(limit=10))
         assert store.backlog()[WorkKind.EMBED].waiting == 3
 
     def test_what_has_its_words_is_none_of_it(self, store: EpisodeStore) -> None:
         store.append(make_append(ANA, "a"))
-        assert store.unfindable(limit=10) == []
+        assert store.unindexed_turns(limit=10) == []
 
     def test_others_see_nothing_of_it(self, store: EpisodeStore) -> None:
         say(store)
         for scope in (BEN, _ELSEWHERE, make_scope("ana", agent="another")):
-            assert store.unfindable(scope, limit=10) == []
-        assert len(store.unfindable(ANA, limit=10)) == 1
+            assert store.unindexed_turns(scope, limit=10) == []
+        assert len(store.unindexed_turns(ANA, limit=10)) == 1
 
     def test_no_more_episodes_than_asked_for(self, store: EpisodeStore) -> None:
         for name in ("s", "t", "u"):
             say(store, session_id=name)
-        assert len(store.unfindable(limit=2)) == 2
-        assert len(store.unfindable(ANA, limit=2)) == 2
+        assert len(store.unindexed_turns(limit=2)) == 2
+        assert len(store.unindexed_turns(ANA, limit=2)) == 2
 
     def test_of_one_episode_alone(self, store: EpisodeStore) -> None:
         say(store, session_id="s")
         write = say(store, "c", session_id="t")
-        [found] = store.unfindable(ANA, episode_id=write.episode_id, limit=10)
+        [found] = store.unindexed_turns(ANA, episode_id=write.episode_id, limit=10)
         assert (found.episode_id, found.count) == (write.episode_id, 1)
-        assert store.unfindable(BEN, episode_id=write.episode_id, limit=10) == []
+        assert store.unindexed_turns(BEN, episode_id=write.episode_id, limit=10) == []
 
     def test_the_turns_of_several_are_read_at_once(self, store: EpisodeStore) -> None:
         write = say(store, "a", "b")
-        make_all(store, store.unfindable(limit=10))
+        make_all(store, store.unindexed_turns(limit=10))
         store.append(later(make_next(write, "c")))
         say(store, "d", "e", scope=_ELSEWHERE)
-        found = store.unfindable(limit=10)
-        read = sorted(store.unfindable_turns(found), key=lambda turn: turn.text)
+        found = store.unindexed_turns(limit=10)
+        read = sorted(store.read_unindexed(found), key=lambda turn: turn.text)
         assert [turn.text for turn in read] == ["c", "d", "e"]
         assert read[:1] == store.turns(ANA, write.episode_id, start=2)
         erase(store, _ELSEWHERE)
-        assert [turn.text for turn in store.unfindable_turns(found)] == ["c"]
+        assert [turn.text for turn in store.read_unindexed(found)] == ["c"]
         make_all(store, found)
-        assert store.unfindable_turns(found) == []
+        assert store.read_unindexed(found) == []
 
     def test_it_outlives_the_store(self, store: EpisodeStore, reopened: Reopen) -> None:
         say(store)
-        before = store.unfindable(limit=10)
-        assert reopened().unfindable(limit=10) == before
+        before = store.unindexed_turns(limit=10)
+        assert reopened().unindexed_turns(limit=10) == before
 
     def test_a_key_gives_back_what_is_not_findable_yet(self, store: EpisodeStore) -> None:
         write = replace(later(make_append(ANA, "a")), idempotency=make_key())
         assert store.append(write) == store.append(write)
-        assert [found.stop for found in store.unfindable(limit=10)] == [1]
+        assert [found.stop for found in store.unindexed_turns(limit=10)] == [1]
 
 
 class MakeFindableTests(StoreTests):
     def test_each_turn_gets_its_row_in_order(self, store: EpisodeStore) -> None:
         write = say(store, "a", "short", "c")
-        assert make_all(store, store.unfindable(limit=10)) == 1
+        assert make_all(store, store.unindexed_turns(limit=10)) == 1
         rows = store.recall_rows(ANA, after=0)[1]
         assert [row.ordinal for row in rows] == [0, 1, 2]
         assert [row.lexical for row in rows] == [make_lexical(t) for t in ("a", "short", "c")]
@@ -151,12 +156,12 @@ class MakeFindableTests(StoreTests):
             (write.episode_id, 0),
             (write.episode_id, 2),
         ]
-        assert store.unfindable(limit=10) == []
+        assert store.unindexed_turns(limit=10) == []
 
     def test_recall_is_told_that_there_are_rows(self, store: EpisodeStore) -> None:
         say(store)
         before = store.recall_state(ANA)
-        make_all(store, store.unfindable(limit=10))
+        make_all(store, store.unindexed_turns(limit=10))
         state = store.recall_state(ANA)
         assert before is not None
         assert state is not None
@@ -165,14 +170,14 @@ class MakeFindableTests(StoreTests):
 
     def test_what_comes_after_waits_anew(self, store: EpisodeStore) -> None:
         write = say(store, "a")
-        [first] = store.unfindable(limit=10)
+        [first] = store.unindexed_turns(limit=10)
         store.append(later(make_next(write, "b")))
         assert make_all(store, [first]) == 1
-        [second] = store.unfindable(limit=10)
+        [second] = store.unindexed_turns(limit=10)
         assert (second.first, second.stop) == (1, 2)
         make_all(store, [second])
         store.append(later(make_next(write, "c", "d")))
-        [third] = store.unfindable(limit=10)
+        [third] = store.unindexed_turns(limit=10)
         assert (third.first, third.stop) == (2, 4)
         make_all(store, [third])
         assert ordinals(store, write) == [0, 1, 2, 3]
@@ -180,36 +185,36 @@ class MakeFindableTests(StoreTests):
     def test_a_long_episode_is_made_in_pieces(self, store: EpisodeStore) -> None:
         write = say(store, *(["short"] * _MANY))
         rounds = 0
-        while found := store.unfindable(limit=10):
+        while found := store.unindexed_turns(limit=10):
             rounds += make_all(store, found)
         assert rounds > 1
         assert ordinals(store, write) == list(range(_MANY))
 
     def test_who_was_slower_changes_nothing(self, store: EpisodeStore) -> None:
         write = say(store)
-        found = store.unfindable(limit=10)
+        found = store.unindexed_turns(limit=10)
         done = [(each, how(store, each)) for each in found]
-        outcomes = at_once(lambda _: store.make_findable(done))
+        outcomes = at_once(lambda _: store.index_turns(done))
         assert sorted(map(str, outcomes)) == ["0"] * 7 + ["1"]
         assert ordinals(store, write) == [0, 1]
         assert len(claim_all(store)) == 2
 
     def test_several_scopes_at_once(self, store: EpisodeStore) -> None:
         writes = [say(store, scope=scope) for scope in (BEN, ANA, _ELSEWHERE)]
-        found = store.unfindable(limit=10)
+        found = store.unindexed_turns(limit=10)
         assert {each.scope for each in found} == {ANA, BEN, _ELSEWHERE}
         assert make_all(store, found) == 3
         assert [ordinals(store, write) for write in writes] == [[0, 1]] * 3
 
     def test_an_episode_is_made_findable_once(self, store: EpisodeStore) -> None:
         write = say(store)
-        assert make_all(store, store.unfindable(limit=10) * 2) == 1
+        assert make_all(store, store.unindexed_turns(limit=10) * 2) == 1
         assert ordinals(store, write) == [0, 1]
 
     def test_another_scopes_episode_is_passed_over(self, store: EpisodeStore) -> None:
         write = say(store)
         say(store, scope=BEN)
-        found = store.unfindable(ANA, limit=10)[0]
+        found = store.unindexed_turns(ANA, limit=10)[0]
         assert make_all(store, [replace(found, scope=BEN)]) == 0
         assert ordinals(store, write) == []
 
@@ -219,67 +224,67 @@ class MakeFindableTests(StoreTests):
         """A turn of the same episode and number may be another by then."""
         write = say(store, session_id="s")
         gone = say(store, session_id="t")
-        done = [(each, how(store, each)) for each in store.unfindable(limit=10)]
+        done = [(each, how(store, each)) for each in store.unindexed_turns(limit=10)]
         erase(store, ANA, episode_id=gone.episode_id)
-        assert store.make_findable(done) == 0
+        assert store.index_turns(done) == 0
         assert ordinals(store, write) == []
-        assert make_all(store, store.unfindable(limit=10)) == 1
+        assert make_all(store, store.unindexed_turns(limit=10)) == 1
 
     def test_what_was_erased_does_not_come_back(self, store: EpisodeStore) -> None:
         say(store)
-        done = [(each, how(store, each)) for each in store.unfindable(limit=10)]
+        done = [(each, how(store, each)) for each in store.unindexed_turns(limit=10)]
         erase(store, ANA)
-        assert store.unfindable(limit=10) == []
-        assert store.make_findable(done) == 0
-        assert store.user_scopes(ANA.tenant, ANA.user) == []
+        assert store.unindexed_turns(limit=10) == []
+        assert store.index_turns(done) == 0
+        assert store.scopes(tenant=ANA.tenant, user=ANA.user) == []
         say(store, session_id="new")
-        assert store.make_findable(done) == 0
+        assert store.index_turns(done) == 0
         assert store.recall_rows(ANA, after=0)[1] == []
 
 
-Done: TypeAlias = list[tuple[Unfindable, Sequence[Findable]]]
+Done: TypeAlias = list[tuple[UnindexedTurns, Sequence[IndexEntry]]]
 
 
 def say_and_close(store: EpisodeStore) -> tuple[Append, Done]:
     """An episode that ended before recall was given its turns, and who is about to do that."""
     write = say(store)
     store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=2)
-    return write, [(each, how(store, each)) for each in store.unfindable(limit=10)]
+    return write, [(each, how(store, each)) for each in store.unindexed_turns(limit=10)]
 
 
 class UnfindableStageTests(StoreTests):
     def test_a_closing_leaves_them(self, store: EpisodeStore) -> None:
         write = say(store)
         store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=2)
-        make_all(store, store.unfindable(limit=10))
+        make_all(store, store.unindexed_turns(limit=10))
         assert sorted(ordinals(store, write)) == [-1, 0, 1]
 
     @pytest.mark.parametrize("cold", [False, True])
     def test_an_archive_has_none(self, store: EpisodeStore, cold: bool) -> None:
         write, done = say_and_close(store)
         store.archive(ANA, write.episode_id, cold=cold)
-        assert store.unfindable(limit=10) == []
-        assert store.make_findable(done) == 0
+        assert store.unindexed_turns(limit=10) == []
+        assert store.index_turns(done) == 0
         assert ordinals(store, write) == [-1]
 
     def test_what_is_deleted_has_none(self, store: EpisodeStore) -> None:
         write, done = say_and_close(store)
         store.delete(ANA, write.episode_id, at=LATER)
-        assert store.unfindable(limit=10) == []
-        assert store.make_findable(done) == 0
+        assert store.unindexed_turns(limit=10) == []
+        assert store.index_turns(done) == 0
         store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
-        assert store.make_findable(done) == 0
+        assert store.index_turns(done) == 0
         assert sorted(ordinals(store, write)) == [-1, 0, 1]
 
     def test_their_text_is_not_replaced_before(self, store: EpisodeStore) -> None:
         """Who read the old text to make it findable must not be the one who comes later."""
         write = say(store, "I am Ana", "Hello")
-        done = [(each, how(store, each)) for each in store.unfindable(limit=10)]
+        done = [(each, how(store, each)) for each in store.unindexed_turns(limit=10)]
         with pytest.raises(EpisodeChanged):
             store.rewrite(stored(store, write), turns=[rewritten(0, "I am X")], now=LATER)
-        make_all(store, store.unfindable(limit=10))
+        make_all(store, store.unindexed_turns(limit=10))
         store.rewrite(stored(store, write), turns=[rewritten(0, "I am X")], now=LATER)
-        assert store.make_findable(done) == 0
+        assert store.index_turns(done) == 0
         rows = {row.ordinal: row for row in store.recall_rows(ANA, after=0)[1]}
         assert rows[0].lexical == make_lexical("I am X")
         assert len(rows) == 2
@@ -306,7 +311,7 @@ class UnfindableStageTests(StoreTests):
         write = tell(store, "I am Ana")
         state = store.recall_state(ANA)
         assert state is not None
-        made_of = SummedUp(turns=1, newest=state.newest)
+        made_of = SummarySource(turns=1, newest=state.newest)
         store.archive(ANA, write.episode_id, cold=True)
         with pytest.raises(EpisodeChanged):
             store.put_summary(ANA, write.episode_id, replace(make_summary("Ana"), made_of=made_of))

@@ -12,7 +12,9 @@ import pytest
 from ...domain.episode import Scope, Turn
 from ...domain.errors import EpisodeNotFound, IdempotencyConflict, SessionNotFound
 from ...domain.replay import SessionReplay
-from ...ports.store import Append, EpisodeStore, Target, WorkKind
+from ...ports.store import EpisodeStore
+from ...ports.values import Append, Target
+from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
 from .base import ANA, FAR, StoreTests, after, claim_all, find, session_episodes, snapshot, texts
 
@@ -60,7 +62,7 @@ def _fill(store: EpisodeStore, scopes: list[Scope], **more: Any) -> dict[Scope, 
 _READS: dict[str, Callable[[EpisodeStore, Scope, list[Append]], Any]] = {
     "session": lambda store, scope, _: store.session(scope, "session"),
     "replay": lambda store, scope, _: store.replay(scope, "session"),
-    "session_episodes": lambda store, scope, _: store.session_episodes(scope, "session"),
+    "session_episodes": lambda store, scope, _: store.episode_ids(scope, "session"),
     "episodes": lambda store, scope, all_: store.episodes(scope, [w.episode_id for w in all_]),
     "list_episodes": lambda store, scope, _: store.list_episodes(scope, offset=0, limit=9),
     "turns": lambda store, scope, all_: [store.turns(scope, w.episode_id) for w in all_],
@@ -233,18 +235,18 @@ class LookAlikeTests(StoreTests):
         store.append(make_append(ANA, *LOOK_ALIKES))
         for name in LOOK_ALIKES:
             [work] = store.claim(
-                WorkKind.EMBED, owner=name, limit=1, now=after(days=1), until=after(days=2)
+                WorkKind.EMBED, worker_id=name, limit=1, now=after(days=1), until=after(days=2)
             )
             if work.ordinal % 2:
                 store.put_vectors(name, [(work, name.encode())])
         held, embedded = LOOK_ALIKES[::2], LOOK_ALIKES[1::2]
-        assert sorted(store.owners()) == sorted(held)
+        assert sorted(store.worker_ids()) == sorted(held)
         assert store.stats().vectors == dict.fromkeys(embedded, 1)
         for row in store.recall_rows(ANA, after=0)[1][1::2]:
             assert row.vector == (row.model or "").encode()
         for name in held:
             store.release(name)
-            assert name not in store.owners()
+            assert name not in store.worker_ids()
 
     def test_tenants_and_agents_of_settings(self, store: EpisodeStore) -> None:
         for name in LOOK_ALIKES:

@@ -12,7 +12,8 @@ from ...domain.episode import Scope
 from ...domain.erasure import Subject
 from ...domain.ids import new_id
 from ...domain.ledger import EpisodeUses, Injected, InjectedKind, Injection
-from ...ports.store import Append, EpisodeStore, Target
+from ...ports.store import EpisodeStore
+from ...ports.values import Append, Target
 from ..fakes import START, make_append, make_closing, make_fact, make_next, make_scope
 from .base import ANA, BEN, Reopen, StoreTests, after, snapshot
 from .erasure import begin, entry
@@ -179,10 +180,10 @@ class LedgerTests(StoreTests):
         tell(store)
         spoken, silent = make_injection(query="call 555-0100"), make_injection()
         record(store, spoken, silent)
-        removals = store.removals_made()
+        removals = store.state().removals
         store.rewrite_queries(ANA, {spoken.id: "call [PHONE]", silent.id: "new", new_id(): "x"})
         assert [each.query for each in read(store)] == ["call [PHONE]", None]
-        assert store.removals_made() > removals
+        assert store.state().removals > removals
 
 
 class LedgerLifeTests(StoreTests):

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from ...ports.store import (
-    SUMMARY_ORDINAL,
-    Append,
-    EpisodeStore,
-    Removal,
-    RowPart,
-    Target,
-    Work,
-    WorkKind,
-)
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, Append, Target
+from ...ports.work import Removal, RowPart, Work, WorkKind
 from ..fakes import (
     START,
     make_append,
@@ -38,7 +31,9 @@ def _give_vectors(store: EpisodeStore, model: str = "m") -> list[Work]:
 
 def _removals(store: EpisodeStore) -> list[Removal]:
     """Every removal that waits, taken off the list."""
-    found = store.claim_removals(owner="suite", limit=1_000, now=FAR, until=FAR + timedelta(days=1))
+    found = store.claim_removals(
+        worker_id="suite", limit=1_000, now=FAR, until=FAR + timedelta(days=1)
+    )
     store.finish(found)
     return found
 
@@ -53,19 +48,19 @@ def _closed(store: EpisodeStore) -> Append:
 
 class MirrorTests(StoreTests):
     def test_without_a_mirror_nothing_is_queued_for_one(self, store: EpisodeStore) -> None:
-        assert store.mirror() is None
+        assert store.state().mirror is None
         write = _closed(store)
         store.archive(ANA, write.episode_id)
         erase(store, ANA)
         waiting = store.backlog()
         assert waiting[WorkKind.INDEX].waiting == waiting[WorkKind.UNINDEX].waiting == 0
-        assert store.queue_index() == 0
+        assert store.queue_for_mirror() == 0
 
     def test_a_new_mirror_is_to_be_told_of_every_vector(self, store: EpisodeStore) -> None:
         write = _closed(store)
         store.append(make_append(BEN, "not embedded yet"))
         store.use_mirror(_MIRROR)
-        assert store.mirror() == _MIRROR
+        assert store.state().mirror == _MIRROR
         queued = claim_all(store, WorkKind.INDEX)
         assert {place(work) for work in queued} == {
             (ANA, write.episode_id, ordinal) for ordinal in (0, 1, SUMMARY_ORDINAL)
@@ -86,7 +81,7 @@ class MirrorTests(StoreTests):
         store.use_mirror(_MIRROR)
         store.archive(ANA, write.episode_id)
         store.use_mirror(None)
-        assert store.mirror() is None
+        assert store.state().mirror is None
         waiting = store.backlog()
         assert waiting[WorkKind.INDEX].waiting == waiting[WorkKind.UNINDEX].waiting == 0
 
@@ -120,8 +115,8 @@ class MirrorTests(StoreTests):
         store.use_mirror(_MIRROR)
         first, *rest = claim_all(store, WorkKind.INDEX)
         store.finish([first])
-        assert store.queue_index() == 1
-        assert store.queue_index() == 0
+        assert store.queue_for_mirror() == 1
+        assert store.queue_for_mirror() == 0
         store.release("suite")
         again = claim_all(store, WorkKind.INDEX)
         assert {place(work) for work in again} == {place(work) for work in (first, *rest)}
@@ -134,7 +129,7 @@ class MirrorTests(StoreTests):
         store.finish(claim_all(store, WorkKind.INDEX))
         bens = store.recall_state(BEN)
         assert bens is not None
-        assert store.queue_index(bens.scope_id) == 1
+        assert store.queue_for_mirror(bens.scope_id) == 1
         assert [work.scope for work in claim_all(store, WorkKind.INDEX)] == [BEN]
 
     def test_only_the_model_in_use_is_queued(self, store: EpisodeStore) -> None:
@@ -148,7 +143,7 @@ class MirrorTests(StoreTests):
         store.use_mirror(_MIRROR)
         store.archive(ANA, write.episode_id)
         again = reopened()
-        assert again.mirror() == _MIRROR
+        assert again.state().mirror == _MIRROR
         assert again.backlog()[WorkKind.INDEX].waiting == 1
         assert len(_removals(again)) == 1
 
@@ -216,13 +211,13 @@ class MirrorRemovalTests(StoreTests):
         store.use_mirror(_MIRROR)
         store.archive(ANA, write.episode_id)
         until = FAR + timedelta(minutes=1)
-        [held] = store.claim_removals(owner="one", limit=10, now=FAR, until=until)
-        assert store.claim_removals(owner="two", limit=10, now=FAR, until=until) == []
-        store.postpone([held], until=FAR + timedelta(hours=1), owner="two")
-        assert store.owners() == ["one"]
-        store.postpone([held], until=FAR + timedelta(hours=1), owner="one")
+        [held] = store.claim_removals(worker_id="one", limit=10, now=FAR, until=until)
+        assert store.claim_removals(worker_id="two", limit=10, now=FAR, until=until) == []
+        store.postpone([held], until=FAR + timedelta(hours=1), worker_id="two")
+        assert store.worker_ids() == ["one"]
+        store.postpone([held], until=FAR + timedelta(hours=1), worker_id="one")
         [again] = store.claim_removals(
-            owner="two", limit=10, now=FAR + timedelta(hours=2), until=FAR + timedelta(hours=3)
+            worker_id="two", limit=10, now=FAR + timedelta(hours=2), until=FAR + timedelta(hours=3)
         )
         assert (again.id, again.attempts) == (held.id, 1)
         store.finish([again])
@@ -245,14 +240,14 @@ class UnindexedTests(StoreTests):
         store.append(write)
         store.append(make_append(BEN, "d"))
         rows = {row.ordinal: row.seq for row in store.recall_rows(ANA, after=0)[1]}
-        assert sorted(store.unindexed(ANA, limit=10)) == [rows[0], rows[1]]
+        assert sorted(store.waiting_rows(ANA, limit=10)) == [rows[0], rows[1]]
         _give_vectors(store)
-        assert sorted(store.unindexed(ANA, limit=10)) == [rows[0], rows[1]]
-        assert len(store.unindexed(ANA, limit=1)) == 1
+        assert sorted(store.waiting_rows(ANA, limit=10)) == [rows[0], rows[1]]
+        assert len(store.waiting_rows(ANA, limit=1)) == 1
         [first, *_] = claim_all(store, WorkKind.INDEX)
         store.finish([first])
-        assert store.unindexed(ANA, limit=10) == [rows[1]]
-        assert store.unindexed(make_scope("nobody"), limit=10) == []
+        assert store.waiting_rows(ANA, limit=10) == [rows[1]]
+        assert store.waiting_rows(make_scope("nobody"), limit=10) == []
 
     def test_scopes_go_by_their_numbers(self, store: EpisodeStore) -> None:
         scopes = [make_scope(user, tenant=user) for user in ("c", "a", "b")]

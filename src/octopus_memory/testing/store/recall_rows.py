@@ -8,15 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 from ...domain.ids import new_id
 from ...domain.search.features import ASSISTANT, SUMMARY, SYSTEM, TOOL, USER
-from ...ports.store import (
-    SUMMARY_ORDINAL,
-    Append,
-    EpisodeStore,
-    RecallRow,
-    RecallState,
-    Target,
-    WorkKind,
-)
+from ...ports.recall_rows import RecallRow, RecallState
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, Append, Target
+from ...ports.work import WorkKind
 from ..fakes import (
     START,
     make_append,

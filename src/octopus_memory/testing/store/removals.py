@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from ...domain.ids import new_id
-from ...ports.store import Append, EpisodeStore, Target, WorkKind
+from ...ports.store import EpisodeStore
+from ...ports.values import Append, Target
+from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_next, make_scope, make_summary
 from .base import ANA, BEN, FAR, Reopen, StoreTests, after, at_once, claim_all, raised, snapshot
 from .erasure import ANA_ELSEWHERE, entry, erase, fill
@@ -20,7 +22,7 @@ from .scrub import rewritten, stored
 def compact(store: EpisodeStore) -> None:
     """Where it may: a store whose role does not own the files says so, and still owes it."""
     if not store.compact():
-        assert store.owes_compaction()
+        assert store.state().owes_compaction
         pytest.skip("this store may not rewrite its files")
 
 
@@ -28,13 +30,13 @@ class ErasureTests(StoreTests):
     def test_an_erasure_is_unfinished_until_its_receipt_says_so(self, store: EpisodeStore) -> None:
         fill(store, ANA)
         done = erase(store, ANA)
-        assert store.unfinished() == [done]
+        assert store.erasures(unfinished=True) == [done]
         assert store.receipt("acme", done.id) is None
         assert store.keep_receipt(done, {"n": 1}, entry(action="receipt"), finished=False)
-        assert store.unfinished() == [done]
+        assert store.erasures(unfinished=True) == [done]
         assert store.receipt("acme", done.id) == {"n": 1}
         assert store.keep_receipt(done, {"n": 2, "é": "\0"}, entry(), finished=True)
-        assert store.unfinished() == []
+        assert store.erasures(unfinished=True) == []
         assert store.receipt("acme", done.id) == {"n": 2, "é": "\0"}
         assert len(store.audit("acme")) == 3
 
@@ -60,15 +62,17 @@ class ErasureTests(StoreTests):
         assert store.erasures("acme") == made[::-1]
         assert store.erasures("acme", limit=2) == [made[2], made[1]]
         assert store.erasures("acme", before=made[1].id) == [made[0]]
-        assert [each.tenant for each in store.unfinished()] == ["acme", "acme", "other"]
+        waiting = store.erasures(unfinished=True)
+        assert [each.tenant for each in waiting] == ["other", "acme", "acme"]
+        assert store.erasures("acme", unfinished=True, limit=1) == made[2:]
 
     def test_an_erasure_outlives_the_object(self, store: EpisodeStore, reopened: Reopen) -> None:
         fill(store, ANA)
         done = erase(store, ANA)
         again = reopened()
-        assert again.unfinished() == [done]
+        assert again.erasures(unfinished=True) == [done]
         assert done.actor == "tester"
-        assert again.removals_made() == done.number
+        assert again.state().removals == done.number
 
     def test_the_same_erasure_twice(self, store: EpisodeStore) -> None:
         fill(store, ANA)
@@ -79,10 +83,10 @@ class ErasureTests(StoreTests):
 
 class RemovalTests(StoreTests):
     def test_every_removal_is_counted(self, store: EpisodeStore) -> None:
-        seen = [store.removals_made()]
+        seen = [store.state().removals]
 
         def look() -> None:
-            seen.append(store.removals_made())
+            seen.append(store.state().removals)
 
         write = make_append(ANA, "a", closing=make_closing())
         store.append(write)
@@ -98,38 +102,38 @@ class RemovalTests(StoreTests):
         erase(store, BEN)
         look()
         assert sorted(set(seen[1:])) == seen[1:]
-        assert store.owes_compaction()
+        assert store.state().owes_compaction
 
     def test_compacting_pays_what_was_owed(self, store: EpisodeStore) -> None:
-        assert not store.owes_compaction()
+        assert not store.state().owes_compaction
         store.append(make_append(ANA, "a"))
         done = erase(store, ANA)
-        assert store.owes_compaction()
-        assert store.compacted() < done.number
+        assert store.state().owes_compaction
+        assert store.state().compacted < done.number
         compact(store)
-        assert not store.owes_compaction()
-        assert store.compacted() >= done.number
+        assert not store.state().owes_compaction
+        assert store.state().compacted >= done.number
         store.append(make_append(ANA, "a"))
-        assert not store.owes_compaction()
+        assert not store.state().owes_compaction
         erase(store, ANA)
-        assert store.owes_compaction()
+        assert store.state().owes_compaction
 
     def test_compacting_changes_nothing_that_is_there(self, store: EpisodeStore) -> None:
         for scope in (ANA, BEN):
             fill(store, scope)
         erase(store, ANA)
-        before = snapshot(store, BEN), store.deleted(BEN), store.audit("acme")
+        before = snapshot(store, BEN), store.deleted_episodes(BEN), store.audit("acme")
         compact(store)
-        assert (snapshot(store, BEN), store.deleted(BEN), store.audit("acme")) == before
+        assert (snapshot(store, BEN), store.deleted_episodes(BEN), store.audit("acme")) == before
 
     def test_removals_at_once_are_all_counted(self, store: EpisodeStore) -> None:
         users = [make_scope(f"user {number}") for number in range(8)]
         for scope in users:
             store.append(make_append(scope, "a"))
-        before = store.removals_made()
+        before = store.state().removals
         outcomes = at_once(lambda number: erase(store, users[number]))
         assert raised(outcomes) == []
-        assert store.removals_made() == before + len(users)
+        assert store.state().removals == before + len(users)
 
     def test_what_a_remote_index_must_still_be_told(self, store: EpisodeStore) -> None:
         store.use_mirror("remote")
@@ -143,7 +147,7 @@ class RemovalTests(StoreTests):
         untouched = erase(store, make_scope("nobody"))
         assert store.waiting_removals(untouched) == 0
         until = FAR + timedelta(days=1)
-        [removal] = store.claim_removals(owner="o", limit=9, now=FAR, until=until)
+        [removal] = store.claim_removals(worker_id="o", limit=9, now=FAR, until=until)
         assert (removal.tenant, removal.scope_id) == ("acme", done.scope_ids[0])
         assert removal.episode_id is None
         store.finish([removal])
@@ -161,7 +165,7 @@ def _made_findable_later(store: EpisodeStore, write: Append) -> None:
     ended = make_closing(at=after(hours=3), summary=make_summary("They met twice."))
     more = make_next(write, "c", at=after(hours=2), target=Target.RESUME, closing=ended)
     store.append(later(more))
-    make_all(store, store.unfindable(limit=9))
+    make_all(store, store.unindexed_turns(limit=9))
 
 
 def _restored(store: EpisodeStore, write: Append) -> None:

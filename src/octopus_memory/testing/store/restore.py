@@ -7,8 +7,9 @@ import pytest
 from ...domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ...domain.ids import new_id
 from ...domain.retention import Stage
-from ...ports.store import SUMMARY_ORDINAL, EpisodeStore, Target, WorkKind
-from ...ports.turns import Findable
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, IndexEntry, Target
+from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_lexical, make_next
 from .base import (
     ANA,
@@ -54,7 +55,7 @@ class RestoreTests(StoreTests):
         ]
         assert {row.seq for row in found}.isdisjoint(row.seq for row in rows)
         assert [work.ordinal for work in claim_all(store)] == [0, SUMMARY_ORDINAL]
-        assert store.deleted(ANA) == []
+        assert store.deleted_episodes(ANA) == []
         assert marked_turns(store, ANA, write.episode_id) == []
 
     def test_a_cold_one_too_deleted_or_not(self, store: EpisodeStore) -> None:
@@ -100,11 +101,11 @@ class RestoreTests(StoreTests):
         write = tell(store)
         store.delete(ANA, write.episode_id, at=LATER)
         whole = findable(store, write)
-        extra = Findable(ordinal=7, lexical=make_lexical("x"))
+        extra = IndexEntry(ordinal=7, lexical=make_lexical("x"))
         for wrong in ([], whole[:-1], whole[1:], [*whole, extra]):
             with pytest.raises(EpisodeChanged):
                 store.restore(ANA, write.episode_id, wrong, at=LATER)
-            assert len(store.deleted(ANA)) == 1
+            assert len(store.deleted_episodes(ANA)) == 1
             assert store.recall_rows(ANA, after=0)[1] == []
 
     def test_restoring_an_active_one_changes_nothing(self, store: EpisodeStore) -> None:
@@ -122,7 +123,7 @@ class RestoreTests(StoreTests):
         for scope, episode_id in ((ANA, new_id()), (BEN, write.episode_id)):
             with pytest.raises(EpisodeNotFound):
                 store.restore(scope, episode_id, [], at=LATER)
-        assert len(store.deleted(ANA)) == 1
+        assert len(store.deleted_episodes(ANA)) == 1
 
     def test_it_goes_on_like_any_other(self, store: EpisodeStore) -> None:
         write = tell(store)

@@ -14,8 +14,8 @@ from ...domain.episode import Scope
 from ...domain.errors import EpisodeChanged, EpisodeDeleted, EpisodeNotFound
 from ...domain.ids import new_id
 from ...domain.retention import Stage
-from ...ports.store import SUMMARY_ORDINAL, Append, EpisodeStore, Placeholder, Target
-from ...ports.turns import Findable
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, Append, IndexEntry, Placeholder, Target
 from ..fakes import (
     START,
     make_append,
@@ -61,15 +61,15 @@ def make_entry(tenant: str = ANA.tenant, *, action: str = "test") -> AuditDraft:
     return AuditDraft(tenant=tenant, at=START, actor="suite", action=action)
 
 
-def findable(store: EpisodeStore, write: Append) -> list[Findable]:
+def findable(store: EpisodeStore, write: Append) -> list[IndexEntry]:
     """How an episode is to be found again: every turn that is kept, and the summary."""
     scope, episode_id = write.scope, write.episode_id
     kept = cold_turns(store, scope, episode_id) or marked_turns(store, scope, episode_id)
     turns = [
-        Findable(ordinal=t.ordinal, lexical=make_lexical(t.text), embed=t.text != "short")
+        IndexEntry(ordinal=t.ordinal, lexical=make_lexical(t.text), embed=t.text != "short")
         for t in kept
     ]
-    summary = Findable(ordinal=SUMMARY_ORDINAL, lexical=make_lexical("They met. a fact"))
+    summary = IndexEntry(ordinal=SUMMARY_ORDINAL, lexical=make_lexical("They met. a fact"))
     return [*turns, summary]
 
 
@@ -190,7 +190,7 @@ _UNSEEN: dict[str, Callable[[EpisodeStore, Append], object]] = {
     "episodes": lambda store, write: store.episodes(ANA, [write.episode_id]),
     "session": lambda store, write: store.session(ANA, write.session_id),
     "replay": lambda store, write: store.replay(ANA, write.session_id),
-    "session_episodes": lambda store, write: store.session_episodes(ANA, write.session_id),
+    "session_episodes": lambda store, write: store.episode_ids(ANA, write.session_id),
     "list": lambda store, write: [
         episode
         for episode in store.list_episodes(ANA, offset=0, limit=99)[0]
@@ -236,14 +236,14 @@ class DeleteTests(StoreTests):
         second = tell(store, "two", session_id="2", closing=make_closing(at=after(days=2)))
         kept = {w.episode_id: store.turns(ANA, w.episode_id) for w in (first, second)}
         episodes = [find(store, second), find(store, first)]
-        assert store.deleted(ANA) == []
+        assert store.deleted_episodes(ANA) == []
         assert marked_turns(store, ANA, first.episode_id) == []
         for write in (first, second):
             store.delete(ANA, write.episode_id, at=LATER)
             assert marked_turns(store, ANA, write.episode_id) == kept[write.episode_id]
-        assert store.deleted(ANA) == episodes
+        assert store.deleted_episodes(ANA) == episodes
         for scope in (BEN, make_scope("ana", agent="x"), make_scope("ana", tenant="x")):
-            assert store.deleted(scope) == []
+            assert store.deleted_episodes(scope) == []
             assert marked_turns(store, scope, first.episode_id) == []
 
     def test_deleting_twice_changes_nothing(self, store: EpisodeStore) -> None:
@@ -270,7 +270,7 @@ class DeleteTests(StoreTests):
             store.delete(ANA, closed.episode_id, at=LATER, since=START)
         assert snapshot(store, ANA) == before
         store.delete(ANA, closed.episode_id, at=LATER, since=after(hours=1))
-        assert len(store.deleted(ANA)) == 1
+        assert len(store.deleted_episodes(ANA)) == 1
 
     def test_its_session_is_free_again_and_its_key_is_not(self, store: EpisodeStore) -> None:
         write = tell(store, idempotency=make_key("key"), metadata={"channel": "web"})
@@ -285,9 +285,9 @@ class DeleteTests(StoreTests):
         assert caught.value.episode_id == write.episode_id
         with pytest.raises(EpisodeDeleted):
             store.repeated(ANA, make_key("key"))
-        assert store.session_episodes(ANA, "session") == []
+        assert store.episode_ids(ANA, "session") == []
         store.append(replace(again, idempotency=make_key("new")))
-        assert store.session_episodes(ANA, "session") == [again.episode_id]
+        assert store.episode_ids(ANA, "session") == [again.episode_id]
         assert texts(store, again) == ["c"]
 
     def test_it_takes_neither_turns_nor_a_summary(self, store: EpisodeStore) -> None:
@@ -317,7 +317,7 @@ class PurgeTests(StoreTests):
             "sessions": 1,
             "scopes": 1,
         }
-        assert store.deleted(ANA) == []
+        assert store.deleted_episodes(ANA) == []
         assert marked_turns(store, ANA, write.episode_id) == []
         assert store.recall_state(ANA) is None
         stats = store.stats()

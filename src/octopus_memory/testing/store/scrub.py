@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ...domain.episode import Scope
 from ...domain.ids import new_id
 from ...domain.message import Message
-from ...ports.carried import Rewritten, StoredEpisode
-from ...ports.store import (
-    SUMMARY_ORDINAL,
-    Append,
-    EpisodeStore,
-    Placeholder,
-    RecallRow,
-    WorkKind,
-)
+from ...ports.recall_rows import RecallRow
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, Append, Placeholder, RewrittenTurn, StoredEpisode
+from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_lexical, make_next, make_summary
 from .base import (
     ANA,
@@ -49,8 +45,8 @@ def stored(store: EpisodeStore, write: Append) -> StoredEpisode:
     return known
 
 
-def rewritten(ordinal: int, text: str, *, embed: bool = True) -> Rewritten:
-    return Rewritten(
+def rewritten(ordinal: int, text: str, *, embed: bool = True) -> RewrittenTurn:
+    return RewrittenTurn(
         ordinal=ordinal,
         message=Message({"role": "user", "content": text}),
         tokens=3,
@@ -72,10 +68,15 @@ class StoredTests(StoreTests):
         gone = tell(store, session_id="d")
         store.delete(ANA, gone.episode_id, at=LATER)
         tell(store, scope=BEN, session_id="e")
-        assert store.stored_sessions(ANA, limit=10) == ["a", "b", "c", "d"]
-        assert store.stored_sessions(ANA, limit=2) == ["a", "b"]
-        assert store.stored_sessions(ANA, after="b", limit=2) == ["c", "d"]
-        assert store.stored_sessions(replace(ANA, user="nobody"), limit=2) == []
+
+        def listed(scope: Scope, after: str | None = None, *, limit: int) -> list[str]:
+            found = store.sessions(scope, deleted=True, after=after, limit=limit)
+            return [session.id for session in found]
+
+        assert listed(ANA, limit=10) == ["a", "b", "c", "d"]
+        assert listed(ANA, limit=2) == ["a", "b"]
+        assert listed(ANA, "b", limit=2) == ["c", "d"]
+        assert listed(replace(ANA, user="nobody"), limit=2) == []
 
     def test_episodes_go_by_their_start_in_every_stage(self, store: EpisodeStore) -> None:
         late = tell(store, at=after(hours=2), closing=make_closing(after(hours=3)))
@@ -85,8 +86,8 @@ class StoredTests(StoreTests):
         store.append(opened)
         tell(store, session_id="another")
         expected = [early.episode_id, late.episode_id, opened.episode_id]
-        assert store.stored_episodes(ANA, "session") == expected
-        assert store.stored_episodes(BEN, "session") == []
+        assert store.episode_ids(ANA, "session", deleted=True) == expected
+        assert store.episode_ids(BEN, "session", deleted=True) == []
 
     def test_the_text_is_read_in_every_stage(self, store: EpisodeStore) -> None:
         write = told(store, placeholders=[Placeholder(kind="EMAIL", digest=b"d", number=1)])
@@ -245,7 +246,7 @@ class RewriteTests(StoreTests):
     def test_a_deleted_one_stays_deleted(self, store: EpisodeStore) -> None:
         write = told(store)
         store.delete(ANA, write.episode_id, at=LATER)
-        [before] = store.deleted(ANA)
+        [before] = store.deleted_episodes(ANA)
         store.rewrite(
             stored(store, write),
             turns=[rewritten(0, "I am [NAME]")],
@@ -253,7 +254,7 @@ class RewriteTests(StoreTests):
             metadata={},
             now=LATER,
         )
-        assert store.deleted(ANA) == [
+        assert store.deleted_episodes(ANA) == [
             replace(before, summary="[NAME] came.", key_facts=(), summarized_by="x")
         ]
         kept = [turn.text for turn in marked_turns(store, ANA, write.episode_id)]
@@ -265,17 +266,17 @@ class RewriteTests(StoreTests):
 
     def test_it_is_a_removal(self, store: EpisodeStore) -> None:
         write = told(store)
-        assert not store.owes_compaction()
-        made = store.removals_made()
+        assert not store.state().owes_compaction
+        made = store.state().removals
         store.rewrite(stored(store, write), turns=[rewritten(0, "x")], now=LATER)
-        assert store.removals_made() > made
-        assert store.owes_compaction()
+        assert store.state().removals > made
+        assert store.state().owes_compaction
 
     def test_nothing_given_changes_nothing(self, store: EpisodeStore) -> None:
         write = told(store)
-        before, made = snapshot(store, ANA), store.removals_made()
+        before, made = snapshot(store, ANA), store.state().removals
         store.rewrite(stored(store, write), now=LATER)
-        assert (snapshot(store, ANA), store.removals_made()) == (before, made)
+        assert (snapshot(store, ANA), store.state().removals) == (before, made)
 
     def test_others_are_untouched(self, store: EpisodeStore) -> None:
         write = told(store)

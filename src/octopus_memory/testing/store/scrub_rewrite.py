@@ -12,20 +12,18 @@ import pytest
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, LegalHold
 from ...domain.ids import new_id
 from ...domain.retention import Hold
-from ...ports.carried import StoredEpisode
-from ...ports.store import (
+from ...ports.recall_rows import RecallRow
+from ...ports.store import EpisodeStore
+from ...ports.values import (
     SUMMARY_ORDINAL,
     Append,
     Closing,
-    EpisodeStore,
     Placeholder,
-    RecallRow,
-    Removal,
-    RowPart,
-    SummedUp,
+    StoredEpisode,
+    SummarySource,
     Target,
-    WorkKind,
 )
+from ...ports.work import Removal, RowPart, WorkKind
 from ..fakes import START, make_append, make_closing, make_next, make_summary
 from .base import ANA, BEN, FAR, StoreTests, after, claim_all, snapshot
 from .erasure import erase
@@ -43,7 +41,7 @@ class RewriteRefusalTests(StoreTests):
     def _refused(
         self, store: EpisodeStore, was: StoredEpisode, error: type[Exception], **more: Any
     ) -> None:
-        before, made = snapshot(store, ANA), store.removals_made()
+        before, made = snapshot(store, ANA), store.state().removals
         more = more or {
             "turns": [rewritten(0, "x")],
             "summary": make_summary("y"),
@@ -52,7 +50,7 @@ class RewriteRefusalTests(StoreTests):
         }
         with pytest.raises(error):
             store.rewrite(was, now=LATER, **more)
-        assert (snapshot(store, ANA), store.removals_made()) == (before, made)
+        assert (snapshot(store, ANA), store.state().removals) == (before, made)
         assert store.placeholders(ANA, was.episode.id) == list(was.placeholders)
 
     @pytest.mark.parametrize(
@@ -133,7 +131,7 @@ class RewrittenMeanwhileTests(StoreTests):
         """How an episode would end by what was read before one of its turns was rewritten."""
         state = store.recall_state(ANA)
         assert state is not None
-        made_of = SummedUp(turns=len(write.turns), newest=state.newest)
+        made_of = SummarySource(turns=len(write.turns), newest=state.newest)
         store.rewrite(stored(store, write), turns=[rewritten(ordinal, "[NAME]")], now=LATER)
         closing = make_closing(after(hours=1))
         assert closing.summary is not None
@@ -180,7 +178,7 @@ class RewriteMirrorTests(StoreTests):
         before = rows_of(store, write)
         store.rewrite(stored(store, write), turns=[rewritten(1, "Hello [NAME]")], now=LATER)
         until = FAR + timedelta(days=1)
-        return write, before, store.claim_removals(owner="s", limit=9, now=FAR, until=until)
+        return write, before, store.claim_removals(worker_id="s", limit=9, now=FAR, until=until)
 
     def test_what_it_has_of_the_turns_is_removed(self, store: EpisodeStore) -> None:
         write, before, [removal] = self._rewrite(store)

@@ -9,7 +9,8 @@ import pytest
 from ...domain.erasure import Erasure, Subject
 from ...domain.errors import SessionNotFound
 from ...domain.ids import new_id
-from ...ports.store import Append, EpisodeStore, KeyTaken
+from ...ports.store import EpisodeStore
+from ...ports.values import Append, KeyTaken
 from ..fakes import make_append, make_closing, make_next, make_summary, make_turn
 from .base import ANA, BEN, Reopen, StoreTests, after, at_once, raised, texts
 from .retention import LATER, make_entry
@@ -90,7 +91,7 @@ class ResetTests(StoreTests):
         assert replayed(again, 9) == ["d", "e"]
         assert texts(again, write) == ["c", "d", "e"]
         assert again.replayed(ANA, "session") == {write.episode_id: 1}
-        assert len(again.session_episodes(ANA, "session")) == 2
+        assert len(again.episode_ids(ANA, "session")) == 2
 
     def test_what_is_ended_and_hidden_is_not_shown_at_all(self, store: EpisodeStore) -> None:
         first = ended(store, "a")
@@ -159,8 +160,8 @@ class SessionListTests(StoreTests):
         assert (done.removed["turns"], done.removed["episodes"]) == (3, 2)
         assert (done.removed["sessions"], done.removed["message keys"]) == (1, 1)
         assert not any(store.left_of(done).values())
-        assert store.unfinished() == [done]
-        assert store.stored_sessions(ANA, limit=9) == ["other"]
+        assert store.erasures(unfinished=True) == [done]
+        assert [s.id for s in store.sessions(ANA, deleted=True, limit=9)] == ["other"]
         with pytest.raises(SessionNotFound):
             erase(store, session_id="session")
 

@@ -21,9 +21,11 @@ class TenantReadTests(StoreTests):
         scope = make_scope("ana")
         write = make_append(scope, "a")
         store.append(write)
-        assert store.locate(scope.tenant, write.episode_id) == scope
-        assert store.locate("other", write.episode_id) is None
-        assert store.locate(scope.tenant, new_id()) is None
+        ids = [write.episode_id, new_id()]
+        assert store.locate(ids, tenant=scope.tenant) == {write.episode_id: scope}
+        assert store.locate(ids, tenant="other") == {}
+        assert store.locate(ids) == {write.episode_id: scope}
+        assert store.locate(ids[1:]) == store.locate([]) == {}
 
     def test_a_page_goes_over_scopes_newest_first(self, store: EpisodeStore) -> None:
         writes = []
@@ -54,9 +56,10 @@ class TenantReadTests(StoreTests):
             store.append(write)
         store.archive(scope, kept.episode_id, at=START)
         store.delete(scope, gone.episode_id, at=START)
-        assert store.locate(scope.tenant, gone.episode_id) is None
-        assert store.locate(scope.tenant, gone.episode_id, include_deleted=True) == scope
-        assert store.locate("other", gone.episode_id, include_deleted=True) is None
+        this = {gone.episode_id: scope}
+        assert store.locate([gone.episode_id], tenant=scope.tenant, deleted=False) == {}
+        assert store.locate([gone.episode_id], tenant=scope.tenant) == this
+        assert store.locate([gone.episode_id], tenant="other") == {}
         page, total = store.tenant_episodes(scope.tenant, offset=0, limit=9)
         assert ([episode.id for episode in page], total) == ([kept.episode_id], 1)
         without = store.tenant_episodes(scope.tenant, include_archived=False, offset=0, limit=9)
@@ -83,16 +86,16 @@ class KeyTests(StoreTests):
     def test_keys_are_listed_by_tenant(self, store: EpisodeStore) -> None:
         for key_id, tenant in (("a", "acme"), ("b", "other"), ("c", "acme")):
             store.put_key(make_key(key_id, tenant=tenant), b"h")
-        assert [key.id for key in store.listed_keys("acme")] == ["a", "c"]
-        assert sorted(key.id for key in store.listed_keys()) == ["a", "b", "c"]
-        assert store.listed_keys("nobody") == []
+        assert [key.id for key in store.list_keys("acme")] == ["a", "c"]
+        assert sorted(key.id for key in store.list_keys()) == ["a", "b", "c"]
+        assert store.list_keys("nobody") == []
 
     def test_an_end_is_never_put_off(self, store: EpisodeStore) -> None:
         store.put_key(make_key(), b"h")
         assert store.end_key("k1", revoked_at=None, expires_at=after(days=1))
         assert store.end_key("k1", revoked_at=after(hours=1), expires_at=after(days=9))
         assert store.end_key("k1", revoked_at=None, expires_at=after(days=9))
-        [key] = store.listed_keys()
+        [key] = store.list_keys()
         assert (key.expires_at, key.revoked_at) == (after(days=1), after(hours=1))
         assert not store.end_key("k2", revoked_at=START, expires_at=START)
 
@@ -106,5 +109,5 @@ class KeyTests(StoreTests):
     def test_the_last_use_is_noted(self, store: EpisodeStore) -> None:
         store.put_key(make_key(), b"h")
         moment = START + timedelta(microseconds=1)
-        store.key_used("k1", moment)
-        assert [key.last_used_at for key in store.listed_keys()] == [moment]
+        store.set_key_used("k1", moment)
+        assert [key.last_used_at for key in store.list_keys()] == [moment]

@@ -15,8 +15,8 @@ from ...domain.errors import EpisodeChanged, SettingsChanged
 from ...domain.ids import new_id
 from ...domain.retention import Stage
 from ...domain.transfer.export_format import KeptEpisode
-from ...ports.carried import Brought
-from ...ports.store import SUMMARY_ORDINAL, EpisodeStore, NewTurn, Placeholder
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, ImportedEpisode, NewTurn, Placeholder
 from ..fakes import (
     START,
     make_append,
@@ -45,7 +45,7 @@ _ANY = UUID(int=1)
 
 def make_brought(
     *texts: str, scope: Scope = ANA, session_id: str = "session", now: Any = None, **more: Any
-) -> Brought:
+) -> ImportedEpisode:
     """An ended episode with these turns; `more` are fields of the episode."""
     turns = [make_turn(text, at=after(minutes=place)) for place, text in enumerate(texts)]
     ended = after(hours=1)
@@ -72,7 +72,7 @@ def make_brought(
         created_at=START,
         last_seen_at=START,
     )
-    return Brought(
+    return ImportedEpisode(
         session=session,
         kept=KeptEpisode(
             episode=episode,
@@ -88,10 +88,10 @@ def make_brought(
 def everything(store: EpisodeStore, scope: Scope) -> list[Any]:
     """All that can be taken out of a scope, but for the vectors' references."""
     found: list[Any] = []
-    for session in store.kept_sessions(scope, limit=MANY):
+    for session in store.sessions(scope, limit=MANY):
         found.append(session)
-        for kept in store.kept_episodes(scope, session.id, limit=MANY):
-            same, turns = store.kept_turns(scope, kept.episode.id, limit=MANY)
+        for kept in store.session_episodes(scope, session.id, limit=MANY):
+            same, turns = store.episode_page(scope, kept.episode.id, limit=MANY)
             assert same == kept
             found += [kept, *(replace(turn, embedding_ref=None) for turn in turns)]
     return found
@@ -99,22 +99,22 @@ def everything(store: EpisodeStore, scope: Scope) -> list[Any]:
 
 class KeptTests(StoreTests):
     def test_an_unknown_scope_has_nothing(self, store: EpisodeStore) -> None:
-        assert store.kept_sessions(ANA, limit=9) == []
-        assert store.kept_episodes(ANA, "session", limit=9) == []
-        assert store.kept_turns(ANA, new_id(), limit=9) == (None, [])
-        assert store.holders([new_id()]) == {}
-        assert store.holders([]) == {}
+        assert store.sessions(ANA, limit=9) == []
+        assert store.session_episodes(ANA, "session", limit=9) == []
+        assert store.episode_page(ANA, new_id(), limit=9) == (None, [])
+        assert store.locate([new_id()]) == {}
+        assert store.locate([]) == {}
 
     def test_sessions_come_in_order_page_by_page(self, store: EpisodeStore) -> None:
         for name in ("b", "a", "d", "c"):
             store.append(make_append(ANA, "x", session_id=name, metadata={"of": name}))
-        first = store.kept_sessions(ANA, limit=3)
+        first = store.sessions(ANA, limit=3)
         assert [session.id for session in first] == ["a", "b", "c"]
         assert first[1].metadata == {"of": "b"}
-        rest = store.kept_sessions(ANA, after="c", limit=3)
+        rest = store.sessions(ANA, after="c", limit=3)
         assert [session.id for session in rest] == ["d"]
-        assert store.kept_sessions(ANA, after="d", limit=3) == []
-        assert store.kept_sessions(BEN, limit=3) == []
+        assert store.sessions(ANA, after="d", limit=3) == []
+        assert store.sessions(BEN, limit=3) == []
 
     def test_episodes_come_by_their_start_page_by_page(self, store: EpisodeStore) -> None:
         writes = [
@@ -130,16 +130,16 @@ class KeptTests(StoreTests):
         for write in writes:
             store.append(write)
         by_start = [writes[1].episode_id, writes[2].episode_id, writes[0].episode_id]
-        first = store.kept_episodes(ANA, "session", limit=2)
+        first = store.session_episodes(ANA, "session", limit=2)
         assert [kept.episode.id for kept in first] == by_start[:2]
         assert first[0].episode == find(store, writes[1])
         assert first[0].aged_from == after(hours=1)
         assert first[0].last_seen_at == START
         last = first[-1].episode
-        rest = store.kept_episodes(ANA, "session", after=(last.started_at, last.id), limit=2)
+        rest = store.session_episodes(ANA, "session", after=(last.started_at, last.id), limit=2)
         assert [kept.episode.id for kept in rest] == by_start[2:]
-        assert store.kept_episodes(ANA, "other", limit=2) == []
-        assert store.kept_episodes(BEN, "session", limit=2) == []
+        assert store.session_episodes(ANA, "other", limit=2) == []
+        assert store.session_episodes(BEN, "session", limit=2) == []
 
     def test_episodes_that_start_together_are_all_found(self, store: EpisodeStore) -> None:
         writes = [
@@ -148,7 +148,7 @@ class KeptTests(StoreTests):
         for write in writes:
             store.append(write)
         found, last = [], None
-        while page := store.kept_episodes(ANA, "session", after=last, limit=1):
+        while page := store.session_episodes(ANA, "session", after=last, limit=1):
             found.append(page[0].episode.id)
             last = page[0].episode.started_at, page[0].episode.id
         assert sorted(found) == sorted(write.episode_id for write in writes)
@@ -156,24 +156,24 @@ class KeptTests(StoreTests):
     def test_turns_come_with_their_episode_page_by_page(self, store: EpisodeStore) -> None:
         write = make_append(ANA, *"abcde")
         store.append(write)
-        kept, turns = store.kept_turns(ANA, write.episode_id, start=1, limit=3)
+        kept, turns = store.episode_page(ANA, write.episode_id, start=1, limit=3)
         assert kept is not None
         assert kept.episode == find(store, write)
         assert kept.aged_from is None
         assert turns == store.turns(ANA, write.episode_id, start=1, stop=4)
-        assert store.kept_turns(ANA, write.episode_id, start=5, limit=3) == (kept, [])
-        assert store.kept_turns(BEN, write.episode_id, limit=3) == (None, [])
+        assert store.episode_page(ANA, write.episode_id, start=5, limit=3) == (kept, [])
+        assert store.episode_page(BEN, write.episode_id, limit=3) == (None, [])
 
     def test_the_turns_of_a_cold_archive_are_kept(self, store: EpisodeStore) -> None:
         for cold in (True, False):
             write = make_append(ANA, "a", "b", session_id=str(cold), closing=make_closing())
             before = store.append(write)
             store.archive(ANA, write.episode_id, cold=cold, at=after(days=90))
-            kept, turns = store.kept_turns(ANA, write.episode_id, limit=9)
+            kept, turns = store.episode_page(ANA, write.episode_id, limit=9)
             assert kept is not None
             assert (kept.episode.is_archived, kept.episode.is_cold) == (True, cold)
             assert turns == (before if cold else [])
-            assert store.kept_turns(ANA, write.episode_id, start=1, limit=9)[1] == turns[1:]
+            assert store.episode_page(ANA, write.episode_id, start=1, limit=9)[1] == turns[1:]
 
     def test_what_is_deleted_is_not_kept(self, store: EpisodeStore) -> None:
         gone = make_append(ANA, "a", closing=make_closing())
@@ -183,10 +183,10 @@ class KeptTests(StoreTests):
             store.append(write)
         for write in (gone, alone):
             store.delete(ANA, write.episode_id, at=after(days=3))
-        assert [session.id for session in store.kept_sessions(ANA, limit=9)] == ["session"]
-        [kept] = store.kept_episodes(ANA, "session", limit=9)
+        assert [session.id for session in store.sessions(ANA, limit=9)] == ["session"]
+        [kept] = store.session_episodes(ANA, "session", limit=9)
         assert kept.episode.id == stays.episode_id
-        assert store.kept_turns(ANA, gone.episode_id, limit=9) == (None, [])
+        assert store.episode_page(ANA, gone.episode_id, limit=9) == (None, [])
 
     def test_everybody_who_holds_an_id_is_known(self, store: EpisodeStore) -> None:
         other = make_scope("zoe", tenant="other")
@@ -195,15 +195,15 @@ class KeptTests(StoreTests):
             store.append(write)
         store.delete(ANA, writes[0].episode_id, at=after(days=1))
         ids = [write.episode_id for write in writes]
-        assert store.holders([*ids, new_id()]) == {ids[0]: ANA, ids[1]: other}
+        assert store.locate([*ids, new_id()]) == {ids[0]: ANA, ids[1]: other}
 
 
 class BringTests(StoreTests):
     def test_an_episode_is_as_it_was(self, store: EpisodeStore) -> None:
         brought = make_brought("first words", "second words")
-        assert store.bring(brought) is True
+        assert store.import_episode(brought) is True
         episode = brought.kept.episode
-        kept, turns = store.kept_turns(ANA, episode.id, limit=9)
+        kept, turns = store.episode_page(ANA, episode.id, limit=9)
         assert kept == replace(
             brought.kept,
             episode=replace(
@@ -214,12 +214,12 @@ class BringTests(StoreTests):
         assert [(t.id, t.ordinal, t.message, t.tokens, t.at) for t in turns] == [
             (new.id, place, new.message, new.tokens, new.at) for place, new in enumerate(given)
         ]
-        [session] = store.kept_sessions(ANA, limit=9)
+        [session] = store.sessions(ANA, limit=9)
         assert session == replace(brought.session, last_seen_at=after(minutes=40))
 
     def test_it_can_be_found_at_once_and_waits_for_its_vectors(self, store: EpisodeStore) -> None:
         brought = make_brought("first words", "second words")
-        store.bring(brought)
+        store.import_episode(brought)
         _, rows = store.recall_rows(ANA, after=0)
         given = list(brought.turns)
         assert {(row.ordinal, row.lexical) for row in rows} == {
@@ -233,35 +233,35 @@ class BringTests(StoreTests):
     def test_a_turn_that_wants_no_vector_gets_none(self, store: EpisodeStore) -> None:
         plain = make_brought("x")
         turns = [make_turn("x", embed=False, has_pii=True)]
-        store.bring(replace(plain, turns=turns, summary=None))
+        store.import_episode(replace(plain, turns=turns, summary=None))
         assert claim_all(store) == []
         [turn] = store.turns(ANA, plain.kept.episode.id)
         assert turn.has_pii
 
     def test_what_is_there_is_passed_over(self, store: EpisodeStore) -> None:
         brought = make_brought("x", "y")
-        store.bring(brought)
+        store.import_episode(brought)
         before = snapshot(store, ANA)
-        assert store.bring(brought) is False
+        assert store.import_episode(brought) is False
         assert snapshot(store, ANA) == before
         store.delete(ANA, brought.kept.episode.id, at=after(days=1))
         before = snapshot(store, ANA)
-        assert store.bring(brought) is False
+        assert store.import_episode(brought) is False
         assert snapshot(store, ANA) == before
 
     def test_a_session_that_is_there_is_left_alone(self, store: EpisodeStore) -> None:
         write = make_append(ANA, "x", metadata={"mine": 1}, closing=make_closing())
         store.append(write)
-        [before] = store.kept_sessions(ANA, limit=9)
-        assert store.bring(make_brought("y"))
-        [session] = store.kept_sessions(ANA, limit=9)
+        [before] = store.sessions(ANA, limit=9)
+        assert store.import_episode(make_brought("y"))
+        [session] = store.sessions(ANA, limit=9)
         assert session == replace(before, last_seen_at=session.last_seen_at)
-        assert len(store.kept_episodes(ANA, "session", limit=9)) == 2
+        assert len(store.session_episodes(ANA, "session", limit=9)) == 2
 
     def test_an_open_episode_goes_on(self, store: EpisodeStore) -> None:
         now = after(days=50)
         brought = make_brought("x", ended_at=None, end_reason=None, now=now)
-        store.bring(brought)
+        store.import_episode(brought)
         [found] = store.open_episodes(touched_before=FAR, opened_before=FAR, limit=9)
         assert (found.opened_at, found.touched_at) == (now, now)
         write = make_append(ANA, episode_id=brought.kept.episode.id)
@@ -272,14 +272,14 @@ class BringTests(StoreTests):
         store.append(make_append(ANA, "x"))
         before = snapshot(store, ANA)
         with pytest.raises(EpisodeChanged):
-            store.bring(make_brought("y", ended_at=None, end_reason=None))
+            store.import_episode(make_brought("y", ended_at=None, end_reason=None))
         assert snapshot(store, ANA) == before
-        assert store.bring(make_brought("z"))
+        assert store.import_episode(make_brought("z"))
 
     def test_an_open_episode_opens_its_session(self, store: EpisodeStore) -> None:
         store.append(make_append(ANA, "x", closing=make_closing()))
-        store.bring(make_brought("y", ended_at=None, end_reason=None))
-        [session] = store.kept_sessions(ANA, limit=9)
+        store.import_episode(make_brought("y", ended_at=None, end_reason=None))
+        [session] = store.sessions(ANA, limit=9)
         assert session.status is SessionStatus.ACTIVE
 
     @pytest.mark.parametrize("cold", [True, False])
@@ -293,7 +293,7 @@ class BringTests(StoreTests):
             is_cold=cold,
             message_count=2,
         )
-        store.bring(brought)
+        store.import_episode(brought)
         _, rows = store.recall_rows(ANA, after=0)
         assert [row.ordinal for row in rows] == [SUMMARY_ORDINAL]
         assert store.turns(ANA, brought.kept.episode.id) == []
@@ -304,7 +304,7 @@ class BringTests(StoreTests):
 
     def test_retention_counts_from_where_it_did(self, store: EpisodeStore) -> None:
         brought = make_brought("x")
-        store.bring(brought)
+        store.import_episode(brought)
         assert store.aged(Stage.ACTIVE, before=after(hours=1), limit=9) == []
         [aged] = store.aged(Stage.ACTIVE, before=after(hours=2), limit=9)
         assert aged.since == after(hours=2)
@@ -312,12 +312,12 @@ class BringTests(StoreTests):
     def test_numbers_in_place_of_personal_data_stay_taken(self, store: EpisodeStore) -> None:
         numbers = [Placeholder(kind="EMAIL", digest=b"\x01" * 16, number=1)]
         brought = replace(make_brought("[EMAIL_1]"), placeholders=numbers)
-        store.bring(brought)
+        store.import_episode(brought)
         assert store.placeholders(ANA, brought.kept.episode.id) == numbers
 
     def test_more_turns_than_fit_in_one_statement(self, store: EpisodeStore) -> None:
         brought = make_brought(*(f"turn {n}" for n in range(701)))
-        store.bring(brought)
+        store.import_episode(brought)
         turns = store.turns(ANA, brought.kept.episode.id)
         assert [turn.ordinal for turn in turns] == list(range(701))
         assert [turn.id for turn in turns] == [new.id for new in brought.turns]
@@ -333,22 +333,24 @@ class BringTests(StoreTests):
 
         before = snapshot(store, ANA)
         with pytest.raises(ValueError, match="the second"):
-            store.bring(replace(make_brought("x"), turns=Broken()))
+            store.import_episode(replace(make_brought("x"), turns=Broken()))
         assert snapshot(store, ANA) == before
-        assert store.holders([new_id()]) == {}
+        assert store.locate([new_id()]) == {}
 
     def test_what_was_decided_by_other_settings_is_not_brought(self, store: EpisodeStore) -> None:
         old = store.config(ANA.tenant, ANA.agent).version
         store.put_config(None, ANA.agent, {"a": 1})
         brought = replace(make_brought("a"), settings=old)
         with pytest.raises(SettingsChanged):
-            store.bring(brought)
-        assert store.kept_sessions(ANA, limit=9) == []
-        assert store.bring(replace(brought, settings=store.config(ANA.tenant, ANA.agent).version))
+            store.import_episode(brought)
+        assert store.sessions(ANA, limit=9) == []
+        assert store.import_episode(
+            replace(brought, settings=store.config(ANA.tenant, ANA.agent).version)
+        )
 
     def test_the_same_episode_at_once_comes_in_once(self, store: EpisodeStore) -> None:
         brought = make_brought("x", "y")
-        outcomes = at_once(lambda _: store.bring(brought))
+        outcomes = at_once(lambda _: store.import_episode(brought))
         assert sorted(outcomes, key=str) == [False] * 7 + [True]
         assert len(store.turns(ANA, brought.kept.episode.id)) == 2
 
@@ -360,20 +362,22 @@ class BringTests(StoreTests):
         store.append(make_append(ANA, "b", "c", session_id="open", metadata={"k": "v"}))
         taken = everything(store, ANA)
         there = make_scope("zoe", tenant="other")
-        for session in store.kept_sessions(ANA, limit=9):
-            for kept in store.kept_episodes(ANA, session.id, limit=9):
-                store.bring(_copy(store, kept, session, there))
+        for session in store.sessions(ANA, limit=9):
+            for kept in store.session_episodes(ANA, session.id, limit=9):
+                store.import_episode(_copy(store, kept, session, there))
         copied = everything(store, there)
         assert [_without_place(item) for item in copied] == [_without_place(item) for item in taken]
 
 
-def _copy(store: EpisodeStore, kept: KeptEpisode, session: Session, there: Scope) -> Brought:
-    _, turns = store.kept_turns(ANA, kept.episode.id, limit=9)
+def _copy(
+    store: EpisodeStore, kept: KeptEpisode, session: Session, there: Scope
+) -> ImportedEpisode:
+    _, turns = store.episode_page(ANA, kept.episode.id, limit=9)
     episode = replace(kept.episode, id=new_id(), scope=there)
     summary = None
     if episode.summary is not None:
         summary = make_summary(episode.summary, *episode.key_facts, by=episode.summarized_by or "")
-    return Brought(
+    return ImportedEpisode(
         session=replace(session, scope=there),
         kept=replace(kept, episode=episode),
         turns=[

@@ -9,7 +9,9 @@ import pytest
 
 from ...domain.errors import SettingsChanged
 from ...domain.facts import FactOrigin
-from ...ports.store import Append, EpisodeStore, WorkKind
+from ...ports.store import EpisodeStore
+from ...ports.values import Append
+from ...ports.work import WorkKind
 from ..fakes import (
     make_append,
     make_closing,
@@ -41,7 +43,7 @@ def _writes_decided_by(
     )
     fact = make_fact("Likes tea.", ordinal=None, origin=FactOrigin.CALLER)
     yield partial(store.add_fact, scope, fact, settings=settings, entry=make_entry())
-    yield partial(store.bring_facts, scope, [fact], settings=settings)
+    yield partial(store.import_facts, scope, [fact], settings=settings)
 
 
 class ConfigTests(StoreTests):
@@ -107,7 +109,7 @@ class ConfigTests(StoreTests):
             old = store.config(*who).version
         store.append(make_next(write, "b", settings=old))
         store.add_fact(ANA, make_fact(), settings=old)
-        assert store.bring_facts(ANA, [make_fact("Likes tea.")], settings=old) == 1
+        assert store.import_facts(ANA, [make_fact("Likes tea.")], settings=old) == 1
         store.close_episode(ANA, write.episode_id, make_closing(summary=None), expect_messages=2)
         store.put_config(*who, None)
         with pytest.raises(SettingsChanged):

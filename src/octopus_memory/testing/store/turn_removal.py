@@ -11,9 +11,10 @@ import pytest
 from ...domain.errors import EpisodeChanged, EpisodeDeleted, EpisodeNotFound, LegalHold
 from ...domain.ids import new_id
 from ...domain.retention import Hold
-from ...ports.carried import StoredEpisode
-from ...ports.store import SUMMARY_ORDINAL, Append, EpisodeStore, SummedUp, WorkKind
+from ...ports.store import EpisodeStore
 from ...ports.turn_removal import TurnRemoval
+from ...ports.values import SUMMARY_ORDINAL, Append, StoredEpisode, SummarySource
+from ...ports.work import WorkKind
 from ..fakes import (
     START,
     make_append,
@@ -102,13 +103,13 @@ class TurnRemovalTests(StoreTests):
 
     def test_epoch_and_removals_tell_caches(self, store: EpisodeStore) -> None:
         write = told(store)
-        state, made = store.recall_state(ANA), store.removals_made()
+        state, made = store.recall_state(ANA), store.state().removals
         assert state is not None
         store.remove_turns([removal(store, write, 4)], now=LATER)
         after_it = store.recall_state(ANA)
         assert after_it is not None
         assert after_it.epoch > state.epoch
-        assert store.removals_made() > made
+        assert store.state().removals > made
 
     def test_turns_that_wait_for_their_words_or_vectors_go_on_waiting(
         self, store: EpisodeStore
@@ -117,10 +118,10 @@ class TurnRemovalTests(StoreTests):
         write = make_append(ANA, *bare)
         store.append(write)
         store.remove_turns([removal(store, write, 0)], now=LATER)
-        [waits] = store.unfindable(limit=10)
+        [waits] = store.unindexed_turns(limit=10)
         assert (waits.first, waits.stop, waits.count) == (0, 2, 2)
         store.remove_turns([removal(store, write, 0, 1)], now=LATER)
-        assert store.unfindable(limit=10) == []
+        assert store.unindexed_turns(limit=10) == []
         other = make_append(ANA, "x", "y", session_id="other")
         store.append(other)
         store.remove_turns([removal(store, other, 0)], now=LATER)
@@ -131,9 +132,9 @@ class TurnRemovalTests(StoreTests):
         bare = [replace(make_turn(text), lexical=None, embed=False) for text in ("a", "b")]
         write = make_append(ANA, *bare)
         store.append(write)
-        found = store.unfindable(limit=10)
+        found = store.unindexed_turns(limit=10)
         store.remove_turns([removal(store, write, 0)], now=LATER)
-        assert store.make_findable([(found[0], [])]) == 0
+        assert store.index_turns([(found[0], [])]) == 0
 
     def test_facts_of_a_removed_turn_go_and_others_follow_theirs(self, store: EpisodeStore) -> None:
         turns = [make_turn(text) for text in SAID]
@@ -225,7 +226,7 @@ class TurnRemovalTests(StoreTests):
         write = told(store)
         state = store.recall_state(ANA)
         assert state is not None
-        made_of = SummedUp(turns=5, newest=state.newest)
+        made_of = SummarySource(turns=5, newest=state.newest)
         stale = make_closing(summary=replace(make_summary("Said four."), made_of=made_of))
         store.remove_turns([removal(store, write, 4)], now=LATER)
         bare = replace(make_turn("new"), lexical=None, embed=False)
@@ -243,11 +244,11 @@ class TurnRemovalTests(StoreTests):
         claim_all(store, WorkKind.INDEX)
         store.remove_turns([removal(store, write, 1)], now=LATER)
         until = LATER + timedelta(days=1)
-        [told_it] = store.claim_removals(owner="w", limit=10, now=LATER, until=until)
+        [told_it] = store.claim_removals(worker_id="w", limit=10, now=LATER, until=until)
         rows = rows_of(store, write)
         assert told_it.episode_id == write.episode_id
         assert told_it.before_seq <= min(row.seq for row in rows.values())
-        given = claim_all(store, WorkKind.INDEX, owner="again")
+        given = claim_all(store, WorkKind.INDEX, worker_id="again")
         assert sorted(work.seq for work in given) == sorted(row.seq for row in rows.values())
 
     def test_it_outlives_the_store_and_is_recorded(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from ...domain.search.features import USER
-from ...ports.store import SUMMARY_ORDINAL, Append, EpisodeStore, Work, WorkKind
+from ...ports.store import EpisodeStore
+from ...ports.values import SUMMARY_ORDINAL, Append
+from ...ports.work import Work, WorkKind
 from ..fakes import (
     START,
     make_append,
@@ -23,7 +25,7 @@ _LEASE = timedelta(minutes=1)
 def _claim(
     store: EpisodeStore, *, limit: int = 100, now: datetime = START, owner: str = "worker"
 ) -> list[Work]:
-    return store.claim(WorkKind.EMBED, owner=owner, limit=limit, now=now, until=now + _LEASE)
+    return store.claim(WorkKind.EMBED, worker_id=owner, limit=limit, now=now, until=now + _LEASE)
 
 
 def _queue(store: EpisodeStore, count: int = 3) -> Append:
@@ -93,7 +95,7 @@ class ClaimTests(StoreTests):
         assert _claim(store, owner="second", now=nearly) == []
         again = _claim(store, owner="second", now=START + _LEASE + timedelta(seconds=1))
         assert [work.id for work in again] == [work.id for work in claimed]
-        assert store.owners() == ["second"]
+        assert store.worker_ids() == ["second"]
 
     def test_no_piece_is_handed_to_two(self, store: EpisodeStore) -> None:
         for user in ("a", "b", "c"):
@@ -161,15 +163,15 @@ class LeaseTests(StoreTests):
         assert [work.scope for work in _claim(store, limit=1)] == [BEN]
 
     def test_owners_are_those_with_leases(self, store: EpisodeStore) -> None:
-        assert store.owners() == []
+        assert store.worker_ids() == []
         _queue(store, 4)
         held = {owner: _claim(store, limit=1, owner=owner) for owner in ("a", "b", "c")}
-        assert sorted(store.owners()) == ["a", "b", "c"]
+        assert sorted(store.worker_ids()) == ["a", "b", "c"]
         store.finish(held["a"])
         store.postpone(held["b"], until=after(hours=1))
-        assert store.owners() == ["c"]
+        assert store.worker_ids() == ["c"]
         store.release("c")
-        assert store.owners() == []
+        assert store.worker_ids() == []
 
     def test_what_an_owner_held_can_be_claimed_at_once(self, store: EpisodeStore) -> None:
         _queue(store, 4)
@@ -180,7 +182,7 @@ class LeaseTests(StoreTests):
         assert _claim(store, owner="new") == []
         store.release("gone")
         assert [work.id for work in _claim(store, owner="new")] == [work.id for work in lost]
-        assert sorted(store.owners()) == ["alive", "new"]
+        assert sorted(store.worker_ids()) == ["alive", "new"]
 
     def test_leases_that_are_too_long_end(self, store: EpisodeStore) -> None:
         """A clock was ahead when they were claimed, put off or queued."""
@@ -192,7 +194,7 @@ class LeaseTests(StoreTests):
         assert _claim(store, now=START) == []
         assert store.release_stale(now=after(seconds=1), latest=after(hours=1)) == 3
         assert store.release_stale(now=after(seconds=1), latest=after(hours=1)) == 0
-        assert store.owners() == []
+        assert store.worker_ids() == []
         again = _claim(store, now=after(seconds=1))
         assert {work.id for work in again} > {held.id, late.id}
         assert [work.scope for work in again if work.id not in (held.id, late.id)] == [BEN]
@@ -204,7 +206,7 @@ class LeaseTests(StoreTests):
         _queue(store, 2)
         _claim(store, limit=1, owner="working")
         assert store.release_stale(now=START, latest=after(hours=1)) == 0
-        assert store.owners() == ["working"]
+        assert store.worker_ids() == ["working"]
         assert len(_claim(store)) == 1
 
     def test_much_work_at_once(self, store: EpisodeStore) -> None:
@@ -223,7 +225,7 @@ class LeaseTests(StoreTests):
         _queue(store)
         [held] = _claim(store, limit=1, owner="killed")
         again = reopened()
-        assert again.owners() == ["killed"]
+        assert again.worker_ids() == ["killed"]
         assert len(_claim(again, owner="new")) == 2
         again.release("killed")
         assert [work.id for work in _claim(again, owner="new")] == [held.id]

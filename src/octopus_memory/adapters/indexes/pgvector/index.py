@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import cast
 from uuid import UUID
 
 import numpy as np
@@ -18,14 +17,17 @@ from numpy.typing import NDArray
 from ....domain.episode import Scope
 from ....domain.errors import InvalidSetting, StoreError
 from ....ports.index import Probe, ScopeView
-from ....ports.store import EpisodeStore, RecallState, Work
+from ....ports.recall_rows import RecallState
+from ....ports.shared_database import SharedDatabase
+from ....ports.store import EpisodeStore
+from ....ports.work import Work
 from ..exact import pack
 from ..partial_view import partial_view
 from ..remote_index import NO_COSINES, Cosines, RemoteIndex
 from ..scope_cache import DEFAULT_CACHE_BYTES
 from . import mirror as table
 from . import search
-from .mirror import NOT_POSTGRES, Floats, PgVectorMirror, SqlAccess
+from .mirror import NOT_POSTGRES, Floats, PgVectorMirror
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +54,9 @@ class PgVectorIndex(RemoteIndex):
         :raises StoreUnavailable: if the table cannot be created
         """
         super().__init__(store, whole_rows=whole_rows, cache_bytes=cache_bytes)
-        if not hasattr(store, "inside"):
+        if not isinstance(store, SharedDatabase):
             raise InvalidSetting("index", NOT_POSTGRES)
-        self._sql = cast("SqlAccess", store)
+        self._sql: SharedDatabase = store
         self._mirror = PgVectorMirror(self._sql, self._create_indexes)
         self._graph_rows = graph_rows
         self._indexed_models: set[str] = set()
@@ -67,7 +69,7 @@ class PgVectorIndex(RemoteIndex):
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
         packed = pack(done)
         given = [(work.scope_id, work.seq, vector) for work, vector in packed]
-        self._sql.put_vectors(model, packed, also=lambda conn: table.write(conn, model, given))
+        self._sql.put_vectors_and(model, packed, lambda conn: table.write(conn, model, given))
         if done:
             self._create_indexes(model, len(done[0][1]), max(work.seq for work, _ in done))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
-from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import numpy as np
@@ -15,9 +14,9 @@ from numpy.typing import NDArray
 from ....domain.errors import InvalidSetting, StoreError, StoreUnavailable
 from ....domain.search import vectors
 from ....ports.index import IndexMirror, MirrorRow
-from ....ports.store import Removal, Work
+from ....ports.shared_database import SharedDatabase
+from ....ports.work import Removal
 
-T = TypeVar("T")
 Floats = NDArray[np.float32]
 log = logging.getLogger(__name__)
 
@@ -27,26 +26,10 @@ _MIN_VERSION = (0, 8)
 _BATCH = 500
 
 
-class SqlAccess(Protocol):
-    """The methods of a SQL store that an index in the same database uses."""
-
-    def inside(
-        self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
-    ) -> T: ...
-
-    def put_vectors(
-        self,
-        model: str,
-        done: Sequence[tuple[Work, bytes]],
-        *,
-        also: Callable[[sa.Connection], object] | None = None,
-    ) -> None: ...
-
-
 class PgVectorMirror(IndexMirror):
     name = ""
 
-    def __init__(self, store: SqlAccess, on_upsert: Callable[[str, int, int], None]) -> None:
+    def __init__(self, store: SharedDatabase, on_upsert: Callable[[str, int, int], None]) -> None:
         """`on_upsert` is called with model, dimension and newest `seq` after rows were written."""
         self._store, self._on_upsert = store, on_upsert
         self._models: dict[str, int] = {}

@@ -214,12 +214,12 @@ class PostgresStore(SqlStore):
             return int(conn.exec_driver_sql(_SIZE).scalar_one())
 
     @contextmanager
-    def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:
+    def lead(self, job: str, *, worker_id: str) -> Iterator[Lead | None]:
         with self._translated():
             conn = self._alone.connect()
         try:
             with self._translated():
-                is_mine = _take_lock(conn, job, owner)
+                is_mine = _take_lock(conn, job, worker_id)
             yield _LockedLead(conn) if is_mine else None
         finally:
             conn.close()
@@ -230,7 +230,7 @@ class PostgresStore(SqlStore):
                 log.warning("%s: only the owner of the tables can rewrite them", self._where)
                 return False
             # Of two at once neither would see all rows gone, and both would hold everybody up.
-            with self.lead("rewrite", owner="") as lead:
+            with self.lead("rewrite", worker_id="") as lead:
                 return lead is not None and compaction.rewrite(conn)
 
 
@@ -309,11 +309,11 @@ def _check_server(conn: sa.Connection) -> None:
         )
 
 
-def _take_lock(conn: sa.Connection, job: str, owner: str) -> bool:
+def _take_lock(conn: sa.Connection, job: str, worker_id: str) -> bool:
     conn.exec_driver_sql("BEGIN")
     # Seen by whoever asks the server who leads; and a leader's machine may vanish without a word.
     settings = {
-        "application_name": f"octopus {job} {owner}"[:60],
+        "application_name": f"octopus {job} {worker_id}"[:60],
         "tcp_keepalives_idle": "30",
         "tcp_keepalives_interval": "10",
         "tcp_keepalives_count": "3",

@@ -15,7 +15,8 @@ from ....domain.episode import EndReason, Episode, Scope, Session, SessionStatus
 from ....domain.errors import StoreCorrupt
 from ....domain.message import Json, Message, Role
 from ....domain.quick import maker
-from ....ports.store import SUMMARY_ORDINAL, Lexical, NewTurn, RowPart, WorkKind
+from ....ports.values import SUMMARY_ORDINAL, Lexical, NewTurn
+from ....ports.work import RowPart, WorkKind
 from . import codec, column_values
 from .lazy import sa, schema
 from .results import columns_of

@@ -6,13 +6,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from ....domain.episode import Episode, Scope
 from ....ports.models import Clock
+from ....ports.recall_rows import UnindexedTurns
 from ....ports.retention import Lead
-from ....ports.store import Append, EpisodeStore, Findable, Unfindable, Work
+from ....ports.shared_database import SharedDatabase
+from ....ports.store import EpisodeStore
+from ....ports.values import Append, IndexEntry
+from ....ports.work import Work
 from . import migrate, statements
 from .binding import (
     of_all,
@@ -27,12 +31,11 @@ from .lazy import Connection, sa
 from .transactions import Every, Reach, Transactions
 
 if TYPE_CHECKING:
-    from ....ports.carried import Brought, StoredEpisode
-    from ....ports.stats import StoreStats
+    from ....ports.registry import StoreStats
     from ....ports.turn_removal import TurnRemoval
+    from ....ports.values import ImportedEpisode, StoredEpisode
 
 T = TypeVar("T")
-Also: TypeAlias = "Callable[[sa.Connection], object]"
 _LEASE = timedelta(minutes=5)
 
 
@@ -40,12 +43,16 @@ def _of_write(write: Append) -> Reach:
     return write.scope.tenant
 
 
-def _of_brought(brought: Brought) -> Reach:
-    return brought.kept.episode.scope.tenant
+def _of_imported(imported: ImportedEpisode) -> Reach:
+    return imported.kept.episode.scope.tenant
 
 
 def _of_stored(was: StoredEpisode, **_: Any) -> Reach:
     return was.episode.scope.tenant
+
+
+def _of_named_tenant(*_: Any, tenant: str | None = None, **__: Any) -> Reach:
+    return Every.TENANT if tenant is None else tenant
 
 
 def _of_removals(removals: Sequence[TurnRemoval], **_: Any) -> Reach:
@@ -56,7 +63,7 @@ def _of_scope_or_all(scope: Scope | None = None, **_: Any) -> Reach:
     return Every.TENANT if scope is None else scope.tenant
 
 
-def _of_waiting(found: Sequence[Unfindable]) -> Reach:
+def _of_waiting(found: Sequence[UnindexedTurns]) -> Reach:
     tenants = {each.scope.tenant for each in found}
     return tenants.pop() if len(tenants) == 1 else Every.TENANT
 
@@ -65,7 +72,7 @@ def _of_config(tenant: str | None, *_: Any, **__: Any) -> Reach:
     return statements.agent_configs.FOR_ALL if tenant is None else tenant
 
 
-class SqlStore(Transactions, EpisodeStore):
+class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     """Everything that the dialects share: statements, and transactions around them."""
 
     def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
@@ -113,18 +120,20 @@ class SqlStore(Transactions, EpisodeStore):
     session = reads(statements.episodes.session)
     replay = reads(statements.episodes.replay)
     episodes = reads(statements.episodes.episodes)
-    session_episodes = reads(statements.episodes.session_episodes)
     replayed = reads(statements.episodes.replayed)
     known_keys = reads(statements.message_keys.known)
     reset_session = writes(statements.sessions.reset)
     list_sessions = reads(statements.sessions.page)
+    episode_ids = reads(statements.episodes.episode_ids)
+    stored_episode = reads(statements.scrub.stored_episode)
     turns = reads(statements.episodes.turns)
     turns_at = reads(statements.episodes.turns_at)
     episodes_and_turns = reads(statements.episodes.episodes_and_turns)
     placeholders = reads(statements.placeholders.of_episode)
     open_episodes = reads(statements.listing.open_episodes, of_all)
     tenant_episodes = reads(statements.listing.tenant_page, of_tenant)
-    locate = reads(statements.listing.locate, of_tenant)
+    locate = reads(statements.listing.locate, _of_named_tenant)
+    scopes = reads(statements.listing.scopes, _of_named_tenant)
 
     def list_episodes(
         self,
@@ -132,18 +141,12 @@ class SqlStore(Transactions, EpisodeStore):
         *,
         offset: int,
         limit: int,
-        since: datetime | None = None,
-        until: datetime | None = None,
         include_archived: bool = True,
-        include_open: bool = True,
         leave_out_sessions: Sequence[str] = (),
         count: bool = True,
     ) -> tuple[list[Episode], int]:
         wanted = statements.listing.Wanted(
-            since=since,
-            until=until,
             include_archived=include_archived,
-            include_open=include_open,
             leave_out_sessions=leave_out_sessions,
         )
         page = offset, limit
@@ -156,26 +159,27 @@ class SqlStore(Transactions, EpisodeStore):
     recall_state = reads(statements.recall_rows.state)
     recall_block = reads(statements.recall_rows.block)
     recall_block_at = reads(statements.recall_rows.block_at)
-    unfindable = reads(statements.index_turns.waiting, _of_scope_or_all)
-    unfindable_turns = reads(statements.index_turns.turns, _of_waiting)
+    unindexed_turns = reads(statements.index_turns.unindexed_turns, _of_scope_or_all)
+    read_unindexed = reads(statements.index_turns.turns, _of_waiting)
 
-    def make_findable(
+    def index_turns(
         self,
-        done: Sequence[tuple[Unfindable, Sequence[Findable]]],
+        done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]],
         *,
         patience: float | None = None,  # noqa: ARG002 - for a store that has but one writer
     ) -> int:
         if not done:
             return 0
         reach = _of_waiting([found for found, _ in done])
-        return self._write(reach, statements.index_turns.make, done, now=self._now())
+        return self._write(reach, statements.index_turns.index_turns, done, now=self._now())
 
     # Work
     claim = writes(statements.work.claim, of_all)
     turns_of = reads(statements.work.turns, of_all)
     finish = writes(statements.work.finish, of_all)
     postpone = writes(statements.work.postpone, of_all)
-    owners = reads(statements.work.owners, of_all)
+    worker_ids = reads(statements.work.worker_ids, of_all)
+    waiting_rows = reads(statements.work.waiting_rows)
     release = writes(statements.work.release, of_all)
     backlog = reads(statements.work.backlog, of_all)
 
@@ -185,51 +189,43 @@ class SqlStore(Transactions, EpisodeStore):
             return 0
         return self._write(Every.TENANT, statements.work.release_stale, now=now, latest=latest)
 
-    def put_vectors(
-        self, model: str, done: Sequence[tuple[Work, bytes]], *, also: Also | None = None
-    ) -> None:
-        """`also` is done in the same transaction, where the vectors are kept."""
-        if not done:
-            return
-        if also is None:
+    def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
+        if done:
             self._write(Every.TENANT, statements.vectors.put, model, done, now=self._now())
-        else:
+
+    def put_vectors_and(
+        self, model: str, done: Sequence[tuple[Work, bytes]], also: Callable[[Any], object]
+    ) -> None:
+        if done:
             self._write(Every.TENANT, _put_vectors_and, model, done, also, now=self._now())
 
     def inside(
         self, tenant: str | None, do: Callable[..., T], *args: Any, writes: bool = False
     ) -> T:
-        """Run statements of an index that lives in the same database, for one tenant or for all.
-
-        `do` gets a SQLAlchemy connection first, and may be run again where a race was lost.
-        """
         run = self._write if writes else self._read
         reach = Every.TENANT if tenant is None else tenant
         return run(reach, lambda conn: do(conn.core, *args))
 
     # The model in use, and the mirror
-    model = reads(statements.meta.model, of_all)
-    mirror = reads(statements.mirror.name, of_all)
+    state = reads(statements.meta.state, of_all)
     claim_removals = writes(statements.mirror.claim_removals, of_all)
     waiting_removals = reads(statements.mirror.waiting_removals, of_its_tenant)
-    queue_index = writes_now(statements.mirror.queue_all, of_all)
-    unindexed = reads(statements.mirror.unindexed)
-    scopes = reads(statements.mirror.scopes, of_all)
+    queue_for_mirror = writes_now(statements.mirror.queue_all, of_all)
 
     def use_model(self, model: str) -> int:
-        if self.read_only or self.model() == model:
+        if self.read_only or self.state().model == model:
             return 0
         return self._write(Every.TENANT, statements.vectors.use_model, model, now=self._now())
 
     def use_mirror(self, name: str | None) -> None:
-        if not self.read_only and self.mirror() != name:
+        if not self.read_only and self.state().mirror != name:
             self._write(Every.TENANT, statements.mirror.use, name, now=self._now())
 
     # Retention
     aged = reads(statements.retention.aged, of_all)
     archive = writes_now(statements.retention.archive)
     delete = writes(statements.retention.delete)
-    deleted = reads(statements.retention.deleted)
+    deleted_episodes = reads(statements.retention.deleted_episodes)
     restore = writes(statements.retention.restore)
     purge = writes_now(statements.retention.purge)
     place_hold = writes(statements.holds.place, of_its_tenant)
@@ -239,9 +235,9 @@ class SqlStore(Transactions, EpisodeStore):
     set_last_run = writes(statements.jobs.set_last_run, of_all)
 
     @contextmanager
-    def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:
+    def lead(self, job: str, *, worker_id: str) -> Iterator[Lead | None]:
         # Two runs of one worker are two leaders.
-        leader = f"{owner}/{uuid4().hex[:8]}"
+        leader = f"{worker_id}/{uuid4().hex[:8]}"
         now = self._now()
         take, give_up = statements.jobs.take_lead, statements.jobs.give_up_lead
         if not self._write(Every.TENANT, take, job, leader, now=now, until=now + _LEASE):
@@ -257,23 +253,18 @@ class SqlStore(Transactions, EpisodeStore):
         return self._write(Every.TENANT, statements.jobs.renew_lead, job, leader, until=until)
 
     # Erasure and the audit log
-    user_scopes = reads(statements.erasure.user_scopes, of_tenant)
     erase = writes(statements.erasure.erase, of_its_tenant)
     left_of = reads(statements.erasure.left_of, of_its_tenant)
-    unfinished = reads(statements.erasure.unfinished, of_all)
-    erasures = reads(statements.erasure.erasures, of_tenant)
+    erasures = reads(statements.erasure.erasures, of_tenant_or_all)
     receipt = reads(statements.erasure.receipt, of_tenant)
     keep_receipt = writes(statements.erasure.keep_receipt, of_its_tenant)
-    removals_made = reads(statements.meta.removals_made, of_all)
-    compacted = reads(statements.meta.compacted, of_all)
     record = writes(statements.audit.append, of_its_tenant)
     audit = reads(statements.audit.entries, of_tenant_or_all)
     audit_head = reads(statements.audit.head, of_tenant_or_all)
-    audited = reads(statements.audit.tenants, of_all)
 
     def compact(self) -> bool:
         # The rewrite may miss rows that are removed from here on, so they stay owed.
-        made = self.removals_made()
+        made = self.state().removals
         with self._translated():
             if not self._rewrite():
                 return False
@@ -281,24 +272,20 @@ class SqlStore(Transactions, EpisodeStore):
         return True
 
     # Scrubbing, export and import
-    stored_sessions = reads(statements.scrub.stored_sessions)
-    stored_episodes = reads(statements.scrub.stored_episodes)
-    stored_episode = reads(statements.scrub.stored_episode)
     rewrite = writes(statements.scrub.rewrite, _of_stored)
     remove_turns = writes(statements.turn_removal.remove, _of_removals)
-    kept_sessions = reads(statements.transfer.sessions)
-    kept_episodes = reads(statements.transfer.kept_episodes)
-    kept_turns = reads(statements.transfer.kept_turns)
-    holders = reads(statements.transfer.holders, of_all)
-    bring = writes(statements.transfer.bring, _of_brought)
+    sessions = reads(statements.transfer.sessions)
+    session_episodes = reads(statements.transfer.session_episodes)
+    episode_page = reads(statements.transfer.episode_page)
+    import_episode = writes(statements.transfer.import_episode, _of_imported)
+    episode_facts = reads(statements.facts.of_source)
+    import_facts = writes(statements.facts.import_facts)
 
     # Standing facts
     facts = reads(statements.facts.newest)
     add_fact = writes(statements.facts.add)
     pin_fact = writes(statements.facts.pin)
     delete_fact = writes(statements.facts.delete)
-    kept_facts = reads(statements.facts.kept)
-    bring_facts = writes(statements.facts.bring)
     rewrite_facts = writes(statements.facts.rewrite_given)
 
     # The ledger of injections
@@ -313,10 +300,10 @@ class SqlStore(Transactions, EpisodeStore):
     configs = reads(statements.agent_configs.configs, of_all)
     put_key = writes(statements.api_keys.put, of_its_tenant)
     find_key = reads(statements.api_keys.find, of_all)
-    listed_keys = reads(statements.api_keys.listed, of_tenant_or_all)
+    list_keys = reads(statements.api_keys.listed, of_tenant_or_all)
     end_key = writes(statements.api_keys.end, of_all)
-    key_used = writes(statements.api_keys.set_last_used, of_all)
-    prune_idempotency = writes(statements.idempotency.prune, of_all)
+    set_key_used = writes(statements.api_keys.set_last_used, of_all)
+    prune_idempotency_keys = writes(statements.idempotency.prune, of_all)
 
     def stats(self) -> StoreStats:
         return self._read(Every.TENANT, statements.stats.stats, self.size_bytes())
@@ -346,7 +333,7 @@ def _put_vectors_and(
     conn: Connection,
     model: str,
     done: Sequence[tuple[Work, bytes]],
-    also: Also,
+    also: Callable[[Any], object],
     *,
     now: datetime,
 ) -> None:

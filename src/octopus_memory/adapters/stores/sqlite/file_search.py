@@ -48,7 +48,7 @@ class FileTrace(Trace):
         self._files = files
         self._is_live = is_live
 
-    def look(self) -> FileSearch:
+    def search(self) -> FileSearch:
         places: dict[str, int] = {}
         found: set[bytes] = set()
         for file in self._files():

@@ -21,7 +21,8 @@ from ....domain.errors import (
 )
 from ....ports.erasure import Trace
 from ....ports.models import Clock
-from ....ports.store import Findable, Unfindable
+from ....ports.recall_rows import UnindexedTurns
+from ....ports.values import IndexEntry
 from ..sql import column_values, hot, migrate
 from ..sql.lazy import Connection, sa
 from ..sql.store import SqlStore
@@ -135,15 +136,15 @@ class SqliteStore(SqlStore):
                 return "there is no such file, and ?mode=ro makes none"
         return None
 
-    def make_findable(
+    def index_turns(
         self,
-        done: Sequence[tuple[Unfindable, Sequence[Findable]]],
+        done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]],
         *,
         patience: float | None = None,
     ) -> int:
         if patience is not None and done and not self._in_memory:
             self._check_writable(patience)
-        return super().make_findable(done)
+        return super().index_turns(done)
 
     def _check_writable(self, patience: float) -> None:
         """Whether others let go soon; a write itself waits for as long as it takes them."""

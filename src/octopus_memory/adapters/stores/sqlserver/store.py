@@ -15,7 +15,7 @@ from ....domain.episode import Scope, Turn
 from ....domain.errors import InvalidInput, StoreAnswerLost, StoreBusy, StoreError
 from ....ports.models import Clock
 from ....ports.retention import Lead
-from ....ports.store import Append
+from ....ports.values import Append
 from ..sql import schema, types
 from ..sql.lazy import Connection
 from ..sql.statements.move import MovePosition, Row, table_at
@@ -24,7 +24,7 @@ from ..sql.transactions import READING, Reach
 from . import engine, errors, maintenance
 
 if TYPE_CHECKING:
-    from ....ports.carried import Brought
+    from ....ports.values import ImportedEpisode
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -124,9 +124,9 @@ class SqlServerStore(SqlStore):
         _check_key(write.scope)
         return super().append(write)
 
-    def bring(self, brought: Brought) -> bool:
-        _check_key(brought.kept.episode.scope)
-        return super().bring(brought)
+    def import_episode(self, imported: ImportedEpisode) -> bool:
+        _check_key(imported.kept.episode.scope)
+        return super().import_episode(imported)
 
     def fill(self, position: MovePosition, rows: Sequence[Row], then: MovePosition) -> None:
         if table_at(position) is schema.scopes:
@@ -135,7 +135,7 @@ class SqlServerStore(SqlStore):
         super().fill(position, rows, then)
 
     @contextmanager
-    def lead(self, job: str, *, owner: str) -> Iterator[Lead | None]:  # noqa: ARG002 - the session
+    def lead(self, job: str, *, worker_id: str) -> Iterator[Lead | None]:  # noqa: ARG002 - the session
         with self._translated():
             conn = self._aside.connect()
         try:

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel
 
 from ....domain.errors import OctopusError
-from ....ports.store import WorkKind
+from ....ports.work import WorkKind
 from ..authorize import memory_of
 from ..metrics import Metrics
 
@@ -44,7 +44,7 @@ def readyz(request: Request) -> JSONResponse:
         parts = memory_of(request).parts
         now = parts.clock.now()
         # The numbers may be some seconds old: ask the database itself.
-        parts.store.removals_made()
+        parts.store.state()
         backlog = _numbers(request).waiting.now()
     except OctopusError as error:
         ready = False

@@ -10,7 +10,7 @@ from typing import Any
 from .....domain.episode import Scope, Session, SessionStatus, Turn
 from .....domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
 from .....domain.message import Json, Role
-from .....ports.store import Append, Placeholder, Target
+from .....ports.values import Append, Placeholder, Target
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql, types
 from . import (

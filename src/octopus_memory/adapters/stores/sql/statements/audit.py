@@ -68,14 +68,6 @@ def entries(
     return [_entry(row) for row in found]
 
 
-def tenants(conn: Connection) -> list[str]:
-    return list(
-        conn.execute(
-            sa.select(schema.audit.c.tenant).distinct().order_by(schema.audit.c.tenant)
-        ).scalars()
-    )
-
-
 def _entry(row: sa.Row[Any]) -> AuditEntry:
     from .....domain.audit import AuditEntry
 

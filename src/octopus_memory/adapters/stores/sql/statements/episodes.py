@@ -11,7 +11,7 @@ from uuid import UUID
 
 from .....domain.episode import Episode, Scope, Turn
 from .....domain.replay import EpisodeReplay, SessionReplay
-from .....ports.store import SessionState
+from .....ports.values import SessionState
 from .. import rows
 from ..lazy import Asked, Connection, results_of, sa, schema, sql, sql_for
 from . import common
@@ -82,10 +82,13 @@ def _latest() -> sa.Select[Any]:
     return _latest_first().limit(sa.bindparam("limit_", type_=sa.Integer))
 
 
-@sql
-def _session_episodes() -> sa.Select[Any]:
-    return sa.select(schema.episodes.c.id).where(
-        common.undeleted_in_scope(), schema.episodes.c.session_id == sa.bindparam("session_")
+@sql_for
+def _episode_ids(deleted: bool) -> sa.Select[Any]:
+    wanted = common.in_scope() if deleted else common.undeleted_in_scope()
+    return (
+        sa.select(schema.episodes.c.id)
+        .where(wanted, schema.episodes.c.session_id == sa.bindparam("session_"))
+        .order_by(schema.episodes.c.started_at, schema.episodes.c.id)
     )
 
 
@@ -261,9 +264,11 @@ def replayed(conn: Connection, scope: Scope, session_id: str) -> dict[UUID, int]
     return {row.id: row.replay_from or 0 for row in found}
 
 
-def session_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:
+def episode_ids(
+    conn: Connection, scope: Scope, session_id: str, *, deleted: bool = False
+) -> list[UUID]:
     parameters = common.scope_params(scope) | {"session_": session_id}
-    return [row.id for row in conn.execute(_session_episodes, parameters)]
+    return [row.id for row in conn.execute(_episode_ids(deleted), parameters)]
 
 
 def turns(
@@ -277,13 +282,13 @@ def turns(
     return rows.turns(conn.execute(_turns_between, parameters).all())
 
 
-def turns_at(conn: Connection, scope: Scope, places: Sequence[tuple[UUID, int]]) -> list[Turn]:
-    found = results_of(conn, *_at(scope, places))
+def turns_at(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
+    found = results_of(conn, *_at(scope, refs))
     return [turn for some in found for turn in rows.turns(some.all())]
 
 
-def _at(scope: Scope, places: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
-    for some in common.chunks(places, _PLACES[-1]):
+def _at(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
+    for some in common.chunks(refs, _PLACES[-1]):
         count = next(size for size in _PLACES if size >= len(some))
         # Where there are fewer, the last is asked for again and again.
         asked = [*some, *[some[-1]] * (count - len(some))]
@@ -292,10 +297,10 @@ def _at(scope: Scope, places: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
 
 
 def episodes_and_turns(
-    conn: Connection, scope: Scope, ids: Sequence[UUID], places: Sequence[tuple[UUID, int]]
+    conn: Connection, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
 ) -> tuple[dict[UUID, Episode], list[Turn]]:
     by_ids = _by_ids(scope, ids)
-    found = results_of(conn, *by_ids, *_at(scope, places))
+    found = results_of(conn, *by_ids, *_at(scope, refs))
     known = {row.id: rows.episode(row, scope) for some in found[: len(by_ids)] for row in some}
     return known, [turn for some in found[len(by_ids) :] for turn in rows.turns(some.all())]
 

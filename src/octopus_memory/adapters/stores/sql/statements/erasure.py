@@ -11,9 +11,9 @@ from uuid import UUID
 from .....domain.episode import Scope
 from .....domain.errors import EpisodeNotFound, SessionNotFound
 from .....domain.message import Json
-from .....ports.store import WorkKind
+from .....ports.work import WorkKind
 from .. import rows
-from ..lazy import Connection, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql_for
 from . import audit, common, holds, ledger, message_keys, meta, mirror, remove, scopes
 
 if TYPE_CHECKING:
@@ -45,18 +45,6 @@ def _places() -> dict[str, sa.Table]:
 @cache
 def _by_episode() -> tuple[sa.Table, ...]:
     return (schema.turns, schema.turns_archive, schema.placeholders)
-
-
-def user_scopes(conn: Connection, tenant: str, user: str | None = None) -> list[Scope]:
-    wanted = [schema.scopes.c.tenant == tenant]
-    if user is not None:
-        wanted.append(schema.scopes.c.user == user)
-    found = conn.execute(
-        sa.select(schema.scopes.c.agent, schema.scopes.c.user)
-        .where(*wanted)
-        .order_by(schema.scopes.c.id)
-    )
-    return [Scope(tenant=tenant, agent=row.agent, user=row.user) for row in found]
 
 
 def erase(conn: Connection, subject: Subject, erasure: Erasure, entry: AuditDraft) -> Erasure:
@@ -242,19 +230,6 @@ def _count(conn: Connection, table: sa.Table, wanted: Sequence[sa.ColumnElement[
     )
 
 
-@sql
-def _unfinished() -> sa.Select[Any]:
-    return (
-        sa.select(schema.erasures)
-        .where(schema.erasures.c.is_finished.is_(False))
-        .order_by(schema.erasures.c.at, schema.erasures.c.id)
-    )
-
-
-def unfinished(conn: Connection) -> list[Erasure]:
-    return [_erasure(row) for row in conn.execute(_unfinished)]
-
-
 def receipt(conn: Connection, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
     found = conn.execute(
         sa.select(schema.erasures.c.receipt).where(
@@ -264,16 +239,34 @@ def receipt(conn: Connection, tenant: str, erasure_id: UUID) -> Mapping[str, Jso
     return None if found is None else rows.load_json(found)
 
 
+@sql_for
+def _erasures(given: tuple[str, ...], unfinished: bool) -> sa.Select[Any]:
+    table = schema.erasures
+    known = {
+        "tenant_": table.c.tenant == sa.bindparam("tenant_"),
+        "before_": table.c.id < sa.bindparam("before_"),
+    }
+    wanted = [known[name] for name in given if name in known]
+    if unfinished:
+        wanted.append(table.c.is_finished.is_(False))
+    statement = sa.select(table).where(*wanted).order_by(table.c.id.desc())
+    if "limit_" in given:
+        statement = statement.limit(sa.bindparam("limit_", type_=sa.Integer))
+    return statement
+
+
 def erasures(
-    conn: Connection, tenant: str, *, before: UUID | None = None, limit: int = 100
+    conn: Connection,
+    tenant: str | None = None,
+    *,
+    unfinished: bool = False,
+    before: UUID | None = None,
+    limit: int | None = None,
 ) -> list[Erasure]:
-    wanted = [schema.erasures.c.tenant == tenant]
-    if before is not None:
-        wanted.append(schema.erasures.c.id < before)
-    found = conn.execute(
-        sa.select(schema.erasures).where(*wanted).order_by(schema.erasures.c.id.desc()).limit(limit)
-    )
-    return [_erasure(row) for row in found]
+    bounds = {"tenant_": tenant, "before_": before, "limit_": limit}
+    given: dict[str, Any] = {name: value for name, value in bounds.items() if value is not None}
+    statement = _erasures(tuple(given), unfinished)
+    return [_erasure(row) for row in conn.execute(statement, given)]
 
 
 def keep_receipt(

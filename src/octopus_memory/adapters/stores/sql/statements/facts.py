@@ -113,7 +113,7 @@ def of_episode(conn: Connection, scope_id: int, episode_id: UUID) -> list[Fact]:
     return sorted(facts, key=_by_time)
 
 
-def kept(conn: Connection, scope: Scope, episode_id: UUID | None) -> list[Fact]:
+def of_source(conn: Connection, scope: Scope, episode_id: UUID | None) -> list[Fact]:
     source = schema.facts.c.episode_id
     its = source.is_(None) if episode_id is None else source == episode_id
     found = list(conn.execute(_visible().where(its), common.scope_params(scope)))
@@ -145,7 +145,7 @@ def add(
         audit.append(conn, entry)
 
 
-def bring(
+def import_facts(
     conn: Connection, scope: Scope, facts: Sequence[Fact], *, settings: str | None = None
 ) -> int:
     if not facts:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from .....domain.episode import Scope, Turn
 from .....domain.errors import EpisodeArchived, EpisodeDeleted, IdempotencyConflict
-from .....ports.store import Append, Idempotency
+from .....ports.values import Append, Idempotency
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
 from . import common, episodes

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from .....domain.episode import Scope, Turn
-from .....ports.turns import Findable, NewTurn
-from .....ports.work import Unfindable, WorkKind
+from .....ports.recall_rows import UnindexedTurns
+from .....ports.values import IndexEntry, NewTurn
+from .....ports.work import WorkKind
 from .. import column_values, rows
 from ..lazy import Connection, results_of, sa, schema, sql
 from . import common
@@ -145,9 +146,9 @@ class _Waiting(NamedTuple):
     turns: dict[int, tuple[int, datetime]]
 
 
-def waiting(
+def unindexed_turns(
     conn: Connection, scope: Scope | None = None, *, episode_id: UUID | None = None, limit: int
-) -> list[Unfindable]:
+) -> list[UnindexedTurns]:
     given: dict[str, Any] = {"limit_": limit}
     if scope is None:
         found = conn.execute(_waiting, given)
@@ -157,7 +158,7 @@ def waiting(
         this = given | {"episode_": episode_id}
         found = conn.execute(_waiting_in_episode, this | common.scope_params(scope))
     return [
-        Unfindable(
+        UnindexedTurns(
             scope=scope or Scope(tenant=row.tenant, agent=row.agent, user=row.user),
             scope_id=row.scope_id,
             episode_id=row.id,
@@ -170,23 +171,23 @@ def waiting(
     ]
 
 
-def turns(conn: Connection, found: Sequence[Unfindable]) -> list[Turn]:
+def turns(conn: Connection, found: Sequence[UnindexedTurns]) -> list[Turn]:
     read: list[Turn] = []
     for some in common.chunks([each.episode_id for each in found]):
         read += rows.turns(conn.execute(_whole, {"ids": some}).all())
     return read
 
 
-def make(
-    conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
+def index_turns(
+    conn: Connection, done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]], *, now: datetime
 ) -> int:
     # In one order for all: two workers that lock the same scopes would wait for each other.
     ordered = sorted(done, key=lambda each: each[0].scope_id)
-    return sum(_make(conn, some, now=now) for some in common.chunks(ordered))
+    return sum(_index(conn, some, now=now) for some in common.chunks(ordered))
 
 
-def _make(
-    conn: Connection, done: Sequence[tuple[Unfindable, Sequence[Findable]]], *, now: datetime
+def _index(
+    conn: Connection, done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]], *, now: datetime
 ) -> int:
     ids = sorted({found.scope_id for found, _ in done})
     locked, places = results_of(
@@ -247,7 +248,7 @@ def insert_new(
             continue
         assert new.lexical is not None
         said[ordinal] = rows.ROLES[new.message.role], new.at
-        findable.append(Findable(ordinal=ordinal, lexical=new.lexical, embed=new.embed))
+        findable.append(IndexEntry(ordinal=ordinal, lexical=new.lexical, embed=new.embed))
     insert(conn, episode, first_seq, said, findable, now=now)
 
 
@@ -256,7 +257,7 @@ def insert(
     episode: dict[str, Any],
     first_seq: int,
     said: Places,
-    findable: Sequence[Findable],
+    findable: Sequence[IndexEntry],
     *,
     now: datetime,
 ) -> None:
@@ -277,7 +278,7 @@ class _New(NamedTuple):
         episode: dict[str, Any],
         first_seq: int,
         said: Places,
-        findable: Sequence[Findable],
+        findable: Sequence[IndexEntry],
         *,
         now: datetime,
     ) -> None:

@@ -1,4 +1,4 @@
-"""The statements that list episodes: a scope's, and those that are open."""
+"""Lists of episodes and scopes."""
 
 from __future__ import annotations
 
@@ -8,38 +8,31 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from .....domain.episode import Episode, Scope
-from .....ports.store import OpenEpisode
+from .....ports.values import OpenEpisode
 from .. import rows
 from ..lazy import Connection, sa, schema, sql, sql_for
 from . import common
 
 
 class Wanted(NamedTuple):
-    """Which episodes of a scope are listed."""
+    """The filter of a list of a scope's episodes."""
 
-    since: datetime | None
-    until: datetime | None
     include_archived: bool
-    include_open: bool
     leave_out_sessions: Sequence[str]
 
-    def asked(self, scope: Scope) -> tuple[tuple[tuple[str, ...], bool, bool], dict[str, Any]]:
-        """What the statements are made for, and their parameters."""
-        bounds: dict[str, Any] = {"since_": self.since, "until_": self.until}
-        given = {name: value for name, value in bounds.items() if value is not None}
-        if self.leave_out_sessions:
-            given["sessions"] = self.leave_out_sessions
-        made_for = tuple(given), bool(self.include_archived), bool(self.include_open)
-        return made_for, given | common.scope_params(scope)
+    def params(self, scope: Scope) -> dict[str, Any]:
+        left_out = {"sessions": self.leave_out_sessions} if self.leave_out_sessions else {}
+        return common.scope_params(scope) | left_out
 
 
 def page(conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int) -> list[Episode]:
     # Not every dialect has a page of no rows.
     if not limit:
         return []
-    made_for, given = wanted.asked(scope)
+    statement = _page(wanted.include_archived, bool(wanted.leave_out_sessions))
     bounds = {"offset_": offset, "limit_": limit}
-    return [rows.episode(row, scope) for row in conn.execute(_page(*made_for), given | bounds)]
+    found = conn.execute(statement, wanted.params(scope) | bounds)
+    return [rows.episode(row, scope) for row in found]
 
 
 def page_and_count(
@@ -48,15 +41,15 @@ def page_and_count(
     found = page(conn, scope, wanted, offset, limit)
     if offset == 0 and len(found) < limit:
         return found, len(found)
-    made_for, given = wanted.asked(scope)
-    return found, conn.execute(_count(*made_for), given).scalar_one()
+    statement = _count(wanted.include_archived, bool(wanted.leave_out_sessions))
+    return found, conn.execute(statement, wanted.params(scope)).scalar_one()
 
 
 @sql_for
-def _page(given: tuple[str, ...], include_archived: bool, include_open: bool) -> sa.Select[Any]:
+def _page(include_archived: bool, leaves_out: bool) -> sa.Select[Any]:
     return (
         sa.select(*rows.episode_columns())
-        .where(*_listed(given, include_archived, include_open))
+        .where(*_conditions(include_archived, leaves_out))
         .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
         .offset(sa.bindparam("offset_", type_=sa.Integer))
         .limit(sa.bindparam("limit_", type_=sa.Integer))
@@ -64,25 +57,17 @@ def _page(given: tuple[str, ...], include_archived: bool, include_open: bool) ->
 
 
 @sql_for
-def _count(given: tuple[str, ...], include_archived: bool, include_open: bool) -> sa.Select[Any]:
-    wanted = _listed(given, include_archived, include_open)
+def _count(include_archived: bool, leaves_out: bool) -> sa.Select[Any]:
+    wanted = _conditions(include_archived, leaves_out)
     return sa.select(sa.func.count().label("count")).select_from(schema.episodes).where(*wanted)
 
 
-def _listed(
-    given: tuple[str, ...], include_archived: bool, include_open: bool
-) -> list[sa.ColumnElement[bool]]:
-    """The conditions of a list, where these parameters are given."""
-    known = {
-        "since_": schema.episodes.c.order_at >= sa.bindparam("since_"),
-        "until_": schema.episodes.c.started_at <= sa.bindparam("until_"),
-        "sessions": schema.episodes.c.session_id.not_in(sa.bindparam("sessions", expanding=True)),
-    }
-    wanted = [common.undeleted_in_scope(), *(known[name] for name in given)]
+def _conditions(include_archived: bool, leaves_out: bool) -> list[sa.ColumnElement[bool]]:
+    wanted = [common.undeleted_in_scope()]
+    if leaves_out:
+        wanted.append(schema.episodes.c.session_id.not_in(sa.bindparam("sessions", expanding=True)))
     if not include_archived:
         wanted.append(schema.episodes.c.is_archived.is_(False))
-    if not include_open:
-        wanted.append(schema.episodes.c.ended_at.is_not(None))
     return wanted
 
 
@@ -138,21 +123,52 @@ def _open_after() -> sa.Select[Any]:
 
 
 def locate(
-    conn: Connection, tenant: str, episode_id: UUID, *, include_deleted: bool = False
-) -> Scope | None:
-    statement = (
-        sa.select(schema.scopes.c.agent, schema.scopes.c.user)
-        .join(schema.episodes, schema.episodes.c.scope_id == schema.scopes.c.id)
-        .where(
-            schema.episodes.c.id == episode_id,
-            schema.episodes.c.tenant == tenant,
-            schema.scopes.c.tenant == tenant,
+    conn: Connection,
+    episode_ids: Sequence[UUID],
+    *,
+    tenant: str | None = None,
+    deleted: bool = True,
+) -> dict[UUID, Scope]:
+    statement = sa.select(
+        schema.episodes.c.id, schema.scopes.c.tenant, schema.scopes.c.agent, schema.scopes.c.user
+    ).join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+    if tenant is not None:
+        statement = statement.where(
+            schema.episodes.c.tenant == tenant, schema.scopes.c.tenant == tenant
         )
-    )
-    if not include_deleted:
+    if not deleted:
         statement = statement.where(schema.episodes.c.deleted_at.is_(None))
-    row = conn.execute(statement).one_or_none()
-    return None if row is None else Scope(tenant=tenant, agent=row.agent, user=row.user)
+    located: dict[UUID, Scope] = {}
+    for some in common.chunks(episode_ids):
+        found = conn.execute(statement.where(schema.episodes.c.id.in_(some)))
+        located |= {
+            row.id: Scope(tenant=row.tenant, agent=row.agent, user=row.user) for row in found
+        }
+    return located
+
+
+def scopes(
+    conn: Connection,
+    *,
+    tenant: str | None = None,
+    user: str | None = None,
+    after: int = 0,
+    limit: int | None = None,
+) -> list[tuple[int, Scope]]:
+    statement = (
+        sa.select(
+            schema.scopes.c.id, schema.scopes.c.tenant, schema.scopes.c.agent, schema.scopes.c.user
+        )
+        .where(schema.scopes.c.id > after)
+        .order_by(schema.scopes.c.id)
+        .limit(limit)
+    )
+    if tenant is not None:
+        statement = statement.where(schema.scopes.c.tenant == tenant)
+    if user is not None:
+        statement = statement.where(schema.scopes.c.user == user)
+    found = conn.execute(statement)
+    return [(row.id, Scope(tenant=row.tenant, agent=row.agent, user=row.user)) for row in found]
 
 
 def tenant_page(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .....domain.episode import Scope
-from .....ports.store import KeyTaken
+from .....ports.values import KeyTaken
 from ..lazy import Connection, sa, schema, sql
 from . import common
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from .....ports.registry import StoreState
 from ..lazy import Connection, sa, schema, sql
 
 SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
@@ -19,6 +20,12 @@ SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
 @sql
 def _value() -> sa.Select[Any]:
     return sa.select(schema.meta.c.value).where(schema.meta.c.name == sa.bindparam("name_"))
+
+
+@sql
+def _state() -> sa.Select[Any]:
+    names = [MODEL, MIRROR, REMOVALS, COMPACTED]
+    return sa.select(schema.meta).where(schema.meta.c.name.in_(names))
 
 
 @sql
@@ -78,17 +85,15 @@ def number(conn: Connection, name: str) -> int:
     return int(get(conn, name) or b"0")
 
 
-def model(conn: Connection) -> str | None:
-    name = get(conn, MODEL)
-    return None if name is None else name.decode()
-
-
-def removals_made(conn: Connection) -> int:
-    return number(conn, REMOVALS)
-
-
-def compacted(conn: Connection) -> int:
-    return number(conn, COMPACTED)
+def state(conn: Connection) -> StoreState:
+    found = {row.name: row.value for row in conn.execute(_state)}
+    model, mirror = found.get(MODEL), found.get(MIRROR)
+    return StoreState(
+        model=None if model is None else model.decode(),
+        mirror=mirror.decode() if mirror else None,
+        removals=int(found.get(REMOVALS, b"0")),
+        compacted=int(found.get(COMPACTED, b"0")),
+    )
 
 
 def raise_to(conn: Connection, name: str, value: int) -> None:

@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .....domain.episode import Scope
 from .....ports.work import Removal, RowPart, Work, WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
@@ -123,10 +122,12 @@ def unfollow(
 
 
 def claim_removals(
-    conn: Connection, *, owner: str, limit: int, now: datetime, until: datetime
+    conn: Connection, *, worker_id: str, limit: int, now: datetime, until: datetime
 ) -> list[Removal]:
     waits = work_statements.waiting(sa.select(schema.work), limit)
-    taken = work_statements.take(conn, waits, WorkKind.UNINDEX, owner=owner, now=now, until=until)
+    taken = work_statements.take(
+        conn, waits, WorkKind.UNINDEX, worker_id=worker_id, now=now, until=until
+    )
     return [_removal(row) for row in taken]
 
 
@@ -150,27 +151,3 @@ def waiting_removals(conn: Connection, erasure: Erasure) -> int:
         for some in common.chunks(erasure.scope_ids)
     ]
     return sum(found)
-
-
-def unindexed(conn: Connection, scope: Scope, *, limit: int) -> list[int]:
-    kinds = [rows.KINDS[WorkKind.EMBED], rows.KINDS[WorkKind.INDEX]]
-    waiting = (
-        sa.select(schema.work.c.seq)
-        .join(schema.scopes, schema.scopes.c.id == schema.work.c.scope_id)
-        .where(common.this_scope(), schema.work.c.kind.in_(kinds))
-        .distinct()
-        .limit(limit)
-    )
-    return list(conn.execute(waiting, common.scope_params(scope)).scalars())
-
-
-def scopes(conn: Connection, *, after: int = 0, limit: int) -> list[tuple[int, Scope]]:
-    found = conn.execute(
-        sa.select(
-            schema.scopes.c.id, schema.scopes.c.tenant, schema.scopes.c.agent, schema.scopes.c.user
-        )
-        .where(schema.scopes.c.id > after)
-        .order_by(schema.scopes.c.id)
-        .limit(limit)
-    )
-    return [(row.id, Scope(tenant=row.tenant, agent=row.agent, user=row.user)) for row in found]

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from .....domain.episode import Scope
 from .....domain.errors import EpisodeChanged
-from .....ports.store import Placeholder
+from .....ports.values import Placeholder
 from ..lazy import Connection, sa, schema, sql
 from . import common
 

@@ -144,7 +144,7 @@ def _state_of(row: Any) -> RecallState | None:
         version=row.version,
         epoch=row.epoch,
         newest=row.next_seq - 1,
-        has_unfindable=row.unfindable is not None,
+        has_unindexed=row.unfindable is not None,
     )
 
 

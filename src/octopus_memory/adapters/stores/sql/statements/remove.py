@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from .....domain.episode import Scope
-from .....ports.store import RowPart
+from .....ports.work import RowPart
 from ..lazy import Connection, results_of, sa, schema, sql
 from . import close, common, facts, ledger, message_keys
 

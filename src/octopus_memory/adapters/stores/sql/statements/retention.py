@@ -10,11 +10,11 @@ from uuid import UUID
 
 from .....domain.episode import Episode, Scope
 from .....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
-from .....ports.store import SUMMARY_ORDINAL, Findable, RowPart
+from .....ports.values import SUMMARY_ORDINAL, IndexEntry
+from .....ports.work import RowPart
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
-from . import audit, close, common, episodes, holds, meta, remove, scopes
-from . import index_turns as making
+from . import audit, close, common, episodes, holds, index_turns, meta, remove, scopes
 
 if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
@@ -179,7 +179,7 @@ def _check_since(before: rows.Row, since: datetime | None) -> None:
         raise EpisodeChanged(before.session_id)
 
 
-def deleted(conn: Connection, scope: Scope) -> list[Episode]:
+def deleted_episodes(conn: Connection, scope: Scope) -> list[Episode]:
     statement = (
         sa.select(*rows.episode_columns())
         .where(common.in_scope(), schema.episodes.c.deleted_at.is_not(None))
@@ -192,7 +192,7 @@ def restore(
     conn: Connection,
     scope: Scope,
     episode_id: UUID,
-    findable: list[Findable],
+    entries: list[IndexEntry],
     *,
     at: datetime,
     entry: AuditDraft | None = None,
@@ -215,19 +215,19 @@ def restore(
         conn.execute(remove.drop_cold_turns, this)
         changes |= {"is_archived": False, "is_cold": False, "archived_at": None}
     close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
-    _make_findable(conn, scope, scope_id, before, findable, now=at)
+    _index(conn, scope, scope_id, before, entries, now=at)
     _set(conn, scope_id, episode_id, **changes)
     if entry is not None:
         audit.append(conn, entry)
     return episodes.episodes(conn, scope, [episode_id])[episode_id]
 
 
-def _make_findable(
+def _index(
     conn: Connection,
     scope: Scope,
     scope_id: int,
     before: rows.Row,
-    findable: list[Findable],
+    entries: list[IndexEntry],
     *,
     now: datetime,
 ) -> None:
@@ -239,9 +239,9 @@ def _make_findable(
     said = {row.ordinal: (row.role, row.at) for row in turns}
     if before.summary is not None:
         said[SUMMARY_ORDINAL] = (rows.SUMMARY_ROLE, before.ended_at)
-    if said.keys() != {new.ordinal for new in findable}:
+    if said.keys() != {new.ordinal for new in entries}:
         raise EpisodeChanged(before.session_id)
-    if not findable:
+    if not entries:
         return
     # The vectors went with the rows; the turns name new ones when they are made.
     conn.execute(
@@ -249,10 +249,10 @@ def _make_findable(
         .where(schema.turns.c.episode_id == before.id, schema.turns.c.scope_id == scope_id)
         .values(embedding_ref=None)
     )
-    _, first = scopes.take_rows(conn, scope, len(findable))
+    _, first = scopes.take_rows(conn, scope, len(entries))
     place = common.episode_key(scope, scope_id, before.id)
-    making.insert(conn, place, first, said, findable, now=now)
-    common.set_last_seq(conn, place, first + len(findable) - 1)
+    index_turns.insert(conn, place, first, said, entries, now=now)
+    common.set_last_seq(conn, place, first + len(entries) - 1)
 
 
 def purge(

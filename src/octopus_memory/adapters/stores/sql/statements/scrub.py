@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,38 +11,18 @@ from .....domain.episode import Scope
 from .....domain.errors import EpisodeChanged, EpisodeNotFound
 from .....domain.facts import Fact
 from .....domain.message import Json
-from .....ports.store import NewSummary, Placeholder, RowPart, WorkKind
+from .....ports.values import NewSummary, Placeholder
+from .....ports.work import RowPart, WorkKind
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql
-from . import close, common, holds, meta, mirror, scopes
+from . import close, common, episodes, holds, meta, mirror, scopes
 from . import facts as fact_statements
 from . import work as work_statements
 from .placeholders import of_episode as placeholders_of
 from .placeholders import put as put_placeholders
 
 if TYPE_CHECKING:
-    from .....ports.carried import Rewritten, StoredEpisode
-
-
-@cache
-def _session_ids() -> sa.Select[Any]:
-    return (
-        sa.select(schema.conversations.c.session_id)
-        .where(
-            schema.conversations.c.scope_id == common.scope_id(),
-            schema.conversations.c.tenant == sa.bindparam("tenant_"),
-        )
-        .order_by(schema.conversations.c.session_id)
-    )
-
-
-@sql
-def _episode_ids() -> sa.Select[Any]:
-    return (
-        sa.select(schema.episodes.c.id)
-        .where(common.in_scope(), schema.episodes.c.session_id == sa.bindparam("session_"))
-        .order_by(schema.episodes.c.started_at, schema.episodes.c.id)
-    )
+    from .....ports.values import RewrittenTurn, StoredEpisode
 
 
 @sql
@@ -67,20 +46,6 @@ def _this() -> sa.Select[Any]:
     )
 
 
-def stored_sessions(
-    conn: Connection, scope: Scope, *, after: str | None = None, limit: int
-) -> list[str]:
-    wanted = _session_ids().limit(limit)
-    if after is not None:
-        wanted = wanted.where(schema.conversations.c.session_id > after)
-    return list(conn.execute(wanted, common.scope_params(scope)).scalars())
-
-
-def stored_episodes(conn: Connection, scope: Scope, session_id: str) -> list[UUID]:
-    parameters = common.scope_params(scope) | {"session_": session_id}
-    return list(conn.execute(_episode_ids, parameters).scalars())
-
-
 def stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
     row = _read_this(conn, scope, episode_id)
     if row is None:
@@ -91,7 +56,7 @@ def stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredEp
         .where(table.c.episode_id == episode_id, table.c.tenant == scope.tenant)
         .order_by(table.c.ordinal)
     )
-    from .....ports.carried import StoredEpisode
+    from .....ports.values import StoredEpisode
 
     return StoredEpisode(
         episode=rows.episode(row, scope),
@@ -111,7 +76,7 @@ def rewrite(
     conn: Connection,
     was: StoredEpisode,
     *,
-    turns: Sequence[Rewritten] = (),
+    turns: Sequence[RewrittenTurn] = (),
     summary: NewSummary | None = None,
     facts: Sequence[Fact] = (),
     metadata: Mapping[str, Json] | None = None,
@@ -177,7 +142,7 @@ def _check_holds(conn: Connection, was: StoredEpisode, metadata: Mapping[str, Js
     episode = was.episode
     about = [episode.id]
     if metadata is not None:
-        about = stored_episodes(conn, episode.scope, episode.session_id)
+        about = episodes.episode_ids(conn, episode.scope, episode.session_id, deleted=True)
     holds.check(conn, episode.scope.tenant, episode.scope.user, about)
 
 
@@ -214,7 +179,7 @@ def turns_table(row: rows.Row) -> sa.Table:
 
 
 def _rewrite_turns(
-    conn: Connection, scope_id: int, row: rows.Row, new_turns: Sequence[Rewritten]
+    conn: Connection, scope_id: int, row: rows.Row, new_turns: Sequence[RewrittenTurn]
 ) -> None:
     table = turns_table(row)
     here = sa.and_(table.c.episode_id == row.id, table.c.scope_id == scope_id)
@@ -242,7 +207,7 @@ def _rewrite_recall_rows(
     scope: Scope,
     scope_id: int,
     episode_id: UUID,
-    new_turns: Sequence[Rewritten],
+    new_turns: Sequence[RewrittenTurn],
     *,
     now: datetime,
 ) -> None:
@@ -283,7 +248,7 @@ def _rewrite_recall_rows(
         tell_mirror(conn, scope, scope_id, episode_id, recall, first, now=now)
 
 
-def _as_new(new: Rewritten | None) -> dict[str, Any]:
+def _as_new(new: RewrittenTurn | None) -> dict[str, Any]:
     if new is None:
         return {}
     model = None if new.embed else column_values.NO_MODEL

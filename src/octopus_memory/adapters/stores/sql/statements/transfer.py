@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
 from itertools import islice
@@ -11,14 +11,14 @@ from uuid import UUID
 
 from .....domain.episode import Scope, Session, SessionStatus, Turn
 from .....domain.errors import EpisodeChanged
-from .....ports.turns import NewTurn
+from .....ports.values import NewTurn
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema
 from . import agent_configs, close, common, facts, index_turns, placeholders, scopes
 
 if TYPE_CHECKING:
     from .....domain.transfer.export_format import KeptEpisode
-    from .....ports.carried import Brought
+    from .....ports.values import ImportedEpisode
 
 
 _MOST_BYTES = 4 * 1024 * 1024
@@ -38,33 +38,35 @@ def _kept() -> sa.Select[Any]:
 
 
 def sessions(
-    conn: Connection, scope: Scope, *, after: str | None = None, limit: int
+    conn: Connection,
+    scope: Scope,
+    *,
+    deleted: bool = False,
+    after: str | None = None,
+    limit: int,
 ) -> list[Session]:
-    theirs = sa.and_(
-        schema.episodes.c.scope_id == schema.conversations.c.scope_id,
-        schema.episodes.c.session_id == schema.conversations.c.session_id,
-        schema.episodes.c.deleted_at.is_(None),
-    )
-    last_seen = (
-        sa.select(sa.func.max(schema.episodes.c.last_seen_at)).where(theirs).scalar_subquery()
-    )
+    episodes, table = schema.episodes, schema.conversations
+    own = [episodes.c.scope_id == table.c.scope_id, episodes.c.session_id == table.c.session_id]
+    if not deleted:
+        own.append(episodes.c.deleted_at.is_(None))
+    last_seen = sa.select(sa.func.max(episodes.c.last_seen_at)).where(*own).scalar_subquery()
     statement = (
-        sa.select(schema.conversations, last_seen.label("last_seen_at"))
+        sa.select(table, last_seen.label("last_seen_at"))
         .where(
-            schema.conversations.c.scope_id == common.scope_id(),
-            schema.conversations.c.tenant == sa.bindparam("tenant_"),
-            sa.exists().where(theirs),
+            table.c.scope_id == common.scope_id(),
+            table.c.tenant == sa.bindparam("tenant_"),
+            sa.exists().where(*own),
         )
-        .order_by(schema.conversations.c.session_id)
+        .order_by(table.c.session_id)
         .limit(limit)
     )
     if after is not None:
-        statement = statement.where(schema.conversations.c.session_id > after)
+        statement = statement.where(table.c.session_id > after)
     found = conn.execute(statement, common.scope_params(scope))
     return [rows.session(row, scope) for row in found]
 
 
-def kept_episodes(
+def session_episodes(
     conn: Connection,
     scope: Scope,
     session_id: str,
@@ -96,7 +98,7 @@ def _kept_episode(row: rows.Row, scope: Scope) -> KeptEpisode:
     )
 
 
-def kept_turns(
+def episode_page(
     conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
 ) -> tuple[KeptEpisode | None, list[Turn]]:
     this = conn.execute(
@@ -126,40 +128,23 @@ def kept_turns(
     return _kept_episode(this, scope), taken
 
 
-def holders(conn: Connection, episode_ids: Sequence[UUID]) -> dict[UUID, Scope]:
-    known: dict[UUID, Scope] = {}
-    for some in common.chunks(episode_ids):
-        found = conn.execute(
-            sa.select(
-                schema.episodes.c.id,
-                schema.scopes.c.tenant,
-                schema.scopes.c.agent,
-                schema.scopes.c.user,
-            )
-            .join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
-            .where(schema.episodes.c.id.in_(some))
-        )
-        known |= {row.id: Scope(tenant=row.tenant, agent=row.agent, user=row.user) for row in found}
-    return known
-
-
-def bring(conn: Connection, brought: Brought) -> bool:
-    episode = brought.kept.episode
+def import_episode(conn: Connection, imported: ImportedEpisode) -> bool:
+    episode = imported.kept.episode
     scope = episode.scope
     if scopes.lock(conn, scope) is not None and _is_there(conn, scope, episode.id):
         return False
     scope_id, next_seq = scopes.take_rows(conn, scope, 0)
-    agent_configs.check(agent_configs.asked(conn, scope, brought.settings), brought.settings)
-    _bring_session(conn, scope_id, brought)
+    agent_configs.check(agent_configs.asked(conn, scope, imported.settings), imported.settings)
+    _import_session(conn, scope_id, imported)
     span = {"first_seq": next_seq, "last_seq": next_seq}
-    conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, brought) | span))
-    for some in _batches(brought.turns):
-        _bring_turns(conn, scope_id, brought, *some)
+    conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, imported) | span))
+    for some in _batches(imported.turns):
+        _import_turns(conn, scope_id, imported, *some)
     place = common.episode_key(scope, scope_id, episode.id)
-    placeholders.put(conn, place, episode.session_id, brought.placeholders)
-    if brought.summary is not None:
-        close.put_summary(conn, brought.now, scope, episode.id, brought.summary)
-    facts.insert(conn, place, brought.facts)
+    placeholders.put(conn, place, episode.session_id, imported.placeholders)
+    if imported.summary is not None:
+        close.put_summary(conn, imported.now, scope, episode.id, imported.summary)
+    facts.insert(conn, place, imported.facts)
     return True
 
 
@@ -170,8 +155,8 @@ def _is_there(conn: Connection, scope: Scope, episode_id: UUID) -> bool:
     return conn.execute(known, common.scope_params(scope)).first() is not None
 
 
-def _bring_session(conn: Connection, scope_id: int, brought: Brought) -> None:
-    session, is_open = brought.session, brought.kept.episode.is_open
+def _import_session(conn: Connection, scope_id: int, imported: ImportedEpisode) -> None:
+    session, is_open = imported.session, imported.kept.episode.is_open
     this = sa.and_(
         schema.conversations.c.scope_id == scope_id, schema.conversations.c.session_id == session.id
     )
@@ -200,8 +185,8 @@ def _bring_session(conn: Connection, scope_id: int, brought: Brought) -> None:
     conn.execute(sa.update(schema.conversations).where(this).values(status=status))
 
 
-def _episode_row(scope_id: int, brought: Brought) -> dict[str, Any]:
-    kept, episode = brought.kept, brought.kept.episode
+def _episode_row(scope_id: int, imported: ImportedEpisode) -> dict[str, Any]:
+    kept, episode = imported.kept, imported.kept.episode
     return {
         "id": episode.id,
         "tenant": episode.scope.tenant,
@@ -212,8 +197,8 @@ def _episode_row(scope_id: int, brought: Brought) -> dict[str, Any]:
         "last_seen_at": kept.last_seen_at,
         "ended_at": episode.ended_at,
         "order_at": episode.ended_at or column_values.OPEN_END,
-        "opened_at": brought.now,
-        "touched_at": brought.now,
+        "opened_at": imported.now,
+        "touched_at": imported.now,
         "end_reason": None if episode.end_reason is None else episode.end_reason.value,
         "message_count": episode.message_count,
         "input_tokens": episode.input_tokens,
@@ -233,10 +218,10 @@ def _batches(turns: Iterable[NewTurn]) -> Iterator[tuple[int, list[NewTurn]]]:
         first += len(some)
 
 
-def _bring_turns(
-    conn: Connection, scope_id: int, brought: Brought, first: int, turns: list[NewTurn]
+def _import_turns(
+    conn: Connection, scope_id: int, imported: ImportedEpisode, first: int, turns: list[NewTurn]
 ) -> None:
-    kept = brought.kept.episode
+    kept = imported.kept.episode
     episode = common.episode_key(kept.scope, scope_id, kept.id)
     table = schema.turns_archive if kept.is_archived else schema.turns
     log = rows.new_turns(turns, first, episode)
@@ -244,5 +229,5 @@ def _bring_turns(
     if kept.is_archived:
         return
     _, seq = scopes.take_rows(conn, kept.scope, len(turns))
-    index_turns.insert_new(conn, episode, turns, first, seq, now=brought.now)
+    index_turns.insert_new(conn, episode, turns, first, seq, now=imported.now)
     common.set_last_seq(conn, episode, seq + len(turns) - 1)

@@ -11,7 +11,7 @@ from uuid import UUID
 from .....domain.episode import Scope, Turn
 from .....domain.errors import EpisodeChanged, EpisodeNotFound
 from .....domain.message import Role
-from .....ports.store import WorkKind
+from .....ports.work import WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
 from . import audit, close, common, facts, holds, ledger, meta, mirror, scopes, scrub

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from .....ports.store import SUMMARY_ORDINAL, Work, WorkKind
+from .....ports.values import SUMMARY_ORDINAL
+from .....ports.work import Work, WorkKind
 from .. import column_values
 from ..lazy import Connection, sa, schema, sql
 from . import meta, mirror, work

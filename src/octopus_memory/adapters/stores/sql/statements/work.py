@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from .....domain.episode import Scope, Turn
-from .....ports.store import Backlog, Removal, Work, WorkKind
+from .....ports.work import Backlog, Removal, Work, WorkKind
 from .. import rows
 from ..lazy import Connection, Statement, sa, schema, sql, sql_for, types
 from . import common
@@ -99,12 +99,12 @@ def claim(
     conn: Connection,
     kind: WorkKind,
     *,
-    owner: str,
+    worker_id: str,
     limit: int,
     now: datetime,
     until: datetime,
 ) -> list[Work]:
-    taken = take(conn, _waiting(limit), kind, owner=owner, now=now, until=until)
+    taken = take(conn, _waiting(limit), kind, worker_id=worker_id, now=now, until=until)
     # Work goes with its scope; should some be left behind, nobody can do it.
     return [_claimed(row) for row in taken if row.agent is not None]
 
@@ -114,14 +114,14 @@ def take(
     waits: Statement[Any] | sa.Executable,
     kind: WorkKind,
     *,
-    owner: str,
+    worker_id: str,
     now: datetime,
     until: datetime,
 ) -> Sequence[rows.Row]:
     """Lease what `waiting` made a statement for."""
     taken = list(conn.execute(waits, {"kind_": rows.KINDS[kind], "now_": now}))
     for some in common.chunks([row.id for row in taken]):
-        conn.execute(_lease, {"ids": some, "owner_": owner, "until_": until})
+        conn.execute(_lease, {"ids": some, "owner_": worker_id, "until_": until})
     return taken
 
 
@@ -148,9 +148,9 @@ def postpone(
     work: Sequence[Work | Removal],
     *,
     until: datetime,
-    owner: str | None = None,
+    worker_id: str | None = None,
 ) -> None:
-    mine = sa.true() if owner is None else schema.work.c.owner == owner
+    mine = sa.true() if worker_id is None else schema.work.c.owner == worker_id
     for some in common.chunks([piece.id for piece in work]):
         conn.execute(
             sa.update(schema.work)
@@ -161,26 +161,26 @@ def postpone(
 
 
 @sql
-def _owners() -> sa.CompoundSelect[Any]:
+def _worker_ids() -> sa.CompoundSelect[Any]:
     return sa.union(
         sa.select(schema.work.c.owner).where(schema.work.c.owner.is_not(None)),
         sa.select(schema.jobs.c.owner).where(schema.jobs.c.owner.is_not(None)),
     )
 
 
-def owners(conn: Connection) -> list[str]:
-    return [row.owner for row in conn.execute(_owners) if row.owner]
+def worker_ids(conn: Connection) -> list[str]:
+    return [row.owner for row in conn.execute(_worker_ids) if row.owner]
 
 
-def release(conn: Connection, owner: str) -> None:
+def release(conn: Connection, worker_id: str) -> None:
     conn.execute(
         sa.update(schema.work)
-        .where(schema.work.c.owner == owner)
+        .where(schema.work.c.owner == worker_id)
         .values(owner=None, ready_at=schema.work.c.created_at)
     )
     conn.execute(
         sa.update(schema.jobs)
-        .where(schema.jobs.c.owner == owner)
+        .where(schema.jobs.c.owner == worker_id)
         .values(owner=None, leads_until=None)
     )
 
@@ -268,3 +268,15 @@ def queueing(kind: WorkKind, *wanted: sa.ColumnElement[bool]) -> sa.Insert:
     }
     found = sa.select(*values.values()).where(*wanted, ~queued.exists())
     return sa.insert(schema.work).from_select(list(values), found)
+
+
+def waiting_rows(conn: Connection, scope: Scope, *, limit: int) -> list[int]:
+    kinds = [rows.KINDS[WorkKind.EMBED], rows.KINDS[WorkKind.INDEX]]
+    waiting = (
+        sa.select(schema.work.c.seq)
+        .join(schema.scopes, schema.scopes.c.id == schema.work.c.scope_id)
+        .where(common.this_scope(), schema.work.c.kind.in_(kinds))
+        .distinct()
+        .limit(limit)
+    )
+    return list(conn.execute(waiting, common.scope_params(scope)).scalars())

@@ -1,0 +1,267 @@
+"""The log of sessions, episodes and turns: what the engine writes and reads back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ..domain.episode import Episode, Scope, Session, Turn
+from ..domain.message import Json
+from .values import (
+    Append,
+    Closing,
+    Idempotency,
+    NewSummary,
+    OpenEpisode,
+    Placeholder,
+    SessionState,
+    StoredEpisode,
+)
+
+if TYPE_CHECKING:
+    from ..domain.replay import SessionReplay
+
+
+class EpisodeLog(ABC):
+    """Sessions, episodes and turns.
+
+    Reads see no deleted episode, unless a method says so.
+    """
+
+    @abstractmethod
+    def append(self, write: Append) -> list[Turn]:
+        """Add turns in order, with the episode's next ordinals; start or resume it if asked.
+
+        A live episode (`at` is `now`) starts after every other of its session, even if the caller
+        waited for another writer.
+
+        An open episode may be given no turns and a `closing` alone. It then ends, whatever other
+        callers added meanwhile.
+
+        Turns with a `lexical` are indexed at once, the others by `index_turns`. All turns of one
+        append are of the same kind, and an episode with unindexed turns takes only unindexed ones.
+
+        If the idempotency key was used before, nothing is written and the turns stored then are
+        returned, as `repeated` does.
+
+        :raises EpisodeChanged: when the target is not in the expected state, or the turns were
+            rewritten since the closing's summary was made
+        :raises EpisodeNotFound: when an OPEN or RESUME target is not in the scope
+        :raises IdempotencyConflict: when the key was used with another fingerprint
+        :raises KeyTaken: when the session has one of the messages' keys
+        :raises SettingsChanged: when the agent's settings have another version than the append's
+        """
+
+    @abstractmethod
+    def repeated(self, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
+        """The turns that an earlier call with this key stored; None for a new key.
+
+        Turns that were removed since are left out. A key lasts until its episode is purged or
+        erased, or the key is pruned.
+
+        :raises EpisodeDeleted: when the episode, or every one of the turns, was removed since
+        :raises EpisodeArchived: when the episode was archived since
+        :raises IdempotencyConflict: when the key was used with another fingerprint
+        """
+
+    @abstractmethod
+    def known_keys(
+        self, scope: Scope, session_id: str, digests: Sequence[bytes]
+    ) -> frozenset[bytes]:
+        """Those of these hashes that an append to the session had among its `keys`.
+
+        A key outlives its message: it lasts until the session or the scope is erased.
+        """
+
+    @abstractmethod
+    def close_episode(
+        self, scope: Scope, episode_id: UUID, closing: Closing, *, expect_messages: int
+    ) -> Episode:
+        """End an open episode that has exactly `expect_messages` turns.
+
+        :raises EpisodeNotFound: when it is not in the scope
+        :raises EpisodeClosed: when it has ended already
+        :raises EpisodeChanged: when its number of turns is another, or they were rewritten since
+            the summary was made
+        :raises SettingsChanged: as `append`, by the summary's `settings`
+        """
+
+    @abstractmethod
+    def put_summary(
+        self,
+        scope: Scope,
+        episode_id: UUID,
+        summary: NewSummary,
+        *,
+        replacing: int | None = None,
+    ) -> None:
+        """Replace a closed episode's summary; do nothing if it is gone or open again.
+
+        With `replacing`, do nothing unless the current summary's recall row has that `seq`, so that
+        a slow summarizer does not undo a newer summary.
+
+        :raises EpisodeChanged: when the turns were rewritten since the summary was made
+        :raises SettingsChanged: as `append`
+        """
+
+    @abstractmethod
+    def touch(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        seen_at: datetime,
+        now: datetime,
+        metadata: Mapping[str, Json] | None = None,
+        placeholders: Sequence[Placeholder] = (),
+        settings: str | None = None,
+    ) -> Session:
+        """Keep a session from becoming idle, and replace its metadata unless that is None.
+
+        `placeholders` are numbers that occur first in this metadata; its last episode gets them.
+
+        :raises SessionNotFound: when it is not in the scope
+        :raises SettingsChanged: as `append`
+        """
+
+    @abstractmethod
+    def session(self, scope: Scope, session_id: str) -> SessionState | None:
+        """The session and its last episode: the open one, else the one that started last."""
+
+    @abstractmethod
+    def replay(
+        self, scope: Scope, session_id: str, *, last: int | None = None
+    ) -> SessionReplay | None:
+        """The whole session in one snapshot: episodes by their start, turns in order.
+
+        Leaves out turns from before `reset_session`, and ended episodes that have no others. With
+        `last`, only that many of the last turns, and the episodes that these are in.
+        """
+
+    @abstractmethod
+    def replayed(self, scope: Scope, session_id: str) -> dict[UUID, int]:
+        """The episodes that `replay` shows, each with the first ordinal that it shows.
+
+        Always includes an open episode, and never a deleted one.
+        """
+
+    @abstractmethod
+    def reset_session(self, scope: Scope, session_id: str) -> None:
+        """Leave the session's present turns out of every later `replay`.
+
+        Other reads return them, and recall finds them.
+
+        :raises SessionNotFound: when it is not in the scope
+        """
+
+    @abstractmethod
+    def list_sessions(self, scope: Scope, *, offset: int, limit: int) -> tuple[list[Session], int]:
+        """A page of sessions, last seen first, and how many there are.
+
+        Leaves out a session whose episodes are all deleted.
+        """
+
+    @abstractmethod
+    def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
+        """Those of `ids` that are in the scope."""
+
+    @abstractmethod
+    def episode_ids(self, scope: Scope, session_id: str, *, deleted: bool = False) -> list[UUID]:
+        """The ids of a session's episodes, by start and id; with `deleted`, deleted ones too."""
+
+    @abstractmethod
+    def list_episodes(
+        self,
+        scope: Scope,
+        *,
+        offset: int,
+        limit: int,
+        include_archived: bool = True,
+        leave_out_sessions: Sequence[str] = (),
+        count: bool = True,
+    ) -> tuple[list[Episode], int]:
+        """A page of the scope's episodes, and how many there are in all.
+
+        Newest first by end; open ones come first. Without `count`, the number returned is the
+        page's length, and no other rows are counted.
+        """
+
+    @abstractmethod
+    def tenant_episodes(
+        self,
+        tenant: str,
+        *,
+        agents: Collection[str] | None = None,
+        user: str | None = None,
+        include_archived: bool = True,
+        offset: int,
+        limit: int,
+    ) -> tuple[list[Episode], int]:
+        """As `list_episodes`, over the tenant's scopes of these agents and this user."""
+
+    @abstractmethod
+    def open_episodes(
+        self,
+        *,
+        touched_before: datetime,
+        opened_before: datetime,
+        after: UUID | None = None,
+        limit: int,
+    ) -> list[OpenEpisode]:
+        """Open episodes of every tenant last touched, or opened, before these times.
+
+        By id, those above `after`.
+        """
+
+    @abstractmethod
+    def turns(
+        self, scope: Scope, episode_id: UUID, *, start: int = 0, stop: int | None = None
+    ) -> list[Turn]:
+        """Turns with ordinals from `start` up to but not including `stop`, in order."""
+
+    @abstractmethod
+    def turns_at(self, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
+        """Turns by (episode, ordinal), in any order; missing ones are left out.
+
+        The caller names each turn once.
+        """
+
+    def episodes_and_turns(
+        self, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
+    ) -> tuple[dict[UUID, Episode], list[Turn]]:
+        """The results of `episodes` and `turns_at`, in one round trip where the store can."""
+        return self.episodes(scope, ids), self.turns_at(scope, refs)
+
+    @abstractmethod
+    def stored_episode(self, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
+        """All stored text of an episode, deleted or not; None if it is not in the scope."""
+
+    @abstractmethod
+    def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:
+        """Every number that stands for personal data in the episode's text, in any order."""
+
+    @abstractmethod
+    def locate(
+        self, episode_ids: Sequence[UUID], *, tenant: str | None = None, deleted: bool = True
+    ) -> dict[UUID, Scope]:
+        """The scope of each of these episodes, of one tenant or of all; unknown ones are left out.
+
+        Without `deleted`, deleted ones are left out too.
+        """
+
+    @abstractmethod
+    def scopes(
+        self,
+        *,
+        tenant: str | None = None,
+        user: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[tuple[int, Scope]]:
+        """Scopes that were ever written to, with their numbers, by number, those above `after`.
+
+        Of one tenant or of all, and of one user if given.
+        """
