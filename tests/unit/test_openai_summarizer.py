@@ -246,7 +246,7 @@ def test_a_long_episode_is_cut_in_the_middle(server: Server, summarizer_of: Make
 
 
 def test_an_episode_without_words_asks_nobody(server: Server, summarizer: OpenAISummarizer) -> None:
-    with pytest.raises(SummarizerFailed, match="no words"):
+    with pytest.raises(SummarizerFailed, match="no text"):
         summarize(summarizer, {"role": "system", "content": "You are Octo."}, "  ")
     assert server.requests == []
 
@@ -392,7 +392,7 @@ def test_a_malformed_completion_is_a_failure(
     server: Server, summarizer: OpenAISummarizer, body: bytes
 ) -> None:
     server.send(body)
-    assert "malformed, no chat completion" in failure(summarizer)
+    assert "malformed, not a chat completion" in failure(summarizer)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ def test_an_answer_of_another_shape_is_a_failure(
 
 def test_a_refusal_is_a_failure(server: Server, summarizer: OpenAISummarizer) -> None:
     server.refuse(f"I cannot repeat that {SECRET}")
-    assert "refused to summarise" in failure(summarizer)
+    assert "refused to summarize" in failure(summarizer)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the OpenAI-compatible adapters share: a checked client, and errors in our words."""
+"""Client and error messages that the OpenAI-compatible adapters share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def make_client(
     max_retries: int,
     timeout: float | None = None,
 ) -> OpenAI:
-    """Without `base_url` the key may also come from where the `openai` library looks for it.
+    """A client with a valid address and key.
 
-    With a `base_url`, only the `api_key` given here is sent: no key meant for OpenAI goes to
-    another host.
+    Without `base_url`, the key may also come from where the `openai` library looks for it. With a
+    `base_url`, only `api_key` is sent, so that no key for OpenAI goes to another host.
     """
     try:
         import openai
@@ -42,7 +42,7 @@ def make_client(
 
 
 def remedy(client: OpenAI, error: OpenAIError, *, too_late: str, refused: str) -> str:
-    """What happened and what to do; never the endpoint's words, which can quote the text."""
+    """Cause and remedy of an error, without the endpoint's message, which may quote the text."""
     import openai
 
     match error:
@@ -66,7 +66,7 @@ def remedy(client: OpenAI, error: OpenAIError, *, too_late: str, refused: str) -
 
 
 def host(client: OpenAI) -> str:
-    # The host alone: an address can carry a password or a key.
+    # Only the host: a URL can contain a password or a key.
     return client.base_url.host
 
 
@@ -81,7 +81,7 @@ def _check_url(base_url: str) -> None:
 
 
 def _check_key(client: OpenAI) -> None:
-    # The HTTP library's error for such a key would show the whole of it.
+    # The HTTP library's error for an invalid key would contain the key.
     key = client.api_key
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         client.close()

@@ -1,7 +1,7 @@
-"""Words of everyday life that may stand for each other, in five languages and across them.
+"""Related words of everyday life, within and across five languages.
 
-They are listed in `concepts.txt`, which is our own. German compounds are taken apart here too,
-because the same list tells which parts are words.
+They are listed by concept in `concepts.txt`, which was written for Octopus. German compounds are
+also split here, because the same list tells which parts are words.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ _MARKED = ("de", "fr", "es")
 _GERMAN = "de:"
 _CACHED = 4_096
 
-# How near a term comes: a word of the same concept in its own language and in another, the parts
-# of a compound, and a character that a Chinese pair has.
+# Similarity of related terms: a word of the same concept in the same or another language, the head
+# and the modifier of a compound, and a character of a Chinese pair.
 _SAME_LANGUAGE = 0.6
 _OTHER_LANGUAGE = 0.5
 _HEAD, _MODIFIER = 0.8, 0.5
 _CHARACTER = 0.4
 _OF_A_PART = 0.7
-"""What is left of the nearness of terms that are related to a part."""
+"""Factor of the similarity of terms that are related to a part of a compound."""
 
 _SHORTEST_PART = 4
 _SHORTEST_HEAD = 5
-"""Of a head whose modifier is not listed."""
+"""Minimum length of a head whose modifier is not listed."""
 _SHORTEST_MODIFIER = 3
 _LINKS = ("", "s", "es", "n", "en", "er", "e", "ung", "ungs")
-"""What may stand between the parts of a compound, with what stemming takes from the first."""
+"""Linking letters between the parts of a compound, with endings that stemming removes."""
 _PREFIX_LIST = """
 auf aus bei durch ein ent fort her hin hinter los miss mit nach uber unter ver vor wider wieder zer
 """
 _PREFIXES = frozenset(_PREFIX_LIST.split())
-"""What a German word may begin with without being a compound of two nouns."""
+"""German prefixes: a word that begins with one is not a compound of two nouns."""
 
 Related = tuple[tuple[str, float], ...]
 Stem = Callable[[Sequence[str], str], Sequence[str]]
-"""Words of one language, by its name, to their terms."""
+"""Maps words of a language, which is named, to their terms."""
 
 
 class Concepts:
-    """Terms to the other terms of their concepts. Thread-safe."""
+    """Maps terms to the other terms of their concepts. Thread-safe."""
 
     def __init__(self, listed: list[dict[str, list[str]]], stem: Stem) -> None:
-        """`listed` are the words of each concept by language; `stem` makes terms of them."""
+        """`listed` holds the words of each concept by language; `stem` maps words to terms."""
         self._listed = listed
         self._stem = stem
         known = {language: _terms_of(listed, language, stem) for language in _LANGUAGES}
@@ -79,16 +79,16 @@ class Concepts:
 
     @classmethod
     def read(cls, stem: Stem) -> Self:
-        """The listed words by the terms that `stem` makes of words and their language."""
+        """Read the list from the package data."""
         text = _FILE.read_text("utf-8")
         lines = fold_case(text, len(text)).splitlines()
         listed = [_words(line) for line in lines if line and not line.startswith("#")]
         return cls(listed, stem)
 
     def parts(self, term: str) -> tuple[str, ...]:
-        """The parts of a German compound, its head first: those that are listed words.
+        """Parts of a German compound that are listed words, the head first.
 
-        None for a word that is listed itself.
+        Empty for a word that is listed itself.
         """
         word = term.removeprefix(_GERMAN)
         if len(word) < _SHORTEST_MODIFIER + _SHORTEST_PART or word in self._parts:
@@ -101,14 +101,14 @@ class Concepts:
         return ()
 
     def _modifier(self, given: str) -> list[str]:
-        """The listed word that the first part of a compound is, without what links it."""
+        """The listed word that is the first part of a compound, without linking letters."""
         for link in _LINKS:
             if given.endswith(link) and given.removesuffix(link) in self._parts:
                 return [given.removesuffix(link)]
         return []
 
     def _of(self, term: str) -> Related:
-        """Each term once, with how near it comes, 0 to 1, nearest first."""
+        """Distinct related terms, each with its similarity, 0 to 1, most similar first."""
         found: dict[str, float] = {}
         _add(found, self._of_concepts(term))
         if term.startswith(_GERMAN):
@@ -129,8 +129,8 @@ class Concepts:
                 for other in terms:
                     yield other, nearness
             if own in _MARKED:
-                # A turn too short to tell its language is indexed as English, and so were all in
-                # older versions.
+                # A turn too short to detect its language is indexed as English, as older versions
+                # indexed every turn.
                 for word in self._stem(self._listed[number][own], _LANGUAGES["en"]):
                     yield word, _SAME_LANGUAGE
 
@@ -141,23 +141,23 @@ class Concepts:
 
 
 def _words(line: str) -> dict[str, list[str]]:
-    """The words of a line by language."""
+    """Words of a line, by language."""
     found: dict[str, list[str]] = {}
     for part in line.split("|"):
         language, _, listed = part.partition(":")
-        # A hyphen parts words in a text, too: one that has it is found by its parts.
+        # Text is split at hyphens, so a word with one is found by its parts.
         found[language.strip()] = [word.strip() for word in listed.split(",") if "-" not in word]
     return found
 
 
 def _terms_of(listed: list[dict[str, list[str]]], language: str, stem: Stem) -> dict[str, str]:
-    """All words of a language to their terms, in one go, which takes a third of the time."""
+    """Terms of all words of a language, in one call, which takes a third of the time."""
     words = list(dict.fromkeys(word for each in listed for word in each.get(language, ())))
     return dict(zip(words, stem(words, _LANGUAGES[language]), strict=True))
 
 
 def _pieces(words: list[str]) -> list[str]:
-    """As `terms.pieces` cuts them, which would first look for other scripts."""
+    """Same result as `terms.pieces` for Han characters, without its check of the script."""
     pairs = (word[at : at + 2] for word in words for at in range(max(1, len(word) - 1)))
     return list(dict.fromkeys(pairs))
 

@@ -1,7 +1,7 @@
-"""English words that mean much the same or belong together, from a table made beforehand.
+"""Related English words, looked up in a precomputed table.
 
-`scripts/build_related_words.py` makes it with the built-in embedding model, of the words that the
-model knows whole. Nothing is computed here but a look-up.
+`scripts/build_related_words.py` builds the table with the built-in embedding model, from the words
+that are single tokens of the model.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 
 _TABLE = Path(__file__).parent / "related-english.npy"
 _NEARNESS = [weight / 255 for weight in range(256)]
-"""What a weight in the table stands for; those that are 0 come last and stand for nothing."""
+"""Similarity by weight in the table; weight 0 is padding at the end of a row."""
 _CACHED = 4_096
 
 
 class RelatedWords:
-    """Stems to the stems nearest to them."""
+    """Maps stems to the most similar stems."""
 
     def __init__(self, table: NDArray[np.void]) -> None:
-        """`table` has a row for each stem, in their order."""
+        """`table` has one row per stem, in their order."""
         self._table = table
         self._stems: NDArray[np.bytes_] = table["stem"]
         self.of = lru_cache(maxsize=_CACHED)(self._of)
 
     def _of(self, stem: str) -> tuple[tuple[str, float], ...]:
-        """Nearest first, each with how near it comes, 0 to 1; none for a word it does not know."""
+        """Related stems with their similarity, 0 to 1, most similar first; empty if unknown."""
         known = stem.encode("ascii", "replace")
-        # numpy's own search would take a copy of all stems, for each.
+        # `np.searchsorted` would copy all stems for each look-up.
         place = bisect_left(self._stems, known)
         if self._stems[place : place + 1].tolist() != [known]:
             return ()
@@ -43,6 +43,6 @@ class RelatedWords:
 
 @cache
 def english() -> RelatedWords:
-    """The table, read at its first use."""
-    # Only what is looked up is read from the file.
+    """The table of the package data, opened on first use."""
+    # Memory-mapped: only rows that are looked up are read.
     return RelatedWords(np.asarray(np.load(_TABLE, mmap_mode="r")))

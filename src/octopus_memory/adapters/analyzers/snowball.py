@@ -1,9 +1,8 @@
 """Stemming by the Snowball algorithms, with PyStemmer.
 
-The stemmer is chosen by the word's script. For Latin script it is chosen by the language that the
-text seems to be in, because German stems find no French words. A question's words are looked up in
-the form that each of these languages gives them, so that a wrong guess on either side costs
-nothing, nor do turns that were indexed before languages were told apart.
+The script of a word determines its stemmer. For Latin script, the detected language of the text
+does. A question's words are looked up in the stems of all these languages, so that a wrong guess
+does no harm, and turns that were indexed before languages were detected are found.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _CACHED_FORMS = 4_096
 _LONGEST_WORD = 40
 _TELLING_CHARS = 240
 _AROUND_WORDS = ".,:;?!()[]\"'*-"
-"""What stands at a word's ends and is no part of it, so that fewer are met for the first time."""
+"""Punctuation around words; stripping it first raises the cache's hit rate."""
 _BY_SCRIPT = (
     ("\u0370", "\u03ff", "greek"),
     ("\u0400", "\u04ff", "russian"),
@@ -47,19 +46,19 @@ _BY_SCRIPT = (
     ("\u0b80", "\u0bff", "tamil"),
 )
 _MARK = {"english": "", "german": "de:", "french": "fr:", "spanish": "es:"}
-"""Stands before the stems of a language, so that no other language's stems are taken for them.
+"""Prefix of a language's stems, so that stems of two languages do not collide.
 
-English stems have none: all Latin words were indexed like that by older versions.
+English has none, because older versions indexed all Latin words without a prefix.
 """
 _ELISION = re.compile(r"(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu)'(?=[^\W\d_]{2})")
-"""What a French or Italian word may begin with and is looked up without."""
+"""Elided articles and pronouns before French and Italian words."""
 
 
 class SnowballAnalyzer:
-    """Words to stems, stopwords left out.
+    """Splits text into stems, without stopwords.
 
-    `language` is what text in Latin letters is taken for where its own words do not tell; one that
-    is not English is taken for all of it.
+    `language` is the fallback for Latin text whose language is not detected. If it is not English,
+    it is used for all Latin text.
     """
 
     def __init__(self, language: str = "english") -> None:
@@ -80,31 +79,28 @@ class SnowballAnalyzer:
         self.related = lru_cache(maxsize=_CACHED_FORMS)(self._related)
 
     def language_of(self, text: str) -> str:
-        """The language that the words of a text tell, else the one that was set."""
+        """Detected language of a text, or the fallback."""
         return languages.guess(self._evidence(text), self._language)
 
     def _evidence(self, text: str) -> int:
         if len(self._marks) == 1:
             return 0
-        # The start of a text tells enough.
+        # The beginning of a text is enough.
         return sum(map(self._told.__getitem__, text[:_TELLING_CHARS].split()))
 
     def terms(self, text: str, cap: int | None = None, language: str | None = None) -> list[str]:
         cap = TEXT_CAP if cap is None else cap
         of_word = self._of_word[language or self.language_of(text[:cap])]
-        # Looking up what stands between two spaces is far cheaper than finding words in all of it.
+        # Splitting at spaces is far cheaper than tokenizing the whole text.
         spaced = fold_case(text, cap).split()
         return [term for piece in spaced for term in of_word[piece.strip(_AROUND_WORDS)]]
 
     def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]:
-        """Each of a question's words as the terms it may be indexed under, the likeliest first.
-
-        A word that comes again has its place where it came first.
-        """
+        """For each distinct word of a question, the terms it may be indexed as, likeliest first."""
         cap = TEXT_CAP if cap is None else cap
         told = self._evidence(text[:cap])
         of_word = self._forms_of[languages.guess(told, self._language)]
-        # Where nothing tells the language of a few keywords, each is taken for one that knows it.
+        # If the language of a few keywords is not detected, use for each a language that has it.
         is_told = bool(told) or len(self._marks) == 1
         found: dict[str, dict[str, None]] = {}
         for word in words_in(fold_case(text, cap)):
@@ -114,14 +110,14 @@ class SnowballAnalyzer:
         return [tuple(dict.fromkeys((first, *others))) for first, others in found.items()]
 
     def stems(self, words: Sequence[str], latin: str) -> list[str]:
-        """The terms of listed words of one language that is written in Latin letters."""
+        """Terms of words of one language that is written in Latin letters."""
         if latin == "french":
             words = [word.replace("œ", "oe") for word in words]
         mark = self._marks[latin]
         return [mark + fold(stem) for stem in self._stemmer(latin).stemWords(words)]
 
     def clear_cache(self) -> None:
-        """Drop the words that were met."""
+        """Drop cached words, which may come from erased text."""
         self._told.clear()
         for known in self._of_word.values():
             known.clear()
@@ -134,12 +130,12 @@ class SnowballAnalyzer:
             forms.clear()
 
     def _related(self, term: str) -> tuple[tuple[str, float], ...]:
-        """Terms that may stand for one, with how near each comes, 0 to 1."""
+        """Related terms of a term, with their similarity, 0 to 1."""
         if len(self._marks) == 1:
             return ()
         listed = _concepts().of(term)
         if _is_english(term):
-            # English has a table of its own, so that only other languages' words are added to it.
+            # English has its own table: of the concepts, add only terms of other languages.
             listed = tuple(pair for pair in listed if _is_marked(pair[0]))
         return (*related_words.english().of(term), *listed)
 
@@ -171,7 +167,7 @@ class SnowballAnalyzer:
                 tuple(self._stem(form, language) for form in forms) for forms in pieces_sought(word)
             ]
         others = [each for each in self._marks if each != language]
-        # Without the elision in every language, as a text may have the word in either way.
+        # Remove the elision in every language, because a text may have the word with or without.
         bared = word if len(self._marks) == 1 else _ELISION.sub("", word, count=1)
         alike = [
             self._stem(form, each)
@@ -195,7 +191,7 @@ class SnowballAnalyzer:
         return self._marks[language] + stem if language == latin else stem
 
     def _stemmer(self, language: str) -> Stemmer.Stemmer:
-        """One for each thread: a stemmer keeps state while it works."""
+        """The stemmer of the current thread, because a stemmer is not thread-safe."""
         stemmer = getattr(self._local, language, None)
         if stemmer is None:
             stemmer = Stemmer.Stemmer(language, 0)
@@ -205,7 +201,7 @@ class SnowballAnalyzer:
 
 @cache
 def _concepts() -> Concepts:
-    """The listed concepts, read at the first use."""
+    """The concepts, read on first use."""
     return Concepts.read(SnowballAnalyzer().stems)
 
 
@@ -214,12 +210,12 @@ def _is_english(term: str) -> bool:
 
 
 def _is_marked(term: str) -> bool:
-    """Whether a term is another language's than English."""
+    """True if a term is of another language than English."""
     return not term.isascii() or term[2:3] == ":"
 
 
 def _without_elision(word: str, language: str) -> str:
-    """A French word without its article or pronoun: "adresse" for "l'adresse"."""
+    """A French word without an elided article or pronoun: "adresse" for "l'adresse"."""
     return _ELISION.sub("", word, count=1) if language == "french" and "'" in word else word
 
 

@@ -1,4 +1,4 @@
-"""Embeddings by models that FastEmbed knows, on this machine: multilingual ones among them."""
+"""Local embeddings with FastEmbed, which supports many models, some of them multilingual."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from fastembed import TextEmbedding
 
 MODEL = "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2"
-"""Some 50 languages in one space; it needs no prefix that tells questions from passages."""
+"""A model for some 50 languages that needs no prefix for questions and passages."""
 
 _MAX_CHARS = 8_192
 _TOKENIZER = "tokenizer.json"
 _NEEDS_PREFIX = "e5"
 _PREFIX = "query: "
-"""What the makers of E5 put before both texts where neither is known to be the question."""
+"""Prefix of E5 models for symmetric tasks, used for both questions and passages."""
 
 
 class FastEmbedEmbedder:
-    """Texts to unit vectors with a model of FastEmbed's. Thread-safe.
+    """Embeds texts with a FastEmbed model. Thread-safe.
 
-    The model is loaded at the first call of `embed`. Without `folder` FastEmbed downloads it into
-    its own cache. A `folder` that holds the model's files (`tokenizer.json` beside the graph) is
-    read and nothing is downloaded; any other is the cache. `threads` is for each text.
+    The model is loaded on the first call of `embed`. Without `folder`, FastEmbed downloads it into
+    its own cache. If `folder` holds the model's files (`tokenizer.json` beside the graph), nothing
+    is downloaded; otherwise `folder` is the cache. `threads` is the number of threads per text.
 
     :raises InvalidSetting: for a model that FastEmbed does not know, a dimension that is not the
         model's, or `threads` below one
@@ -53,7 +53,7 @@ class FastEmbedEmbedder:
             self._dimension: int = library.get_embedding_size(model)
         except ValueError as error:
             raise InvalidSetting(
-                "model", f"must be one that FastEmbed knows, which {model!r} is not"
+                "model", f"must be a FastEmbed model, which {model!r} is not"
             ) from error
         if dimension not in (None, self._dimension):
             raise InvalidSetting("dimension", f"must be {self._dimension:,}, or left out")
@@ -65,27 +65,27 @@ class FastEmbedEmbedder:
 
     @property
     def model(self) -> str:
-        """Names the space: FastEmbed's graph of a model may differ from another library's."""
+        """Name of the vector space, with FastEmbed's name, because its graph may differ."""
         return f"fastembed/{self._name}"
 
     @property
     def dimension(self) -> int:
-        """Known without loading the model."""
+        """Dimension of the vectors, known without loading the model."""
         return self._dimension
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit row a text, in order. A text that is too long for the model is cut at its end.
+        """One unit vector per text, in order. Texts that are too long are truncated.
 
-        :raises EmbedderFailed: when the model cannot be loaded or run; trying again is safe
+        :raises EmbedderFailed: if the model cannot be loaded or run; retrying is safe
         """
         if not texts:
             return np.empty((0, self._dimension), np.float32)
         model = self._model()
         try:
-            # One text a run: in a batch, the scales of int8 graphs are shared with other texts,
-            # and a text's vector would depend on them.
+            # One text per run: in a batch, int8 graphs share their scales, so that a text's
+            # vector would depend on the other texts.
             found = list(model.embed([self._prefix + _readable(text) for text in texts], 1))
-        # Neither FastEmbed's nor the runtime's errors have a root of their own.
+        # Neither FastEmbed nor onnxruntime has a common base class of errors.
         except Exception as error:
             raise EmbedderFailed(
                 f"{self.model}: the model could not be run ({type(error).__name__}). Free some "
@@ -118,7 +118,7 @@ class FastEmbedEmbedder:
     def _load(self) -> TextEmbedding:
         try:
             return _library()(self._name, **self._options)
-        # Downloads, files and the runtime each fail in ways of their own.
+        # Downloads, files and onnxruntime raise unrelated classes of errors.
         except Exception as error:
             raise EmbedderFailed(
                 f"{self.model}: the model could not be loaded ({type(error).__name__}). Let it be "
@@ -143,5 +143,5 @@ def _options(folder: str | Path | None, threads: int | None) -> dict[str, Any]:
 
 
 def _readable(text: str) -> str:
-    """The text's start, with half surrogate pairs replaced: the tokenizer takes UTF-8."""
+    """The beginning of the text, with lone surrogates replaced, because tokenizers need UTF-8."""
     return text.lstrip()[:_MAX_CHARS].encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Embeddings without a network: all-MiniLM-L6-v2, shipped with the package as an int8 graph."""
+"""Local embeddings with all-MiniLM-L6-v2, which is shipped with the package as an int8 graph."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NAME = "all-minilm-l6-v2-int8"
 _DIMENSION = 384
 _MAX_TOKENS = 256
 
-# Sixteen characters a token is more than any prose has: what lies beyond would be cut anyway, and
-# is not worth splitting into words first.
+# No prose has more than sixteen characters per token: text beyond that would be truncated anyway,
+# so do not tokenize it.
 _MAX_CHARS = 16 * _MAX_TOKENS
 
 _ERRORS_ONLY = 3
@@ -33,18 +33,17 @@ _BATCH_NICENESS = 10
 
 
 class MiniLMEmbedder:
-    """Texts to unit vectors of 384 numbers, on this machine's processor. Thread-safe.
+    """Embeds texts as unit vectors of 384 components, on the CPU. Thread-safe.
 
-    The model sees the first 256 tokens of a text, about 200 words of English. It is loaded at the
-    first call of `embed`. `threads` texts are embedded at once; left out, two, or one where there
-    is only one processor. On Linux a batch gives way to whatever else wants a processor, so that
-    a query beside it, which is a single text, is not slowed down.
+    The model reads the first 256 tokens of a text, about 200 English words. It is loaded on the
+    first call of `embed`. `threads` texts are embedded in parallel; the default is two, or one on a
+    single CPU. On Linux, batches run at low priority, so that they do not slow down a query.
 
     :raises InvalidSetting: for `threads` below one
     """
 
     language = "english"
-    """The only one it knows: for a question in another, recall goes more by words."""
+    """The only language it knows. For other languages, recall relies more on words."""
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
@@ -55,18 +54,18 @@ class MiniLMEmbedder:
 
     @property
     def model(self) -> str:
-        """Names the graph, not only the weights: their int8 form has a space of its own."""
+        """Name of the vector space, with the quantization, because int8 vectors differ."""
         return _NAME
 
     @property
     def dimension(self) -> int:
-        """Known without loading the model."""
+        """Dimension of the vectors, known without loading the model."""
         return _DIMENSION
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit row a text, in order.
+        """One unit vector per text, in order.
 
-        :raises EmbedderFailed: when the model's files are missing or broken, or memory runs out
+        :raises EmbedderFailed: if the model's files are missing or damaged, or memory runs out
         """
         rows = np.empty((len(texts), _DIMENSION), dtype=np.float32)
         if not texts:
@@ -95,12 +94,12 @@ class _Model(NamedTuple):
     session: InferenceSession
 
     def vector(self, text: str) -> NDArray[np.float32]:
-        # One text a run: a batch is no faster here, and int8 scales shared with other texts
-        # would make the vector depend on them.
+        # One text per run: a batch is not faster, and shares int8 scales, so that a text's
+        # vector would depend on the other texts.
         ids = self.tokenizer.encode(_readable(text)).ids
         try:
             (row,) = self.session.run(None, {"input_ids": np.array(ids, dtype=np.int64)})
-        # The runtime's errors have no root of their own.
+        # onnxruntime has no common base class of errors.
         except Exception as error:
             raise EmbedderFailed(
                 f"{_NAME}: onnxruntime could not run the model ({type(error).__name__}): free "
@@ -111,7 +110,7 @@ class _Model(NamedTuple):
 
 
 def _step_back() -> None:
-    # Linux alone has priorities for threads; elsewhere the number would be another process's.
+    # Only Linux has priorities per thread; elsewhere the id would be that of a process.
     if sys.platform == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BATCH_NICENESS)
@@ -120,7 +119,7 @@ def _step_back() -> None:
 def _load(directory: Path) -> _Model:
     try:
         return _Model(_tokenizer(directory), _session(directory))
-    # Neither library's errors have a root of their own.
+    # Neither library has a common base class of errors.
     except Exception as error:
         raise EmbedderFailed(
             f"{_NAME}: the model cannot be loaded ({type(error).__name__}): install octopus-memory "
@@ -138,12 +137,12 @@ def _tokenizer(directory: Path) -> Tokenizer:
 
 
 def _session(directory: Path) -> InferenceSession:
-    # The runtime would keep a device id and send events to its maker; it looks when imported.
+    # Turns off onnxruntime's telemetry, which it decides on when it is imported.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    # A thread a text does a third more than as many threads on one text after the other.
+    # One thread per text has a third more throughput than several threads on one text.
     options.intra_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     return onnxruntime.InferenceSession(
@@ -152,5 +151,5 @@ def _session(directory: Path) -> InferenceSession:
 
 
 def _readable(text: str) -> str:
-    """The text's start, with half surrogate pairs replaced: the tokenizer takes UTF-8."""
+    """The beginning of the text, with lone surrogates replaced, because tokenizers need UTF-8."""
     return text.lstrip()[:_MAX_CHARS].encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Embeddings from OpenAI, or from any endpoint that speaks its API."""
+"""Embeddings from OpenAI or any endpoint with a compatible API."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _OWN_DIMENSION = {
 }
 _CANNOT_SHORTEN = {"text-embedding-ada-002"}
 
-# The API takes 8,192 tokens a text. Three bytes a token is about right from English to Japanese;
-# what is denser (Chinese, base64) is refused and then halved.
+# The API accepts 8,192 tokens per text. Three bytes per token is about right from English to
+# Japanese; denser text (Chinese, base64) is rejected and then halved.
 _MAX_BYTES = 24_000
 _MAX_BATCH = 2_048
 _MIN_CHARS = 500
 
-# How endpoints say that a text is too long or a batch too large.
+# Status codes for a text that is too long or a batch that is too large.
 _TOO_MUCH = {400, 413, 422}
 
 _MAX_RETRIES = 2
 
 
 class OpenAIEmbedder:
-    """Texts to unit vectors, over HTTP. Thread-safe.
+    """Embeds texts over HTTP. Thread-safe.
 
-    `dimension` asks the model to shorten its vectors; left out, they have the model's own length.
-    A key meant for OpenAI never goes to another `base_url`: there, only the one given here is sent.
+    `dimension` asks the model to shorten its vectors; by default they have the model's own length.
+    A key from the environment is only sent to OpenAI: another `base_url` gets only `api_key`.
 
-    :raises InvalidSetting: for a value that no endpoint could take, or where there is no key
+    :raises InvalidSetting: for an invalid value, or without a key
     :raises MissingExtra: without the extra `openai`
     """
 
@@ -70,23 +70,21 @@ class OpenAIEmbedder:
 
     @property
     def model(self) -> str:
-        """The model, and the length its vectors are shortened to: each is a space of its own."""
+        """Name of the vector space: the model, and the dimension if it is shortened."""
         suffix = f"@{self._shortened}" if self._shortened else ""
         return f"openai/{self._name}{suffix}"
 
     @property
     def dimension(self) -> int:
-        """Asks the endpoint once, where the model is unknown and nothing was embedded yet."""
+        """Dimension of the vectors. For an unknown model, the first call asks the endpoint."""
         if self._dimension is None:
             self._dimension = self._vectors([" "]).shape[1]
         return self._dimension
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit row a text, in order.
+        """One unit vector per text, in order. Texts that are too long are truncated.
 
-        A text that is too long for the model is cut at its end.
-
-        :raises EmbedderFailed: for every way the endpoint can fail; trying again is safe
+        :raises EmbedderFailed: if the endpoint fails in any way; retrying is safe
         """
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
@@ -96,7 +94,7 @@ class OpenAIEmbedder:
         return np.concatenate(rows)
 
     def close(self) -> None:
-        """Let the connections go; the embedder is of no use afterwards."""
+        """Close the connections. The embedder cannot be used afterwards."""
         self._client.close()
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -105,7 +103,7 @@ class OpenAIEmbedder:
         try:
             body = self._ask(texts)
         except openai.APIStatusError as error:
-            # An endpoint's limits are its own secret: ask for less, until it is little.
+            # Endpoints do not publish their limits: retry with less.
             parts = _smaller(texts) if error.status_code in _TOO_MUCH else []
             if not parts:
                 raise EmbedderFailed(self._remedy(error)) from error
@@ -119,8 +117,8 @@ class OpenAIEmbedder:
         if self._client.is_closed():
             raise EmbedderFailed(f"{self.model}: this embedder is closed: make a new one")
         shortened: dict[str, Any] = {"dimensions": self._shortened} if self._shortened else {}
-        # The raw body, because the library hands on whatever it gets as if it were well formed.
-        # And numbers as numbers: not every endpoint knows base64, the library's default.
+        # Parse the raw body, because the library does not validate it. Ask for floats, because not
+        # every endpoint supports base64, the library's default.
         response = self._client.embeddings.with_raw_response.create(
             model=self._name, input=list(texts), encoding_format="float", **shortened
         )
@@ -188,13 +186,13 @@ def _check_size(model: str, dimension: int | None) -> None:
 
 
 def _sendable(text: str) -> str:
-    """The text as every endpoint takes it: not empty, not too long, no half surrogate pair."""
+    """The text as every endpoint accepts it: not empty, not too long, no lone surrogate."""
     encoded = text[:_MAX_BYTES].encode("utf-8", "replace")[:_MAX_BYTES]
     return encoded.decode("utf-8", "ignore") or " "
 
 
 def _smaller(texts: Sequence[str]) -> list[Sequence[str]]:
-    """Two half batches, or the first half of a lone text; nothing where it is short already."""
+    """Two halves of a batch, or the first half of a single text; empty if it is short already."""
     if len(texts) > 1:
         middle = len(texts) // 2
         return [texts[:middle], texts[middle:]]

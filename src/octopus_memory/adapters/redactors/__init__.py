@@ -1,1 +1,1 @@
-"""What finds personal data."""
+"""Detectors of personal data."""

@@ -1,17 +1,15 @@
-"""Postal addresses as they are written in North America, the British Isles and western Europe."""
+"""Detector of postal addresses of North America, the British Isles and western Europe."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from .folding import lowered
-
-Place = tuple[int, int]
+from .folding import Span, lowered
 
 _WORD = r"[^\W\d_a-z][\w'.-]{0,24}"
 _TYPES = (
-    r"(?:Street|Avenue|Road|Boulevard|Lane|Drive|Court|Place|Square|Terrace|Way|Parkway|Highway|"
+    r"(?:Street|Avenue|Road|Boulevard|Lane|Drive|Court|Span|Square|Terrace|Way|Parkway|Highway|"
     r"Circle|Crescent|Close|Grove|Gardens|Row|Mews|Trail|Loop|Alley|Quay|Walk|Wharf|Plaza|Path|Rise|"
     r"(?:St|Ave|Rd|Blvd|Ln|Dr|Ct|Pl|Sq|Ter|Terr|Pkwy|Hwy|Cir|Cres|Gdns)\b\.?)(?!\w)"
 )
@@ -23,7 +21,7 @@ _SEP = r"(?:,[ ]?\n?|[ ]?\n|[ ])"
 _UNIT = (
     rf"{_SEP}(?:(?:Apt|Apartment|Suite|Ste|Unit|Flat|Floor|Fl|Room|Rm)\b\.?[ ]?#?|#)[ ]?\w{{1,5}}\b"
 )
-# A city needs its state or code, or to be the last word before a stop.
+# A city must be followed by its state or code, or end the sentence.
 _TAIL = (
     rf"(?:{_UNIT})?(?:,?(?:{_SEP}{_CITY})?,?{_SEP}(?:{_POSTCODE}|{_CANADIAN}|{_STATE}|\d{{5}}\b)|"
     rf"(?:,[ ]?\n?|[ ]?\n){_CITY}(?=[.,;!?)\n]|$))?"
@@ -78,8 +76,8 @@ _SOUTHERN = re.compile(
 _PATTERNS = (_STREET, _BOX, _GERMANIC, _FRENCH, _SOUTHERN)
 
 
-def addresses(text: str) -> Iterator[Place]:
-    """A house number with a street, and the unit, city and code that follow it."""
+def addresses(text: str) -> Iterator[Span]:
+    """Spans of a house number with a street, and the unit, city and code that follow."""
     for pattern in _PATTERNS:
         yield from (found.span() for found in pattern.finditer(text))
     yield from (found.span("a") for found in _SAID.finditer(lowered(text)))

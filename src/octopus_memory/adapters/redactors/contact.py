@@ -1,4 +1,4 @@
-"""E-mail and network addresses."""
+"""Detectors of e-mail addresses and IP addresses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-Place = tuple[int, int]
+from .folding import Span
 
 _EMAIL = re.compile(r"(?<![\w.+-])\w[\w.+%'-]{0,99}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w])")
 _AT = r"[ ]?[(\[{][ ]?at[ ]?[)\]}][ ]?|[ ]at[ ]"
@@ -33,15 +33,15 @@ _CUE_REACH = 48
 _SMALL_OCTET = 31
 
 
-def emails(text: str) -> Iterator[Place]:
+def emails(text: str) -> Iterator[Span]:
     if "@" in text:
         yield from (found.span() for found in _EMAIL.finditer(text))
     if _SPELT_HINT.search(text):
         yield from (found.span() for found in _SPELT.finditer(text))
 
 
-def ip_addresses(text: str) -> Iterator[Place]:
-    """Those that may be a person's: not loopback, multicast or unspecified, and no version."""
+def ip_addresses(text: str) -> Iterator[Span]:
+    """Addresses that may be a person's: not loopback, multicast, unspecified or a version."""
     for found in _IPV4.finditer(text):
         if _is_personal(found.group()) and not _is_version(found):
             yield found.span()
@@ -61,7 +61,7 @@ def _is_personal(group: str) -> bool:
 
 
 def _is_version(found: re.Match[str]) -> bool:
-    """The nearest cue on the line decides; without one, four small numbers are a version."""
+    """True if the nearest cue on the line says so, or without a cue, if all numbers are small."""
     start = found.start()
     before = found.string[max(0, start - _CUE_REACH) : start]
     line = re.split(r"[\n\x1e]", before)[-1]

@@ -1,13 +1,11 @@
-"""Dates of birth: a date by itself is nobody's, so words must say what it is."""
+"""Detector of dates of birth. A date counts only if words around it say that it is one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from .folding import lowered
-
-Place = tuple[int, int]
+from .folding import Span, lowered
 
 _MONTHS = (
     r"(?:jan(?:uary|uar|vier|eiro)?|ene(?:ro)?|gennaio|feb(?:ruary|ruar|rero|braio)?|fév(?:rier)?|"
@@ -40,5 +38,5 @@ _BIRTH = re.compile(
 )
 
 
-def birth_dates(text: str) -> Iterator[Place]:
+def birth_dates(text: str) -> Iterator[Span]:
     return (found.span("date") for found in _BIRTH.finditer(lowered(text)))

@@ -1,4 +1,4 @@
-"""A text as the patterns read it: plain digits and signs, nothing hidden, what is done masked."""
+"""Normalized text for the patterns: plain digits and signs, no hidden characters, masked spans."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from functools import lru_cache
 
 from ...domain.text.pii import PLACEHOLDER
 
+Span = tuple[int, int]
+"""Start and end of a match."""
+
 MASK = "\x1e"
-"""Stands for each character of a placeholder or of a span already found; no pattern takes it."""
+"""Replaces each character of a placeholder or of a span already found; no pattern matches it."""
 
 _MARKS = {
     "\u2019": "'",
@@ -24,10 +27,10 @@ _MARKS = {
 
 
 class Folded:
-    """The folded text, and the way back to places in the original.
+    """The normalized text, and a map of its positions to the original.
 
     Full-width and other scripts' digits become ASCII, every dash "-" and every space " ".
-    Zero-width characters and combining marks are left out.
+    Zero-width characters and combining marks are removed.
     """
 
     def __init__(self, text: str) -> None:
@@ -35,18 +38,18 @@ class Folded:
         self._size = len(text)
         self.text = masked(self.text, (found.span() for found in PLACEHOLDER.finditer(self.text)))
 
-    def original(self, start: int, end: int) -> tuple[int, int]:
-        """A span of the folded text in the original, with what is hidden inside and after it."""
+    def original(self, start: int, end: int) -> Span:
+        """The original span of a folded one, with hidden characters inside and after it."""
         if end >= len(self.text):
-            return self._place(start), self._size
-        return self._place(start), self._place(end)
+            return self._original(start), self._size
+        return self._original(start), self._original(end)
 
-    def _place(self, at: int) -> int:
+    def _original(self, at: int) -> int:
         return at + self._shifts[bisect_right(self._starts, at) - 1]
 
 
-def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """`text`, as long as before, with `MASK` in place of each span; they are in order."""
+def masked(text: str, spans: Iterable[Span]) -> str:
+    """`text` with `MASK` for each character of the spans, which must be sorted."""
     parts: list[str] = []
     done = 0
     for start, end in spans:
@@ -56,7 +59,7 @@ def masked(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def lowered(text: str) -> str:
-    """In small letters, as long as before: patterns that mind no case are far faster on it."""
+    """Lower-case text of the same length, because case-insensitive patterns are far slower."""
     low = text.lower()
     if len(low) == len(text):
         return low
@@ -64,7 +67,7 @@ def lowered(text: str) -> str:
 
 
 def _fold(text: str) -> tuple[str, list[int], list[int]]:
-    """The text, where each stretch that moved begins in it, and by how much it moved."""
+    """Folded text, and the start and the shift of each stretch that moved."""
     if text.isascii():
         return text, [0], [0]
     table = {ord(char): _plain(char) for char in set(text) if not char.isascii()}
@@ -85,7 +88,7 @@ def _fold(text: str) -> tuple[str, list[int], list[int]]:
 
 @lru_cache(maxsize=4096)
 def _plain(char: str) -> str:
-    """One character that a reader takes it for, or none where nothing is to be seen."""
+    """The plain character for `char`, or nothing if it is invisible."""
     kind = unicodedata.category(char)
     if kind == "Cf" or unicodedata.combining(char) or "\ufe00" <= char <= "\ufe0f":
         return ""

@@ -1,4 +1,4 @@
-"""Names that are known already, wherever they occur."""
+"""Detector of names that are known already, such as a participant's."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ...domain.text.pii import is_placeholder
+from .folding import Span
 from .names import TOKEN, plain
 from .words import PARTICLES, TITLES, also_words, never_names
 
-Place = tuple[int, int]
-
 _PART = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
-# Scripts without capitals and without spaces between words.
+# Scripts without capital letters and without spaces.
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:\n\x1e\"(][ \t]{0,3})$")
 _AS_A_NAME = re.compile(
@@ -23,7 +22,7 @@ _SHORTEST_SMALL = 3
 
 
 class KnownNames:
-    """The words of the names it was told; an empty one finds nothing."""
+    """Finds the words of given names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._words: set[str] = set()
@@ -42,13 +41,13 @@ class KnownNames:
             if _is_telling(key) and not _UNSPACED.search(word):
                 self._words.add(key)
 
-    def find(self, text: str) -> Iterator[Place]:
-        """Each whole occurrence: `Ana López`, `Ana`, `ana` and the `Ana` of `Ana's`."""
+    def find(self, text: str) -> Iterator[Span]:
+        """Spans of all whole-word occurrences: `Ana López`, `Ana`, `ana`, the `Ana` of `Ana's`."""
         yield from self._find_unspaced(text)
         if self._words:
             yield from _joined(text, self._find_words(text))
 
-    def _find_words(self, text: str) -> Iterator[Place]:
+    def _find_words(self, text: str) -> Iterator[Span]:
         for token in TOKEN.finditer(text):
             word = token.group().removesuffix("'s")
             end = token.start() + len(word)
@@ -63,11 +62,11 @@ class KnownNames:
             return word[0].isupper() or len(word) >= _SHORTEST_SMALL
         if not word[0].isupper() or word.isupper():
             return False
-        # "Will you?" begins with a capital whoever is meant.
+        # At the start of a sentence a capital tells nothing: "Will you?".
         starts = _SENTENCE_START.search(text[max(0, start - 4) : start])
         return not starts or bool(_AS_A_NAME.match(text, end))
 
-    def _find_unspaced(self, text: str) -> Iterator[Place]:
+    def _find_unspaced(self, text: str) -> Iterator[Span]:
         for name in self._unspaced:
             yield from (found.span() for found in re.finditer(re.escape(name), text))
 
@@ -77,17 +76,17 @@ def _is_telling(key: str) -> bool:
     return len(key) >= _SHORTEST and not ordinary
 
 
-def _joined(text: str, places: Iterable[Place]) -> Iterator[Place]:
-    """First and last names that stand together as one."""
+def _joined(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+    """Adjacent first and last names merged into one span."""
     start = end = -1
-    for place in places:
-        gap = text[end : place[0]]
+    for span in spans:
+        gap = text[end : span[0]]
         if end >= 0 and len(gap) <= 9 and _is_gap(gap):
-            end = place[1]
+            end = span[1]
             continue
         if end >= 0:
             yield start, end
-        start, end = place
+        start, end = span
     if end >= 0:
         yield start, end
 

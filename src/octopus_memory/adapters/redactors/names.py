@@ -1,4 +1,4 @@
-"""People's names: after the words that announce one, and common given names with a capital."""
+"""Detector of people's names: after words that announce one, and common given names."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from .folding import lowered
+from .folding import Span, lowered
 from .words import PARTICLES, also_words, given_names, never_names, rare_names
-
-Place = tuple[int, int]
 
 TOKEN = re.compile(r"[^\W\d_]{1,30}(?:['-][^\W\d_]{1,30}){0,3}")
 _MOST_WORDS = 4
@@ -21,7 +19,7 @@ _STRONG = (
     r"il[ ]mio[ ]nome[ ]è|me[ ]chamo|meu[ ]nome[ ]é|full[ ]name"
 )
 _SELF = r"i'm|i[ ]am|im|call[ ]me|calls[ ]me|je[ ]suis|soy|sono|eu[ ]sou"
-# In German every noun has a capital.
+# German capitalizes every noun.
 _THIS = r"this[ ]is|it's|it[ ]is|ich[ ]bin"
 _TITLE = (
     r"(?:mr|mrs|ms|mx|miss|dr|prof|professor|doctor|sir|herr|frau|señora?|sra?|mme|monsieur|"
@@ -107,13 +105,13 @@ _BEFORE_PLACE = re.compile(
 )
 _AFTER_PLACE = re.compile(
     r"[ ](?:Street|St|Avenue|Ave|Road|Rd|Lane|Square|Park|Station|Airport|Hotel|Hospital|"
-    r"University|School|College|Court|Place|Drive|Island|Inc|Ltd|LLC|GmbH|Bank|County|City|Corp|Award|Prize)\b|"
+    r"University|School|College|Court|Span|Drive|Island|Inc|Ltd|LLC|GmbH|Bank|County|City|Corp|Award|Prize)\b|"
     r"[ ]?&|'s[ ][A-Z]"
 )
 
 
-def announced_names(text: str) -> Iterator[Place]:
-    """Names that the words around them announce: introductions, titles, greetings, forms."""
+def announced_names(text: str) -> Iterator[Span]:
+    """Names announced by the words around them: introductions, titles, greetings, forms."""
     for cue in _CUE.finditer(lowered(text)):
         end = _ACCEPT[cue.lastgroup or ""](text, cue)
         if end:
@@ -126,8 +124,8 @@ def announced_names(text: str) -> Iterator[Place]:
     yield from spoken_names(text)
 
 
-def common_names(text: str) -> Iterator[Place]:
-    """Given names with a capital, with the surnames after them."""
+def common_names(text: str) -> Iterator[Span]:
+    """Capitalized given names, with the surnames after them."""
     for found in _CAPITAL.finditer(text):
         word = plain(found.group())
         rare = word in rare_names()
@@ -140,8 +138,8 @@ def common_names(text: str) -> Iterator[Place]:
             yield found.start(), end
 
 
-def spoken_names(text: str) -> Iterator[Place]:
-    """Whoever said, asked or promised something, and whoever has an address after the name."""
+def spoken_names(text: str) -> Iterator[Span]:
+    """Names before a verb such as "said" or "asked", and names before an address."""
     for said in _SAID.finditer(text):
         yield from _name_before(text, said.start(), 1)
     if "<\x1e" in text or "(\x1e" in text:
@@ -150,7 +148,7 @@ def spoken_names(text: str) -> Iterator[Place]:
 
 
 def plain(word: str) -> str:
-    """In small letters, without accents."""
+    """Lower case, without accents."""
     if word.isascii():
         return word.lower()
     parts = unicodedata.normalize("NFKD", word.lower())
@@ -158,7 +156,7 @@ def plain(word: str) -> str:
 
 
 def _read(text: str, at: int) -> tuple[int, list[str]]:
-    """Where the name that begins at `at` ends, and its words; 0 and none where there is none."""
+    """End and words of the name that begins at `at`; 0 and no words if there is none."""
     end, words = 0, list[str]()
     while len(words) < _MOST_WORDS and (token := TOKEN.match(text, at)):
         word = token.group()
@@ -180,7 +178,7 @@ def _read(text: str, at: int) -> tuple[int, list[str]]:
 
 
 def _is_ordinary(word: str) -> bool:
-    """A word, or a contraction of one such as "I'm"."""
+    """True for an ordinary word, or a contraction of one such as "I'm"."""
     return not never_names().isdisjoint((plain(word), plain(word.partition("'")[0])))
 
 
@@ -222,7 +220,7 @@ def _after_towards(text: str, cue: re.Match[str]) -> int:
 
 
 def _after_label(text: str, cue: re.Match[str]) -> int:
-    """A form's field is the first thing on its line; a file's name is not a person's."""
+    """End of the name after a label that begins a line, such as "Name:"; 0 for "File name:"."""
     if not _BEFORE_LABEL.search(text[max(0, cue.start() - 6) : cue.start()]):
         return 0
     end, words = _read(text, cue.end())
@@ -243,7 +241,7 @@ _ACCEPT = {
 
 
 def _small_given(text: str, at: int) -> int:
-    """Where a given name in small letters ends, as people write in a chat; 0 for none."""
+    """End of a given name in lower case, as in chats; 0 if there is none."""
     token = TOKEN.match(text, at)
     word = plain(token.group()) if token else ""
     return token.end() if token and word in given_names() and word not in also_words() else 0
@@ -256,11 +254,11 @@ def _is_person(words: list[str]) -> bool:
 
 
 def _shouted(words: list[str]) -> bool:
-    """One word in capitals: TRUE, OK, USA."""
+    """True for a single word in capitals: TRUE, OK, USA."""
     return len(words) == 1 and len(words[0]) > 1 and words[0].isupper()
 
 
-def _named_here(text: str) -> Iterator[Place]:
+def _named_here(text: str) -> Iterator[Span]:
     for here in _HERE.finditer(text):
         start = max(0, here.start() - 80)
         before = _HERE_BEFORE.search(text[start : here.start()])
@@ -270,8 +268,8 @@ def _named_here(text: str) -> Iterator[Place]:
                 yield start + before.start("name"), end
 
 
-def _name_before(text: str, end: int, fewest: int) -> Iterator[Place]:
-    """The name that ends at `end`, if it has so many words and nothing but capitals."""
+def _name_before(text: str, end: int, fewest: int) -> Iterator[Span]:
+    """The name that ends at `end`, if it has enough capitalized words."""
     start = max(0, end - 80)
     before = _WORDS_BEFORE.search(text, start, end)
     while before:
@@ -283,7 +281,7 @@ def _name_before(text: str, end: int, fewest: int) -> Iterator[Place]:
 
 
 def _may_be_word(found: re.Match[str]) -> bool:
-    """At the start of a sentence, or after an article."""
+    """True at the start of a sentence and after an article, where a capital tells little."""
     return not _IN_SENTENCE.search(found.string, max(0, found.start() - 12), found.start())
 
 

@@ -1,13 +1,11 @@
-"""Cards, bank accounts and social security numbers."""
+"""Detectors of payment cards, IBANs and US social security numbers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from .folding import lowered
-
-Place = tuple[int, int]
+from .folding import Span, lowered
 
 _CARD = re.compile(
     r"(?<!\w)(?<!\w-)(?:"
@@ -16,7 +14,7 @@ _CARD = re.compile(
     r"\d{12,19}"
     r")(?!\w)"
 )
-# However it is grouped, where the whole run of digits has a card's length.
+# Any grouping, if the whole run of digits has a card's length.
 _CARD_LOOSE = re.compile(r"(?<!\w)(?<!\d[ .-])\d(?:[ -]?\d){12,18}(?!\w)(?![ -]\d)")
 _CARD_CUE = re.compile(
     r"(?:card|visa|credit|debit)[^\w\x1e]{0,3}(?:\w{1,8}[^\w\x1e]{1,3}){0,2}$", re.IGNORECASE
@@ -32,7 +30,7 @@ _ISSUERS = re.compile(
     r"62\d{14,17}|"
     r"(?:5018|5019|5020|5038|5893|6304|6759|676[1-3])\d{8,15}"
 )
-# Thirteen digits are a retail barcode far more often than an old card.
+# Old cards have 13 digits. They need a cue, because barcodes with 13 digits are far more common.
 _OLD_CARD = re.compile(r"4\d{12}")
 
 _IBAN = re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]){11,30}")
@@ -46,8 +44,8 @@ _SSN_IN_CONTEXT = re.compile(
 )
 
 
-def cards(text: str) -> Iterator[Place]:
-    """An issuer's prefix and length, and the checksum; spaces, dots and dashes between groups."""
+def cards(text: str) -> Iterator[Span]:
+    """Numbers with an issuer's prefix and length and a valid checksum, grouped or not."""
     for pattern in (_CARD, _CARD_LOOSE):
         for found in pattern.finditer(text):
             if _is_card(found):
@@ -67,8 +65,8 @@ def _named_card(found: re.Match[str]) -> bool:
     return bool(_CARD_CUE.search(found.string[max(0, start - _CARD_CUE_REACH) : start]))
 
 
-def ibans(text: str) -> Iterator[Place]:
-    """A country's form, and the checksum; words that follow are not taken for a part of it."""
+def ibans(text: str) -> Iterator[Span]:
+    """Numbers in a country's format with a valid checksum, without words that follow."""
     for found in _IBAN.finditer(text):
         for end in reversed([at.end() for at in _IBAN_END.finditer(text, *found.span())]):
             if not text[end : end + 1].isalnum() and _is_iban(text[found.start() : end]):
@@ -78,7 +76,7 @@ def ibans(text: str) -> Iterator[Place]:
 
 def _is_iban(shown: str) -> bool:
     number = shown.replace(" ", "").replace("-", "").upper()
-    # The cheap half first: a text full of lookalikes would otherwise take minutes.
+    # The cheap check first: a text full of lookalikes would otherwise take minutes.
     if len(number) < 15 or int("".join(str(int(c, 36)) for c in number[4:] + number[:4])) % 97 != 1:
         return False
     from stdnum import iban
@@ -86,11 +84,11 @@ def _is_iban(shown: str) -> bool:
     return iban.is_valid(number, check_country=False)
 
 
-def social_security_numbers(text: str) -> Iterator[Place]:
-    """With dashes anywhere; with spaces or none, after words that say what it is.
+def social_security_numbers(text: str) -> Iterator[Span]:
+    """Numbers with dashes; with spaces or without separators only after words that announce one.
 
-    Numbers that are not issued (published samples, taxpayers' own 9xx) count: who writes one means
-    it. Only those that cannot be are left, the area 000 or 666, the group 00, the serial 0000.
+    Numbers that are not issued, such as published samples and 9xx, count as well. Impossible ones
+    do not: area 000 or 666, group 00, serial 0000.
     """
     yield from (found.span() for found in _SSN.finditer(text))
     yield from (found.span("n") for found in _SSN_IN_CONTEXT.finditer(lowered(text)))

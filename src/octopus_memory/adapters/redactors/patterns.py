@@ -1,4 +1,4 @@
-"""Personal data found by form, checksum and context: no model, no network."""
+"""Redactor that finds personal data by format, checksum and context, without a model."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ...domain.errors import InvalidSetting
 from ...domain.text.pii import PiiKind, PiiSpan, merge_spans
 from . import addresses, contact, dates, names, numbers, phones
-from .folding import Folded, masked
+from .folding import Folded, Span, masked
 from .known import KnownNames
 
-Place = tuple[int, int]
-Detector = Callable[[str], Iterable[Place]]
+Detector = Callable[[str], Iterable[Span]]
 
-# What is found is masked, which can lay bare what stood against it.
+# Repeat the search, because masking a span can expose another next to it.
 _ROUNDS = 8
 _DIGIT = re.compile(r"\d")
 
 
 class PatternRedactor:
-    """Finds personal data in some milliseconds, in time that grows with the text's length.
+    """Finds personal data in milliseconds, in time linear in the text's length.
 
     Phone numbers without a country code are read as those of `region` ("US", "GB", "DE"…).
-    Replacing every span with its placeholder leaves a text in which nothing more is found.
+    In a text with all spans replaced by placeholders, nothing more is found.
 
-    :raises InvalidSetting: for a region that has no numbering plan
+    :raises InvalidSetting: for a region without a numbering plan
     """
 
     def __init__(self, region: str = "US") -> None:
@@ -45,14 +44,14 @@ class PatternRedactor:
         return merge_spans(PiiSpan(*folded.original(s.start, s.end), s.kind) for s in found)
 
     def _round(self, text: str, known: KnownNames) -> tuple[list[PiiSpan], str]:
-        """What each detector finds in what those before it have left, and what is left then."""
+        """Run each detector on the text that the ones before it have masked."""
         found: list[PiiSpan] = []
         for kind, detect in self._detectors(text):
-            new = merge_spans(PiiSpan(*place, kind) for place in detect(text))
+            new = merge_spans(PiiSpan(*span, kind) for span in detect(text))
             text = masked(text, ((span.start, span.end) for span in new))
             found += new
         for detect in (names.announced_names, names.common_names, known.find):
-            new = merge_spans(PiiSpan(*place, PiiKind.PERSON_NAME) for place in detect(text))
+            new = merge_spans(PiiSpan(*span, PiiKind.PERSON_NAME) for span in detect(text))
             for span in new:
                 known.learn(text[span.start : span.end])
             text = masked(text, ((span.start, span.end) for span in new))

@@ -1,4 +1,4 @@
-"""Phone numbers, checked against the numbering plans that `phonenumbers` carries."""
+"""Detector of phone numbers, checked against the numbering plans of `phonenumbers`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from .folding import lowered
-
-Place = tuple[int, int]
+from .folding import Span, lowered
 
 _INTERNATIONAL = re.compile(
     r"(?<![\w+])(?:\+|00(?=[1-9]))[ ]?\(?\d{1,3}\)?(?:[ .()/-]{0,3}\d){5,14}(?!\w)"
@@ -40,8 +38,8 @@ _NORTH_AMERICA = 1
 _MAX_CUTS = 4
 
 
-def phone_numbers(text: str, region: str) -> Iterator[Place]:
-    """With a country code anywhere; of `region` as they are written there; others after a cue."""
+def phone_numbers(text: str, region: str) -> Iterator[Span]:
+    """Numbers with a country code, numbers of `region` as written there, and others after a cue."""
     for found in _INTERNATIONAL.finditer(text):
         end = _international_end(found.group())
         if end:
@@ -60,7 +58,7 @@ def phone_numbers(text: str, region: str) -> Iterator[Place]:
 
 
 def _international_end(shown: str) -> int:
-    """How much of it is a number: what follows one may be a number of something else."""
+    """End of the phone number, because the digits that follow may belong to something else."""
     ends = [len(shown), *(cut.start() for cut in reversed(list(_GROUP_END.finditer(shown))))]
     return next((end for end in ends[:_MAX_CUTS] if _is_possible(shown[:end])), 0)
 
@@ -75,7 +73,7 @@ def _calling_code(region: str) -> int:
 def _is_possible(shown: str) -> bool:
     import phonenumbers
 
-    # 00 is what most of the world dials for the "+".
+    # Most countries dial 00 for "+".
     dialled = shown if shown.startswith("+") else "+" + shown[2:]
     try:
         return phonenumbers.is_possible_number(phonenumbers.parse(dialled))

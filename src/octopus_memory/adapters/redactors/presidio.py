@@ -1,4 +1,4 @@
-"""Personal data found by Microsoft Presidio, with whatever language model it is set up with."""
+"""Redactor that finds personal data with Microsoft Presidio and its language model."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ KINDS = {
     "IBAN_CODE": PiiKind.IBAN,
     "IP_ADDRESS": PiiKind.IP_ADDRESS,
 }
-"""Presidio's names for what Octopus has placeholders for; its other entities are not asked for.
+"""Presidio's entities by Octopus's kinds; its other entities are not used.
 
-It has no recogniser of its own for dates of birth and addresses: `LOCATION` and `DATE_TIME` are any
-place and any time. A recogniser that you add under one of these names is used.
+Presidio has no recognizer for dates of birth and addresses, because `LOCATION` and `DATE_TIME` are
+any place and any time. A custom recognizer with one of these names is used.
 """
 
 _BARRIER = re.compile(f"{PLACEHOLDER.pattern}|{MASK}")
 
 
 class PresidioRedactor:
-    """Asks an analyzer of Presidio's, and adds the names that are known.
+    """Runs a Presidio analyzer, and adds the known names.
 
-    Without `analyzer` it makes one with Presidio's recognisers and the spaCy `model`, a package or
-    a folder, which must be there: nothing is fetched.
+    Without `analyzer`, it makes one with Presidio's recognizers and the spaCy `model`, an installed
+    package or a folder. Nothing is downloaded.
 
-    :raises InvalidSetting: for a threshold that is not between 0 and 1, or a language or model that
-        is not there
+    :raises InvalidSetting: for a threshold that is not between 0 and 1, or an unavailable language
+        or model
     :raises MissingExtra: without the extra `presidio`
     """
 
@@ -84,11 +84,11 @@ def _spans(results: Iterable[RecognizerResult]) -> Iterable[PiiSpan]:
 
 
 def _known(text: str, names: Sequence[str]) -> Iterable[PiiSpan]:
-    return (PiiSpan(*place, PiiKind.PERSON_NAME) for place in KnownNames(names).find(text))
+    return (PiiSpan(*span, PiiKind.PERSON_NAME) for span in KnownNames(names).find(text))
 
 
 def _outside(text: str, spans: Iterable[PiiSpan]) -> Iterator[PiiSpan]:
-    """What of each span is no placeholder and no separator; the spans are in order."""
+    """Parts of the sorted spans that are neither placeholders nor separators."""
     barriers = [found.span() for found in _BARRIER.finditer(text)]
     at = 0
     for span in spans:
@@ -115,7 +115,7 @@ def _with_model(language: str, model: str) -> AnalyzerEngine:
         from presidio_analyzer.nlp_engine import NlpEngineProvider
     except ImportError as error:
         raise MissingExtra("presidio", "the Presidio redactor") from error
-    # Presidio would install a missing model by itself.
+    # Presidio would install a missing model on its own.
     if not (spacy.util.is_package(model) or Path(model).is_dir()):
         raise InvalidSetting(
             "model",

@@ -1,4 +1,4 @@
-"""The words that names are told from, and the given names that are told without help."""
+"""Word lists for detecting names."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ TITLES = frozenset(
 
 @cache
 def given_names() -> frozenset[str]:
-    """Given names of many countries, but few that are a word, a place or a brand as often."""
+    """Given names of many countries, without most that are also common words, places or brands."""
     return frozenset(name for name in _words("given_names") if not name.endswith(_RARE))
 
 
 @cache
 def rare_names() -> frozenset[str]:
-    """Given names of one country or language, which may be a word in another."""
+    """Given names of one country or language, which may be words in another."""
     names = _words("given_names")
     return frozenset(name.removesuffix(_RARE) for name in names if name.endswith(_RARE))
 
 
 def never_names() -> frozenset[str]:
-    """Words that follow "I'm", "Hi" or "my friend" with a capital and are no one's name."""
+    """Words that may follow "I'm", "Hi" or "my friend" capitalized without being names."""
     return _words("never_names")
 
 
 def also_words() -> frozenset[str]:
-    """Names that are words as well: they need more than a capital to be taken for a name."""
+    """Names that are also words: a capital alone does not make them names."""
     return _words("also_words")
 
 
 @cache
 def _words(name: str) -> frozenset[str]:
-    """All in small letters, without accents."""
+    """Words of a file in lower case, without accents."""
     text = files(__package__).joinpath("data", f"{name}.txt").read_text(encoding="utf-8")
     return frozenset(text.split())

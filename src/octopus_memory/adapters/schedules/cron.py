@@ -1,4 +1,4 @@
-"""When a job runs, as a cron expression in UTC."""
+"""Schedules of jobs as cron expressions in UTC."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _FIELDS = 5
 
 
 class CronSchedule:
-    """Five fields: minute, hour, day of the month, month, day of the week."""
+    """A cron expression of five fields: minute, hour, day of month, month, day of week."""
 
     def __init__(self, expression: str) -> None:
         self._expression = " ".join(expression.split())
-        # The library takes a sixth field for seconds, which no run is worth.
+        # The library also accepts a sixth field for seconds.
         if len(self._expression.split()) != _FIELDS:
             raise InvalidSetting(_SETTING, f"{expression!r} {_REMEDY}")
         try:
@@ -28,7 +28,7 @@ class CronSchedule:
                 _SETTING, f"{expression!r} has a {problem} and {_REMEDY}"
             ) from error
         except StopIteration as error:
-            raise InvalidSetting(_SETTING, f"{expression!r} never comes: {_REMEDY}") from error
+            raise InvalidSetting(_SETTING, f"{expression!r} never runs and {_REMEDY}") from error
 
     def __str__(self) -> str:
         return self._expression
@@ -38,6 +38,6 @@ class CronSchedule:
 
 
 _REMEDY = (
-    "is no cron expression: write minute, hour, day, month and weekday, such as 0 2 * * * for "
+    "is not a cron expression: give minute, hour, day, month and weekday, such as 0 2 * * * for "
     "02:00 UTC every day, or nothing to turn it off"
 )

@@ -1,10 +1,10 @@
-"""How sentences are told apart: what is a fact, a wish, filler, or only markup."""
+"""Word lists and patterns that classify sentences as facts, wishes, filler or markup."""
 
 from __future__ import annotations
 
 import re
 
-# Words that say little about a conversation's subject, beside the stopwords that say nothing.
+# Words besides the stopwords that tell little about a conversation's subject.
 FREQUENT = """
 absolutely agree always amazing anything appreciate awesome back bad beautiful best better big bit
 come cool day definitely different enjoy ever every everyone everything exactly excited experience
@@ -39,12 +39,12 @@ def _opener(words: str) -> re.Pattern[str]:
 
 
 OPENER = _opener(f"{_GREETING}|{_YES}|{_ASSENT}")
-# What opens the answer to a question: a person's "yes" and "sure" are the answer, and an
-# assistant's "yes"; an assistant says "sure" before anything.
+# Openings of answers: "yes" from anyone, and "sure" from a person. An assistant says "sure" before
+# anything.
 PERSON_OPENER = _opener(_GREETING)
 ASSISTANT_OPENER = _opener(f"{_GREETING}|{_ASSENT}")
 
-# The first word of an answer that says yes or no, and means nothing without its question.
+# First word of an answer that needs its question: yes, no and the like.
 YES_NO = re.compile(
     r"(?i)^[¡\s]*(?:(?:yes|yeah|yep|yup|sure|correct|exactly|no|nope|nah|not|never|none|neither"
     r"|both|ja|nein|doch|nicht|nie|kein\w*|genau|richtig|beide\w*|oui|non|si|jamais|aucun\w*|pas"
@@ -56,7 +56,7 @@ NEGATION = re.compile(
     r"|ohne|pas|jamais|aucun\w*|rien|sans|nunca|sin|jamás|nada|ningun\w*|ningún|tampoco)\b"
     r"|[不没沒无無别別]"
 )
-# An assistant's question whose answer is worth nothing later.
+# An assistant's question whose answer is not worth remembering.
 IDLE_QUESTION = re.compile(
     r"(?i)\b(?:(?:any|some)thing (?:else|more)|how (?:can|may|could) i|can i (?:help|assist)"
     r"|how are you|how['’]s it going|what['’]s up|help you|does (?:that|this) (?:help|make sense)"
@@ -65,7 +65,7 @@ IDLE_QUESTION = re.compile(
     r"|comment allez|algo más|(?:puedo|en qué) ayud\w+|cómo est[áa]s?|qué tal)\b"
     r"|还有(?:什么|其他|别的)|有什么可以|需要帮|怎么样[？?]?$"
 )
-# An offer: what it was answered is a decision at most.
+# An offer: the answer to it is at most a decision.
 OFFER = re.compile(
     r"(?i)\b(?:(?:would you like|do you want|want) me to|(?:shall|should|may) i|can i"
     r"|(?:möchten sie|möchtest du|willst du|wollen sie),? dass ich|soll ich"
@@ -73,7 +73,7 @@ OFFER = re.compile(
     r"|(?:quieres?|desea|te gustaría) que)\b"
     r"|需要我|要我|要不要我"
 )
-# A question that was typed without its mark.
+# A question without a question mark.
 ASKING = re.compile(
     r"(?i)^(?:(?:what|who|whose|when|where|which|why|how)(?:['’]?s|['’]re)?|do you|did you|are you"
     r"|have you|is (?:it|that|there)|was|wer|wen|wem|wann|wo|woher|wohin|welche\w*|warum|wie"
@@ -81,7 +81,7 @@ ASKING = re.compile(
     r"|comment|pourquoi|quel(?:le)?s?|est-ce|(?:as|es|veux)-tu|(?:avez|êtes|voulez)-vous|quién"
     r"|cuándo|dónde|cuánt[oa]s?|cómo|por qué|cuál(?:es)?|qué)\b|[吗呢]$|什么|多少|几|哪|谁"
 )
-# Dates, times and amounts that have no digit.
+# Dates, times and amounts without digits.
 WHEN = re.compile(
     r"(?i)\b(?:(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|januar|februar|märz|mai|juni"
     r"|juli|oktober|dezember|morgen|gestern|heute|lundi|mardi|mercredi|jeudi|vendredi|samedi"
@@ -98,7 +98,7 @@ FIRST_PERSON = re.compile(
     r"|minha)\b|[我私僕俺]|^(?:had|went|got|bought|been|took|made|gonna|just \w+ed|trying)\b"
 )
 SECOND_PERSON = re.compile(r"(?i)\b(?:you|your)\b")
-# What lasts (likes, traits, work, home), what happened, what is planned or decided.
+# Lasting facts (likes, traits, work, home), events, plans and decisions.
 STATED = re.compile(
     r"(?i)\b(?:prefer\w*|favou?rite|allergic|vegetarian|vegan|can['’]t stand|hates?|dislikes?"
     r"|call me|my name|i['’]d rather|i (?:always|never|usually|only)|(?:i|we)(?:['’]ve| have)"

@@ -1,4 +1,4 @@
-"""Summaries without a model: the sentences that carry most, in the speakers' own words."""
+"""Summarizer without a model: selects the most informative sentences."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...domain.facts import FoundFact
 
 
 class ExtractiveSummarizer:
-    """Picks sentences that cover an episode's subjects and state its facts, offline.
+    """Selects sentences that cover an episode's subjects and state its facts, offline.
 
-    Standing facts about the user are found by rules for English, German, French, Spanish and
-    Chinese; what no rule knows for sure is left out.
+    Standing facts about the user are found by precise rules for English, German, French, Spanish
+    and Chinese.
 
-    A short answer is kept with its question. The same turns always give the same summary. The work
-    is bounded, so no `timeout` is needed: of very long turns, and of each long turn of a very long
-    episode, the start, the middle and the end are read.
+    A short answer is kept with its question. Equal turns give equal summaries. The work is bounded,
+    so `timeout` is ignored: of very long turns, and of each long turn of a very long episode, only
+    the start, the middle and the end are read.
     """
 
     def __init__(self, *, max_chars: int = 1_200, max_facts: int = 12) -> None:
@@ -34,14 +34,14 @@ class ExtractiveSummarizer:
         return "extractive-v2"
 
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:  # noqa: ARG002
-        # What it knows of language is loaded when a first episode ends.
+        # Imported here, so that word lists are loaded when the first episode is closed.
         from .sentences import pick
 
         made = pick(turns, max_chars=self._max_chars, max_facts=self._max_facts)
         return replace(made, facts=self.facts(turns))
 
     def facts(self, turns: Sequence[Turn]) -> tuple[FoundFact, ...]:
-        """The standing facts about the user that the turns state, by rules."""
+        """Standing facts about the user, found by rules."""
         from .standing.find import find_facts
 
         return find_facts(turns)

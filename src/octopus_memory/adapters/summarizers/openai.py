@@ -1,4 +1,4 @@
-"""Summaries by a chat model of OpenAI, or of any endpoint that speaks its API."""
+"""Summarizer by a chat model of OpenAI or any endpoint with a compatible API."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ _NOT_TEXT = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
 class OpenAISummarizer:
-    """An episode's turns to a summary, key facts and standing facts, by one request. Thread-safe.
+    """Makes summary, key facts and standing facts of an episode in one request. Thread-safe.
 
-    A key meant for OpenAI never goes to another `base_url`: there, only the one given here is sent.
-    An episode of more than `max_input_chars` is cut in the middle.
+    A key from the environment is only sent to OpenAI: another `base_url` gets only `api_key`. An
+    episode of more than `max_input_chars` is cut in the middle.
 
-    :raises InvalidSetting: for a value that no endpoint could take, or where there is no key
+    :raises InvalidSetting: for an invalid value, or without a key
     :raises MissingExtra: without the extra `openai`
     """
 
@@ -91,7 +91,7 @@ class OpenAISummarizer:
             raise InvalidSetting("max_input_chars", f"must be at least {_MIN_INPUT_CHARS:,}")
         self._model = model
         self._max_input_chars = max_input_chars
-        # A retry would not fit into the caller's time.
+        # No retries, because they would exceed the caller's timeout.
         self._client = openai_client.make_client(
             "the OpenAI summarizer", base_url, api_key, max_retries=0
         )
@@ -104,14 +104,14 @@ class OpenAISummarizer:
         return f"openai/{self._model}"
 
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
-        """Ask once, and read the answer strictly. Nothing is tried again: the worker does that.
+        """Send one request and validate the answer. The worker retries, not this method.
 
-        :raises SummarizerFailed: saying what went wrong, and never what was said
+        :raises SummarizerFailed: with the cause, without text of the conversation
         """
         lines = "\n".join(_line(turn) for turn in turns if _has_words(turn))
         if not lines:
-            raise SummarizerFailed(f"{self.name}: the episode has no words to summarise")
-        # Closing marks inside the conversation are escaped, so that none ends it early.
+            raise SummarizerFailed(f"{self.name}: the episode has no text to summarize")
+        # Escape closing tags inside the conversation, so that none ends it early.
         conversation = _cut_middle(lines, self._max_input_chars).replace("</", "<\\/")
         messages = [
             {"role": "system", "content": self._instructions},
@@ -124,7 +124,7 @@ class OpenAISummarizer:
             raise SummarizerFailed(f"{self.name}: {error}") from error.__cause__
 
     def close(self) -> None:
-        """Let the connections go; the summarizer is of no use afterwards."""
+        """Close the connections. The summarizer cannot be used afterwards."""
         self._client.close()
 
     def _answer(self, messages: Any, timeout: float) -> bytes:
@@ -138,21 +138,21 @@ class OpenAISummarizer:
         except openai.OpenAIError as error:
             raise SummarizerFailed(self._remedy(error, timeout)) from error
         except Exception as error:
-            # While a body is read, the HTTP library's own errors come through; which library that
+            # While the body is read, errors of the HTTP library come through; which library that
             # is depends on the version of `openai`.
             late = time.monotonic() >= deadline
             words = _too_late(timeout) if late else "broke off in the middle of its answer: retry"
             raise SummarizerFailed(f"{self.name}: {self._host} {words}") from error
 
     def _ask_in_form(self, messages: Any, deadline: float) -> bytes:
-        """Ask by the schema; where the endpoint does not know schemas, for any JSON object."""
+        """Ask for the schema, or for any JSON object if the endpoint does not support schemas."""
         import openai
 
         form = self._form
         try:
             return self._ask(messages, form, deadline)
         except (openai.BadRequestError, openai.UnprocessableEntityError):
-            # Endpoints have no common words for it, so any refusal gets the second try.
+            # Endpoints report missing support in different ways, so retry after any rejection.
             if form is _ANY_OBJECT:
                 raise
         body = self._ask(messages, _ANY_OBJECT, deadline)
@@ -169,7 +169,7 @@ class OpenAISummarizer:
             model=self._model, messages=messages, response_format=form, timeout=limits
         ) as answer:
             body = bytearray()
-            # The library's time-out is for one read, and some gateways send blanks while they wait.
+            # The library's timeout is per read, and some gateways send blanks while they wait.
             for chunk in answer.iter_bytes():
                 body += chunk
                 if time.monotonic() >= deadline:
@@ -195,7 +195,7 @@ def _too_late(timeout: float) -> str:
 
 
 def _has_words(turn: Turn) -> bool:
-    # System turns are the agent's instructions, not something that was said.
+    # System turns are the agent's instructions, not part of the conversation.
     return turn.role != Role.SYSTEM and bool(turn.text.strip() or turn.message.requests)
 
 
@@ -214,7 +214,7 @@ def _line(turn: Turn) -> str:
         "text": text,
     }
     given = {key: value for key, value in line.items() if value or key == "turn"}
-    # Each turn on one line, so that no text can pass for the next turn; no half surrogate pairs.
+    # Each turn on one line, so that no text can pass for the next turn; no lone surrogates.
     return json.dumps(given, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
@@ -232,18 +232,21 @@ def _cut_middle(text: str, limit: int) -> str:
 
 
 def _content(body: bytes) -> str:
-    """The words of a whole answer, or why there are none."""
+    """Text of a completed answer.
+
+    :raises SummarizerFailed: if there is none
+    """
     try:
         choice = json.loads(body)["choices"][0]
         message, reason = choice["message"], choice.get("finish_reason")
         content, refusal = message.get("content"), message.get("refusal")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise SummarizerFailed(
-            "the answer is malformed, no chat completion: check that base_url is an "
+            "the answer is malformed, not a chat completion: check that base_url is an "
             "OpenAI-compatible API (most end in /v1)"
         ) from error
     if refusal:
-        raise SummarizerFailed("the model refused to summarise this episode")
+        raise SummarizerFailed("the model refused to summarize this episode")
     if reason in _UNFINISHED:
         raise SummarizerFailed(_UNFINISHED[reason])
     if not isinstance(content, str) or not content.strip():
@@ -252,7 +255,7 @@ def _content(body: bytes) -> str:
 
 
 def _summary(content: str, turns: Sequence[Turn]) -> Summary:
-    # Models without a schema put their JSON into a code block, or a thought before it.
+    # Without a schema, models put the JSON into a code block, or thoughts before it.
     start, end = content.find("{"), content.rfind("}") + 1
     try:
         given = json.loads(content[start:end])
@@ -272,9 +275,9 @@ def _summary(content: str, turns: Sequence[Turn]) -> Summary:
 
 
 def _standing(given: Mapping[str, Any], turns: Sequence[Turn]) -> tuple[FoundFact, ...]:
-    """The well-formed standing facts of an answer; the others are dropped, and fail nothing.
+    """Valid standing facts of an answer; invalid ones are dropped.
 
-    Of the facts of one kind and slot the last one counts.
+    Of the facts of one kind and slot, the last one counts.
     """
     listed = given.get("facts")
     ordinals = frozenset(turn.ordinal for turn in turns if turn.role != Role.SYSTEM)
@@ -288,7 +291,7 @@ def _standing(given: Mapping[str, Any], turns: Sequence[Turn]) -> tuple[FoundFac
 
 
 def _fact(given: object, ordinals: frozenset[int]) -> FoundFact | None:
-    """A fact as the schema wants it, or None."""
+    """A fact, or None if it does not match the schema."""
     match given:
         case {
             "kind": str(kind),
@@ -299,7 +302,7 @@ def _fact(given: object, ordinals: frozenset[int]) -> FoundFact | None:
         } if kind in _KINDS and turn in ordinals and not isinstance(turn, bool):
             line = _limited(text, FACT_LIMIT)
             slot = check_slot(_NOT_TEXT.sub(" ", slot))
-            # Only names and homes have one value each; any other fact replaces its like alone.
+            # Only names and homes have a single value; other facts replace only equal ones.
             if not slot and kind not in _SINGLE:
                 slot = check_slot(line)
             fact = FoundFact(kind=FactKind(kind), text=line, ordinal=turn, slot=slot, ends=ends)
@@ -317,11 +320,11 @@ def _distinct(facts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _limited(text: str, limit: int) -> str:
-    """One line of clean text, cut after a word where it is too long."""
+    """Text on one line, cut after a word if it is too long."""
     line = _NOT_TEXT.sub(" ", text).strip()
     if len(line) <= limit:
         return line
     head = line[: limit - 1]
     blank = head.rfind(" ")
-    # Some scripts have no blanks: take the whole head rather than lose much of it.
+    # Some scripts have no spaces: keep the whole head rather than lose much of it.
     return (head[:blank] if blank > limit * 3 // 4 else head).rstrip() + "…"

@@ -1,4 +1,4 @@
-"""Turns to sentences: who said each, its terms, and the question that a short answer needs."""
+"""Splits turns into sentences with speaker, terms, and the question that a short answer needs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _EPISODE_CHARS = 400_000
 _LEAST_TURN_CHARS = 100
 _SENTENCE_CHARS = 240
 _NAME_CHARS = 40
-# A turn of this size that follows a question is read as one answer.
+# A turn up to this size after a question is one answer.
 _ANSWER_CHARS = 140
-# A reply of this size is read together with what it follows, even if that is no question.
+# A reply up to this size is joined to the sentence before it, even if that is not a question.
 _BARE_CHARS = 30
 _QUESTION_CHARS = 140
 _MOST_QUESTIONS = 3
 _FRAGMENT_CHARS = 25
-# How large an answer may be and still need its question, with and without a subject of its own.
+# Maximum size of an answer that needs its question, with and without a subject of its own.
 _NEEDY_WORDS = 12
 _NEEDY_UNSPACED = 14
 _QUESTION = int(Flag.QUESTION)
@@ -41,16 +41,16 @@ class Sentence:
 
     order: int
     ordinal: int
-    """The turn that says it."""
+    """Position of its turn."""
     speaker: str
     text: str
     terms: tuple[str, ...]
     is_person: bool
-    """Not an assistant: a user, or anyone where people chat with each other."""
+    """True for a user, and for both sides if people chat with each other."""
     to_assistant: bool
     in_short_turn: bool
     asked: tuple[Sentence, ...] = ()
-    """The questions that this sentence answers and is not understood without."""
+    """Questions that this sentence answers and needs to be understood."""
 
     @property
     def is_question(self) -> bool:
@@ -58,7 +58,7 @@ class Sentence:
 
 
 class Words:
-    """Text to distinct stems, for one episode: a stemmer must not be shared by threads."""
+    """Maps text to distinct stems. One per episode, because a stemmer is not thread-safe."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -84,8 +84,8 @@ def language_of(turns: Sequence[Turn]) -> str:
 
 
 def read(turns: Sequence[Turn], analyzed: Words) -> list[Sentence]:
-    """The sentences of what user and assistant said, in order."""
-    # Where both sides have names, two people are chatting, as far as can be told.
+    """Sentences of user and assistant turns, in order."""
+    # If both sides have names, assume that two people are chatting.
     people = len({turn.role for turn in turns if turn.message.name}) == 2
     limit = _turn_limit(turns)
     found: list[Sentence] = []
@@ -116,7 +116,7 @@ def read(turns: Sequence[Turn], analyzed: Words) -> list[Sentence]:
 
 
 def speaker_of(turn: Turn) -> str:
-    """The speaker's name, or the role."""
+    """Name of the speaker, or the role."""
     call = turn.tool_call
     name = f"Tool {call.function_name}" if call else turn.message.name or ""
     return shorten(one_line_of(name), _NAME_CHARS) or turn.role.title()
@@ -128,7 +128,7 @@ def one_line_of(text: str) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Text cut after a word, with an ellipsis, where it is longer than `limit`."""
+    """Text cut after a word to at most `limit` characters, with an ellipsis."""
     if len(text) <= limit:
         return text
     head = text[: limit - 1]
@@ -137,14 +137,14 @@ def shorten(text: str, limit: int) -> str:
 
 
 def closed(text: str) -> str:
-    """A sentence with its full stop."""
+    """A sentence that ends with a full stop or another end mark."""
     if text[-1].isalnum():
         text += "." if text[-1] < "\u3000" else "。"
     return text
 
 
 def _turn_limit(turns: Sequence[Turn]) -> int:
-    """How much of each turn is read: all of it, unless the episode is very long."""
+    """Characters of each turn that are read: all, unless the episode is very long."""
     lengths = sorted(len(turn.text) for turn in turns)
     left = _EPISODE_CHARS
     for place, length in enumerate(lengths):
@@ -156,9 +156,9 @@ def _turn_limit(turns: Sequence[Turn]) -> int:
 
 
 def plain(text: str, limit: int) -> str:
-    """The words of a turn without markup; code blocks only where there is nothing else.
+    """Text of a turn without markup; code blocks only if there is nothing else.
 
-    Of a turn over the limit the start, the middle and the end are read.
+    Of a turn over the limit, the start, the middle and the end are kept.
     """
     if len(text) > limit:
         half, quarter = limit // 2, limit // 4
@@ -167,13 +167,13 @@ def plain(text: str, limit: int) -> str:
         text = "\n".join(parts)
     prose = cues.FENCE.sub("\n", text).strip() or text
     clean = cues.MARKUP.sub("", cues.URL.sub(r"\1", cues.LINK.sub(r"\1", prose)))
-    # One number alone is an answer ("52. No.") and no list.
+    # A single number is an answer ("52. No."), not a list.
     is_list = len(cues.NUMBERING.findall(clean)) > 1
     return cues.NUMBERING.sub("", clean) if is_list else clean
 
 
 def _statements(text: str, *, answers: bool, by_person: bool) -> Iterator[str]:
-    """The sentences of a turn; a short reply to a question is one statement."""
+    """Sentences of a turn; a short reply to a question is one statement."""
     opener = cues.OPENER
     if answers:
         opener = cues.PERSON_OPENER if by_person else cues.ASSISTANT_OPENER
@@ -188,7 +188,7 @@ def _statements(text: str, *, answers: bool, by_person: bool) -> Iterator[str]:
 
 
 def _glued(sentences: Sequence[str]) -> Iterator[str]:
-    """Sentences, with "No, don't." and its like joined to what follows."""
+    """Sentences, with "No, don't." and the like joined to the next."""
     held = ""
     for sentence in sentences:
         joined = f"{held} {sentence}" if held else sentence
@@ -200,7 +200,7 @@ def _glued(sentences: Sequence[str]) -> Iterator[str]:
 
 
 def _chunks(sentence: str) -> Iterator[str]:
-    """A sentence in pieces of bounded length, cut after clauses."""
+    """Parts of a sentence of bounded length, cut after clauses."""
     while len(sentence) > _SENTENCE_CHARS:
         head = sentence[:_SENTENCE_CHARS]
         place = max(head.rfind(end) + len(end.rstrip()) for end in (", ", "; ", " – ", "，", "；"))
@@ -214,7 +214,7 @@ def _chunks(sentence: str) -> Iterator[str]:
 
 
 def _trailing_questions(said: Sequence[Sentence]) -> tuple[Sentence, ...]:
-    """The last questions of a turn, as many as fit."""
+    """Questions at the end of a turn, as many as fit."""
     questions = [sentence for sentence in said[-4:] if sentence.is_question]
     taken: list[Sentence] = []
     room = _QUESTION_CHARS
@@ -227,14 +227,14 @@ def _trailing_questions(said: Sequence[Sentence]) -> tuple[Sentence, ...]:
 
 
 def _asked_before(text: str, before: Sentence) -> tuple[Sentence, ...]:
-    """The question before a fragment in the same turn: "Can I raise it? From 4 to 6 percent."."""
+    """Question before a fragment in the same turn: "Can I raise it? From 4 to 6 percent."."""
     if len(text) > _BARE_CHARS or not before.is_question or not _is_needy(text):
         return ()
     return () if cues.REQUEST.search(text) or cues.FILLER.search(text) else (before,)
 
 
 def _needed(text: str, heard: Sequence[Sentence], texts: Sequence[str]) -> tuple[Sentence, ...]:
-    """What the other one asked, if the first sentence of a turn means little without."""
+    """The other side's question, if the first sentence of a turn needs it."""
     if not heard or not text.strip(" .!,…") or not _is_needy(text):
         return ()
     if questions := _trailing_questions(heard):
@@ -245,7 +245,7 @@ def _needed(text: str, heard: Sequence[Sentence], texts: Sequence[str]) -> tuple
 
 
 def _is_needy(text: str) -> bool:
-    """Whether a statement has no subject of its own, or begins with yes, no or a pronoun."""
+    """True if a statement has no subject of its own, or begins with yes, no or a pronoun."""
     if shape_flags(text) & _QUESTION:
         return False
     if cues.YES_NO.search(text) or cues.DANGLING.search(text):

@@ -1,4 +1,4 @@
-"""Which of an episode's sentences cover its subjects, and which state its facts."""
+"""Selection of the sentences for an episode's summary and key facts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .tools import tool_facts
 _FACT_CHARS = 160
 _ASKED_CHARS = 120
 _CANDIDATES = 2_000
-# The share of the key facts that tool results may take.
+# Maximum share of key facts that are tool results.
 _TOOLS = 0.25
-# A term counts less each time it is said again; one that a key fact says is already partly said.
+# A term counts less each time it is repeated; terms of key facts count as partly said already.
 _REPEAT = 0.15
 _SAID_IN_FACT = 0.3
 _STRONG = 2.0
-# As numbers: `IntFlag` takes longer to compare than the rest of a sentence's judgement.
+# As ints, because comparing `IntFlag` members takes longer than the rest of the scoring.
 _NUMBER, _TIME = int(Flag.NUMBER), int(Flag.TIME)
 
 
 class _Candidate(NamedTuple):
-    """A sentence, or a short answer with its questions, as it may stand in the summary."""
+    """A candidate for the summary: a sentence, or a short answer with its questions."""
 
     sentence: Sentence
     terms: tuple[str, ...]
@@ -46,13 +46,13 @@ class _Candidate(NamedTuple):
 
 
 def pick(turns: Sequence[Turn], *, max_chars: int, max_facts: int) -> Summary:
-    """The summary and the key facts, of the turns' own sentences."""
+    """Summary and key facts, made of the turns' own sentences."""
     spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
     analyzed = Words(language_of(spoken))
     sentences = read(spoken, analyzed)
     weights = _term_weights(sentences, analyzed)
     candidates = _candidates(sentences, weights)
-    # Of an episode of tool calls alone the summary shows the results.
+    # The summary of an episode with only tool calls shows their results.
     results = tool_facts(turns, round(max_facts * _TOOLS)) if candidates else {}
     facts = _pick_facts(candidates, weights, max_facts - len(results))
     chosen = _pick_summary(candidates, facts, weights, max_chars)
@@ -81,8 +81,8 @@ def _term_weights(sentences: Sequence[Sentence], analyzed: Words) -> dict[str, f
 
 
 def _candidates(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
-    """The sentences that say something, the densest of them where they are many; in order."""
-    # A question whose answer is short is shown with it or not at all.
+    """Informative sentences in order; if there are many, those with the most terms."""
+    # A question with a short answer is shown with it or not at all.
     answered = {asked.order for sentence in sentences for asked in sentence.asked}
     informed = []
     for sentence in sentences:
@@ -100,7 +100,7 @@ def _candidates(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> 
 
 
 def _share(sentence: Sentence) -> float:
-    # Assistants say the most, but what will be asked for is mostly what the user said.
+    # Assistants write most, but later questions are mostly about what the user said.
     return 1.0 if sentence.is_person or sentence.asked else 0.4
 
 
@@ -145,7 +145,7 @@ def _fact_strength(sentence: Sentence) -> float:
 
 
 def _answer_strength(sentence: Sentence) -> float:
-    """What is added because it was asked for: an answer needs no words that sound like a fact."""
+    """Bonus of an answer to a question, which needs no words that sound like a fact."""
     question = sentence.asked[-1]
     if not question.is_question and not cues.ASKING.search(question.text):
         return 1.0
@@ -177,7 +177,7 @@ def _pick_facts(
 
 
 def _next_best(stated: Sequence[_Candidate]) -> list[_Candidate]:
-    """What to remember of an episode in which nothing is plainly a fact: the best statement."""
+    """The best statement, as the key fact of an episode without plain facts."""
     told = [c for c in stated if c.fact > 0 and not cues.TASK.search(c.sentence.text)]
     return nlargest(2, told, key=lambda c: (c.fact, c.info))
 
@@ -188,10 +188,10 @@ def _pick_summary(
     weights: Mapping[str, float],
     budget: int,
 ) -> list[Sentence]:
-    """What the user came for, then whatever brings most new terms for its length."""
+    """Sentences for the summary: the topic, then those with the most new terms per length."""
     said = {term: _SAID_IN_FACT for fact in facts for term in fact.terms}
     chosen: dict[int, Sentence] = {}
-    # As far as can be told without rendering: speakers' names and spaces come on top.
+    # A lower bound of the rendered length, without speakers' names and spaces.
     room = budget
     shortest = min((c.length for c in candidates), default=0)
 
@@ -221,7 +221,7 @@ def _pick_summary(
     heap = [(-value(c), c.sentence.order, c) for c in candidates if c is not topic]
     heapify(heap)
     while heap and shortest <= room:
-        # Values only fall as more is said: whoever stays on top with a fresh value is the best.
+        # Values only fall: the candidate that stays on top after an update is the best.
         _, order, candidate = heap[0]
         fresh = -value(candidate)
         if fresh > min((rival[0] for rival in heap[1:3]), default=0.0):
@@ -236,7 +236,7 @@ def _in_order(chosen: Mapping[int, Sentence]) -> list[Sentence]:
 
 
 def _topic(candidates: Sequence[_Candidate]) -> _Candidate | None:
-    """What a user came to an assistant for: the first turn's question, or what says most in it."""
+    """Topic of a user's request: the first turn's question, or its most informative sentence."""
     first: list[_Candidate] = []
     for candidate in sorted(candidates, key=lambda candidate: candidate.parts[0].order):
         if candidate.parts[0].to_assistant:
@@ -257,19 +257,19 @@ def _render(sentences: Iterable[Sentence]) -> str:
 
 
 def _render_fact(candidate: _Candidate) -> str:
-    """A statement with its speaker; a short answer after its question."""
+    """Text of a key fact: a statement with its speaker, a short answer after its question."""
     asked = " ".join(closed(_own_words(question.text)) for question in candidate.sentence.asked)
     told = _render([candidate.sentence])
     return f"{shorten(asked, _ASKED_CHARS)} {told}" if asked else told
 
 
 def _own_words(text: str) -> str:
-    """Without the mark that says who speaks: what one says must not pass for another's words."""
+    """Text without speaker separators, so that it cannot pass for another speaker's words."""
     return text.replace(SAYS, ", ")
 
 
 def _without_subject(turns: Sequence[Turn], budget: int) -> str:
-    """A short line for an episode without a telling sentence: greetings, tools, pictures."""
+    """A short line for an episode without informative sentences: greetings, tools, pictures."""
     for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
         spoken = ((turn, one_line_of(turn.text[:500])) for turn in turns if turn.role in roles)
         lines = [

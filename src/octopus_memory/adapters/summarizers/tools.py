@@ -1,4 +1,4 @@
-"""Tool results as key facts: the values that nobody repeated in the conversation."""
+"""Key facts from tool results: values that the conversation does not repeat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VALUE_CHARS = 80
 
 
 def tool_facts(turns: Sequence[Turn], limit: int) -> dict[int, str]:
-    """At most `limit` facts by the turn's ordinal: the newest results that tell something new."""
+    """At most `limit` facts by the turn's position: the newest results with new values."""
     said = "\n".join(turn.text for turn in turns if turn.role is not Role.TOOL).casefold()
     facts: dict[int, str] = {}
     for turn in reversed(turns):
@@ -30,7 +30,7 @@ def tool_facts(turns: Sequence[Turn], limit: int) -> dict[int, str]:
 
 
 def _told(text: str, said: str) -> str:
-    """The result in one line, or nothing if the conversation says all of it."""
+    """The result in one line, or empty if the conversation contains all of it."""
     pairs = list(_pairs(_parsed(text)))
     if not pairs:
         lines = _lines(text[:_RESULT_CHARS])
@@ -41,7 +41,7 @@ def _told(text: str, said: str) -> str:
         return ""
     room = _FACT_CHARS
     kept: set[int] = set()
-    # What was not said comes first where not everything fits.
+    # New values come first, because not everything may fit.
     for place in sorted(range(len(pairs)), key=lambda place: not is_new[place]):
         room -= len(pairs[place][0]) + len(pairs[place][1]) + 3
         if room < 0:
@@ -52,7 +52,7 @@ def _told(text: str, said: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines that say something. They stay apart, because a role header begins one."""
+    """Non-empty lines, kept apart, because a role header may begin one."""
     return [line for line in map(one_line_of, text.splitlines()) if line]
 
 
@@ -60,7 +60,7 @@ def _parsed(text: str) -> Json:
     if not text.lstrip().startswith(("{", "[")) or len(text) > _RESULT_CHARS:
         return None
     try:
-        # Numbers as they are written: 64.90 is not 64.9 to who looks for it.
+        # Keep numbers as written: a search for 64.90 does not match 64.9.
         parsed: Json = json.loads(text, parse_float=str, parse_int=str)
     except (ValueError, RecursionError):
         return None
@@ -68,7 +68,7 @@ def _parsed(text: str) -> Json:
 
 
 def _pairs(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
-    """The single values of a result, each with its name."""
+    """Scalar values of a result, each with its name."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _pairs(inner, one_line_of(str(key)))

@@ -1,4 +1,4 @@
-"""Token counts without a tokenizer."""
+"""Approximate token counts, without a tokenizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _CHARS_PER_TOKEN = 4
 
 
 class ApproximateCounter:
-    """About four characters a token: near for English, low for code and most other scripts."""
+    """Counts four characters as one token: good for English, too low for code and other scripts."""
 
     def count(self, text: str) -> int:
         return -(-len(text) // _CHARS_PER_TOKEN)

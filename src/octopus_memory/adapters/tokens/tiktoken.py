@@ -1,4 +1,4 @@
-"""Exact token counts for OpenAI's models."""
+"""Exact token counts for OpenAI's models, with tiktoken."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class TiktokenCounter:
-    """Counts with an encoding ("o200k_base"), a model's ("gpt-4o"), or one made beforehand.
+    """Counts with an encoding, named ("o200k_base"), by its model ("gpt-4o"), or given.
 
-    The library fetches a named encoding at its first use; an `Encoding` needs no network.
+    The library downloads a named encoding on first use; an `Encoding` object needs no network.
     Thread-safe.
 
-    :raises InvalidSetting: where the name is unknown or the encoding cannot be had
+    :raises InvalidSetting: if the name is unknown or the encoding cannot be downloaded
     :raises MissingExtra: without the extra `tiktoken`
     """
 
@@ -27,7 +27,7 @@ class TiktokenCounter:
             self._encoding = encoding_or_model
 
     def count(self, text: str) -> int:
-        """A special token's name inside the text is counted as the ordinary text it is."""
+        """Number of tokens. The names of special tokens count as ordinary text."""
         return len(self._encoding.encode_ordinary(text))
 
 

@@ -9,9 +9,9 @@ from ...domain.errors import InvalidSetting
 
 
 class TokenizerCounter:
-    """Counts as the model would see the text, without the marks around a message. Thread-safe.
+    """Counts the model's tokens, without the special tokens around a message. Thread-safe.
 
-    :raises InvalidSetting: where `path` is no `tokenizer.json`
+    :raises InvalidSetting: if `path` is not a `tokenizer.json`
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -25,12 +25,12 @@ class TokenizerCounter:
             raise InvalidSetting(
                 "path", "cannot be read as a tokenizer: give the model's tokenizer.json"
             ) from error
-        # Files made for embedding models cut or fill every text to one length.
+        # Tokenizers of embedding models truncate or pad every text to one length.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
 
     def count(self, text: str) -> int:
-        """A special token's name inside the text is counted as the ordinary text it is."""
+        """Number of tokens. The names of special tokens count as ordinary text."""
         whole = text.encode("utf-8", "replace").decode()
         return len(self._tokenizer.encode(whole, add_special_tokens=False).ids)

@@ -1,1 +1,1 @@
-"""Standing facts about the user, found by rules."""
+"""Detection of standing facts about the user, by rules per language."""

@@ -1,4 +1,4 @@
-"""Standing facts in what the user says, and in the user's short answers."""
+"""Search for standing facts in the user's statements and short answers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _TURN_CHARS = 4_000
 _SENTENCE_CHARS = 500
 _ANSWER_CHARS = 120
 _TOLD_CHARS = 60
-"""An answer over this size that says "I" is a story, and the rules for statements read it."""
+"""An answer over this size that contains "I" is searched by the rules for statements."""
 _OWN_CHARS = 220
 _VALUE_WORDS = 12
 _VALUES = frozenset({"name", "place", "value", "what"})
 _SAMPLE = 500
 _SURE = 3
-"""The stopwords by which a language is told."""
+"""Number of stopwords that identify a language."""
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _LETTER = re.compile(r"[^\W\d_]")
 _QUOTED = re.compile(r"[\"“„«「『][^\"”“»」』]*\s[^\"”“»」』]*[\"”“»」』]")
@@ -38,9 +38,9 @@ _PETS = frozenset({"dog", "cat", "horse", "rabbit", "hamster", "parrot", "tortoi
 
 
 def find_facts(turns: Sequence[Turn]) -> tuple[FoundFact, ...]:
-    """The user's standing facts, in the order in which they were said.
+    """Standing facts of the user, in the order of the turns.
 
-    Of the facts of one kind and slot the last one counts.
+    Of the facts of one kind and slot, the last one counts.
     """
     spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
     usual = _languages(" ".join(turn.text[:200] for turn in spoken[:30]), STOPWORDS)
@@ -58,7 +58,7 @@ def find_facts(turns: Sequence[Turn]) -> tuple[FoundFact, ...]:
 
 
 def _languages_of(turn: Turn, before: Turn | None, usual: Iterable[str]) -> Iterator[str]:
-    """The languages whose rules a turn is searched by."""
+    """Languages whose rules are applied to a turn."""
     text = turn.text[:_SAMPLE]
     near = f"{text} {before.text[-_SAMPLE:]}" if before and len(text) <= _ANSWER_CHARS else text
     names = tuple(_languages(text, usual))
@@ -70,7 +70,7 @@ def _languages_of(turn: Turn, before: Turn | None, usual: Iterable[str]) -> Iter
 
 
 def _languages(text: str, usual: Iterable[str]) -> Iterable[str]:
-    """The language of a text by its stopwords; the usual ones where it has too few."""
+    """Language of a text by its stopwords; the default languages if it has too few."""
     if 3 * len(_HAN.findall(text)) > len(_LETTER.findall(text)):
         return ("chinese",)
     seen = words(text, len(text))
@@ -89,13 +89,13 @@ def _facts_of(turn: Turn, before: Turn | None, known: Language) -> Iterator[Foun
             yield fact
     if before is not None and before.role is Role.ASSISTANT:
         for fact in _answered(turn, before, known):
-            # Who names another person does not speak of themselves.
+            # An answer that tells of another person may not be about the user.
             if fact.kind not in stated and FactKind.PERSON not in stated:
                 yield fact
 
 
 def _sentences(text: str, known: Language) -> Iterator[str]:
-    """What the user says in their own voice: no quotations, no text that they bring to work on."""
+    """Sentences in the user's own voice, without quotations and text to work on."""
     text = _QUOTED_LINE.sub("", text[:_TURN_CHARS])
     if known.task.search(text):
         text = re.split(r"[:：\n]", text, maxsplit=1)[0]
@@ -109,12 +109,12 @@ def _stated(sentence: str, ordinal: int, known: Language, context: str) -> Itera
     taken: list[FoundFact] = []
     asks = bool(_ASKS.search(sentence))
     starts = clauses(sentence, known)
-    # From here on nothing is meant: "If I lived in Oslo, …".
+    # The rest of the sentence is hypothetical: "If I lived in Oslo, …".
     unreal = known.unreal.search(sentence)
     real = [start for start in starts if unreal is None or start < unreal.start()]
     for rule in known.rules:
         for match in filter(None, (rule.pattern.match(sentence, start) for start in real)):
-            # A statement may stand before a question, and is none as a question's end.
+            # A statement may precede a question, but not be its end.
             if asks and match.end() >= len(sentence.rstrip(_EDGES + _TAGS)):
                 continue
             if rule.near and not rule.near.search(context):
@@ -127,7 +127,7 @@ def _stated(sentence: str, ordinal: int, known: Language, context: str) -> Itera
 
 
 def _is_same(fact: FoundFact, other: FoundFact) -> bool:
-    """Whether two rules found the same fact in one sentence: the first one counts."""
+    """True if two rules found the same fact in one sentence; the first one counts."""
     is_slot = (fact.kind, fact.slot) == (other.kind, other.slot)
     return is_slot or (fact.kind is other.kind and fact.text == other.text)
 
@@ -146,7 +146,7 @@ def _fact(
     text = " ".join(text.split()).strip(" ,;–")
     text = closed(text[:1].upper() + text[1:]) if text else ""
     slot = check_slot(text if rule.slot == "*" else _filled(rule.slot, groups))
-    # An ellipsis stands for a quotation: what is left of such a sentence tells too little.
+    # An ellipsis replaces a quotation: the rest of such a sentence tells too little.
     if not text.strip(_EDGES) or "…" in text or known.dangling.search(text):
         return None
     text = shorten(text, FACT_LIMIT)
@@ -154,10 +154,10 @@ def _fact(
 
 
 def _groups(match: re.Match[str], known: Language) -> dict[str, str]:
-    """The values that a template may name: the pattern's groups, and what is made of them."""
+    """Values for the templates: the pattern's groups, and values derived from them."""
     groups = {"said": match[0].strip(_EDGES)}
     for name, value in match.groupdict().items():
-        # A pattern with alternatives numbers its groups: `what`, `what2`.
+        # Groups of alternatives are numbered: `what`, `what2`.
         if value and not groups.get(plain_name := name.rstrip("0123456789")):
             groups[plain_name] = value.strip(_EDGES)
     if relation := groups.get("relation", "").casefold():
@@ -175,7 +175,7 @@ def _groups(match: re.Match[str], known: Language) -> dict[str, str]:
 
 
 def _person(relation: str, name: str) -> str:
-    """The slot of a person: their relation, with the name where a user may have several such."""
+    """Slot of a person: the relation, with the name if a user may have several such."""
     if relation in _LONE or not name:
         return relation
     return name if relation in _PETS else f"{relation} {name}"
@@ -186,7 +186,7 @@ def _filled(template: str, groups: Mapping[str, str]) -> str:
 
 
 def _answered(turn: Turn, before: Turn, known: Language) -> Iterator[FoundFact]:
-    """Facts that a short answer and its question make together."""
+    """Facts made of a question and its short answer."""
     answer = " ".join(plain(turn.text[:_TURN_CHARS], _TURN_CHARS).split())
     if not answer.strip(_EDGES) or len(answer) > _ANSWER_CHARS or _ASKS.search(answer):
         return
@@ -211,7 +211,7 @@ def _answered(turn: Turn, before: Turn, known: Language) -> Iterator[FoundFact]:
 
 
 def _topics(question: str, known: Language) -> list[Asked]:
-    """What a question asks about the user, in its order."""
+    """Topics that a question asks the user about, in order."""
     found = ((asked.pattern.search(question), asked) for asked in known.asked)
     placed = [(match.start(), place, asked) for place, (match, asked) in enumerate(found) if match]
     return [asked for *_, asked in sorted(placed, key=lambda each: each[:2])]

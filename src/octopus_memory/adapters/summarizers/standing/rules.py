@@ -1,8 +1,8 @@
-"""The rules that find standing facts: their form, and how they are read from the package's data.
+"""Rules that find standing facts, read from one TOML file per language.
 
-Each language has a TOML file. Its patterns are regular expressions that ignore case, in which
-`<<NAME>>` stands for a macro of the file or one of `_MACROS`; a macro that is a list is one of its
-words. `text` and `slot` are templates of a pattern's named groups.
+Patterns are case-insensitive regular expressions, in which `<<NAME>>` stands for a macro of the
+file or one of `_MACROS`; a macro that is a list matches one of its words. `text` and `slot` are
+templates of a pattern's named groups.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ....domain.facts import FactKind
 
 LANGUAGES = ("english", "german", "french", "spanish", "chinese")
 
-# A name: one capital word, or several with particles between them.
+# A name: one capitalized word, or several with particles between them.
 _CAPITAL = r"(?-i:[A-ZÀ-ÖØ-Þ])[\w'’-]*(?:\.(?=\w))?"
 _PARTICLE = r"(?:de|la|le|les|da|do|del|der|den|van|von|am|an|sur|upon|of|los|las|el|y|im)"
-# Drugs by the endings that their names have in most languages, then those without one.
+# Drugs by the endings of their names in most languages, then those without such an ending.
 _DRUG = (
     r"(?:[\w-]*(?:pril|sartan|statina?e?|prolol|olol|formina?e?|farina?e?|parina?e?|mycina?e?"
     r"|micina|cillina?e?|cilina|prazole?|zepam|zolam|lopram|oxetina?e?|tralina?e?|profena?o?"
@@ -52,23 +52,23 @@ DRUG = re.compile(_DRUG, re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A statement of the user that is a standing fact."""
+    """A pattern of statements by the user that are standing facts."""
 
     kind: FactKind
     pattern: re.Pattern[str]
     """Matches from the start of a clause, which `clauses` finds."""
     text: str
-    """A template of the pattern's groups; empty for the user's own sentence."""
+    """Template of the pattern's groups; empty for the user's own sentence."""
     slot: str
-    """A template, too; `*` for a fact that replaces nothing but itself."""
+    """Template of the slot; `*` for a fact that replaces only itself."""
     ends: bool
     near: re.Pattern[str] | None
-    """What the turn, or the one before it, must have as well."""
+    """Pattern that must also occur in the turn or in the one before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question to the user whose short answer is a standing fact: the label, then the answer."""
+    """A question to the user whose short answer is a standing fact: label, then answer."""
 
     kind: FactKind
     pattern: re.Pattern[str]
@@ -78,26 +78,26 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """Everything that is known of one language."""
+    """Rules and patterns of one language."""
 
     rules: tuple[Rule, ...]
     asked: tuple[Asked, ...]
     connective: re.Pattern[str]
-    """A word that may open a clause and is no part of it: "and", "by the way"."""
+    """A word that may open a clause without being part of it: "and", "by the way"."""
     joint: re.Pattern[str]
     """A word inside a sentence after which a clause may begin."""
     unreal: re.Pattern[str]
-    """What makes a later clause of the sentence no statement: conditions, reports, stories."""
+    """Marks the rest of a sentence as not a statement: conditions, reports, stories."""
     dangling: re.Pattern[str]
-    """How a text ends that was cut in the middle of a phrase."""
+    """End of a text that was cut in the middle of a phrase."""
     evasive: re.Pattern[str]
-    """An answer that tells nothing: "no idea"."""
+    """An answer without information: "no idea"."""
     other: re.Pattern[str]
-    """In a question: another person than the user, as group `relation`."""
+    """Another person than the user in a question, as group `relation`."""
     task: re.Pattern[str]
-    """A turn that brings a text to work on, which is not the user speaking."""
+    """A turn with a text to work on, which is not the user's voice."""
     relations: Mapping[str, str]
-    """Words for relatives, friends and pets to the slot that they share in every language."""
+    """Maps words for relatives, friends and pets to the slot that all languages share."""
 
 
 @cache
@@ -107,13 +107,13 @@ def _data(name: str) -> dict[str, Any]:
 
 @cache
 def gate(name: str) -> frozenset[str]:
-    """Words of which a text in an unknown language must have one to be searched by these rules."""
+    """Words of which a text of unknown language must contain one for these rules to apply."""
     return frozenset(_data(name)["gate"].split())
 
 
 @cache
 def language(name: str) -> Language:
-    """The rules of a language, compiled when they are first needed."""
+    """Rules of a language, compiled on first use."""
     data = _data(name)
     relations = {word: slot for slot, words in data["relations"].items() for word in words}
     macros = _MACROS | {key: _alternatives(value) for key, value in data["macros"].items()}
@@ -157,7 +157,7 @@ def _rule(each: Mapping[str, Any], compiled: Callable[[str], re.Pattern[str]]) -
 
 
 def clauses(sentence: str, known: Language) -> list[int]:
-    """Where the clauses of a sentence begin, each with and without the words that open it."""
+    """Positions at which clauses of a sentence begin, with and without their opening words."""
     starts = {0, *(found.end() for found in _CLAUSE_END.finditer(sentence))}
     starts.update(found.end() for found in known.joint.finditer(sentence))
     for start in tuple(starts):
