@@ -171,7 +171,7 @@ def test_octopus_leaves_no_file_behind(
 
 
 def test_an_unknown_system_is_refused(embedder: SharedEmbedder):
-    with pytest.raises(InvalidInput, match="'magic' is none of octopus, recency"):
+    with pytest.raises(InvalidInput, match="must be among octopus, recency.*, not 'magic'"):
         make_systems(["octopus", "magic"], embedder)
 
 

@@ -1,4 +1,4 @@
-"""Measuring recall and what a model reads, on LoCoMo, LongMemEval or one's own data."""
+"""Measures recall and the context block on LoCoMo, LongMemEval or your own data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a system has to beat: textbook methods over turns, and the naive design over summaries."""
+"""Baselines: textbook methods over turns, and the naive design over summaries."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _YEARS = 365 * 1_000.0
 _KEEPS_ALL = MemoryConfig(
     retention=EpisodicRetentionPolicy(active_retention_days=_YEARS, archive_retention_days=_YEARS)
 )
-"""Conversations of a data set are old, and no retention runs on them."""
+"""Retention is off, because the conversations of a dataset are old."""
 
 
 class Scorer(Protocol):
-    """One method of scoring turns, fitted to one conversation."""
+    """A method of scoring turns, fitted to one conversation."""
 
     def fit(self, turns: Sequence[BenchTurn]) -> None: ...
 
     def score(self, query: str) -> Floats:
-        """One value a turn, the higher the better."""
+        """Return one value for each turn. Higher is better."""
 
 
 class TurnBaseline:
-    """A scorer behind the harness's interface. A session is as good as its best turn."""
+    """Adapts a scorer to `RecallSystem`. A session is as good as its best turn."""
 
     def __init__(self, name: str, scorer: Scorer) -> None:
         self.name = name
@@ -75,12 +75,12 @@ class TurnBaseline:
 
 
 def _line(turn: BenchTurn) -> str:
-    """What baselines read of a turn: its speaker's name too, as in a transcript."""
+    """Return the text of a turn with the name of its speaker, as in a transcript."""
     return f"{turn.name}: {turn.text}" if turn.name else turn.text
 
 
 class Recency:
-    """The last turn first, whatever is asked."""
+    """Scores the last turn highest, whatever the question."""
 
     def __init__(self) -> None:
         self._scores: Floats = np.empty(0)
@@ -95,7 +95,7 @@ class Recency:
 
 
 class BM25:
-    """Okapi BM25 over stemmed words, stopwords left out."""
+    """Okapi BM25 over stemmed words without stopwords."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
@@ -125,7 +125,7 @@ class BM25:
 
 
 class Dense:
-    """The cosine of the question with each turn."""
+    """The cosine between question and turn."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -154,7 +154,7 @@ class ReciprocalRanks:
 
 
 def _reciprocal(scores: Floats) -> Floats:
-    """1/(60 + rank), and nothing for a turn that was not found at all."""
+    """Return 1/(60 + rank), or zero for a turn that was not found."""
     values = np.zeros(len(scores))
     order = np.argsort(-scores, kind="stable")
     values[order] = 1 / (_RRF_K + np.arange(1, len(scores) + 1))
@@ -162,7 +162,7 @@ def _reciprocal(scores: Floats) -> Floats:
 
 
 class NaiveDesign:
-    """The cosine of the question with each session's summary, at least 0.65, the three best.
+    """The three best cosines of at least 0.65 between question and session summary.
 
     The summaries are those that Octopus makes.
     """

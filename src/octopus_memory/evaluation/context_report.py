@@ -1,4 +1,4 @@
-"""A context run as Markdown and as JSON. Neither holds a word of the data."""
+"""Reports of context runs as Markdown and JSON, without a word of the data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOTE = (
 
 
 def context_markdown(run: ContextRun) -> str:
-    """Return tables by budget, then by category and by language, a line a system."""
+    """Return tables by budget, category and language, one line per system."""
     lines = ["# Context", "", *_facts(run), "", _NOTE, ""]
     for figure in _TITLES:
         if _has(run, figure):
@@ -91,7 +91,7 @@ def _facts(run: ContextRun) -> list[str]:
 
 
 def _used(dataset: Dataset) -> Dataset:
-    """Return the dataset with the questions without an answer no longer counted as left out."""
+    """Return the dataset without counting questions without an answer as left out."""
     kept = {what: count for what, count in dataset.left_out.items() if what != UNANSWERABLE}
     return replace(dataset, left_out=kept)
 
@@ -108,7 +108,7 @@ def _has(run: ContextRun, figure: str) -> bool:
 
 
 def _by_budget(run: ContextRun, figure: str, category: str | None = None) -> list[str]:
-    """Return a table with a line a system and a column a budget."""
+    """Return a table with one line per system and one column per budget."""
     show = _shown(figure)
     rows = [
         [
@@ -121,7 +121,7 @@ def _by_budget(run: ContextRun, figure: str, category: str | None = None) -> lis
 
 
 def _grouped(run: ContextRun, by: str, groups: Mapping[str, str]) -> list[str]:
-    """Return a table for each figure and budget, with a line a group and a column a system."""
+    """Return a table for each figure and budget: one line per group, one column per system."""
     lines: list[str] = []
     header = ["", "questions", *(system.name for system in run.systems)]
     for figure in ("evidence", "answer_words"):

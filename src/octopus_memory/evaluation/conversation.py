@@ -1,4 +1,4 @@
-"""What a recall benchmark is made of, whatever file it came from."""
+"""Conversations and questions of a benchmark, independent of the file format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from ..domain.message import Json, Message, ToolCall
 
 UNANSWERABLE = "questions without an answer"
-"""The key under which `Dataset.left_out` counts `Conversation.unanswerable`."""
+"""Key under which `Dataset.left_out` counts `Conversation.unanswerable`."""
 
 _AFTER_THE_LAST_WORD = timedelta(days=1)
 
@@ -23,12 +23,12 @@ class BenchTurn:
     at: datetime
     name: str | None = None
     function: str | None = None
-    """The function that was called, on a tool turn that says so."""
+    """The function that was called, if a tool turn names it."""
     arguments: Json = None
 
     @property
     def message(self) -> Message:
-        """The turn as a message of the product; a tool turn carries its call."""
+        """Return the turn as a message. A tool turn carries its call."""
         if self.function is not None:
             return Message.tool(
                 ToolCall(
@@ -57,13 +57,13 @@ class Question:
     asked_at: datetime | None = None
     answer: str | None = None
     answer_words: tuple[str, ...] = ()
-    """Short strings of the evidence that carry the answer."""
+    """Short strings of the evidence that contain the answer."""
     language: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One user's history, sessions in the order of time, and what is asked about it."""
+    """The history of one user, sessions in the order of time, and the questions about it."""
 
     id: str
     turns: tuple[BenchTurn, ...]
@@ -72,11 +72,11 @@ class Conversation:
     """Questions that the data mark as having no evidence: small talk, or never answered."""
 
     def asked_at(self, question: Question) -> datetime:
-        """When the data do not say: a day after the last turn."""
+        """Return when a question without a date is asked: a day after the last turn."""
         return question.asked_at or max(turn.at for turn in self.turns) + _AFTER_THE_LAST_WORD
 
     def about(self, categories: Collection[str]) -> Conversation:
-        """Only the questions of these categories."""
+        """Return the conversation with the questions of these categories only."""
         return replace(
             self,
             questions=tuple(a for a in self.questions if a.category in categories),
@@ -84,7 +84,7 @@ class Conversation:
         )
 
     def of_user(self) -> Conversation:
-        """Only the user's turns, and what evidence is left in them."""
+        """Return the conversation with the turns of the user only, and the evidence in them."""
         turns = tuple(turn for turn in self.turns if turn.role == "user")
         session_of = {turn.id: turn.session_id for turn in turns}
         questions = (_reduced(asked, session_of) for asked in self.questions)

@@ -1,4 +1,4 @@
-"""A file of conversations and questions as one value, whichever format it is in."""
+"""Datasets: conversations and questions, read from files of several formats."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Format(StrEnum):
 class Dataset:
     name: str
     sha256: str
-    """Of the file, or of a folder's files one after the other."""
+    """Hash of the file, or of the files of a folder in order."""
     conversations: tuple[Conversation, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What a category is called, where its key does not say it."""
+    """Names of categories whose keys do not explain themselves."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Counts of what the data have and `bench recall` does not use."""
+    """Counts of parts of the data that `bench recall` does not use."""
 
     @property
     def turns(self) -> int:
@@ -43,7 +43,7 @@ class Dataset:
 
     @property
     def unanswerable(self) -> int:
-        """The number of questions that the data mark as having no evidence."""
+        """Return the number of questions that the data mark as having no evidence."""
         return sum(len(conversation.unanswerable) for conversation in self.conversations)
 
     @property
@@ -56,12 +56,12 @@ class Dataset:
 
     @property
     def languages(self) -> list[str]:
-        """The languages that questions are marked with; empty where none is."""
+        """Return the languages of the questions; empty if the data name none."""
         asked = (a for found in self.conversations for a in found.questions)
         return sorted({a.language for a in asked if a.language is not None})
 
     def about(self, categories: Collection[str]) -> Dataset:
-        """Only the questions of these categories.
+        """Return the dataset with the questions of these categories only.
 
         :raises InvalidInput: for a category that no question has
         """
@@ -70,14 +70,14 @@ class Dataset:
         if unknown:
             raise InvalidInput(
                 "categories",
-                f"{', '.join(sorted(unknown))} not found: there are {', '.join(known)}",
+                f"must be among {', '.join(known)}, not {', '.join(sorted(unknown))}",
             )
         kept = tuple(conversation.about(categories) for conversation in self.conversations)
         return replace(self, conversations=kept)
 
     def first(self, conversations: int) -> Dataset:
         if conversations < 1:
-            raise InvalidInput("limit_conversations", "must be a whole number above zero")
+            raise InvalidInput("limit_conversations", "must be a positive whole number")
         return replace(self, conversations=self.conversations[:conversations])
 
 
@@ -89,7 +89,7 @@ def load_dataset(
     user_turns_only: bool = False,
     captions: bool = False,
 ) -> Dataset:
-    """Read a file, or of JSON Lines a folder: its *.jsonl files in order of name.
+    """Read a file, or for JSON Lines the *.jsonl files of a folder by name.
 
     Without `categories` all are taken, of LoCoMo all that have an answer.
 
@@ -97,7 +97,9 @@ def load_dataset(
     """
     form = _format(form)
     if user_turns_only and form is Format.LOCOMO:
-        raise InvalidInput("user_turns_only", "LoCoMo has two people and no assistant")
+        raise InvalidInput(
+            "user_turns_only", "must not be given for LoCoMo, which has two people and no assistant"
+        )
     files = _jsonl_files(path) if form is Format.JSONL and path.is_dir() else [path]
     raw = {file: _bytes(file) for file in files}
     left_out: Counter[str] = Counter()
@@ -122,7 +124,7 @@ def load_dataset(
 def _jsonl_files(folder: Path) -> list[Path]:
     found = sorted(folder.glob("*.jsonl"), key=lambda file: file.name)
     if not found:
-        raise InvalidInput("data", f"{folder} has no file whose name ends with .jsonl")
+        raise InvalidInput("data", f"{folder} has no *.jsonl file")
     return found
 
 
@@ -130,14 +132,14 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InvalidInput("data", f"{path} cannot be read: {error.strerror}") from error
+        raise InvalidInput("data", f"cannot read {path}: {error.strerror}") from error
 
 
 def _text(path: Path, raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput("data", f"{path} is no UTF-8 text") from error
+        raise InvalidInput("data", f"{path} must be UTF-8") from error
 
 
 def _read(

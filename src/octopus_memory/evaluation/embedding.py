@@ -1,6 +1,6 @@
-"""One embedder for every system of a run: what is stored is embedded once, what is asked each time.
+"""One embedder for every system of a run. Turns are embedded once, questions each time.
 
-Systems then differ by what they do with the vectors, and the time of a query holds its encoding.
+Systems then differ by what they do with the vectors, and the time of a query includes its encoding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEY_BYTES = 32
 
 
 class SharedEmbedder:
-    """Remembers vectors, in memory and with `folder` in a file for the next run too.
+    """Caches vectors in memory, and with `folder` in a file for the next run.
 
     It is used from one thread.
     """
@@ -33,7 +33,7 @@ class SharedEmbedder:
         self._known: dict[bytes, NDArray[np.float32]] = {}
         self._file: Path | None = None
         self.seconds = 0.0
-        """What encoding questions took so far."""
+        """Seconds that the encoding of questions took so far."""
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             name = re.sub(r"[^\w.-]+", "-", inner.model)
@@ -50,17 +50,17 @@ class SharedEmbedder:
 
     @property
     def calibration(self) -> Any:
-        """The inner embedder's own, where one was fitted for it."""
+        """Return the calibration of the inner embedder; None if it has none."""
         return getattr(self._inner, "calibration", None)
 
     @property
     def language(self) -> str | None:
-        """The only language that the inner embedder knows; None where it knows many."""
+        """Return the language of the inner embedder; None if it knows several."""
         return getattr(self._inner, "language", None)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Inside, nothing is looked up: every question pays for its own encoding."""
+        """Bypass the cache in the block, so that every question pays for its encoding."""
         self._asking = True
         try:
             yield
@@ -98,7 +98,7 @@ def _stored(file: Path, dimension: int) -> Iterator[tuple[bytes, NDArray[np.floa
     raw = file.read_bytes()
     whole = len(raw) // record.itemsize * record.itemsize
     if whole < len(raw):
-        # A run that was killed while it wrote: what came after would be out of step.
+        # A run was killed while it wrote. Records after an incomplete one would be misread.
         with file.open("r+b") as torn:
             torn.truncate(whole)
     for entry in np.frombuffer(raw[:whole], dtype=record):

@@ -1,4 +1,4 @@
-"""Parts that every report is made of, in Markdown and JSON."""
+"""Parts of every report, in Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .metrics import Estimate
 
 
 def dataset_lines(dataset: Dataset, versions: Mapping[str, str]) -> list[str]:
-    """Return what a report says first: the data, their hash, and the versions."""
+    """Return the head of a report: the data, their hash, and the versions."""
     counts = {
         "conversation": len(dataset.conversations),
         "turn": dataset.turns,

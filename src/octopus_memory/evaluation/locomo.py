@@ -29,7 +29,7 @@ _DATE = "%I:%M %p on %d %B, %Y"
 
 
 def read(text: str, left_out: Counter[str], *, captions: bool = False) -> list[Conversation]:
-    """`captions` adds what LoCoMo's image captions say to the turns that shared an image."""
+    """Read LoCoMo. `captions` adds the captions of images to the turns that shared them."""
     return [
         _conversation(sample, f"sample {place}", left_out, captions=captions)
         for place, sample in enumerate(fields.records(text))
@@ -105,7 +105,7 @@ def _question(
 
 
 def _evidence(given: list[Any], left_out: Counter[str]) -> frozenset[str]:
-    """Ids as turns spell them; the data also have "D8:6; D9:17", "D:11:26" and "D"."""
+    """Return ids as the turns spell them. The data also have "D8:6; D9:17", "D:11:26" and "D"."""
     found: set[str] = set()
     for text in given:
         places = _EVIDENCE.findall(str(text))

@@ -66,19 +66,19 @@ def _conversation(sample: Any, where: str, left_out: Counter[str]) -> Conversati
 
 
 def _sessions(sample: Any, where: str, left_out: Counter[str]) -> Iterator[_Session]:
-    """In the order of time: the oracle file is not sorted."""
+    """Return the sessions in the order of time, because the oracle file is not sorted."""
     ids = fields.field(sample, "haystack_session_ids", list, where)
     dates = fields.field(sample, "haystack_dates", list, where)
     contents = fields.field(sample, "haystack_sessions", list, where)
     if not len(ids) == len(dates) == len(contents):
-        raise InvalidInput("data", f"{where} has haystack lists of different lengths")
+        raise InvalidInput("data", f"{where}: the haystack lists must have the same length")
     unique: dict[str, _Session] = {}
     for name, date, turns in zip(ids, dates, contents, strict=True):
         if name in unique:
             left_out["repeated sessions"] += 1
             continue
         if not isinstance(turns, list):
-            raise InvalidInput("data", f"{where}, session {name!r} is no list of turns")
+            raise InvalidInput("data", f"{where}, session {name!r} must be a list of turns")
         unique[name] = _Session(fields.moment(date, _DATE, where), str(name), turns)
     yield from sorted(unique.values(), key=lambda session: session.at)
 

@@ -1,4 +1,4 @@
-"""How good a ranking is, and how sure one can be of it. Pure."""
+"""Metrics of rankings, with confidence intervals. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ class Estimate:
 
 
 def recall_at(ranked: Sequence[str], wanted: Collection[str], k: int) -> float:
-    """The share of what is wanted among the first `k`."""
+    """Return the share of the wanted that is among the first `k`."""
     return len(set(ranked[:k]) & set(wanted)) / len(wanted)
 
 
 def hit_at(ranked: Sequence[str], wanted: Collection[str], k: int) -> float:
-    """1 if anything wanted is among the first `k`."""
+    """Return 1 if any of the wanted is among the first `k`, else 0."""
     return float(any(found in wanted for found in ranked[:k]))
 
 
 def all_at(ranked: Sequence[str], wanted: Collection[str], k: int) -> float:
-    """1 if everything wanted is among the first `k`; more than `k` can never be."""
+    """Return 1 if all of the wanted are among the first `k`, else 0. More than `k` never are."""
     return float(set(wanted) <= set(ranked[:k]))
 
 
 def ndcg_at(ranked: Sequence[str], wanted: Collection[str], k: int) -> float:
-    """Each one found counts for less the further down it stands; 1 for the best order there is."""
+    """Return the normalised discounted cumulative gain: 1 for the best possible order."""
     gained = sum(_discount(place) for place, found in enumerate(ranked[:k]) if found in wanted)
     return gained / sum(_discount(place) for place in range(min(k, len(wanted))))
 
@@ -59,7 +59,7 @@ def measure(
     evidence_turns: Collection[str],
     evidence_sessions: Collection[str],
 ) -> dict[str, float]:
-    """Every metric of one question that has evidence for it.
+    """Return every metric of one question that it has evidence for.
 
     `turns` and `sessions` are ids without repeats, best first; None for a system that knows
     sessions only.
@@ -78,7 +78,7 @@ def measure(
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """The mean and its percentile bootstrap interval over questions; None without a value.
+    """Return the mean and its percentile bootstrap interval; None without values.
 
     The seed is fixed: the same values always give the same interval.
     """
@@ -93,7 +93,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 
 def estimates(measured: Sequence[Mapping[str, float]]) -> dict[str, Estimate]:
-    """Each metric over the questions that have it: every question counts the same."""
+    """Return the mean of each metric over the questions that have it."""
     found = {}
     for metric in METRICS:
         of_all = estimate([values[metric] for values in measured if metric in values])
@@ -103,7 +103,7 @@ def estimates(measured: Sequence[Mapping[str, float]]) -> dict[str, Estimate]:
 
 
 def auc(answerable: Sequence[float], unanswerable: Sequence[float]) -> float:
-    """How often an answerable question scores above an unanswerable one; a tie is half."""
+    """Return how often an answerable question scores above an unanswerable one (ROC AUC)."""
     lower = np.sort(np.asarray(unanswerable, dtype=np.float64))
     values = np.asarray(answerable, dtype=np.float64)
     below = np.searchsorted(lower, values, side="left")
@@ -116,6 +116,6 @@ def share_at_least(values: Sequence[float], threshold: float) -> float:
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, float]:
-    """The 50th and the 95th."""
+    """Return the 50th and the 95th percentile."""
     found: NDArray[np.float64] = np.percentile(np.asarray(values, dtype=np.float64), [50, 95])
     return float(found[0]), float(found[1])

@@ -1,4 +1,4 @@
-"""Octopus behind the harness's interface, through its public calls alone."""
+"""Octopus as a system of the benchmark, through its public calls only."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .embedding import SharedEmbedder
 from .systems import Hit, by_session
 
 _SESSIONS = 5
-"""Sessions are measured down to the fifth, so no more are asked for."""
+"""Number of sessions to ask for. The metrics look at the first five."""
 
 
 class _SetClock:
-    """Shows the time of the conversation, so that "last week" means what it meant then."""
+    """A clock at the time of the conversation, so that "last week" has its original meaning."""
 
     def __init__(self) -> None:
         self.time = datetime(2000, 1, 1, tzinfo=UTC)
@@ -30,7 +30,7 @@ class _SetClock:
 
 
 class OctopusSystem:
-    """A memory in a temporary file, made anew for each conversation.
+    """A memory in a temporary file, created for each conversation.
 
     With `archived` every session is archived before the first question: what is left to be found
     are summaries and key facts.
@@ -98,7 +98,7 @@ class OctopusSystem:
         ]
 
     def context(self, query: str, asked_at: datetime, budget_tokens: int) -> str:
-        """Return the memory block that `context` gives a model for this query."""
+        """Return the context block for this query."""
         self._clock.time = asked_at
         return self._scope().context(query, budget_tokens=budget_tokens).text
 

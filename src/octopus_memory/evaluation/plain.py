@@ -1,4 +1,4 @@
-"""A format of one's own: JSON Lines, a turn or a question each.
+"""The format for your own data: JSON Lines, each a turn or a question.
 
     {"type": "turn", "id": "t1", "session": "s1", "role": "user", "text": "…",
      "at": "2024-05-01T10:00:00Z", "name": "Ana", "conversation": "c1"}
@@ -39,18 +39,18 @@ def read(files: Mapping[str, str], left_out: Counter[str]) -> list[Conversation]
         elif kind == "question":
             asked.setdefault(conversation, []).append((where, record))
         else:
-            raise InvalidInput("data", f"{where} has a type other than 'turn' and 'question'")
+            raise InvalidInput("data", f"{where}: the type must be 'turn' or 'question'")
     for name in asked.keys() - turns.keys():
-        raise InvalidInput("data", f"conversation {name!r} has questions and no turn")
+        raise InvalidInput("data", f"conversation {name!r} must have turns, not only questions")
     return [
         _conversation(name, said, asked.get(name, []), left_out) for name, said in turns.items()
     ]
 
 
 def _lines(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each line that is not blank with its place; a file is named where there are several."""
+    """Yield each line that is not blank, with its place. Several files are named."""
     for name, text in files.items():
-        # Not splitlines(): JSON allows U+2028 and other separators inside a text.
+        # Not splitlines(), because JSON allows U+2028 and other separators inside a text.
         for number, line in enumerate(text.split("\n"), start=1):
             if line.strip():
                 yield f"{name}, line {number}" if len(files) > 1 else f"line {number}", line
@@ -59,7 +59,7 @@ def _lines(files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _turn(record: Mapping[str, Any], where: str) -> BenchTurn:
     role = fields.field(record, "role", str, where)
     if role not in _ROLES:
-        raise InvalidInput("data", f"{where} has a role that is none of {', '.join(_ROLES)}")
+        raise InvalidInput("data", f"{where}: the role must be one of {', '.join(_ROLES)}")
     name = record.get("name")
     return BenchTurn(
         id=fields.field(record, "id", str, where),
@@ -77,10 +77,10 @@ def _function(record: Mapping[str, Any], role: str, where: str) -> str | None:
     if record.get("function") is None:
         return None
     if role != "tool":
-        raise InvalidInput("data", f"{where} has a 'function' and a role other than 'tool'")
+        raise InvalidInput("data", f"{where}: a 'function' must have the role 'tool'")
     name = fields.field(record, "function", str, where)
     if not name:
-        raise InvalidInput("data", f"{where} has a 'function' that is empty")
+        raise InvalidInput("data", f"{where}: 'function' must not be empty")
     return name
 
 
@@ -93,7 +93,9 @@ def _conversation(
     session_of = {turn.id: turn.session_id for turn in turns}
     if len(session_of) < len(turns):
         twice = next(name for name, n in Counter(turn.id for turn in turns).items() if n > 1)
-        raise InvalidInput("data", f"two turns of one conversation have the id {twice!r}")
+        raise InvalidInput(
+            "data", f"ids of turns must be unique in a conversation: {twice!r} is there twice"
+        )
     there = frozenset(session_of.values())
     found: list[Question] = []
     unanswerable: list[Question] = []
@@ -140,5 +142,5 @@ def _time(text: str, where: str) -> datetime:
         return check_time("at", datetime.fromisoformat(text))
     except ValueError as error:
         raise InvalidInput(
-            "data", f"{where} has a time that is not like 2024-05-01T10:00:00Z, with its zone"
+            "data", f"{where}: the time must have a zone, as in 2024-05-01T10:00:00Z"
         ) from error

@@ -1,4 +1,4 @@
-"""Runs as pictures."""
+"""Plots of runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .run import RecallRun, SystemRun
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours, told apart by every kind of colour vision.
+# The palette of Okabe and Ito, which every kind of colour vision can tell apart.
 _COLOURS = ("#D55E00", "#999999", "#56B4E9", "#0072B2", "#009E73", "#CC79A7", "#F0E442", "#000000")
 _SHOWN = {
     "recall@10": "Turn recall@10",
@@ -26,7 +26,7 @@ _SHOWN = {
 
 
 def plot_recall(run: RecallRun, path: Path) -> None:
-    """Overall metrics above, the main one by category below.
+    """Plot the overall metrics, and below the main one by category.
 
     :raises MissingExtra: when Matplotlib is not installed
     """
@@ -108,7 +108,7 @@ def _line(
     for budget in budgets:
         cost, value = system.estimate("tokens", budget), system.estimate(figure, budget)
         if cost is not None and value is not None:
-            # A logarithmic axis has no 0.
+            # A logarithmic axis has no zero.
             tokens.append(max(cost.mean, 1.0))
             found.append(value)
     means = [value.mean * 100 for value in found]
@@ -152,7 +152,7 @@ def _category(run: RecallRun, name: str) -> str:
 
 
 def _matplotlib() -> tuple[Any, Any]:
-    """The figure without pyplot, which would look for a screen and keep every figure."""
+    """Make a figure without pyplot, which would look for a screen and keep every figure."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415

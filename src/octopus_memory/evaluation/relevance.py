@@ -1,4 +1,4 @@
-"""Whether a system can say "nothing relevant": questions asked where they have no answer.
+"""Measures whether scores tell when there is no answer, by asking questions elsewhere.
 
 Each question is asked once in its own conversation, where its answer was said, and once in the next
 conversation of the dataset, where it was not. The best score of what comes back should tell the two
@@ -25,7 +25,7 @@ from .systems import RecallSystem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Separation:
-    """The best score of each question, at home and elsewhere; 0 where nothing came back."""
+    """The best score of each question, at home and elsewhere; 0 if nothing was found."""
 
     answerable: tuple[float, ...]
     unanswerable: tuple[float, ...]
@@ -35,11 +35,11 @@ class Separation:
         return auc(self.answerable, self.unanswerable)
 
     def kept(self, threshold: float) -> float:
-        """The share of answerable questions that something reaches the threshold for."""
+        """Return the share of answerable questions whose best score reaches the threshold."""
         return share_at_least(self.answerable, threshold)
 
     def dropped(self, threshold: float) -> float:
-        """The share of unanswerable ones that nothing reaches it for."""
+        """Return the share of unanswerable questions whose best score stays below it."""
         return 1 - share_at_least(self.unanswerable, threshold)
 
     def balanced_accuracy(self, threshold: float) -> float:
@@ -51,7 +51,7 @@ class SystemRelevance:
     name: str
     as_asked: Separation
     renamed: Separation | None
-    """Elsewhere with the names of those who speak there; None where nobody has a name."""
+    """The scores elsewhere with the names of the speakers there; None if speakers have no names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +70,15 @@ def run_relevance(
     embedder: SharedEmbedder | None = None,
     progress: Progress | None = None,
 ) -> RelevanceRun:
-    """:raises InvalidInput: for a dataset of fewer than two conversations with questions"""
+    """Ask every question at home and in another conversation.
+
+    :raises InvalidInput: the dataset has fewer than two conversations with questions
+    """
     check_questions(dataset)
     asked = [conversation for conversation in dataset.conversations if conversation.questions]
     if len(asked) < 2:
         raise InvalidInput(
-            "data", "needs two conversations, to ask the questions of one in another"
+            "data", "must have two conversations with questions, to ask those of one in the other"
         )
     return RelevanceRun(
         dataset=dataset,
@@ -118,7 +121,7 @@ def _run(
 def _best(
     system: RecallSystem, here: Conversation, source: Conversation, *, rename: bool = False
 ) -> list[float]:
-    """The best score for each question of `source`, asked here."""
+    """Return the best score for each question of `source`, asked here."""
     scores = []
     for question in source.questions:
         text = (
@@ -132,12 +135,12 @@ def _best(
 
 
 def rename_people(text: str, names: Sequence[str], others: Sequence[str]) -> str:
-    """The first of `names` becomes the first of `others`, and so on, round and round."""
+    """Replace each of `names` by one of `others`, in order and cyclically."""
     new = {name: others[place % len(others)] for place, name in enumerate(names)}
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.sub(rf"\b(?:{known})\b", lambda found: new[found[0]], text)
 
 
 def speakers(conversation: Conversation) -> list[str]:
-    """Return the speakers' names, in the order of their first words."""
+    """Return the names of the speakers in the order of their first turns."""
     return list(dict.fromkeys(turn.name for turn in conversation.turns if turn.name))

@@ -1,4 +1,4 @@
-"""Runs as Markdown and as JSON. Neither holds a word of the data."""
+"""Reports of runs as Markdown and JSON, without a word of the data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _RELEVANCE_NOTE = (
 
 
 def recall_markdown(run: RecallRun) -> str:
-    """Overall and by category, a line a system."""
+    """Return the tables of a run, overall and by category, one line per system."""
     lines = ["# Recall", "", *dataset_lines(run.dataset, run.versions), "", _NOTE, ""]
     lines += ["## Overall", "", *_overall(run), ""]
     lines += ["## Time", "", *_times(run), ""]
@@ -127,7 +127,7 @@ def _separation(found: Separation, threshold: float) -> dict[str, float]:
 
 
 def write_report(run: RecallRun | RelevanceRun | ContextRun, folder: Path) -> list[Path]:
-    """Write Markdown and JSON, and for recall and context a plot; returns what was written.
+    """Write Markdown and JSON, and for recall and context a plot. Return the files.
 
     :raises MissingExtra: when the plot's library is not installed; the rest is written then
     """

@@ -1,4 +1,4 @@
-"""Every system over a dataset: the same turns in, the same questions, everything timed."""
+"""Runs systems over a dataset: the same turns, the same questions, everything timed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .metrics import Estimate, estimates, measure, percentiles
 from .systems import Hit, RecallSystem, ranked_sessions, ranked_turns
 
 LIMIT = 20
-"""How many turns, and how many sessions, are asked for."""
+"""Number of turns, and of sessions, to ask for."""
 
 Progress = Callable[[str, int, int], None]
-"""Told the system's name, how many questions it has answered, and of how many."""
+"""Callback: the name of the system, the questions answered, and their total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """One question as one system answered it."""
+    """The answer of one system to one question."""
 
     conversation: str
     category: str
@@ -52,18 +52,18 @@ class SystemRun:
     add_seconds: float
 
     def estimates(self, category: str | None = None) -> dict[str, Estimate]:
-        """By metric, over all questions or those of one category."""
+        """Return the estimates by metric, over all questions or those of one category."""
         wanted = (one for one in self.answered if category in {None, one.category})
         return estimates([one.values for one in wanted])
 
     @property
     def milliseconds(self) -> tuple[float, float]:
-        """Of a search, with the encoding of the question: the 50th and 95th percentile."""
+        """Return the 50th and 95th percentile of a search with the encoding of its question."""
         return percentiles([one.seconds * 1000 for one in self.answered])
 
     @property
     def encoding_milliseconds(self) -> tuple[float, float]:
-        """Of the encoding alone."""
+        """Return the same percentiles of the encoding alone."""
         return percentiles([one.encoding_seconds * 1000 for one in self.answered])
 
 
@@ -97,11 +97,11 @@ def run_recall(
 
 def check_questions(dataset: Dataset) -> None:
     if not dataset.questions:
-        raise InvalidInput("data", "has no question with evidence that could be measured")
+        raise InvalidInput("data", "must have a question with evidence")
 
 
 def versions(embedder: SharedEmbedder | None) -> dict[str, str]:
-    """What the figures may depend on."""
+    """Return the versions that the figures may depend on."""
     found = {
         "octopus-memory": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""The systems that the harness brings, by name."""
+"""The built-in systems, by name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ SYSTEMS = ("octopus", "recency", "bm25", "dense", "rrf", "naive")
 
 
 def shared_embedder(folder: Path | None = None) -> SharedEmbedder:
-    """The embedder that the settings name, shared; with `folder`, vectors outlive the run."""
+    """Return the embedder of the settings with a cache. `folder` keeps the cache for later runs."""
     return SharedEmbedder(make_embedder(load()), folder)
 
 
 def make_systems(
     names: Sequence[str], embedder: SharedEmbedder, *, archived: bool = False
 ) -> list[RecallSystem]:
-    """:raises InvalidInput: for a name that is none of `SYSTEMS`"""
+    """Return the systems of these names.
+
+    :raises InvalidInput: a name is not among `SYSTEMS`
+    """
     analyzer = _analyzer(embedder)
     return [_system(name, embedder, analyzer, archived=archived) for name in names]
 
@@ -47,10 +50,10 @@ def _system(
         case "naive":
             return NaiveDesign(embedder)
         case _:
-            raise InvalidInput("systems", f"{name!r} is none of {', '.join(SYSTEMS)}")
+            raise InvalidInput("systems", f"must be among {', '.join(SYSTEMS)}, not {name!r}")
 
 
 def _analyzer(embedder: SharedEmbedder) -> Analyzer:
-    """The one that Octopus stems with, so that no difference comes from stemming."""
+    """Return the analyzer of Octopus, so that stemming makes no difference."""
     with EpisodicMemory.open("sqlite:///:memory:", embedder=embedder, background=False) as memory:
         return memory.parts.analyzer

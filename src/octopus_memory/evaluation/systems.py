@@ -1,4 +1,4 @@
-"""What the harness asks of a system that recalls."""
+"""The interface of a system under measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .conversation import BenchTurn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """Something found: a turn of a session, or without `turn_id` a whole session."""
+    """A result: a turn of a session, or without `turn_id` a whole session."""
 
     session_id: str
     turn_id: str | None = None
@@ -20,20 +20,20 @@ class Hit:
 
 
 class RecallSystem(Protocol):
-    """Three methods, called in this order for each conversation: reset, add, search and search…"""
+    """A system under measurement. Calls per conversation: `reset`, `add`, then many `search`."""
 
     @property
     def name(self) -> str:
-        """As it stands in the report."""
+        """Return the name for the report."""
 
     def reset(self) -> None:
-        """Forget everything. Called before each conversation, and once at the end."""
+        """Drop everything. Called before each conversation, and once at the end."""
 
     def add(self, turns: Sequence[BenchTurn]) -> None:
-        """Take in one conversation; when it returns, everything can be found."""
+        """Store one conversation. Everything can be found when it returns."""
 
     def search(self, query: str, asked_at: datetime, limit: int) -> list[Hit]:
-        """At most `limit` turns, best first, and beside them at most `limit` whole sessions.
+        """Return at most `limit` turns, best first, and at most `limit` whole sessions.
 
         A system that returns no whole sessions has them ranked by their best turns. One that never
         returns a turn is measured on sessions alone.
@@ -41,18 +41,18 @@ class RecallSystem(Protocol):
 
 
 def ranked_turns(hits: Iterable[Hit]) -> list[str]:
-    """The turns' ids, each once, best first."""
+    """Return the ids of turns without repetition, best first."""
     return list(dict.fromkeys(hit.turn_id for hit in hits if hit.turn_id is not None))
 
 
 def ranked_sessions(hits: Sequence[Hit]) -> list[str]:
-    """The sessions' ids, each once, best first: as returned, else by their best turns."""
+    """Return the ids of sessions without repetition, as returned, else by their best turns."""
     whole = [hit.session_id for hit in hits if hit.turn_id is None]
     return list(dict.fromkeys(whole or (hit.session_id for hit in hits)))
 
 
 def by_session(turns: Iterable[BenchTurn]) -> dict[str, list[BenchTurn]]:
-    """Each session's turns, in the order they were said."""
+    """Return the turns of each session in order."""
     sessions: dict[str, list[BenchTurn]] = {}
     for turn in turns:
         sessions.setdefault(turn.session_id, []).append(turn)

@@ -1,4 +1,4 @@
-"""Who uses a face, for the audit log."""
+"""The actor that the audit log names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import getpass
 
 
 def actor_of(face: str) -> str:
-    """The face, and who runs it on this machine."""
+    """Return the name of the face and of the system's user who runs it."""
     try:
         return f"{face}:{getpass.getuser()}"
     except (OSError, KeyError):

@@ -1,4 +1,4 @@
-"""The options that say which memory, for the commands of every face."""
+"""Options that choose a memory, for the commands of every face."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ Db = Annotated[
     typer.Option(
         "--db",
         metavar="URL",
-        help="The database: a URL such as sqlite:///memory.db, or a file's path. "
-        "Without it, the one that the settings name.",
+        help="The database: a URL such as sqlite:///memory.db, or a path. "
+        "Default: the one of the settings.",
         show_default=False,
     ),
 ]
-Tenant = Annotated[str, typer.Option("--tenant", help="Whose data it is.", rich_help_panel="Scope")]
-Agent = Annotated[
-    str, typer.Option("--agent", help="Which agent remembers.", rich_help_panel="Scope")
-]
-User = Annotated[str, typer.Option("--user", help="Who is remembered.", rich_help_panel="Scope")]
+Tenant = Annotated[str, typer.Option("--tenant", help="The tenant.", rich_help_panel="Scope")]
+Agent = Annotated[str, typer.Option("--agent", help="The agent.", rich_help_panel="Scope")]
+User = Annotated[str, typer.Option("--user", help="The user.", rich_help_panel="Scope")]

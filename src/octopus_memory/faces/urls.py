@@ -1,4 +1,4 @@
-"""Database URLs, as people give them and as they may be shown."""
+"""Database URLs, as users give them and as output shows them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SECRET = re.compile(r"(\b(?:ssl)?(?:password|pwd)=)[^&]*", re.IGNORECASE)
 
 
 def as_url(db: str | None) -> str | None:
-    """What `--db` gives, as a URL: a bare path is an SQLite file's."""
+    """Return `--db` as a URL. A path stands for an SQLite file."""
     if db is None or "://" in db:
         return db
     if not db.strip():
-        raise InvalidSetting("db", "is empty: give a file's path or a database's URL")
+        raise InvalidSetting("db", "must be a path or a URL")
     return f"sqlite:///{quote(str(Path(db).expanduser()))}"
 
 
@@ -25,14 +25,14 @@ def is_in_memory(url: str) -> bool:
 
 
 def shown_url(url: str) -> str:
-    """A database's URL without its password, wherever that stands."""
+    """Return the URL of a database without its password."""
     try:
         split = urlsplit(url)
         password, host = split.password, split.netloc.rpartition("@")[2]
     except ValueError:
         return f"{url.partition(':')[0]}://***"
     if "@" in split.path:
-        # A password with a slash in it, which should have been escaped.
+        # The password has a slash that was not escaped.
         return f"{split.scheme}://***"
     query = _SECRET.sub(r"\1***", split.query)
     if password is None and query == split.query:

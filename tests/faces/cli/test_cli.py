@@ -196,11 +196,11 @@ def test_add_takes_a_role_and_a_time():
 @pytest.mark.parametrize(
     ("stdin", "message"),
     [
-        ("", "standard input: is empty"),
-        ("nonsense\n", "line 1: is not JSON"),
+        ("", "standard input: must not be empty"),
+        ("nonsense\n", "line 1: must be JSON"),
         ('{"role": "user", "content": "a"}\n\n[1]\n', "line 3: must be an object"),
         ('{"role": "user", "content": "a"}\n{"role": "user"}\n', "line 2.content: is missing"),
-        (b"\xff\n", "line 1: is not JSON"),
+        (b"\xff\n", "line 1: must be JSON"),
         ('{"role": "tool", "tool_call_id": "x", "content": "y"}\n', "tool_call_id"),
     ],
 )
@@ -213,7 +213,7 @@ def test_an_error_on_the_way_says_what_is_stored():
     many = [{"role": "user", "content": "a"}] * 200
     orphan = {"role": "tool", "tool_call_id": "x", "content": "y"}
     done = run("add", "s", "-", stdin=lines(*many, orphan), code=1)
-    assert "note: 200 messages before the error are stored" in done.stderr
+    assert "note: 200 messages before the error were stored" in done.stderr
     assert "error: message 201.tool_call_id: names no open call" in done.stderr
     assert run_json("stats")["turns"] == 200
 
@@ -226,7 +226,7 @@ def test_what_a_failing_embedder_leaves_is_done_later(monkeypatch):
         server.fail(status=400, times=3)
         done = run("add", "s", "My favourite tea is Darjeeling.")
         assert "warning: stored, but not embedded yet" in done.stderr
-        assert "1 text still to embed" in done.stdout
+        assert "1 text not embedded yet" in done.stdout
         server.clear()
         with EpisodicMemory.open(background=False) as memory:
             work = memory.parts.store
@@ -258,22 +258,26 @@ def test_run_pending_without_work(tea):
     [
         (["replay", "nope"], "SessionNotFound", "no session 'nope' here: octopus recent"),
         (["add", "", "hello"], "InvalidInput", "session_id: must have 1 to 256 characters"),
-        (["add", "s", " "], "InvalidMessage", "text: is empty"),
+        (["add", "s", " "], "InvalidMessage", "text: must not be empty"),
         (["add", "s", "hello", "--db", READ_ONLY], "StoreReadOnly", "open it without"),
         (["run-pending", "--db", READ_ONLY], "StoreReadOnly", "open it without"),
         (["recent", "--db", "missing.db"], "StoreUnavailable", "there is no database missing.db"),
         (["stats", "--db", "."], "StoreUnavailable", "unable to open"),
-        (["stats", "--db", "x" * 300], "InvalidSetting", "database_url: names a file that cannot"),
+        (["stats", "--db", "x" * 300], "InvalidSetting", "database_url: must name a possible file"),
         (
             ["migrate", "--from", "no.db", "--to", "x.db"],
             "InvalidInput",
-            "--from: there is no such",
+            "--from: no such file",
         ),
         (["recent", "--db", "sqlite://memory.db"], "InvalidSetting", "three slashes"),
         (["recent", "--db", "sqlite:///a#1.db"], "InvalidSetting", "write %23"),
         (["recent", "--db", "nosuch://u:secret@h/x"], "InvalidSetting", "'nosuch' is not known"),
-        (["recent", "--db", ""], "InvalidSetting", "db: is empty"),
-        (["reembed", "--dimension", "99"], "InvalidSetting", "dimension: hashing has its own"),
+        (["recent", "--db", ""], "InvalidSetting", "db: must be a path or a URL"),
+        (
+            ["reembed", "--dimension", "99"],
+            "InvalidSetting",
+            "dimension: must not be given for hashing",
+        ),
         (["recent", "--tenant", ""], "InvalidInput", "tenant: must have"),
         (["export", "--out", "."], "InvalidInput", "out: '.' is a folder"),
         (["stats", "--db", "text.txt"], "StoreCorrupt", "not an SQLite file"),
@@ -298,8 +302,8 @@ def test_errors_are_one_line(tea, args, kind, message):
         (["recall", "x", "--limit", "0"], "--limit"),
         (["recall", "x", "--mode", "magic"], "--mode"),
         (["recall", "x", "--min-score", "2"], "--min-score"),
-        (["recall", "x", "--since", "yesterday"], "is no date or time"),
-        (["recall", "x", "--until", "2025-13-01"], "is no date or time"),
+        (["recall", "x", "--since", "yesterday"], "is not a date or time"),
+        (["recall", "x", "--until", "2025-13-01"], "is not a date or time"),
         (["add", "s", "x", "--role", "tool"], "--role"),
         (["recent", "--nonsense"], "--nonsense"),
         (["nonsense"], "nonsense"),

@@ -49,7 +49,7 @@ def test_doctor_is_content():
         "extras": "ok",
     }
     assert "schema" in found["database"]["detail"]
-    assert "can be written" in found["database"]["detail"]
+    assert "writable" in found["database"]["detail"]
     shown = run("doctor").stdout
     assert "ok    database" in shown
     assert "Everything that Octopus needs works." in shown
@@ -78,11 +78,11 @@ def test_doctor_sees_a_disk_that_is_nearly_full(monkeypatch):
     little = SimpleNamespace(free=5 * 2**20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: little)
     found = checks()["disk"]
-    assert (found["status"], found["detail"][:16]) == ("warning", "5 MiB are free b")
+    assert (found["status"], found["detail"][:16]) == ("warning", "only 5 MiB are f")
 
 
 def test_doctor_makes_no_database():
-    assert "when something is first stored" in checks()["database"]["detail"]
+    assert "will be created by the first write" in checks()["database"]["detail"]
     assert not list(Path.cwd().iterdir())
 
 
@@ -104,7 +104,7 @@ def test_doctor_says_what_fails_and_what_to_do(monkeypatch):
     assert all(found[name]["remedy"] for name in failed)
     shown = run("doctor", code=1).stdout
     assert "FAIL  database" in shown
-    assert "To mend: database, embedder, tokenizer." in shown
+    assert "Failed: database, embedder, tokenizer." in shown
 
 
 def test_doctor_reads_wrong_settings():
@@ -143,4 +143,4 @@ def test_doctor_looks_at_a_read_only_database():
     run("add", "s", "hello there")
     found = checks("--db", "sqlite:///memory.db?mode=ro")
     assert found["database"]["status"] == "note"
-    assert "read only" in found["database"]["detail"]
+    assert "read-only" in found["database"]["detail"]

@@ -87,7 +87,7 @@ def test_one_episode(talk: str):
     scope = ("--user", "anabella", "--agent", "default")
     out = run("erase", *scope, "--episode", talk, "--verify", "--yes").stdout
     assert "complete" in out
-    assert "byte strings sought in memory.db" in out
+    assert "byte strings searched in memory.db" in out
     assert "Fidibus was at the vet" in run("replay", "tuesday", "--user", "anabella").stdout
     run("replay", "monday", "--user", "anabella", code=1)
     assert (
@@ -101,7 +101,10 @@ def test_one_episode(talk: str):
     [
         (("--user", "anabella"), "--yes"),
         (("--user", "anabella", "--episode", "x", "--yes"), "--agent"),
-        (("--user", "anabella", "--agent", "a", "--episode", "x", "--yes"), "no episode"),
+        (
+            ("--user", "anabella", "--agent", "a", "--episode", "x", "--yes"),
+            "not the id of an episode",
+        ),
         ((), "--user"),
     ],
 )
@@ -134,7 +137,7 @@ def test_compact_tells_of_no_growth(talk: str):
 
 def test_who_is_not_there_is_said_to_be_so(talk: str):
     done = run("erase", "--user", "anabela", "--yes").stdout
-    assert "Nothing was there of user anabela in tenant default of sqlite:///memory.db." in done
+    assert "no data of user anabela in tenant default of sqlite:///memory.db." in done
     assert "Nothing was there" not in run("erase", "--user", "anabella", "--yes").stdout
 
 
@@ -161,11 +164,11 @@ def test_receipts(talk: str):
     assert first["sha256"] in shown
     assert "anabella" not in shown
     assert "receipts list" in run("receipts", "show", second["id"], "--tenant", "x", code=1).output
-    assert "no receipt" in run("receipts", "show", "x", code=1).output
+    assert "not the id of a receipt" in run("receipts", "show", "x", code=1).output
 
 
 def test_the_audit_log(talk: str):
-    assert "Nothing is recorded" in run("audit", "list").stdout
+    assert "The log is empty" in run("audit", "list").stdout
     for user in ("anabella", "ben"):
         run("erase", "--user", user, "--yes")
     listed = run_json("audit", "list")
@@ -185,8 +188,11 @@ def test_verifying_the_audit_log(talk: str):
     whole = run_json("audit", "verify")
     assert (whole["whole"], whole["entries"], whole["knows_head"]) == (True, 2, None)
     run("erase", "--user", "ben", "--yes")
-    assert "Whole: 4 entries" in run("audit", "verify", "--head", whole["head"]).stdout
-    assert "noted" in run("audit", "verify", "--head", "ab" * 32, code=1).stdout
+    assert "Intact: 4 entries" in run("audit", "verify", "--head", whole["head"]).stdout
+    assert (
+        "The given head is not in this log"
+        in run("audit", "verify", "--head", "ab" * 32, code=1).stdout
+    )
     conn = sqlite3.connect("memory.db")
     conn.execute("UPDATE octopus_audit SET actor = 'nobody' WHERE seq = 2")
     conn.commit()

@@ -33,8 +33,8 @@ def test_a_fact_through_its_life():
     home = run_json("facts", "list", "--kind", "home", "--kind", "work")["facts"]
     assert [fact["text"] for fact in home] == ["Lives in Lyon."]
     assert run_json("facts", "delete", lyon["id"], "--yes") == {"deleted": lyon["id"]}
-    assert run("facts", "delete", nuts["id"], "--yes").stdout == f"Fact {nuts['id']} is deleted.\n"
-    assert run("facts", "list").stdout.startswith("No fact is known for tenant default")
+    assert run("facts", "delete", nuts["id"], "--yes").stdout == f"Deleted fact {nuts['id']}.\n"
+    assert run("facts", "list").stdout.startswith("No facts for tenant default")
     assert run_json("stats")["facts"] == 1
     assert "facts           1\n" in run("stats").stdout
 

@@ -174,7 +174,7 @@ def test_an_import_shows_its_progress_on_a_terminal_alone(way: str):
 def test_recent_says_whose_conversations_there_are():
     run("add", "s", "hello", "--tenant", "acme", "--agent", "hr", "--user", "ana")
     shown = run("recent").stdout
-    assert "Nothing is stored for tenant default, agent default, user me." in shown
+    assert "Nothing stored for tenant default, agent default, user me." in shown
     assert "--tenant acme --agent hr --user ana" in shown
     assert "--tenant acme --agent hr --user ana" in run("recall", "hello").stdout
     assert run_json("recent") == []

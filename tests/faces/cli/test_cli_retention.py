@@ -78,7 +78,7 @@ def test_several_agents_have_a_row_each_and_one_for_all(told):
 def test_settings_that_cannot_be_used_are_said_to_be(told):
     with EpisodicMemory.open(background=False) as memory:
         memory.parts.store.put_config(None, "damaged", {"retention": {"nope": 1}})
-    assert "agent damaged: its settings cannot be used" in run("retention", "status").stdout
+    assert "agent damaged: its settings are invalid" in run("retention", "status").stdout
     assert run_json("retention", "status")["policies"][1]["policy"] is None
 
 
@@ -90,7 +90,7 @@ def test_what_failed_is_said_and_shows_in_the_exit_code(told, monkeypatch):
         raise StoreBusy("another process is writing")
 
     monkeypatch.setattr(SqliteStore, "archive", busy)
-    assert "1 episode could not be moved" in run("retention", "run", code=1).stdout
+    assert "1 episode failed: see the log" in run("retention", "run", code=1).stdout
     assert run_json("retention", "run", code=1)["counts"]["failed"] == 1
 
 
@@ -98,7 +98,7 @@ def test_a_run_beside_another(told):
     with EpisodicMemory.open(background=False) as memory:
         store: EpisodeStore = memory.parts.store
         with store.lead("retention", worker_id="another-machine/1/x"):
-            assert "Another process runs retention" in run("retention", "run").stdout
+            assert "Another process is running retention" in run("retention", "run").stdout
             assert run_json("retention", "run")["elsewhere"] is True
 
 
@@ -114,7 +114,7 @@ def test_status_shows_policies_what_is_due_and_when(told, monkeypatch):
     assert told_json["policies"][1]["policy"]["archive_mode"] == "cold"
     assert told_json["due"]["counts"]["archived"] == 1
     monkeypatch.setenv("OCTOPUS_RETENTION_SCHEDULE", "")
-    assert run("retention", "status").stdout.startswith("next run  only by hand\n")
+    assert run("retention", "status").stdout.startswith("next run  none scheduled\n")
     assert run_json("retention", "status")["next_run"] is None
 
 
@@ -172,7 +172,7 @@ def test_restore_lists_and_restores(told):
 
 def test_holds_are_placed_listed_and_lifted(told):
     old, _ = told
-    assert run("holds", "list").stdout == "No hold stands in tenant default.\n"
+    assert run("holds", "list").stdout == "No holds in tenant default.\n"
     placed = run_json("holds", "place", "--user", "me", "--reason", "case 17")
     run("holds", "place", "--episode", old, "--reason", "case 18")
     shown = run("holds", "list").stdout
@@ -181,7 +181,7 @@ def test_holds_are_placed_listed_and_lifted(told):
     assert [hold["reason"] for hold in run_json("holds", "list")] == ["case 17", "case 18"]
     assert run_json("holds", "list", "--tenant", "acme") == []
     assert run_json("retention", "run")["counts"]["held"] == 1
-    assert run("holds", "lift", placed["id"]).stdout == f"Hold {placed['id']} is lifted.\n"
+    assert run("holds", "lift", placed["id"]).stdout == f"Lifted hold {placed['id']}.\n"
     assert run_json("retention", "run")["counts"]["held"] == 1
     run("holds", "lift", run_json("holds", "list")[0]["id"])
     assert run_json("retention", "run")["counts"]["archived"] == 1

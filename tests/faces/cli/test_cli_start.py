@@ -114,7 +114,10 @@ def test_demo_keeps_its_database_and_runs_again():
 def test_demo_leaves_other_databases_alone():
     run("add", "s", "mine")
     error = run("demo", "--keep", "memory.db", code=1).stderr
-    assert error == "error: --keep: this file is there, and not the demo's: name a new one\n"
+    assert (
+        error
+        == "error: --keep: the file exists and was not created by the demo: choose another path\n"
+    )
     assert run_json("stats")["sessions"] == 1
 
 
@@ -194,7 +197,7 @@ def test_a_chat_has_commands():
     assert "relevance" in shown
     assert "/recall QUERY" in shown
     assert "/recall needs a query" in shown
-    assert "/magic is no command" in shown
+    assert "/magic is not a command" in shown
 
 
 def test_nothing_after_the_end_is_said():

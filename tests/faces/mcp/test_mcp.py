@@ -100,7 +100,7 @@ def test_what_cannot_be_done_is_told(ana: Tools):
     for tool, arguments, words in (
         ("recall", {}, "query: Field required"),
         ("recall", {"query": "tea", "limit": 51}, "limit: Input should be less than"),
-        ("recall", {"query": "tea", "since": "soon"}, "since: 'soon' is no date or time: write"),
+        ("recall", {"query": "tea", "since": "soon"}, "since: 'soon' is not a date or time: write"),
         ("recall", {"query": "tea", "user": "bob"}, "user: unknown argument: leave it out"),
         ("remember", {"messages": []}, "messages: List should have at least 1 item"),
         ("read_session", {"session_id": "no"}, "session_id: no session 'no' here"),

@@ -204,7 +204,7 @@ def test_what_the_page_offers_is_answered_in_development_mode(memory: EpisodicMe
         )
         assert sent.json()["turns"] == 1
         missing = page.get("/sessions/s").json()
-        assert missing["detail"].startswith("agentId, userId: is needed")
+        assert missing["detail"].startswith("agentId, userId: must be given")
         assert [each["field"] for each in missing["errors"]] == ["agentId", "userId"]
 
 

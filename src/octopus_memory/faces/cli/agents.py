@@ -1,4 +1,4 @@
-"""Who answers in `octopus chat`: a model, or an echo."""
+"""The two agents of `octopus chat`: a model, and an echo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Answerer(Protocol):
     def name(self) -> str: ...
 
     def answer(self, messages: Sequence[dict[str, Json]]) -> str:
-        """The answer's text.
+        """Return the text of the answer.
 
         :raises ModelError: when there is none
         """
@@ -30,14 +30,14 @@ class Answerer(Protocol):
 
 
 def answerer(settings: Settings) -> Answerer:
-    """The chat model where a key or an address is set; else the echo."""
+    """Return the chat model if a key or an address is set, else the echo."""
     if settings.openai_base_url is None and settings.openai_api_key is None:
         return Echo()
     return ChatModel(settings)
 
 
 class Echo:
-    """Needs no model: memory works the same with it."""
+    """Repeats the message. Memory works with it as with a model."""
 
     name = "echo"
 
@@ -49,7 +49,7 @@ class Echo:
 
 
 class ChatModel:
-    """A chat model of OpenAI, or of any endpoint that speaks its API."""
+    """Asks a chat model of OpenAI, or of any endpoint with the same API."""
 
     def __init__(self, settings: Settings) -> None:
         self._model = settings.chat_model
@@ -76,7 +76,7 @@ class ChatModel:
             words = "cannot be reached: check OCTOPUS_OPENAI_BASE_URL and the network"
             raise ModelError(self._remedy(words)) from error
         except Exception as error:
-            # An address that is no API answers with anything, and the library lets it through.
+            # A server that is not such an API may answer anything, and the library does not check.
             words = "gave no chat completion: check that OCTOPUS_OPENAI_BASE_URL ends as it should"
             raise ModelError(self._remedy(words)) from error
         if not text:
@@ -97,10 +97,13 @@ def _client(settings: Settings) -> OpenAI:
     except ImportError as error:
         raise MissingExtra("openai", "octopus chat with a model") from error
     key = settings.openai_api_key
-    # With an address of its own, a server on this machine may want no key at all.
+    # A server that the user runs may need no key.
     given = "none" if key is None else key.get_secret_value()
     if not given or not given.isascii() or not given.isprintable() or " " in given:
-        raise InvalidSetting("openai_api_key", "is empty or holds a blank or a strange character")
+        raise InvalidSetting(
+            "openai_api_key",
+            "must not be empty, and must not contain blanks or non-ASCII characters",
+        )
     return openai.OpenAI(api_key=given, base_url=settings.openai_base_url, timeout=_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""The command `octopus`: its commands, and how their errors are shown."""
+"""The program `octopus`: its commands, and how their errors are shown."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Commands(TyperGroup):
 
 
 def _switches_without_values(params: Any) -> Any:
-    """Typer's help shows the type of every option, `<bool>` for one that takes no value."""
+    """Hide the type of flags, which Typer would show as `<bool>`."""
     for param in params:
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""
@@ -94,7 +94,7 @@ def _switches_without_values(params: Any) -> Any:
 
 
 def report(error: OctopusError, *, as_json: bool) -> None:
-    """Say what went wrong: a line on standard error, or JSON on standard output."""
+    """Print an error: a line on standard error, or JSON on standard output."""
     message = _words(error)
     if as_json:
         print_json({"error": {"type": type(error).__name__, "message": message}})
@@ -111,7 +111,7 @@ def _words(error: OctopusError) -> str:
     if isinstance(error, EpisodeNotFound):
         return (
             f"no episode {str(error.episode_id)!r} here: octopus recent lists the episodes of one "
-            "--tenant, --agent and --user, octopus restore those that can be restored"
+            "--tenant, --agent and --user, octopus restore the deleted and archived ones"
         )
     if isinstance(error, FactNotFound):
         return (

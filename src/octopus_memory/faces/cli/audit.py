@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
 
 audit = typer.Typer(
-    help="Who erased, exported, changed or read what, and whether the log is whole.",
+    help="The audit log: who erased, exported, changed or read what.",
     no_args_is_help=True,
 )
 _BROKEN = 1
@@ -27,7 +27,7 @@ _PAGE = 1_000
 Installation = Annotated[
     bool,
     typer.Option(
-        "--installation", help="The log of what concerns every tenant.", rich_help_panel="Scope"
+        "--installation", help="Use the log of the whole installation.", rich_help_panel="Scope"
     ),
 ]
 
@@ -36,9 +36,9 @@ Installation = Annotated[
 def list_(
     *,
     user: Annotated[
-        str | None, typer.Option("--user", help="Only what concerns this user.")
+        str | None, typer.Option("--user", help="Only entries about this user.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many of the last.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many entries.")] = 20,
     tenant: Tenant = "default",
     installation: Installation = False,
     db: Db = None,
@@ -57,7 +57,7 @@ def list_(
         return
     screen = Screen()
     if not found:
-        screen.write("Nothing is recorded.")
+        screen.write("The log is empty.")
     for entry in found:
         screen.write(
             (f"{entry.seq:>5}  ", "dim"),
@@ -74,7 +74,7 @@ def verify(
     head: Annotated[
         str | None,
         typer.Option(
-            "--head", metavar="HASH", help="A head that was noted earlier: is it still part of it?"
+            "--head", metavar="HASH", help="Also check that this earlier head is still in the log."
         ),
     ] = None,
     tenant: Tenant = "default",
@@ -82,7 +82,9 @@ def verify(
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read the whole log against its hashes. Note the head elsewhere, and ask with it next time.
+    """Check every entry against its hash.
+
+    Keep the printed head somewhere else, and give it as --head next time.
 
     octopus audit verify
     """
@@ -105,22 +107,22 @@ def verify(
         if found.broken_at is not None:
             screen.write((f"Broken at entry {found.broken_at:,}: ", "red"), _BREAK)
         elif found.knows_head is False:
-            screen.write(("The head that was noted is not in this log: ", "red"), _BREAK)
+            screen.write(("The given head is not in this log: ", "red"), _BREAK)
         else:
-            screen.write(f"Whole: {counted(found.entries, 'entry', 'entries')}.")
+            screen.write(f"Intact: {counted(found.entries, 'entry', 'entries')}.")
         screen.write(("head  ", "dim"), found.head)
     if not found.is_whole:
         raise typer.Exit(_BROKEN)
 
 
-_BREAK = "entries were changed, removed or added by other means than Octopus."
+_BREAK = "entries were changed, removed or added outside Octopus."
 
 
 @audit.command()
 def export(
     *, tenant: Tenant = "default", installation: Installation = False, db: Db = None
 ) -> None:
-    """Write the whole log to standard output, a JSON object on each line.
+    """Print the whole log, one JSON object per line.
 
     octopus audit export
     """

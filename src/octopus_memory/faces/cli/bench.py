@@ -1,4 +1,4 @@
-"""The commands that measure a memory: bench recall, bench relevance, bench context."""
+"""`octopus bench`: measure recall, relevance and the context block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...evaluation.run import Progress
 
 bench = typer.Typer(
-    no_args_is_help=True, help="Measure how well what was said is found again.", name="bench"
+    no_args_is_help=True, help="Measure how well Octopus finds what was said.", name="bench"
 )
 
 _WHOLE = "octopus,recency,bm25,dense,rrf,naive"
@@ -30,7 +30,7 @@ _OF_BLOCKS = "octopus,packed,dense,recent,whole"
 Form = Annotated[
     str,
     typer.Option(
-        "--dataset", metavar="FORMAT", help="The file's format: locomo, longmemeval or jsonl."
+        "--dataset", metavar="FORMAT", help="Format of the file: locomo, longmemeval or jsonl."
     ),
 ]
 Data = Annotated[
@@ -38,37 +38,37 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="FILE",
-        help="The file with the data, or for jsonl a folder with *.jsonl files.",
+        help="The data file; for jsonl also a folder with *.jsonl files.",
     ),
 ]
 Categories = Annotated[
     str,
     typer.Option(
         metavar="A,B",
-        help="Only questions of these categories; else all, of LoCoMo the answerable 1,2,3,4.",
+        help="Only questions of these categories. Default: all, of LoCoMo 1,2,3,4.",
         show_default=False,
     ),
 ]
 Conversations = Annotated[
     int | None,
-    typer.Option("--limit-conversations", min=1, help="Only the first ones.", show_default=False),
+    typer.Option(
+        "--limit-conversations", min=1, help="Only the first N conversations.", show_default=False
+    ),
 ]
 UserTurns = Annotated[
-    bool, typer.Option("--user-turns-only", help="Leave out what the assistant said.")
+    bool, typer.Option("--user-turns-only", help="Leave out the turns of the assistant.")
 ]
 Captions = Annotated[
     bool, typer.Option("--captions", help="Add LoCoMo's image captions to the turns.")
 ]
 Cache = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR", help="Keep the turns' vectors here for the next run.", show_default=False
-    ),
+    typer.Option(metavar="DIR", help="Cache the vectors of the turns here.", show_default=False),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Write Markdown, JSON and a plot into this folder.", show_default=False
+        metavar="DIR", help="Write the report here: Markdown, JSON and a plot.", show_default=False
     ),
 ]
 
@@ -81,7 +81,9 @@ def recall(
     systems: Annotated[
         str,
         typer.Option(
-            metavar="A,B", help=f"Some of {_WHOLE.replace(',', ', ')}.", show_default=False
+            metavar="A,B",
+            help=f"Which systems, of {_WHOLE.replace(',', ', ')}.",
+            show_default=False,
         ),
     ] = "",
     categories: Categories = "",
@@ -91,14 +93,14 @@ def recall(
     archived: Annotated[
         bool,
         typer.Option(
-            "--archived", help="Archive every session first: what do summaries alone find?"
+            "--archived", help="Archive every session first, so that only summaries are found."
         ),
     ] = False,
     cache: Cache = None,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """How much of the evidence is among the first turns and sessions found."""
+    """Measure how much of the evidence is among the first turns and sessions found."""
     from ...evaluation import (
         make_systems,
         recall_json,
@@ -127,20 +129,20 @@ def relevance(
     dataset: Form,
     data: Data,
     systems: Annotated[
-        str, typer.Option(metavar="A,B", help=f"Some of {_WHOLE.replace(',', ', ')}.")
+        str, typer.Option(metavar="A,B", help=f"Which systems, of {_WHOLE.replace(',', ', ')}.")
     ] = _WITH_SCORES,
     categories: Categories = "",
     limit_conversations: Conversations = None,
     user_turns_only: UserTurns = False,
     captions: Captions = False,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="From which score on something is relevant.")
+        float, typer.Option(min=0, max=1, help="Scores from here on count as relevant.")
     ] = 0.65,
     cache: Cache = None,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Whether questions without an answer are told from those that have one."""
+    """Measure whether the score tells questions with an answer from those without one."""
     from ...evaluation import (
         make_systems,
         relevance_json,
@@ -168,10 +170,10 @@ def context(
     dataset: Form,
     data: Data,
     systems: Annotated[
-        str, typer.Option(metavar="A,B", help=f"Some of {_OF_BLOCKS.replace(',', ', ')}.")
+        str, typer.Option(metavar="A,B", help=f"Which systems, of {_OF_BLOCKS.replace(',', ', ')}.")
     ] = _OF_BLOCKS,
     budgets: Annotated[
-        str, typer.Option(metavar="A,B", help="How many tokens a block may cost.")
+        str, typer.Option(metavar="A,B", help="Budgets of the block in tokens.")
     ] = "400,800,1600,3200",
     categories: Categories = "",
     limit_conversations: Conversations = None,
@@ -181,7 +183,7 @@ def context(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Whether the text that a model reads holds the evidence, and what it costs."""
+    """Measure how much evidence the context block holds, and how many tokens it costs."""
     from ...evaluation import (
         context_json,
         context_markdown,
@@ -238,13 +240,13 @@ def _numbers(option: str, text: str) -> list[int]:
 
 @contextmanager
 def _watched(total: int) -> Iterator[Progress]:
-    """A bar over all systems, one after the other."""
+    """Show one progress bar for all systems."""
     finished, last = 0, 0
     with bar("asking", total) as show:
 
         def progress(_system: str, done: int, _of: int) -> None:
             nonlocal finished, last
-            # A lower number than before is the next system's first.
+            # The number falls when the next system begins.
             finished, last = finished + (last if done <= last else 0), done
             show(finished + done)
 
@@ -252,13 +254,13 @@ def _watched(total: int) -> Iterator[Progress]:
 
 
 def _make_folders(**wanted: Path | None) -> None:
-    """Before the run: what it finds must not be lost because it cannot be written."""
+    """Create the folders before the run, because a result that cannot be written is lost."""
     for option, folder in wanted.items():
         try:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidInput(option, f"{folder} is no folder: {error.strerror}") from error
+            raise InvalidInput(option, f"cannot create {folder}: {error.strerror}") from error
 
 
 def _write(run: RecallRun | RelevanceRun | ContextRun, folder: Path | None) -> None:
@@ -269,5 +271,5 @@ def _write(run: RecallRun | RelevanceRun | ContextRun, folder: Path | None) -> N
     try:
         write_report(run, folder)
     except MissingExtra as error:
-        # The figures are written; only the picture is missing.
+        # The figures are written. Only the plot is missing.
         typer.echo(f"no plot: {error}", err=True)

@@ -35,10 +35,10 @@ _LONGEST_BEFORE = 160
 _HELP = """\
 /recall QUERY   find past conversations
 /recent         list the last ones
-/new            close the session and begin another, which remembers it
+/new            close the session and start another, which remembers it
 /quit           close the session and leave (so do /end, Ctrl-D and Ctrl-C)
 /help           this list
-Anything else is said to the agent; put a blank before a message that starts with /."""
+Anything else goes to the agent. Put a blank before a message that starts with /."""
 
 
 def chat(
@@ -46,12 +46,10 @@ def chat(
     session: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="Go on with this session; without it, a new one.", show_default=False
+            metavar="ID", help="Continue this session. Default: a new one.", show_default=False
         ),
     ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Do not show what memory adds to each message.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not show what memory adds.")] = False,
     db: Db = None,
     tenant: Tenant = "default",
     agent: Agent = "default",
@@ -60,10 +58,10 @@ def chat(
 ) -> None:
     """Talk in the terminal, and see what memory adds.
 
-    The answers come from the OpenAI-compatible endpoint that the settings name (in the environment
-    OCTOPUS_OPENAI_BASE_URL, OCTOPUS_OPENAI_API_KEY, OCTOPUS_CHAT_MODEL); without one, an echo
-    answers. Inside the chat, /new begins another session, which remembers this one; /help lists the
-    commands; /quit, Ctrl-D and Ctrl-C close the session.
+    An OpenAI-compatible endpoint answers, if the settings name one (in the environment
+    OCTOPUS_OPENAI_BASE_URL, OCTOPUS_OPENAI_API_KEY, OCTOPUS_CHAT_MODEL); otherwise an echo does. In
+    the chat, /new starts another session, which remembers this one; /help lists the commands;
+    /quit, Ctrl-D and Ctrl-C close the session.
     """
     from ...settings import load
     from .agents import answerer
@@ -108,14 +106,14 @@ class _Talk:
                 self._say(text)
 
     def start(self) -> None:
-        """Tell who answers, and what is remembered from before."""
+        """Show which model answers, and the last session that is remembered."""
         before = self._scope.recent(1, session_id=self.session_id)
         self._view.start(
             self.session_id, self._model.name, len(self.history), before[0] if before else None
         )
 
     def end(self) -> None:
-        """Close the session, if anything was ever said in it, and tell what is remembered."""
+        """Close the session, and show what is remembered of it."""
         self._view.end(self.session_id, self._closed())
 
     def _begin_anew(self) -> None:
@@ -144,7 +142,7 @@ class _Talk:
         )
         self._view.said(text)
         self._view.context(context)
-        # Stored before the model is asked: nothing is lost while it thinks.
+        # Stored before the model is asked, so that a failure of the model loses nothing.
         self._scope.add(self.session_id, message)
         self.history.append(message)
         try:
@@ -177,12 +175,12 @@ class _Talk:
 
 
 def _lines() -> Iterator[str]:
-    """What is typed, or what comes through a pipe, until it ends."""
+    """Yield the lines that the user types, or those of a pipe."""
     if not sys.stdin.isatty():
         yield from sys.stdin
         return
     with contextlib.suppress(ImportError):
-        # Gives input() its line editing.
+        # Importing it gives input() line editing.
         import readline  # noqa: F401
     while True:
         try:
@@ -192,14 +190,14 @@ def _lines() -> Iterator[str]:
 
 
 class View(ABC):
-    """What happens in a chat, told to whoever watches."""
+    """Shows the events of a chat."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
 
     @abstractmethod
     def start(self, session_id: str, model: str, known: int, before: EpisodeSnippet | None) -> None:
-        """A session begins; `before` is the last one that is remembered."""
+        """Show that a session begins. `before` is the last session that is remembered."""
 
     @abstractmethod
     def said(self, text: str) -> None: ...
@@ -230,7 +228,7 @@ class View(ABC):
 
 
 class PersonView(View):
-    """`flags` lead to the same memory, in a command that is suggested."""
+    """Shows a chat to a person. `flags` are the options of suggested commands."""
 
     def __init__(self, *, quiet: bool, flags: str) -> None:
         super().__init__(quiet=quiet)
@@ -248,13 +246,13 @@ class PersonView(View):
         screen.write(("Octopus chat", "bold"), (f"  session {session_id}", "dim"))
         if model == "echo":
             screen.write(
-                "No model is configured, so an echo answers; memory works all the same. "
+                "No model is configured, so an echo answers. Memory works all the same. "
                 "Set OCTOPUS_OPENAI_BASE_URL or OCTOPUS_OPENAI_API_KEY for a real one."
             )
         else:
             screen.write(f"{model} answers.")
         if known:
-            screen.write(f"The session goes on after {counted(known, 'message')}.")
+            screen.write(f"The session continues after {counted(known, 'message')}.")
         if before is not None and not self._quiet:
             screen.write(
                 f"It remembers earlier sessions. The last, {before.date:%Y-%m-%d}: "
@@ -268,7 +266,7 @@ class PersonView(View):
         screen.write(("/help lists the commands; /quit ends the session.", "dim"))
 
     def said(self, text: str) -> None:
-        # On a terminal it stands there already, where it was typed.
+        # A terminal shows it already, where the user typed it.
         if not sys.stdin.isatty():
             self._screen.gap()
             self._screen.write(("you> ", "bold green"), text)
@@ -300,7 +298,7 @@ class PersonView(View):
         self._screen.write(_HELP)
 
     def unknown(self, name: str) -> None:
-        words = "needs a query" if name == "/recall" else "is no command"
+        words = "needs a query" if name == "/recall" else "is not a command"
         self._screen.write(f"{name} {words}: /help lists them.")
 
     def error(self, error: OctopusError) -> None:
@@ -310,7 +308,7 @@ class PersonView(View):
         screen = self._screen
         screen.gap()
         if episode is None:
-            screen.write("Nothing was said, so nothing is remembered.")
+            screen.write("Nothing was said, so nothing was stored.")
             return
         screen.write("Session closed. This is remembered:")
         show_summary(screen, episode)
@@ -318,7 +316,7 @@ class PersonView(View):
 
 
 class JsonView(View):
-    """One object a line, each with its `event`."""
+    """Prints one JSON object per event."""
 
     def start(self, session_id: str, model: str, known: int, before: EpisodeSnippet | None) -> None:
         _emit(

@@ -17,7 +17,7 @@ from .terminal import Screen
 
 _FORM = "PART.NAME=VALUE"
 
-config = typer.Typer(help="The settings that are in force.", no_args_is_help=True)
+config = typer.Typer(help="Show and change settings.", no_args_is_help=True)
 
 
 @config.command()
@@ -26,13 +26,13 @@ def show(
     agent: Annotated[
         str | None,
         typer.Option(
-            help="Show the settings that this agent runs with, as the database has them.",
+            help="Show the settings of this agent, as stored in the database.",
             show_default=False,
         ),
     ] = None,
     tenant: Annotated[
         str | None,
-        typer.Option(help="With --agent: its settings with this tenant.", show_default=False),
+        typer.Option(help="With --agent: its settings in this tenant.", show_default=False),
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -69,7 +69,7 @@ def _of_agent(db: str | None, agent: str, tenant: str | None) -> list[dict[str, 
 
 
 def _safe(name: str, value: Any) -> str:
-    """A secret is only said to be there."""
+    """Return the value as text. Of a secret, only that it is set."""
     if value is None:
         return "not set"
     text = str(value)
@@ -82,14 +82,14 @@ def set_config(
         list[str], typer.Argument(metavar=_FORM, help="A setting, such as privacy.pii=redact.")
     ],
     *,
-    agent: Annotated[str, typer.Option("--agent", help="Whose settings.")],
+    agent: Annotated[str, typer.Option("--agent", help="The agent.")],
     tenant: Annotated[
-        str | None, typer.Option("--tenant", help="Only with this tenant.", show_default=False)
+        str | None, typer.Option("--tenant", help="Only in this tenant.", show_default=False)
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change settings of an agent, and leave the others as they are.
+    """Change settings of one agent. The others keep theirs.
 
     octopus config set --agent hr recall.semantic_top_k=5 privacy.pii=redact
     """
@@ -103,7 +103,7 @@ def set_config(
         print_json({"agent": agent, "tenant": tenant, "set": change})
         return
     screen = Screen()
-    screen.write(f"Set for agent {agent}{'' if tenant is None else f' with tenant {tenant}'}:")
+    screen.write(f"Set for agent {agent}{'' if tenant is None else f' in tenant {tenant}'}:")
     for part, values in change.items():
         for name, value in values.items():
             screen.write(

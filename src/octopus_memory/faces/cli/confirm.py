@@ -1,4 +1,4 @@
-"""The question before what cannot be undone."""
+"""The question before a command that cannot be undone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from .terminal import Screen
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 def can_ask() -> bool:
@@ -17,8 +17,8 @@ def can_ask() -> bool:
 
 
 def ask(what: str, question: str) -> None:
-    """Say what is going to happen, and end the command unless that is wanted."""
+    """Say what is going to happen, and abort unless the user agrees."""
     if not can_ask():
-        raise typer.BadParameter("nobody can be asked here: say --yes")
+        raise typer.BadParameter("stdin is not a terminal: pass --yes to confirm")
     Screen(stderr=True).write(what)
     typer.confirm(question, abort=True, err=True)

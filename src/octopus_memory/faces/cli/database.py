@@ -1,4 +1,4 @@
-"""From `--db` and the settings to an open memory."""
+"""Open the memory that `--db` or the settings name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHERS_NAMED = 5
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file behind an SQLite URL; None for another database, and for one in memory."""
+    """Return the file of an SQLite URL; None for other databases and for one in memory."""
     from ...wiring import sqlite_path
 
     file = sqlite_path(url)
@@ -30,13 +30,13 @@ def sqlite_file(url: str) -> Path | None:
         file.exists()
     except OSError as error:
         raise InvalidSetting(
-            "database_url", f"names a file that cannot be there: {error.strerror}"
+            "database_url", f"must name a possible file: {error.strerror}"
         ) from error
     return file
 
 
 def flags(db: str | None, tenant: str, agent: str, user: str) -> str:
-    """The options that lead to the same memory again, for a command that is suggested."""
+    """Return the options that a suggested command needs to use the same memory."""
     given = {
         "--db": (db, None),
         "--tenant": (tenant, "default"),
@@ -51,27 +51,27 @@ def flags(db: str | None, tenant: str, agent: str, user: str) -> str:
 
 
 def released(part: object) -> AbstractContextManager[object]:
-    """Close what holds connections when the block ends."""
+    """Close a part that has connections when the block ends."""
     return closing(part) if hasattr(part, "close") else nullcontext(part)
 
 
 def must_exist(url: str) -> Path | None:
-    """The file behind the URL, as `sqlite_file` gives it.
+    """Return the file of the URL as `sqlite_file` does.
 
     :raises StoreUnavailable: when there is no such file
     """
     file = sqlite_file(url)
     if file is not None and not file.exists():
         raise StoreUnavailable(
-            f"there is no database {file} yet: octopus chat and octopus add make it, "
-            "octopus demo shows how it works, and --db names another"
+            f"there is no database {file} yet: octopus chat and octopus add create it, "
+            "octopus demo shows how it works, --db names another"
         )
     return file
 
 
 @contextmanager
 def open_existing(db: str | None) -> Iterator[EpisodicMemory]:
-    """The memory that is there: a missing file is not made, and a read-only one is opened so.
+    """Open an existing memory. A read-only file is opened for reading.
 
     :raises StoreUnavailable: when there is no such file
     """
@@ -92,7 +92,7 @@ def open_existing(db: str | None) -> Iterator[EpisodicMemory]:
 
 @contextmanager
 def open_or_make_once_used(db: str | None) -> Iterator[EpisodicMemory]:
-    """A memory to add to; a file made for it is removed if the block fails and adds nothing."""
+    """Open a memory for writing. A new file is removed if the block fails and adds nothing."""
     from ...settings import load
     from ...wiring import remove_if_unused
 
@@ -108,7 +108,7 @@ def open_or_make_once_used(db: str | None) -> Iterator[EpisodicMemory]:
 
 
 def others(memory: EpisodicMemory) -> list[str]:
-    """Lines that name whose conversations a database holds, for a user of whom it holds none."""
+    """Return lines that name a few scopes of the database, for a user without conversations."""
     found = [scope for _, scope in memory.parts.store.scopes(limit=_OTHERS_NAMED + 1)]
     if not found:
         return []
@@ -122,7 +122,7 @@ def others(memory: EpisodicMemory) -> list[str]:
 
 @contextmanager
 def open_or_make(db: str | None, *, background: bool | None = False) -> Iterator[EpisodicMemory]:
-    """A memory to add to, made where there is none; None leaves `background` to the settings."""
+    """Open a memory for writing. A `background` of None leaves that to the settings."""
     from ...wiring import EpisodicMemory
 
     with EpisodicMemory.open(as_url(db), background=background) as memory:

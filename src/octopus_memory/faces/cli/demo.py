@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _BETWEEN_MESSAGES = timedelta(minutes=1)
 _BUILT_IN = MemoryConfig.from_dict(MemoryConfig().to_dict())
-"""Every setting set: the story goes by no setting of the machine that it is told on."""
+"""Every setting is set, so that settings of the machine do not change the demo."""
 _SHOWN_CHARS = 60
 _STORED = (
     "Each session was stored whole, tool call included, and closed with a summary and key facts."
@@ -48,7 +48,7 @@ _RANKED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A past session of the story."""
+    """One past session of the demo."""
 
     id: str
     title: str
@@ -57,7 +57,7 @@ class Part:
 
 
 class Story:
-    """Who talks with whom about what; the words are in `demo_talk.json`."""
+    """The conversations of the demo, from `demo_talk.json`."""
 
     def __init__(self) -> None:
         text = files(__package__).joinpath("demo_talk.json").read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def _part(given: dict[str, Json]) -> Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the demo did, for `--json`."""
+    """The result of the demo, for `--json`."""
 
     database: str
     kept: bool
@@ -105,7 +105,7 @@ def demo(
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Keep the database in this file; without it, a temporary one is removed.",
+            help="Keep the database in this file. Default: a temporary file.",
             show_default=False,
         ),
     ] = None,
@@ -113,8 +113,8 @@ def demo(
 ) -> None:
     """Watch an agent remember a user across sessions, in a few seconds and offline.
 
-    Three conversations with an HR agent are stored, summarised and embedded. Weeks later the user
-    comes back, and you see what is recalled and what the model gets to read.
+    Stores, summarises and embeds three conversations with an HR agent. Weeks later the user comes
+    back: you see what memory recalls and what the model gets to read.
     """
     story = Story()
     view = Silent() if as_json else DemoView(story)
@@ -168,7 +168,7 @@ def _place(keep: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _open(file: Path, story: Story) -> Iterator[EpisodicMemory]:
-    """A memory that lives in the story's time, whatever the user's own settings are."""
+    """Open a memory with the clock of the demo, independent of the user's settings."""
     from ...settings import load
     from ...wiring import EpisodicMemory, build
 
@@ -186,7 +186,10 @@ def _open(file: Path, story: Story) -> Iterator[EpisodicMemory]:
 
 
 def _check_is_demo(settings: Settings, story: Story) -> None:
-    """Nobody's own memories get the demo's among them."""
+    """Refuse a database that was not created by the demo.
+
+    :raises InvalidInput: it holds other conversations
+    """
     from ...wiring import open_store
 
     store = open_store(settings)
@@ -197,11 +200,13 @@ def _check_is_demo(settings: Settings, story: Story) -> None:
     finally:
         store.close()
     if foreign:
-        raise InvalidInput("--keep", "this file is there, and not the demo's: name a new one")
+        raise InvalidInput(
+            "--keep", "the file exists and was not created by the demo: choose another path"
+        )
 
 
 class _Standing:
-    """A clock that stands still."""
+    """A clock that always returns the same time."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -211,7 +216,7 @@ class _Standing:
 
 
 class Silent:
-    """Shows nothing: the caller prints JSON at the end."""
+    """Shows nothing, because the caller prints JSON at the end."""
 
     def start(self) -> None:
         pass
@@ -230,7 +235,7 @@ class Silent:
 
 
 class DemoView(Silent):
-    """Tells the story on the screen."""
+    """Shows each step of the demo."""
 
     def __init__(self, story: Story) -> None:
         self._story = story
@@ -250,7 +255,7 @@ class DemoView(Silent):
         for message in part.messages:
             self._say(message)
         screen.gap()
-        screen.write(("Stored and closed. What is made of it, without a language model:", "dim"))
+        screen.write(("Stored and closed. Its summary, made without a language model:", "dim"))
         show_summary(screen, episode)
 
     def _say(self, message: Message) -> None:

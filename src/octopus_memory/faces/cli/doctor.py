@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 class Status(StrEnum):
     OK = "ok"
     NOTE = "note"
-    """Fine, and worth knowing."""
+    """Works, and is worth knowing."""
     WARNING = "warning"
-    """Something chosen does not work; the rest goes on without it."""
+    """A chosen part does not work. Octopus works without it."""
     FAILED = "failed"
-    """Octopus does not work until this is mended."""
+    """Octopus does not work until this is fixed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ _LEAST_FREE = 64 * 2**20
 _SUMMARY_SECONDS = 15.0
 _REQUIREMENT = re.compile(r"([\w.-]+).*;\s*extra\s*==\s*['\"]([\w.-]+)['\"]")
 _REMEDIES = {
-    "database": "name another with --db or OCTOPUS_DATABASE_URL, or mend this one",
+    "database": "repair the database, or name another with --db or OCTOPUS_DATABASE_URL",
     "embedder": "check OCTOPUS_EMBEDDER, or reinstall octopus-memory",
     "summarizer": "check OCTOPUS_SUMMARIZER; extractive needs no model",
     "tokenizer": "check OCTOPUS_TOKENIZER; approximate always works",
@@ -79,14 +79,14 @@ _REMEDIES = {
 
 
 def doctor(*, db: Db = None, as_json: AsJson = False) -> None:
-    """Check that everything works, and say what to do where it does not.
+    """Check the configuration and every part of Octopus.
 
-    Where a model is set to write summaries, it is asked for one, of a made-up sentence.
+    If a model is configured for summaries, it is asked to summarise a sample sentence.
     The exit code is 1 if something that Octopus needs fails.
     """
     screen = Screen()
     checks: list[Check] = []
-    waiting = screen.console.status("looking…") if screen.is_terminal and not as_json else None
+    waiting = screen.console.status("checking…") if screen.is_terminal and not as_json else None
     with waiting or contextlib.nullcontext():
         for check in run_checks(as_url(db)):
             checks.append(check)
@@ -98,7 +98,7 @@ def doctor(*, db: Db = None, as_json: AsJson = False) -> None:
     else:
         screen.gap()
         if failed:
-            screen.write((f"To mend: {', '.join(failed)}.", "bold red"))
+            screen.write((f"Failed: {', '.join(failed)}.", "bold red"))
         else:
             screen.write(("Everything that Octopus needs works.", "bold green"))
     if failed:
@@ -114,7 +114,7 @@ def _show(screen: Screen, check: Check) -> None:
 
 
 def run_checks(db_url: str | None) -> Iterator[Check]:
-    """Each finding as it is made."""
+    """Yield the result of each check as it is made."""
     from ...settings import load
 
     yield _versions()
@@ -152,7 +152,7 @@ def _guarded(name: str, check: Callable[[Settings], Check], settings: Settings) 
         return Check(name=name, status=Status.FAILED, detail=str(error), remedy=remedy)
     except OctopusError as error:
         return Check(name=name, status=Status.FAILED, detail=str(error), remedy=_REMEDIES[name])
-    except Exception as error:  # noqa: BLE001 - a doctor reports what it finds, and looks on
+    except Exception as error:  # noqa: BLE001 - one failed check must not stop the others
         detail = f"{type(error).__name__}: {error}"
         return Check(name=name, status=Status.FAILED, detail=detail, remedy=_REMEDIES[name])
 
@@ -171,7 +171,7 @@ def _settings(settings: Settings) -> Check:
     from ...settings import FILE
 
     file = f"{FILE} is read" if FILE.exists() else f"no {FILE} here"
-    # Names alone: a value may be a key.
+    # Names only, because a value may be a secret.
     chosen = ", ".join(settings.chosen()) or "none, all defaults"
     return Check(name="settings", status=Status.OK, detail=f"{file}; set: {chosen}")
 
@@ -192,18 +192,18 @@ def _database(settings: Settings) -> Check:
             return Check(
                 name="database",
                 status=Status.NOTE,
-                detail=f"{where}; opened to read only",
-                remedy="leave out ?mode=ro to store something",
+                detail=f"{where}; opened read-only",
+                remedy="remove ?mode=ro from the URL to write",
             )
-        # Ends the leases of nobody: a write that changes nothing.
+        # Releasing the leases of an unknown worker is a write that changes nothing.
         store.release("octopus-doctor")
     finally:
         store.close()
-    return Check(name="database", status=Status.OK, detail=f"{where}; can be written")
+    return Check(name="database", status=Status.OK, detail=f"{where}; writable")
 
 
 def _past_row_security(settings: Settings) -> Iterator[Check]:
-    """Only of a database that has it, and where it does not hold."""
+    """Warn if the database role bypasses row-level security."""
     if settings.url.partition(":")[0] == "sqlite":
         return
     from ...wiring import open_store
@@ -221,8 +221,8 @@ def _past_row_security(settings: Settings) -> Iterator[Check]:
         yield Check(
             name="row security",
             status=Status.WARNING,
-            detail=f"{why}: row-level security does not hold it, so nothing but Octopus's own "
-            "conditions stands between tenants",
+            detail=f"{why}: row-level security does not apply to it, so only the conditions "
+            "of Octopus's statements separate tenants",
             remedy="connect as a role that is neither: docs/howto/postgresql.md, Two roles",
         )
 
@@ -236,7 +236,7 @@ def _short_of_room(settings: Settings) -> Iterator[Check]:
         yield Check(
             name="disk",
             status=Status.WARNING,
-            detail=f"{free // 2**20} MiB are free beside {file}: little more can be stored",
+            detail=f"only {free // 2**20} MiB are free on the disk of {file}",
             remedy="free some space, or move the database to another disk",
         )
 
@@ -248,13 +248,13 @@ def _folder(file: Path) -> Path:
 def _new_database(file: Path) -> Check:
     folder = _folder(file)
     if os.access(folder, os.W_OK):
-        detail = f"{file} is made when something is first stored"
+        detail = f"{file} will be created by the first write"
         return Check(name="database", status=Status.OK, detail=detail)
     return Check(
         name="database",
         status=Status.FAILED,
-        detail=f"{file} is not there, and {folder} cannot be written",
-        remedy="name another place with --db or OCTOPUS_DATABASE_URL",
+        detail=f"{file} does not exist, and {folder} is not writable",
+        remedy="name another path with --db or OCTOPUS_DATABASE_URL",
     )
 
 
@@ -289,7 +289,7 @@ def _summarizer(settings: Settings) -> Check:
             name="summarizer",
             status=Status.WARNING,
             detail=str(error),
-            remedy="until it answers, episodes close with extractive summaries",
+            remedy="until it answers, episodes get extractive summaries",
         )
     return Check(name="summarizer", status=Status.OK, detail=f"{model.name} answers")
 
@@ -323,16 +323,16 @@ def _chat_model(settings: Settings) -> Check:
         return Check(
             name="chat model",
             status=Status.NOTE,
-            detail="none, octopus chat echoes",
-            remedy="set OCTOPUS_OPENAI_BASE_URL or OCTOPUS_OPENAI_API_KEY to talk to one",
+            detail="none, octopus chat uses an echo",
+            remedy="set OCTOPUS_OPENAI_BASE_URL or OCTOPUS_OPENAI_API_KEY to use one",
         )
     where = settings.openai_base_url or "OpenAI"
-    detail = f"{model.name} at {shown_url(where)} (not asked)"
+    detail = f"{model.name} at {shown_url(where)} (not called)"
     return Check(name="chat model", status=Status.OK, detail=detail)
 
 
 def _retention(settings: Settings) -> Check:
-    """What becomes of episodes by the default policy; agents may have others."""
+    """Describe the default retention policy. Agents may have others."""
     detail = policy_in_words(settings.defaults().retention)
     if not settings.retention_schedule:
         detail += "; only when octopus retention run is called, because no schedule is set"
@@ -362,11 +362,11 @@ def _pending(settings: Settings) -> Check:
 
 
 def _extras(_: Settings) -> Check:
-    """Which optional parts are installed, by the distribution's own list of them."""
+    """List the extras of the distribution, installed and not."""
     try:
         required = metadata.requires(_DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
-        detail = "unknown: run from source, not installed"
+        detail = "unknown: Octopus runs from source and is not installed"
         return Check(name="extras", status=Status.NOTE, detail=detail)
     installed: dict[str, bool] = {}
     for requirement in required:
@@ -379,7 +379,7 @@ def _extras(_: Settings) -> Check:
         name="extras",
         status=Status.OK,
         detail=f"installed: {', '.join(have) or 'none'}; not: {', '.join(lack) or 'none'}",
-        remedy=f"pip install '{_DISTRIBUTION}[{','.join(lack)}]' adds them" if lack else None,
+        remedy=f"pip install '{_DISTRIBUTION}[{','.join(lack)}]' installs them" if lack else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The commands that forget: erase, receipts, compact."""
+"""`octopus erase`, `octopus receipts` and `octopus compact`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,19 @@ from .terminal import Screen, counted
 if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
 
-receipts = typer.Typer(help="What was erased, and whether all of it is gone.", no_args_is_help=True)
+receipts = typer.Typer(help="Receipts of erasures.", no_args_is_help=True)
 _NOT_COMPLETE = 1
 
 
 def erase(
     *,
-    user: Annotated[str, typer.Option("--user", help="Whose memory.", rich_help_panel="Scope")],
+    user: Annotated[
+        str,
+        typer.Option("--user", help="The user whose memory is erased.", rich_help_panel="Scope"),
+    ],
     agent: Annotated[
         str | None,
-        typer.Option("--agent", help="Only what this agent remembers.", rich_help_panel="Scope"),
+        typer.Option("--agent", help="Only the memory of this agent.", rich_help_panel="Scope"),
     ] = None,
     tenant: Tenant = "default",
     episode: Annotated[
@@ -38,19 +41,19 @@ def erase(
     ] = None,
     verify: Annotated[
         bool,
-        typer.Option(
-            "--verify", help="Read every byte of the files afterwards, looking for what was erased."
-        ),
+        typer.Option("--verify", help="Search the database files for erased bytes afterwards."),
     ] = False,
     no_compact: Annotated[
         bool,
-        typer.Option("--no-compact", help="Leave the rewriting of the files to octopus compact."),
+        typer.Option(
+            "--no-compact", help="Do not rewrite the files now; octopus compact does it later."
+        ),
     ] = False,
     yes: Yes = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove everything of a user, for good: rows, vectors, caches and the bytes in the files.
+    """Erase everything of a user for good: rows, vectors, caches and bytes in the files.
 
     octopus erase --user ana --verify
     """
@@ -70,7 +73,7 @@ def erase(
         _show(screen, receipt)
         if not any(receipt.removed.values()):
             where = shown_url(load(database_url=as_url(db)).url)
-            screen.write(f"Nothing was there of user {user} in tenant {tenant} of {where}.")
+            screen.write(f"Nothing to erase: no data of user {user} in tenant {tenant} of {where}.")
         if verify:
             _show_search(screen, search)
     done = receipt.is_complete or (no_compact and not _is_wrong(receipt))
@@ -79,7 +82,7 @@ def erase(
 
 
 def _is_wrong(receipt: EraseReceipt) -> bool:
-    """Whether more is missing than the rewrite."""
+    """Return whether something other than the rewrite of the files is unfinished."""
     return bool(receipt.pending) or any(receipt.left.values())
 
 
@@ -87,11 +90,11 @@ def _subject(tenant: str, user: str, agent: str | None, episode: str | None) -> 
     if episode is None:
         return Subject(tenant=tenant, user=user, agent=agent)
     if agent is None:
-        raise typer.BadParameter("--episode needs --agent, whose episode it is")
+        raise typer.BadParameter("--episode needs --agent")
     try:
         return Subject(tenant=tenant, user=user, agent=agent, episode_id=UUID(episode))
     except ValueError as error:
-        raise typer.BadParameter(f"{episode!r} is no episode's id") from error
+        raise typer.BadParameter(f"{episode!r} is not the id of an episode") from error
 
 
 def _ask(memory: EpisodicMemory, subject: Subject) -> None:
@@ -118,7 +121,7 @@ def _erase(memory: EpisodicMemory, subject: Subject, *, physical: bool) -> Erase
 
 
 def compact(*, db: Db = None, as_json: AsJson = False) -> None:
-    """Rewrite the database's files, so that nothing removed before can be read from them.
+    """Rewrite the database files, so that removed data cannot be read from them.
 
     octopus compact
     """
@@ -132,7 +135,7 @@ def compact(*, db: Db = None, as_json: AsJson = False) -> None:
         sizes = "" if before is None or after is None else f": {before:,} bytes are now {after:,}"
         Screen().write(f"Rewritten{sizes}.")
     else:
-        Screen().write("Others use the database right now. Run octopus compact again.")
+        Screen().write("The database is in use. Run octopus compact again later.")
     if not done:
         raise typer.Exit(_NOT_COMPLETE)
 
@@ -140,12 +143,12 @@ def compact(*, db: Db = None, as_json: AsJson = False) -> None:
 @receipts.command("list")
 def list_(
     *,
-    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many receipts.")] = 20,
     tenant: Tenant = "default",
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the receipts of a tenant's erasures, newest first.
+    """List the receipts of a tenant, newest first.
 
     octopus receipts list
     """
@@ -167,20 +170,20 @@ def list_(
 
 @receipts.command()
 def show(
-    receipt_id: Annotated[str, typer.Argument(metavar="ID", help="The receipt's id.")],
+    receipt_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the receipt.")],
     *,
     tenant: Tenant = "default",
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one receipt; --json is the form that its SHA-256 is of.
+    """Show one receipt. --json prints the form that its SHA-256 covers.
 
     octopus receipts show 01997f3e-6c0b-7cc3-98a5-3f0a4d1e2b3c
     """
     try:
         wanted = UUID(receipt_id)
     except ValueError as error:
-        raise InvalidInput("ID", f"{receipt_id!r} is no receipt's id") from error
+        raise InvalidInput("ID", f"{receipt_id!r} is not the id of a receipt") from error
     with open_existing(db) as memory:
         try:
             receipt = memory.tenant(tenant).receipt(wanted)
@@ -198,17 +201,17 @@ def _state(receipt: EraseReceipt) -> str:
     if receipt.is_complete:
         return "complete"
     if receipt.pending:
-        return f"not complete: {', '.join(receipt.pending)} is still to be done"
+        return f"not complete: {', '.join(receipt.pending)} pending"
     if any(receipt.left.values()):
         return "not complete: something is left"
-    return "not complete: the files are still to be rewritten (octopus compact)"
+    return "not complete: the files are not rewritten yet (octopus compact)"
 
 
 def _show(screen: Screen, receipt: EraseReceipt) -> None:
     screen.write(("receipt  ", "dim"), f"{receipt.id}, {receipt.at:%Y-%m-%d %H:%M:%S} UTC")
     screen.write(("subject  ", "dim"), receipt.subject)
     gone = [f"{place} {number:,}" for place, number in receipt.removed.items() if number]
-    screen.write(("removed  ", "dim"), ", ".join(gone) or "nothing: there was nothing")
+    screen.write(("removed  ", "dim"), ", ".join(gone) or "nothing")
     left = [f"{place} {number:,}" for place, number in receipt.left.items() if number]
     screen.write(("left     ", "dim"), ", ".join(left) or "nothing")
     screen.write(("files    ", "dim"), "rewritten" if receipt.physical else "not rewritten yet")
@@ -219,10 +222,13 @@ def _show(screen: Screen, receipt: EraseReceipt) -> None:
 def _show_search(screen: Screen, search: FileSearch | None) -> None:
     if search is None:
         screen.write(
-            ("search   ", "dim"), "not from here: the files are the server's; see its guide"
+            ("search   ", "dim"),
+            "not possible: the files are on the database server; see its guide",
         )
         return
     read = ", ".join(f"{name} ({size:,} bytes)" for name, size in search.files.items())
-    screen.write(("search   ", "dim"), f"{counted(search.sought, 'byte string')} sought in {read}")
+    screen.write(
+        ("search   ", "dim"), f"{counted(search.sought, 'byte string')} searched in {read}"
+    )
     found = ", ".join(f"{number:,} of {kind}" for kind, number in search.found.items())
     screen.write(("found    ", "dim"), found or "none")

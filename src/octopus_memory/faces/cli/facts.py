@@ -1,4 +1,4 @@
-"""The commands about standing facts."""
+"""`octopus facts`: list, add, correct, pin and delete standing facts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .options import Agent, AsJson, Db, Tenant, User, parse_until
 from .terminal import Screen
 
 facts = typer.Typer(
-    help="What is true of a user whatever they ask: allergies, home, plans, how to address them.",
+    help="Standing facts about a user: allergies, home, plans, how to address them.",
     no_args_is_help=True,
 )
-FactId = Annotated[str, typer.Argument(help="The fact's id, as octopus facts list shows it.")]
-Text = Annotated[str, typer.Argument(help="What is true of the user, in one line.")]
+FactId = Annotated[str, typer.Argument(help="Id of the fact, from octopus facts list.")]
+Text = Annotated[str, typer.Argument(help="The fact in one line.")]
 
 
 @facts.command("list")
@@ -32,16 +32,16 @@ def list_facts(
         typer.Option(
             parser=parse_until,
             metavar="TIME",
-            help="What was known at this date (its end) or time.",
+            help="Facts as known at the end of this date, or at this time.",
             show_default=False,
         ),
     ] = None,
     kind: Annotated[
         list[FactKind] | None,
-        typer.Option(help="Of this kind alone; again for more.", show_default=False),
+        typer.Option(help="Only this kind. May be given several times.", show_default=False),
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Also what newer facts replaced, oldest first.")
+        bool, typer.Option("--history", help="Also facts that newer ones replaced, oldest first.")
     ] = False,
     db: Db = None,
     tenant: Tenant = "default",
@@ -49,7 +49,7 @@ def list_facts(
     user: User = "me",
     as_json: AsJson = False,
 ) -> None:
-    """Show the facts that are current: pinned first, then by kind.
+    """List the current facts, pinned ones first.
 
     octopus facts list --user ana
     """
@@ -59,7 +59,7 @@ def list_facts(
     if as_json:
         print_json({"facts": found})
     elif not found:
-        Screen().write(f"No fact is known for tenant {tenant}, agent {agent}, user {user}.")
+        Screen().write(f"No facts for tenant {tenant}, agent {agent}, user {user}.")
     else:
         _show(Screen(), found)
 
@@ -68,16 +68,16 @@ def list_facts(
 def add(
     text: Text,
     *,
-    kind: Annotated[FactKind, typer.Option(help="What it is about.")] = FactKind.OTHER,
+    kind: Annotated[FactKind, typer.Option(help="Kind of the fact.")] = FactKind.OTHER,
     slot: Annotated[
         str | None,
         typer.Option(
-            help="It replaces the fact of its kind and slot; a pet's slot is its name.",
+            help="Replace the fact with the same kind and slot, such as the name of a pet.",
             show_default=False,
         ),
     ] = None,
     pin: Annotated[
-        bool, typer.Option("--pin", help="No fact that is found later replaces it.")
+        bool, typer.Option("--pin", help="Do not let facts that are found later replace it.")
     ] = False,
     db: Db = None,
     tenant: Tenant = "default",
@@ -106,7 +106,7 @@ def correct(
     user: User = "me",
     as_json: AsJson = False,
 ) -> None:
-    """Say what a fact should be; the old one stays as history."""
+    """Replace the text of a fact. The old fact stays as history."""
     with open_existing(db) as memory:
         scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         made = scope.correct_fact(fact_id, text)
@@ -117,14 +117,14 @@ def correct(
 def pin(
     fact_id: FactId,
     *,
-    off: Annotated[bool, typer.Option("--off", help="Take the pin off.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Unpin the fact.")] = False,
     db: Db = None,
     tenant: Tenant = "default",
     agent: Agent = "default",
     user: User = "me",
     as_json: AsJson = False,
 ) -> None:
-    """Pin a fact: it is shown first, and no fact that is found later replaces it."""
+    """Pin a fact: it is shown first, and facts that are found later do not replace it."""
     with open_existing(db) as memory:
         scope = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli"))
         made = scope.pin_fact(fact_id, pinned=not off)
@@ -142,7 +142,7 @@ def delete(
     user: User = "me",
     as_json: AsJson = False,
 ) -> None:
-    """Delete a fact for good. The conversation that it was found in does not bring it back."""
+    """Delete a fact for good. Its conversation stays and does not bring it back."""
     with open_existing(db) as memory:
         if not yes:
             ask(f"This deletes fact {fact_id} of user {user} for good.", "Delete?")
@@ -151,7 +151,7 @@ def delete(
     if as_json:
         print_json({"deleted": fact_id})
     else:
-        Screen().write(f"Fact {fact_id} is deleted.")
+        Screen().write(f"Deleted fact {fact_id}.")
 
 
 def _say(fact: Fact, *, as_json: bool) -> None:

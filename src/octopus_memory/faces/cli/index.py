@@ -1,4 +1,4 @@
-"""The commands about the index: verify, rebuild, drop."""
+"""`octopus index`: verify, rebuild and drop the remote index."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from .terminal import Screen, counted
 if TYPE_CHECKING:
     from ...engine.work.mirror_verify import IndexReport
 
-index = typer.Typer(
-    help="The copy that pgvector or Qdrant keeps of the vectors.", no_args_is_help=True
-)
+index = typer.Typer(help="The mirror of the vectors in pgvector or Qdrant.", no_args_is_help=True)
 _DIFFERS = 1
 _MOST_LINES = 20
 
@@ -27,12 +25,12 @@ def verify(
     *,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Give what is missing, and remove what should not be there."),
+        typer.Option("--repair", help="Add missing rows and remove extra ones."),
     ] = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the index with the store, both ways; exit code 1 where they differ.
+    """Compare the index with the store. Exit code 1 if they differ.
 
     octopus index verify --repair
     """
@@ -46,7 +44,7 @@ def verify(
 
 @index.command()
 def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
-    """Make the index anew from the store; recall goes on meanwhile.
+    """Rebuild the index from the store. Recall works meanwhile.
 
     octopus index rebuild --db postgresql://owner@localhost/octopus
     """
@@ -68,12 +66,14 @@ def drop(
     *,
     abandon: Annotated[
         bool,
-        typer.Option("--abandon", help="Leave the copy where it is: its server is gone for good."),
+        typer.Option(
+            "--abandon", help="Leave the mirror as it is, because its server is gone for good."
+        ),
     ] = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the index's copy and stop feeding it; the store keeps every vector.
+    """Remove the mirror and stop updating it. The store keeps every vector.
 
     Afterwards set index to exact.
 
@@ -86,9 +86,9 @@ def drop(
     if as_json:
         print_json({"removed": gone, "abandoned": abandon})
     elif abandon:
-        Screen().write("The index is fed no more. What it holds was not removed.")
+        Screen().write("The mirror is no longer updated. Its rows were not removed.")
     else:
-        Screen().write(f"Removed {', '.join(gone) or 'nothing'}; the index is fed no more.")
+        Screen().write(f"Removed {', '.join(gone) or 'nothing'}. The mirror is no longer updated.")
 
 
 def _show(report: IndexReport, *, as_json: bool) -> None:
@@ -103,28 +103,30 @@ def _show(report: IndexReport, *, as_json: bool) -> None:
 
 def _say(screen: Screen, report: IndexReport) -> None:
     if report.index == "exact":
-        screen.write("The index is the store itself: there is no copy to compare.")
+        screen.write("The index is the store itself, so there is no mirror to compare.")
         return
     screen.write(
         f"{report.index}: compared {counted(report.rows, 'row')} of "
         f"{counted(report.scopes, 'scope')}, model {report.model}."
     )
     if report.waiting:
-        screen.write(f"{counted(report.waiting, 'change')} still on the way, by another process.")
+        screen.write(f"{counted(report.waiting, 'change')} pending in another process.")
     if report.is_true:
-        screen.write("The index holds what the store holds.")
+        screen.write("The index matches the store.")
         return
     screen.write(
-        f"{report.missing:,} missing, {report.extra:,} too many, {report.changed:,} with another "
+        f"{report.missing:,} missing, {report.extra:,} extra, {report.changed:,} with another "
         "vector:"
     )
     for scope in report.drifted[:_MOST_LINES]:
         screen.write(
-            f"scope {scope.scope_id}: {scope.missing} missing, {scope.extra} too many, "
+            f"scope {scope.scope_id}: {scope.missing} missing, {scope.extra} extra, "
             f"{scope.changed} changed",
             indent=2,
         )
     if report.repaired:
-        screen.write("Repaired: verify again to see it.")
+        screen.write("Repaired. Run octopus index verify again to check.")
     else:
-        screen.write("octopus index verify --repair mends this; octopus index rebuild starts anew.")
+        screen.write(
+            "octopus index verify --repair repairs it; octopus index rebuild starts again."
+        )

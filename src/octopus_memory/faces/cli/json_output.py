@@ -1,4 +1,4 @@
-"""Values as JSON: field names are those of the Python attributes, times ISO 8601 in UTC."""
+"""JSON output. Fields are named like the Python attributes, times are ISO 8601 in UTC."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import typer
 
 from ...domain.message import Json, Message
 
-# What a terminal might obey, and what no encoding can write.
+# Control characters that a terminal obeys, and surrogates that no encoding can write.
 _UNSAFE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def to_plain(value: object) -> Json:
-    """Dataclasses to dicts, ids and times to text, the rest as it is."""
+    """Convert dataclasses to dicts, and ids and times to text."""
     match value:
         case Message():
             return dict(value.body)
@@ -37,7 +37,7 @@ def to_plain(value: object) -> Json:
 
 
 def print_json(value: object, *, indent: int | None = 2) -> None:
-    """Write one JSON value to standard output; without `indent`, on one line."""
+    """Print one JSON value. Without `indent` it is one line."""
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
     text = json.dumps(to_plain(value), ensure_ascii="utf" not in encoding, indent=indent)
     typer.echo(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))

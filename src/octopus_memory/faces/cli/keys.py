@@ -1,4 +1,4 @@
-"""The commands about API keys."""
+"""`octopus keys`: create, list, rotate and revoke API keys."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ from .json_output import print_json
 from .options import AsJson, Db, parse_until
 from .terminal import Screen
 
-keys = typer.Typer(
-    help="API keys of the service: made, listed, rotated, revoked.", no_args_is_help=True
-)
-KeyId = Annotated[str, typer.Argument(help="The key's id, as octopus keys list shows it.")]
+keys = typer.Typer(help="API keys of the REST service.", no_args_is_help=True)
+KeyId = Annotated[str, typer.Argument(help="Id of the key, from octopus keys list.")]
 
 
 @keys.command()
 def create(
     *,
-    name: Annotated[str, typer.Option(help="What it is for.")],
-    role: Annotated[AccessRole, typer.Option(help="What it may do.")] = AccessRole.AGENT,
-    tenant: Annotated[str, typer.Option(help="Whose data it opens.")] = "default",
+    name: Annotated[str, typer.Option(help="A name that tells what the key is for.")],
+    role: Annotated[AccessRole, typer.Option(help="What the key may do.")] = AccessRole.AGENT,
+    tenant: Annotated[str, typer.Option(help="Tenant whose data the key opens.")] = "default",
     agent: Annotated[
         list[str] | None,
         typer.Option(
-            help="An agent it is for; again for more. Without it, all.", show_default=False
+            help="Limit the key to this agent. May be given several times.", show_default=False
         ),
     ] = None,
     user: Annotated[
         str | None,
-        typer.Option(help="The one user it is for; needed for the role user.", show_default=False),
+        typer.Option(
+            help="Limit the key to this user. Required for the role user.", show_default=False
+        ),
     ] = None,
     expires: Annotated[
         datetime | None,
-        typer.Option(parser=parse_until, metavar="TIME", help="When it ends.", show_default=False),
+        typer.Option(
+            parser=parse_until, metavar="TIME", help="When the key expires.", show_default=False
+        ),
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key. Its token is shown this once.
+    """Create a key. Its token is shown only once.
 
     octopus keys create --name "hr bot" --role agent --agent hr
     """
@@ -66,12 +68,12 @@ def create(
 def list_keys(
     *,
     tenant: Annotated[
-        str | None, typer.Option(help="Of this tenant alone.", show_default=False)
+        str | None, typer.Option(help="Only keys of this tenant.", show_default=False)
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every key, without its token."""
+    """List the keys, without their tokens."""
     with open_existing(db) as memory:
         found = memory.parts.store.list_keys(tenant)
         now = memory.parts.clock.now()
@@ -80,7 +82,7 @@ def list_keys(
         return
     screen = Screen()
     if not found:
-        screen.write("There is no key yet: octopus keys create makes one.")
+        screen.write("No keys yet. octopus keys create makes one.")
     for key in found:
         whom = ", ".join(
             part
@@ -99,12 +101,12 @@ def rotate(
     key_id: KeyId,
     *,
     grace_hours: Annotated[
-        float, typer.Option(help="How long the old one still works.", min=0)
+        float, typer.Option(help="Hours until the old key stops working.", min=0)
     ] = 24,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new key with the same rights; the old one ends after the grace."""
+    """Replace a key by a new one with the same rights."""
     with open_existing(db) as memory:
         made = api_keys.rotate_key(
             memory.parts, key_id, grace=timedelta(hours=grace_hours), actor=actor_of("cli")
@@ -114,13 +116,13 @@ def rotate(
 
 @keys.command()
 def revoke(key_id: KeyId, *, db: Db = None, as_json: AsJson = False) -> None:
-    """End a key now. A service that is running refuses it within two seconds."""
+    """Revoke a key. Running services refuse it within two seconds."""
     with open_existing(db) as memory:
         api_keys.revoke_key(memory.parts, key_id, actor=actor_of("cli"))
     if as_json:
         print_json({"revoked": key_id})
     else:
-        Screen().write(f"Key {key_id} is revoked.")
+        Screen().write(f"Revoked key {key_id}.")
 
 
 def _show_new(made: api_keys.NewKey, *, as_json: bool) -> None:
@@ -129,9 +131,9 @@ def _show_new(made: api_keys.NewKey, *, as_json: bool) -> None:
         return
     screen = Screen()
     screen.write(f"Key {made.key.id} ({made.key.role}, tenant {made.key.tenant})")
-    # By itself on a line, whole, so that it can be copied.
+    # On a line of its own and not wrapped, so that it can be copied.
     typer.echo(made.token)
-    screen.write("Keep it now: it is stored hashed and cannot be shown again.")
+    screen.write("Save the token now: only its hash is stored.")
 
 
 def _state(key: ApiKey, now: datetime) -> str:

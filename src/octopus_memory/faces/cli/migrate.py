@@ -1,4 +1,4 @@
-"""The command that moves a whole database: migrate."""
+"""`octopus migrate`: copy a whole database into an empty one."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def migrate(
         typer.Option(
             "--from",
             metavar="URL",
-            help="The database to move, or its file's path. It is only read.",
+            help="The database to copy: a URL or a path. It is only read.",
         ),
     ],
     target: Annotated[
         str,
-        typer.Option("--to", metavar="URL", help="An empty database to move it to."),
+        typer.Option("--to", metavar="URL", help="The empty database to copy it to."),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Move a whole database into an empty one, and compare the two.
+    """Copy a whole database into an empty one, and compare the two.
 
     octopus migrate --from sqlite:///memory.db --to postgresql://octopus@localhost/octopus
     """
@@ -40,7 +40,7 @@ def migrate(
     source, target = as_url(source) or "", as_url(target) or ""
     file = sqlite_file(source)
     if file is not None and not file.exists():
-        raise InvalidInput("--from", f"there is no such file: {file}")
+        raise InvalidInput("--from", f"no such file: {file}")
     with bar("moving", 100) as show:
         moved = move(source, target, lambda done, total: show(100 * done // max(1, total)))
     if as_json:
@@ -55,8 +55,8 @@ def migrate(
         return
     screen = Screen()
     screen.write(
-        f"Moved {counted(moved.rows, 'row')} from {shown_url(source)} to {shown_url(target)}; "
-        "every row was compared."
+        f"Copied {counted(moved.rows, 'row')} from {shown_url(source)} to {shown_url(target)}; "
+        "compared every row."
     )
     for table in moved.tables:
         if table.rows:
@@ -64,5 +64,5 @@ def migrate(
             screen.write((line, "dim"))
     if moved.resumed:
         screen.write(
-            f"An earlier run had brought over {counted(moved.rows - moved.copied, 'row')} of them."
+            f"An earlier run had copied {counted(moved.rows - moved.copied, 'row')} of them."
         )

@@ -1,4 +1,4 @@
-"""The options that commands share, and what they stand for."""
+"""Options that commands share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 JSON_WANTED = "octopus.json"
-"""The key in a context's `meta` that says whether errors are printed as JSON."""
+"""Key in the `meta` of a context: whether errors are printed as JSON."""
 
 
 def _note_json(ctx: typer.Context, value: bool) -> bool:
@@ -34,12 +34,12 @@ def _note_json(ctx: typer.Context, value: bool) -> bool:
 
 
 def parse_since(text: str) -> datetime:
-    """A date or a time as UTC, a bare date as its start."""
+    """Parse a date or a time as UTC. A date stands for its start."""
     return _moment(text, time.min)
 
 
 def parse_until(text: str) -> datetime:
-    """A date or a time as UTC, a bare date as its end."""
+    """Parse a date or a time as UTC. A date stands for its end."""
     return _moment(text, time.max)
 
 
@@ -58,7 +58,7 @@ Archived = Annotated[
     bool | None,
     typer.Option(
         "--archived/--no-archived",
-        help="Whether archived episodes are among them; without it, as the agent's settings say.",
+        help="Include archived episodes. Default: the setting of the agent.",
         show_default=False,
     ),
 ]
@@ -67,7 +67,7 @@ Since = Annotated[
     typer.Option(
         parser=parse_since,
         metavar="TIME",
-        help="Nothing before this date or time (UTC unless it names a zone).",
+        help="Only from this date or time on (UTC unless it has a zone).",
         show_default=False,
     ),
 ]
@@ -76,7 +76,7 @@ Until = Annotated[
     typer.Option(
         parser=parse_until,
         metavar="TIME",
-        help="Nothing after this date (its whole day) or time.",
+        help="Only up to the end of this date, or up to this time.",
         show_default=False,
     ),
 ]

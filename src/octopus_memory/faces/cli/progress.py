@@ -1,4 +1,4 @@
-"""Progress bars, on a terminal's standard error and nowhere else."""
+"""Progress bars on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_EVERY = 0.2
 
 @contextmanager
 def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how much is done by now."""
+    """Show a bar. Call the given function with the number that is done."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None
@@ -44,7 +44,7 @@ def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def byte_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """The same over bytes; None where nobody knows how many there are."""
+    """Show a bar over bytes. `total` is None if it is unknown."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None
@@ -63,7 +63,7 @@ def byte_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def watch_backlog(label: str, store: EpisodeStore) -> Iterator[None]:
-    """A bar over the waiting work, for as long as the block does it."""
+    """Show a bar over the pending work while the block does it."""
     total = waiting(store)
     if not total or not Console(stderr=True).is_terminal:
         yield
@@ -85,5 +85,5 @@ def watch_backlog(label: str, store: EpisodeStore) -> Iterator[None]:
 
 
 def waiting(store: EpisodeStore) -> int:
-    """How many pieces of work wait, of every kind."""
+    """Return how much work is pending, of every kind."""
     return sum(work.waiting for work in store.backlog().values())

@@ -1,4 +1,4 @@
-"""The commands that look into the memory: recall, recent, replay, stats."""
+"""`octopus recall`, `octopus recent`, `octopus replay` and `octopus stats`."""
 
 from __future__ import annotations
 
@@ -25,27 +25,29 @@ class Mode(StrEnum):
 
 
 def recall(
-    query: Annotated[str, typer.Argument(help="What to look for, in your own words.")],
+    query: Annotated[str, typer.Argument(help="What to look for, in plain words.")],
     *,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 5,
+    limit: Annotated[int, typer.Option(min=1, help="How many results at most.")] = 5,
     mode: Annotated[
-        Mode, typer.Option(help="By meaning and words, or by meaning alone.")
+        Mode, typer.Option(help="Search by meaning and words, or by meaning only.")
     ] = Mode.HYBRID,
     min_score: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=1,
-            help="None below this relevance; without it, semantic takes the agent's threshold.",
+            help="Leave out results below this relevance. Semantic: default of the agent.",
             show_default=False,
         ),
     ] = None,
     since: Since = None,
     until: Until = None,
     archived: Archived = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show what made each score.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each score is made of.")
+    ] = False,
     turns: Annotated[
-        bool, typer.Option("--turns", help="Find single messages, not episodes.")
+        bool, typer.Option("--turns", help="Find messages instead of episodes.")
     ] = False,
     db: Db = None,
     tenant: Tenant = "default",
@@ -87,7 +89,7 @@ def recall(
 
 def recent(
     *,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 5,
+    limit: Annotated[int, typer.Option(min=1, help="How many results at most.")] = 5,
     archived: Archived = None,
     db: Db = None,
     tenant: Tenant = "default",
@@ -104,7 +106,7 @@ def recent(
     if as_json:
         print_json(found)
     elif not found:
-        screen.write(f"Nothing is stored for tenant {tenant}, agent {agent}, user {user}.")
+        screen.write(f"Nothing stored for tenant {tenant}, agent {agent}, user {user}.")
         for line in whose:
             screen.write(line)
     else:
@@ -112,15 +114,17 @@ def recent(
 
 
 def replay(
-    session_id: Annotated[str, typer.Argument(help="The session, as octopus recent names it.")],
+    session_id: Annotated[str, typer.Argument(help="Id of the session, from octopus recent.")],
     *,
     last: Annotated[
         int | None,
-        typer.Option(min=1, help="Only so many messages, the newest.", show_default=False),
+        typer.Option(min=1, help="Only the last N messages.", show_default=False),
     ] = None,
     messages: Annotated[
         bool,
-        typer.Option("--messages", help="Print the message list a provider takes, as JSON."),
+        typer.Option(
+            "--messages", help="Print the messages as JSON in the format of the chat APIs."
+        ),
     ] = False,
     db: Db = None,
     tenant: Tenant = "default",
@@ -128,7 +132,7 @@ def replay(
     user: User = "me",
     as_json: AsJson = False,
 ) -> None:
-    """Show one session, whole and in order."""
+    """Show the messages of one session in order."""
     screen = Screen()
     with open_existing(db) as memory:
         found = memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("cli")).session(
@@ -143,7 +147,7 @@ def replay(
 
 
 def stats(*, db: Db = None, as_json: AsJson = False) -> None:
-    """Count what the whole database holds."""
+    """Show how much the whole database holds."""
     screen = Screen()
     with open_existing(db) as memory:
         found = memory.stats()

@@ -1,4 +1,4 @@
-"""The command that gives every stored text a vector of another model."""
+"""`octopus reembed`: embed every stored text with another model."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def reembed(
     *,
     embedder: Annotated[
         str | None,
-        typer.Option(help="The embedder; without it, the one of the settings.", show_default=False),
+        typer.Option(help="The embedder. Default: the one of the settings.", show_default=False),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="The embedder's model.", show_default=False)
+        str | None, typer.Option(help="The model of the embedder.", show_default=False)
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option(help="How long its vectors are.", min=1, show_default=False)
+        int | None, typer.Option(help="Dimension of its vectors.", min=1, show_default=False)
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Embed everything anew with another model, while recall goes on.
+    """Embed every stored text with another model. Recall works meanwhile.
 
     Each text is found by its words, and by its old vector in processes that still use the old
     model, until its new one is there. Change the settings of every process to the new model too.
@@ -50,7 +50,9 @@ def reembed(
     )
     for option, given in {"model": model, "dimension": dimension}.items():
         if given is not None and settings.embedder in _OF_ONE_MODEL:
-            raise InvalidSetting(option, f"{settings.embedder} has its own: leave it out")
+            raise InvalidSetting(
+                option, f"must not be given for {settings.embedder}, which has its own"
+            )
     must_exist(settings.url)
     made = make_embedder(settings)
     with (

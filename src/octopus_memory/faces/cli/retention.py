@@ -1,4 +1,4 @@
-"""The commands about keeping: retention, delete, restore, holds."""
+"""`octopus retention`, `octopus delete`, `octopus restore` and `octopus holds`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ...wiring import EpisodicMemory
 
 retention = typer.Typer(
-    help="What is archived, deleted and purged, and when.", no_args_is_help=True
+    help="Archive, delete and purge old episodes by policy.", no_args_is_help=True
 )
-holds = typer.Typer(help="Legal holds, which stop retention and erasure.", no_args_is_help=True)
+holds = typer.Typer(help="Legal holds, which prevent retention and erasure.", no_args_is_help=True)
 _FAILED = 1
 _LISTED = 20
 
@@ -34,14 +34,16 @@ _LISTED = 20
 @retention.command()
 def run(
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would happen.")
+    ] = False,
     no_compact: Annotated[
-        bool, typer.Option("--no-compact", help="Do not rewrite the files afterwards.")
+        bool, typer.Option("--no-compact", help="Do not rewrite the database files afterwards.")
     ] = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Archive, delete and purge what is due now; close idle sessions.
+    """Archive, delete and purge what is due, and close idle sessions.
 
     octopus retention run --dry-run
     """
@@ -60,7 +62,7 @@ def run(
 
 def _run(memory: EpisodicMemory, *, compact: bool | None) -> RetentionReport:
     screen = Screen(stderr=True)
-    # Counting first is only worth it where somebody watches.
+    # The count is only needed for the progress bar of a terminal.
     total = memory.run_retention(dry_run=True).counts.moved if screen.is_terminal else 0
     with bar("retention", total) as done:
         return memory.run_retention(
@@ -70,7 +72,7 @@ def _run(memory: EpisodicMemory, *, compact: bool | None) -> RetentionReport:
 
 @retention.command()
 def status(*, db: Db = None, as_json: AsJson = False) -> None:
-    """Show each agent's policy, what is due, and when the next run is.
+    """Show the policies, what is due, and when the next run is.
 
     octopus retention status
     """
@@ -86,7 +88,7 @@ def status(*, db: Db = None, as_json: AsJson = False) -> None:
         print_json({"next_run": following, "policies": listed, "due": due})
         return
     screen = Screen()
-    when = "only by hand" if following is None else f"{following:%Y-%m-%d %H:%M} UTC"
+    when = "none scheduled" if following is None else f"{following:%Y-%m-%d %H:%M} UTC"
     screen.write(("next run  ", "dim"), when)
     for (tenant, agent), policy in policies:
         screen.write(("policy    ", "dim"), f"{_whose(tenant, agent)}: {_in_words(policy)}")
@@ -97,7 +99,7 @@ def status(*, db: Db = None, as_json: AsJson = False) -> None:
 def _policies(
     memory: EpisodicMemory,
 ) -> list[tuple[tuple[str | None, str | None], EpisodicRetentionPolicy | None]]:
-    """Those that are stored, by whom they are for, after the one for everybody else."""
+    """Return the default policy, then those of agents, by tenant and agent."""
     known = sorted(memory.parts.store.configs(), key=lambda whose: (whose[0] or "", whose[1]))
     return [
         ((None, None), memory.parts.defaults.retention),
@@ -108,7 +110,7 @@ def _policies(
 def _policy(
     memory: EpisodicMemory, tenant: str | None, agent: str
 ) -> EpisodicRetentionPolicy | None:
-    """None where an agent's settings cannot be used: its episodes stay as they are."""
+    """Return the policy; None if the stored settings of the agent are invalid."""
     try:
         return memory.config(agent, tenant=tenant).retention
     except InvalidSetting:
@@ -123,7 +125,7 @@ def _whose(tenant: str | None, agent: str | None) -> str:
 
 def _in_words(policy: EpisodicRetentionPolicy | None) -> str:
     if policy is None:
-        return "its settings cannot be used: its episodes stay until it is configured again"
+        return "its settings are invalid: its episodes stay until it is configured again"
     active, archive = policy.active_retention_days, policy.archive_retention_days
     last = f"removed {policy.purge_grace_days:g} days after that"
     if not policy.archive_on_expiry:
@@ -146,7 +148,7 @@ _COLUMNS = {
 
 def _show(screen: Screen, report: RetentionReport) -> None:
     if report.elsewhere:
-        screen.write("Another process runs retention right now: nothing was done here.")
+        screen.write("Another process is running retention, so nothing was done.")
         return
     if not report.agents:
         screen.write("Nothing is due.")
@@ -154,13 +156,13 @@ def _show(screen: Screen, report: RetentionReport) -> None:
         screen.write("A run would do this now:" if report.dry_run else "Done:")
         _table(screen, report)
     if not report.complete:
-        screen.write("Another process has taken over and goes on with the rest.")
+        screen.write("Another process has taken over the rest.")
     if report.counts.failed:
         what = counted(report.counts.failed, "episode")
-        screen.write(f"{what} could not be moved: the log says why, and the next run tries again.")
+        screen.write(f"{what} failed: see the log. The next run tries again.")
     if report.compacted is False:
         screen.write(
-            "The files could not be rewritten while others use the database: octopus compact "
+            "The files were not rewritten, because the database is in use: octopus compact "
             "does it later."
         )
 
@@ -185,7 +187,7 @@ def _table(screen: Screen, report: RetentionReport) -> None:
 def restore(
     episode_id: Annotated[
         str | None,
-        typer.Argument(help="The episode; without it, those that can be restored are listed."),
+        typer.Argument(help="Id of the episode. Default: list those that can be restored."),
     ] = None,
     *,
     db: Db = None,
@@ -194,7 +196,7 @@ def restore(
     user: User = "me",
     as_json: AsJson = False,
 ) -> None:
-    """Bring back an episode that was deleted, or archived with its messages kept.
+    """Restore an episode that was deleted, or archived with its messages.
 
     octopus restore 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52 --user dana
     """
@@ -220,7 +222,7 @@ def restore(
 def delete(
     episode_id: Annotated[
         str | None,
-        typer.Argument(help="The episode; without it, the last ones are listed with their ids."),
+        typer.Argument(help="Id of the episode. Default: list the last ones with their ids."),
     ] = None,
     *,
     db: Db = None,
@@ -229,7 +231,7 @@ def delete(
     user: User = "me",
     as_json: AsJson = False,
 ) -> None:
-    """Take an episode out of every read; octopus restore brings it back within the grace days.
+    """Hide an episode from every read. octopus restore brings it back in the grace period.
 
     octopus delete 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52 --user dana
     """
@@ -249,13 +251,13 @@ def delete(
             "octopus erase --episode removes it for good."
         )
     elif not found:
-        screen.write(f"Nothing is stored for tenant {tenant}, agent {agent}, user {user}.")
+        screen.write(f"Nothing stored for tenant {tenant}, agent {agent}, user {user}.")
     for episode in found:
         _show_episode(screen, episode, "archived" if episode.is_archived else "active")
 
 
 def _restorable(scope: MemoryScope) -> list[Episode]:
-    """What is deleted, then what is archived with its messages."""
+    """Return deleted episodes, then those archived with their messages."""
     cold: list[Episode] = []
     page = 1
     while listed := scope.episodes(page, 200).items:
@@ -277,17 +279,17 @@ def _show_episode(screen: Screen, episode: Episode, state: str) -> None:
 def place(
     *,
     user: Annotated[
-        str | None, typer.Option(help="Whose episodes are kept.", show_default=False)
+        str | None, typer.Option(help="Hold all episodes of this user.", show_default=False)
     ] = None,
     episode: Annotated[
-        str | None, typer.Option(metavar="ID", help="Or one episode.", show_default=False)
+        str | None, typer.Option(metavar="ID", help="Hold this episode only.", show_default=False)
     ] = None,
-    reason: Annotated[str, typer.Option(help="Why; shown by octopus holds list.")],
+    reason: Annotated[str, typer.Option(help="The reason, shown by octopus holds list.")],
     tenant: Tenant = "default",
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a user's episodes, or one, from retention and erasure.
+    """Protect the episodes of a user, or one episode, from retention and erasure.
 
     octopus holds place --user dana --reason "case 17"
     """
@@ -298,12 +300,12 @@ def place(
     if as_json:
         print_json(hold)
     else:
-        Screen().write(f"Hold {hold.id} stands until octopus holds lift {hold.id}.")
+        Screen().write(f"Placed hold {hold.id}. octopus holds lift {hold.id} ends it.")
 
 
 @holds.command("list")
 def list_holds(*, tenant: Tenant = "default", db: Db = None, as_json: AsJson = False) -> None:
-    """Show the holds that stand, oldest first.
+    """List the holds of a tenant, oldest first.
 
     octopus holds list
     """
@@ -314,7 +316,7 @@ def list_holds(*, tenant: Tenant = "default", db: Db = None, as_json: AsJson = F
         return
     screen = Screen()
     if not standing:
-        screen.write(f"No hold stands in tenant {tenant}.")
+        screen.write(f"No holds in tenant {tenant}.")
     for hold in standing:
         whom = f"user {hold.user}" if hold.user is not None else f"episode {hold.episode_id}"
         screen.write(
@@ -326,13 +328,13 @@ def list_holds(*, tenant: Tenant = "default", db: Db = None, as_json: AsJson = F
 
 @holds.command()
 def lift(
-    hold_id: Annotated[str, typer.Argument(help="The hold, as octopus holds list shows it.")],
+    hold_id: Annotated[str, typer.Argument(help="Id of the hold, from octopus holds list.")],
     *,
     tenant: Tenant = "default",
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a hold; what is due by now goes with the next retention run.
+    """End a hold. The next retention run then handles what is due.
 
     octopus holds lift 0196a3c5-5a8e-7c1b-9a53-0d4a6f0f6d52
     """
@@ -341,4 +343,4 @@ def lift(
     if as_json:
         print_json(hold)
     else:
-        Screen().write(f"Hold {hold.id} is lifted.")
+        Screen().write(f"Lifted hold {hold.id}.")

@@ -1,4 +1,4 @@
-"""The command that takes personal data out of what is stored already."""
+"""`octopus scrub`: replace personal data that is stored already."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scrub(
         str | None,
         typer.Option(
             "--user",
-            help="Only what is remembered of this user.",
+            help="Only the memory of this user.",
             rich_help_panel="Scope",
             show_default=False,
         ),
@@ -37,30 +37,34 @@ def scrub(
         str | None,
         typer.Option(
             "--agent",
-            help="Only what this agent remembers.",
+            help="Only the memory of this agent.",
             rich_help_panel="Scope",
             show_default=False,
         ),
     ] = None,
     tenant: Tenant = "default",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change.")
+    ] = False,
     numbered: Annotated[
         bool | None,
         typer.Option(
             "--numbered/--plain",
-            help="[EMAIL_1] or [EMAIL]; without it, as the agent's settings say.",
+            help="[EMAIL_1] or [EMAIL]. Default: the setting of the agent.",
             show_default=False,
         ),
     ] = None,
     no_compact: Annotated[
         bool,
-        typer.Option("--no-compact", help="Leave the rewriting of the files to octopus compact."),
+        typer.Option(
+            "--no-compact", help="Do not rewrite the files now; octopus compact does it later."
+        ),
     ] = False,
     yes: Yes = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace personal data in what is stored already, for good: [EMAIL], [PERSON_NAME]…
+    """Replace stored personal data for good, by [EMAIL], [PERSON_NAME] and so on.
 
     octopus scrub --dry-run
     """
@@ -97,7 +101,7 @@ def _episodes(memory: EpisodicMemory, tenant: str, user: str | None, agent: str 
 
 def _ask(episodes: int, tenant: str, user: str | None, agent: str | None) -> None:
     ask(
-        f"This rewrites the personal data in {counted(episodes, 'episode')} of "
+        f"This replaces the personal data in {counted(episodes, 'episode')} of "
         f"{'every user' if user is None else f'user {user}'} in tenant {tenant}, with "
         f"{'every agent' if agent is None else f'agent {agent}'}, for good. "
         "octopus scrub --dry-run counts what would change.",
@@ -107,7 +111,7 @@ def _ask(episodes: int, tenant: str, user: str | None, agent: str | None) -> Non
 
 def _show(screen: Screen, report: ScrubReport, waiting: int) -> None:
     looked = f"{counted(report.turns, 'message')} in {counted(report.episodes, 'episode')}"
-    screen.write(("looked at     ", "dim"), looked)
+    screen.write(("checked       ", "dim"), looked)
     changed = {
         "message": report.changed_turns,
         "summary": report.changed_summaries,
@@ -124,7 +128,7 @@ def _show(screen: Screen, report: ScrubReport, waiting: int) -> None:
     if report.held:
         screen.write(
             ("held          ", "dim"),
-            f"{counted(report.held, 'episode')} left as they are: octopus holds list says why",
+            f"{counted(report.held, 'episode')} not changed: octopus holds list says why",
         )
     if report.failed:
         screen.write(
@@ -142,9 +146,9 @@ def _show_rest(screen: Screen, report: ScrubReport, waiting: int) -> None:
     elif report.compacted is False:
         screen.write(
             ("files         ", "dim"),
-            "not rewritten while others use them: octopus compact does it later",
+            "not rewritten, because the database is in use: octopus compact does it later",
         )
     if waiting:
         screen.write(
-            ("to embed      ", "dim"), f"{waiting:,}: octopus run-pending, or whoever has it open"
+            ("to embed      ", "dim"), f"{waiting:,}: octopus run-pending or a worker does it"
         )

@@ -1,4 +1,4 @@
-"""Episodes, turns and sessions as lists to read."""
+"""Lists of episodes, turns and sessions for a person."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show_snippets(
     summaries: bool = True,
     explain: bool = False,
 ) -> None:
-    """Numbered episodes; `scored` with their relevance, `explain` with what made it."""
+    """Show numbered episodes. `scored` adds their relevance, `explain` its parts."""
     for number, snippet in enumerate(snippets, 1):
         if number > 1:
             screen.gap()
@@ -45,7 +45,7 @@ def show_snippets(
 
 
 def show_hits(screen: Screen, hits: Sequence[TurnHit], *, explain: bool = False) -> None:
-    """Numbered turns, with who said what and when."""
+    """Show numbered turns with speaker and time."""
     for number, hit in enumerate(hits, 1):
         if number > 1:
             screen.gap()
@@ -61,14 +61,14 @@ def show_hits(screen: Screen, hits: Sequence[TurnHit], *, explain: bool = False)
 
 
 def show_summary(screen: Screen, episode: Episode) -> None:
-    """What is remembered of a closed episode."""
+    """Show the summary and the key facts of an episode."""
     screen.row(("summary    ", "bold"), text=episode.summary or "(none)")
     for place, fact in enumerate(episode.key_facts):
         screen.row(("           " if place else "key facts  ", "bold"), ("- ", "cyan"), text=fact)
 
 
 def show_session(screen: Screen, replay: SessionReplay, *, is_end: bool = False) -> None:
-    """`is_end`: episodes before may have been left out, so that these have no number."""
+    """Show a session. `is_end`: earlier episodes may be missing, so these get no numbers."""
     session = replay.session
     count = counted(len(replay.turns), "message")
     screen.write(
@@ -86,7 +86,7 @@ def _show_episode(screen: Screen, part: EpisodeReplay) -> None:
     episode = part.episode
     if episode.is_archived:
         kept = "octopus restore brings the messages back"
-        words = kept if episode.is_cold else "only the summary is kept"
+        words = kept if episode.is_cold else "only the summary is left"
         screen.write((f"archived: {words}", "dim"))
     if episode.summary:
         screen.gap()
@@ -94,7 +94,7 @@ def _show_episode(screen: Screen, part: EpisodeReplay) -> None:
 
 
 def show_turn(screen: Screen, turn: Turn) -> None:
-    """One line a message; tool calls by their name, arguments and result."""
+    """Show one message, a tool call with its arguments and its result."""
     when = (f"{turn.at:%H:%M}  ", "dim")
     call = turn.tool_call
     if call is not None:
@@ -113,7 +113,7 @@ def show_turn(screen: Screen, turn: Turn) -> None:
 
 
 def speaker(role: Role, name: str | None) -> tuple[str, str]:
-    """Who speaks, to be put before what is said."""
+    """Return the label of a speaker and its style."""
     return f"{name or role}  ", _ROLE_STYLES.get(role, "bold yellow")
 
 

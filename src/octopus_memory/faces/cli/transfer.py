@@ -1,4 +1,4 @@
-"""The commands that carry a user's memory out and in: export, import."""
+"""`octopus export` and `octopus import`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def export(
         str | None,
         typer.Option(
             "--agent",
-            help="Only with this agent; without it, with all.",
+            help="Only the memory of this agent. Default: of all.",
             rich_help_panel="Scope",
             show_default=False,
         ),
@@ -48,14 +48,14 @@ def export(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="Where to write it; without it, to standard output.",
+            help="The file to write. Default: standard output.",
             show_default=False,
         ),
     ] = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write everything of one user as JSON Lines.
+    """Export everything of one user as JSON Lines.
 
     octopus export --user ana --out ana.jsonl
     """
@@ -65,7 +65,7 @@ def export(
         with bar("exporting", listed.total_count) as done, _sink(out) as write:
             trailer = _write(lines, write, done)
     if out is None:
-        # Standard output has the lines themselves.
+        # Standard output holds the export itself.
         return
     if as_json:
         print_json({name: trailer[name] for name in ("episodes", "turns", "facts", "sha256")})
@@ -79,7 +79,7 @@ def export(
 def _write(
     lines: Iterable[str], write: Callable[[str], Any], done: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Returns the last line, which has the counts."""
+    """Write the lines. Return the last one, which has the counts."""
     ended, line = 0, "{}"
     for line in lines:
         write(line)
@@ -97,8 +97,8 @@ def _sink(out: Path | None) -> Iterator[Callable[[str], Any]]:
             yield write
         return
     if not out.name or out.is_dir():
-        raise InvalidInput("out", f"{str(out)!r} is a folder: name a file")
-    # Under its own name only when it is whole, and only for its owner to read.
+        raise InvalidInput("out", f"{str(out)!r} is a folder: give a file")
+    # Written to a temporary file that only its owner can read, and renamed when it is complete.
     part = out.with_name(f"{out.name}.part")
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -106,14 +106,14 @@ def _sink(out: Path | None) -> Iterator[Callable[[str], Any]]:
             yield stream.write
         part.replace(out)
     except OSError as error:
-        raise InvalidInput("out", f"{out} cannot be written: {error.strerror}") from error
+        raise InvalidInput("out", f"cannot write {out}: {error.strerror}") from error
     finally:
         part.unlink(missing_ok=True)
 
 
 @contextmanager
 def _standard_output() -> Iterator[Callable[[str], Any]]:
-    """The lines are UTF-8 with plain line ends, whatever the habits of this terminal."""
+    """Write UTF-8 with plain line ends, whatever the terminal uses."""
     sys.stdout.flush()
     stream = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n")
     try:
@@ -132,7 +132,7 @@ def import_(
         ImportSource | None,
         typer.Option(
             "--format",
-            help="What wrote it; without it, that is told from how it begins.",
+            help="Format of the file. Default: guessed from its beginning.",
             show_default=False,
         ),
     ] = None,
@@ -140,7 +140,7 @@ def import_(
         str | None,
         typer.Option(
             "--user",
-            help="Whose it becomes; without it, the one that an export names.",
+            help="User to import for. Default: the one that the export names.",
             rich_help_panel="Scope",
             show_default=False,
         ),
@@ -149,7 +149,7 @@ def import_(
         str | None,
         typer.Option(
             "--agent",
-            help="Which agent remembers it; without it, those that an export names, or default.",
+            help="Agent to import for. Default: those that the export names, or default.",
             rich_help_panel="Scope",
             show_default=False,
         ),
@@ -158,7 +158,7 @@ def import_(
         str | None,
         typer.Option(
             "--tenant",
-            help="Whose data it becomes; without it, the one that an export names, or default.",
+            help="Tenant to import into. Default: the one that the export names, or default.",
             rich_help_panel="Scope",
             show_default=False,
         ),
@@ -166,7 +166,7 @@ def import_(
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Store an export, or conversations that other programs wrote.
+    """Import an export, or conversations of other programs.
 
     octopus import ana.jsonl
 
@@ -198,7 +198,7 @@ def _utf_8() -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InvalidInput("file", "is not UTF-8: save it in that encoding") from error
+        raise InvalidInput("file", "must be UTF-8: save it in that encoding") from error
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def _before_all() -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        raise InvalidInput(error.field, f"{error.problem} (no episode is imported)") from error
+        raise InvalidInput(error.field, f"{error.problem} (nothing was imported)") from error
 
 
 def _first(stream: IO[str]) -> str:
@@ -216,19 +216,19 @@ def _first(stream: IO[str]) -> str:
 
 def _pieces(stream: IO[str], first: str, *, by_line: bool) -> Iterator[str]:
     with _utf_8():
-        # Another program's file may be one line of any length.
+        # A file of another program may be one line of any length.
         pieces = chain([first], iter(partial(stream.read, _CHUNK), ""))
         yield from split_lines(pieces) if by_line else pieces
 
 
 @contextmanager
 def _watched(stream: IO[str], label: str) -> Iterator[Callable[[Iterable[str]], Iterator[str]]]:
-    """Gives a function that shows how far the file is read while its pieces are taken."""
+    """Give a function that shows the progress while pieces of the file are read."""
     raw: Any = getattr(stream, "buffer")  # noqa: B009 - only a TextIOWrapper has it
     try:
         size = os.fstat(raw.fileno()).st_size if raw.seekable() else None
     except OSError:
-        # A stream that is no file of the system's.
+        # The stream is not a file of the system.
         size = None
     with byte_bar(label, size) as done:
 
@@ -237,14 +237,14 @@ def _watched(stream: IO[str], label: str) -> Iterator[Callable[[Iterable[str]], 
             for piece in pieces:
                 yield piece
                 taken += len(piece)
-                # Of a pipe the characters are counted: nobody knows how many bytes it brings.
+                # Of a pipe, characters are counted, because its size is unknown.
                 done(raw.tell() if size is not None else taken)
 
         yield watched
 
 
 def _check(stream: IO[str], first: str) -> None:
-    """Read an export to its end before anything of it is stored."""
+    """Check an export to its end before anything is stored."""
     with _before_all(), _watched(stream, "checking") as watched:
         for _ in read_lines(watched(_pieces(stream, first, by_line=True))):
             pass
@@ -253,7 +253,7 @@ def _check(stream: IO[str], first: str) -> None:
 
 
 def _header(first: str) -> dict[str, Any]:
-    """An export's first line, or nothing."""
+    """Return the first line of an export; None for another file."""
     try:
         value = json.loads(first)
     except (ValueError, RecursionError):
@@ -266,7 +266,7 @@ def _source(file: str) -> Iterator[IO[str]]:
     try:
         raw = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115 - see below
     except OSError as error:
-        raise InvalidInput("file", f"{file} cannot be read: {error.strerror}") from error
+        raise InvalidInput("file", f"cannot read {file}: {error.strerror}") from error
     with io.TextIOWrapper(raw, encoding="utf-8-sig", newline="\n") as stream:
         yield stream
 
@@ -276,20 +276,16 @@ def _say_imported(screen: Screen, report: ImportReport) -> None:
         f"Imported {counted(report.episodes, 'episode')} with {counted(report.turns, 'message')}."
     )
     if report.passed_over:
-        screen.write(
-            f"Passed over {counted(report.passed_over, 'episode')}: they are here already."
-        )
+        screen.write(f"Skipped {counted(report.passed_over, 'episode')} that exist already.")
     if report.given_new_ids:
         screen.write(
-            f"Gave new ids to {counted(report.given_new_ids, 'episode')}: theirs are somebody "
-            "else's in this database."
+            f"Gave new ids to {counted(report.given_new_ids, 'episode')}, because the database "
+            "uses theirs for another scope."
         )
     if report.left_out:
         screen.write(
-            f"Left out {counted(report.left_out, 'message')} that nobody said: hidden "
-            "instructions, a model's thoughts, empty ones."
+            f"Left out {counted(report.left_out, 'message')} that were not part of the "
+            "conversation: hidden instructions, reasoning, empty ones."
         )
     if report.episodes:
-        screen.write(
-            "octopus run-pending makes their vectors; until then their words are searched."
-        )
+        screen.write("octopus run-pending embeds them; until then they are found by their words.")

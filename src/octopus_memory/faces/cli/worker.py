@@ -1,4 +1,4 @@
-"""The command that does the background work."""
+"""`octopus worker`: do the background work."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LOOK_SECONDS = 0.25
 
 
 def worker(*, db: Db = None) -> None:
-    """Do the background work until told to stop: vectors, summaries, time-outs, retention.
+    """Do the background work until stopped: vectors, summaries, timeouts, retention.
 
-    Any number of workers may run beside each other. SIGTERM ends it after the batch at hand.
+    Any number of workers may run at the same time. SIGTERM stops it after the current batch.
     """
     from ...settings import load
     from ...wiring import EpisodicMemory
@@ -29,10 +29,10 @@ def worker(*, db: Db = None) -> None:
         signal.signal(number, lambda *_: stop.set())
     with EpisodicMemory.open(settings.url, background=True) as memory:
         memory.wake()
-        typer.echo(f"Octopus works on {shown_url(settings.url)}; SIGTERM or Ctrl-C ends it")
+        typer.echo(f"Octopus works on {shown_url(settings.url)}; SIGTERM or Ctrl-C stops it")
         while not stop.wait(_LOOK_SECONDS):
             memory.wake_for_others()
-        typer.echo("finishing the batch at hand")
+        typer.echo("finishing the current batch")
 
 
 def _log_lines() -> None:

@@ -1,4 +1,4 @@
-"""The commands that write: add, run-pending."""
+"""`octopus add` and `octopus run-pending`."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _BATCH = 200
 _EMBED_SECONDS = 10.0
-"""How long `add` works on vectors before it leaves the rest to `run-pending`."""
+"""Seconds that `add` spends on vectors before it leaves the rest to `run-pending`."""
 
 
 class Speaker(StrEnum):
-    """Who can be quoted by a bare text; a tool's turn needs its call beside it."""
+    """Roles that a plain text can have. The turn of a tool needs its call, too."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -41,26 +41,28 @@ class Speaker(StrEnum):
 
 
 def add(
-    session_id: Annotated[str, typer.Argument(help="The session; a new one starts by its name.")],
+    session_id: Annotated[
+        str, typer.Argument(help="Id of the session. A new id starts a session.")
+    ],
     text: Annotated[
         str,
         typer.Argument(
-            help="What was said; - reads messages from standard input, a JSON object on each line."
+            help="The message; - reads JSON messages from standard input, one per line."
         ),
     ],
     *,
-    role: Annotated[Speaker, typer.Option(help="Who said TEXT.")] = Speaker.USER,
+    role: Annotated[Speaker, typer.Option(help="Role of the speaker.")] = Speaker.USER,
     at: Annotated[
         datetime | None,
         typer.Option(
             parser=parse_since,
             metavar="TIME",
-            help="When it was said; without it, now.",
+            help="When it was said. Default: now.",
             show_default=False,
         ),
     ] = None,
     end: Annotated[
-        bool, typer.Option("--end", help="Close the session afterwards, which summarises it.")
+        bool, typer.Option("--end", help="Close and summarise the session afterwards.")
     ] = False,
     db: Db = None,
     tenant: Tenant = "default",
@@ -77,7 +79,7 @@ def add(
         elif text.strip():
             messages = [Message({"role": role.value, "content": text})]
         else:
-            raise InvalidMessage("text", "is empty: write what was said, or - to read messages")
+            raise InvalidMessage("text", "must not be empty: give a message, or - to read messages")
         last = _store(scope, session_id, messages, at)
         closed = scope.close_episode(last.episode_id, at=at) if end else None
         left = _embed(memory)
@@ -96,7 +98,7 @@ def add(
 
 
 def run_pending(*, db: Db = None, as_json: AsJson = False) -> None:
-    """Do the work that waits: vectors, better summaries, closing idle sessions."""
+    """Do the pending work now: vectors, better summaries, closing idle sessions."""
     with open_existing(db) as memory:
         with watch_backlog("working", memory.parts.store):
             done = memory.run_pending()
@@ -119,13 +121,13 @@ def run_pending(*, db: Db = None, as_json: AsJson = False) -> None:
     )
     if left:
         screen.write(
-            f"{counted(left, 'piece')} of work still waits: another process has it, "
-            "or its model failed. Run octopus run-pending again in a minute."
+            f"{counted(left, 'task')} still pending: another process has them, "
+            "or their model failed. Run octopus run-pending again in a minute."
         )
 
 
 def _read_messages(raw: bytes, largest: int) -> list[Message]:
-    """Every line checked before the first is stored."""
+    """Read all messages, and check each before the first is stored."""
     messages = [
         parse_message(_json(line, number), field=f"line {number}", max_bytes=largest)
         for number, line in enumerate(raw.splitlines(), 1)
@@ -133,7 +135,8 @@ def _read_messages(raw: bytes, largest: int) -> list[Message]:
     ]
     if not messages:
         raise InvalidMessage(
-            "standard input", 'is empty: give lines such as {"role": "user", "content": "Hello"}'
+            "standard input",
+            'must not be empty: give lines such as {"role": "user", "content": "Hello"}',
         )
     return messages
 
@@ -142,7 +145,7 @@ def _json(line: bytes, number: int) -> dict[str, Json]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InvalidMessage(f"line {number}", "is not JSON: put one object on a line") from error
+        raise InvalidMessage(f"line {number}", "must be JSON, one object per line") from error
     if not isinstance(value, dict):
         raise InvalidMessage(f"line {number}", "must be an object with 'role' and 'content'")
     return value
@@ -151,7 +154,7 @@ def _json(line: bytes, number: int) -> dict[str, Json]:
 def _store(
     scope: MemoryScope, session_id: str, messages: Sequence[Message], at: datetime | None
 ) -> Turn:
-    """Add in batches; returns the last turn."""
+    """Add the messages in batches. Return the last turn."""
     stored = 0
     with bar("storing", len(messages)) as done:
         for start in range(0, len(messages), _BATCH):
@@ -159,7 +162,7 @@ def _store(
                 turns = scope.add(session_id, messages[start : start + _BATCH], at=at)
             except OctopusError as error:
                 if stored:
-                    words = f"{counted(stored, 'message')} before the error are stored"
+                    words = f"{counted(stored, 'message')} before the error were stored"
                     typer.echo(f"note: {words}", err=True)
                 if isinstance(error, InvalidMessage):
                     raise _of_all(error, start) from error
@@ -170,7 +173,7 @@ def _store(
 
 
 def _of_all(error: InvalidMessage, start: int) -> InvalidMessage:
-    """The error with the message's place among all that were given, not in its batch."""
+    """Return the error with the number of the message among all, not in its batch."""
     field = re.sub(
         r"^messages\[(\d+)\]",
         lambda found: f"message {start + int(found[1]) + 1}",
@@ -180,7 +183,7 @@ def _of_all(error: InvalidMessage, start: int) -> InvalidMessage:
 
 
 def _embed(memory: EpisodicMemory) -> int:
-    """Make vectors for a few seconds; returns how many are left to make."""
+    """Embed for a few seconds. Return how many texts are left."""
     try:
         with watch_backlog("embedding", memory.parts.store):
             memory.flush(timeout=_EMBED_SECONDS)
@@ -197,6 +200,6 @@ def _say_stored(
         show_summary(screen, closed)
     if left:
         screen.write(
-            f"{counted(left, 'text')} still to embed; until then only their words are searched. "
-            "octopus run-pending does the rest."
+            f"{counted(left, 'text')} not embedded yet, so found only by their words. "
+            "octopus run-pending embeds them."
         )

@@ -1,1 +1,1 @@
-"""The MCP server: one user's memory as tools that a model calls, over standard input and output."""
+"""The MCP server: the memory of one user as tools that a model calls."""

@@ -1,4 +1,4 @@
-"""The command that starts the MCP server."""
+"""`octopus mcp`: run the MCP server."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def mcp(
         str | None,
         typer.Option(
             metavar="URL",
-            help="A running service to ask in place of a database; its key is the setting api_key "
-            "(OCTOPUS_API_KEY), and the tenant is the key's.",
+            help="Use a running REST service instead of a database. Its key is the setting api_key "
+            "(OCTOPUS_API_KEY), which also decides the tenant.",
             show_default=False,
         ),
     ] = None,
@@ -35,7 +35,7 @@ def mcp(
     agent: Agent = "default",
     user: User = "me",
 ) -> None:
-    """Give a model this memory as tools: an MCP server on standard input and output.
+    """Run an MCP server on standard input and output: memory as tools for a model.
 
     An MCP client starts it: octopus mcp --agent desktop --user ana
     """

@@ -1,7 +1,7 @@
-"""What the tools answer: text for a model to read, and the same as data.
+"""The answers of the tools: text for a model, and the same as data.
 
-What was said is other people's words. Both are neutralised and cut as the context block's words
-are, and a client that shows the data in place of the text shows nothing else.
+Stored text is not trusted. Text and data are both neutralised and shortened as in the context
+block, because some clients show the model the data instead of the text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """An episode as it is shown, its words made safe."""
+    """An episode with neutralised text."""
 
     episode_id: str
     session_id: str
@@ -86,7 +86,7 @@ class _Entry:
 
 
 def block(context: MemoryContext) -> Answer:
-    """The context block as it is, with what it is made of as data."""
+    """Return the context block, and its parts as data."""
     passages: list[Json] = [
         {
             "speaker": passage.speaker,
@@ -138,7 +138,7 @@ def stored(turns: Sequence[Turn]) -> Answer:
 
 
 def closed(episode: Episode, *, before: bool) -> Answer:
-    """`before`: it had ended already, and stays as it was."""
+    """Return a closed episode. `before`: it was closed already, and nothing was changed."""
     entry = _of_episode(episode)
     told = "had ended already and stays as it was" if before else "is closed"
     return Answer(
@@ -247,7 +247,7 @@ def _said(turn: TurnHit, words: str | None = None) -> tuple[datetime, Said]:
 
 
 def _words(turn: Turn) -> str:
-    """What a turn says, and the tools that it calls."""
+    """Return the text of a turn, and the tools that it calls."""
     calls = [f"calls {as_text(request.get('function'))}" for request in turn.message.requests]
     call = turn.tool_call
     if call is not None:

@@ -1,6 +1,6 @@
-"""The tools: what each is told about, what it takes, and what it does.
+"""The tools: their descriptions, their arguments, and what they do.
 
-Whose memory it is stands in no argument. Whoever started the server has said it.
+Tenant, agent and user are no arguments, because the options of the server decide them.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ _REMOVES = Hints(destructive=True, idempotent=True)
 
 
 class Desk:
-    """The memory that the tools work on, and the session they add to where none is named."""
+    """The memory that the tools use, and the session for calls that name none."""
 
     def __init__(self, scope: MemoryScope | RemoteScope) -> None:
         self.scope = scope
         self.session_id = str(new_id())
 
     def begin_anew(self, closed: str) -> None:
-        """What is said after the end is another conversation, which may recall this one."""
+        """Start another session if the current one was closed."""
         if closed == self.session_id:
             self.session_id = str(new_id())
 
 
 def _from_json(given: Any) -> Any:
-    """Some clients send a list as the text of its JSON."""
+    """Parse a list that a client sent as JSON text, which some do."""
     try:
         return json.loads(given) if isinstance(given, str) else given
     except (ValueError, RecursionError):
@@ -71,7 +71,7 @@ def _from_json(given: Any) -> Any:
 
 def _moment(given: Any, bare: time) -> datetime:
     if not isinstance(given, str):
-        raise ValueError("write it as text: 2025-03-14")  # noqa: TRY004 - pydantic's own
+        raise ValueError("must be a text such as 2025-03-14")  # noqa: TRY004 - pydantic's own
     return parse_moment(given, bare)
 
 
@@ -90,7 +90,7 @@ _Until: TypeAlias = Annotated[
 
 
 class Tool(BaseModel):
-    """One tool: its fields are its arguments, its docstring is what a model is told."""
+    """A tool. Its fields are the arguments, its docstring is the description for the model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: ClassVar[str]
@@ -101,7 +101,7 @@ class Tool(BaseModel):
 
 
 class Context(Tool):
-    """What earlier conversations with this user have to do with their current message.
+    """Get what earlier conversations with this user say about their current message.
 
     Call it once, before you answer the first message of a conversation, and again when the
     subject changes. It returns what is known about the user and what was said about the subject,
@@ -114,7 +114,7 @@ class Context(Tool):
         min_length=1, max_length=100_000, description="The user's message, word for word"
     )
     session_id: _Name | None = Field(
-        default=None, description="The conversation that is going on, where remember is given one"
+        default=None, description="Id of the current conversation, if you give one to remember"
     )
 
     def run(self, desk: Desk) -> Answer:
@@ -136,12 +136,12 @@ class Recall(Tool):
     query: str = Field(
         min_length=1, max_length=10_000, description="What to look for, in plain words"
     )
-    limit: int = Field(default=5, ge=1, le=50, description="How many conversations at most")
+    limit: int = Field(default=5, ge=1, le=50, description="Maximum number of conversations")
     since: _Since | None = Field(
-        default=None, description="Nothing before this date, such as 2025-03-14, or time"
+        default=None, description="Only from this date, such as 2025-03-14, or time on"
     )
     until: _Until | None = Field(
-        default=None, description="Nothing after this date (its whole day) or time"
+        default=None, description="Only up to the end of this date, or up to this time"
     )
 
     def run(self, desk: Desk) -> Answer:
@@ -159,19 +159,21 @@ class Recent(Tool):
 
     name = "recent"
     hints = _READS
-    limit: int = Field(default=5, ge=1, le=50, description="How many conversations at most")
+    limit: int = Field(default=5, ge=1, le=50, description="Maximum number of conversations")
 
     def run(self, desk: Desk) -> Answer:
         return results.found(desk.scope.recent(self.limit), scored=False)
 
 
 class ReadSession(Tool):
-    """Read one conversation in order, message by message, where its summary is not enough."""
+    """Read the messages of one conversation in order, when its summary is not enough."""
 
     name = "read_session"
     hints = _READS
-    session_id: _Name = Field(description="The session, as recall and recent name it")
-    last: int = Field(default=50, ge=1, le=1_000, description="How many messages, the newest")
+    session_id: _Name = Field(description="Id of the session, from recall or recent")
+    last: int = Field(
+        default=50, ge=1, le=1_000, description="Number of messages, counted from the end"
+    )
 
     def run(self, desk: Desk) -> Answer:
         return results.session(desk.scope.session(self.session_id, last=self.last))
@@ -181,7 +183,7 @@ class Said(BaseModel):
     """One message."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    role: Literal["user", "assistant"] = Field(description="Who said it; you are the assistant")
+    role: Literal["user", "assistant"] = Field(description="Who said it. You are the assistant")
     content: str = Field(min_length=1, description="What was said, word for word")
 
 
@@ -198,10 +200,10 @@ class Remember(Tool):
         min_length=1, max_length=200, description="What was said, oldest first"
     )
     session_id: _Name | None = Field(
-        default=None, description="A conversation of its own; leave it out for the current one"
+        default=None, description="Id of another conversation. Default: the current one"
     )
     idempotency_key: _Name | None = Field(
-        default=None, description="The same key for a second try: nothing is stored twice"
+        default=None, description="Any unique text. A retry with the same key stores nothing twice"
     )
 
     def run(self, desk: Desk) -> Answer:
@@ -214,16 +216,16 @@ class Remember(Tool):
 
 
 class CloseSession(Tool):
-    """End a conversation, which makes its summary and key facts for later ones.
+    """Close a conversation, which makes its summary and key facts.
 
-    Call it when the conversation is over. Where you know better than a program what mattered, give
-    the summary and the key facts yourself.
+    Call it when the conversation is over. If you know what mattered, give the summary and the key
+    facts yourself.
     """
 
     name = "close_session"
     hints = _ENDS
     session_id: _Name | None = Field(
-        default=None, description="Which one; leave it out for the current one"
+        default=None, description="Id of the conversation. Default: the current one"
     )
     summary: str | None = Field(
         default=None, min_length=1, max_length=SUMMARY_LIMIT, description="What it was about"
@@ -237,7 +239,7 @@ class CloseSession(Tool):
     ) = Field(
         default=None,
         max_length=MOST_FACTS,
-        description="Short statements that are worth remembering",
+        description="Short statements worth remembering",
     )
 
     def run(self, desk: Desk) -> Answer:
@@ -264,7 +266,7 @@ class ForgetEpisode(Tool):
 
     name = "forget_episode"
     hints = _REMOVES
-    episode_id: UUID = Field(description="The episode's id, as recall and recent name it")
+    episode_id: UUID = Field(description="Id of the episode, from recall or recent")
 
     def run(self, desk: Desk) -> Answer:
         receipt = desk.scope.erase_episode(self.episode_id)
@@ -272,7 +274,7 @@ class ForgetEpisode(Tool):
 
 
 class Facts(Tool):
-    """List the standing facts about this user: what is true of them whatever they ask.
+    """List the standing facts about this user, which hold whatever they ask.
 
     Their name and language, allergies and other constraints, preferences, people and pets, home,
     work, plans, and how you should behave. The newest of each is current. Each has the id that
@@ -283,7 +285,7 @@ class Facts(Tool):
     hints = _READS
     as_of: _Until | None = Field(
         default=None,
-        description="What was known at this date (its end) or time",
+        description="Facts as known at the end of this date, or at this time",
     )
     kinds: (
         Annotated[
@@ -291,7 +293,7 @@ class Facts(Tool):
             BeforeValidator(_from_json),
         ]
         | None
-    ) = Field(default=None, min_length=1, max_length=20, description="Facts of these kinds alone")
+    ) = Field(default=None, min_length=1, max_length=20, description="Only facts of these kinds")
     history: bool = Field(
         default=False, description="Also the facts that newer ones replaced, oldest first"
     )
@@ -310,10 +312,8 @@ class CorrectFact(Tool):
 
     name = "correct_fact"
     hints = _ADDS
-    fact_id: UUID = Field(description="The fact's id, as facts names it")
-    text: str = Field(
-        min_length=1, max_length=FACT_LIMIT, description="What is true of the user, in one line"
-    )
+    fact_id: UUID = Field(description="Id of the fact, from facts")
+    text: str = Field(min_length=1, max_length=FACT_LIMIT, description="The fact in one line")
 
     def run(self, desk: Desk) -> Answer:
         return results.corrected(desk.scope.correct_fact(self.fact_id, self.text))
@@ -328,7 +328,7 @@ class ForgetFact(Tool):
 
     name = "forget_fact"
     hints = _REMOVES
-    fact_id: UUID = Field(description="The fact's id, as facts names it")
+    fact_id: UUID = Field(description="Id of the fact, from facts")
 
     def run(self, desk: Desk) -> Answer:
         desk.scope.delete_fact(self.fact_id)

@@ -18,7 +18,7 @@ from .requests import Wire
 
 
 class ReceiptOut(BaseModel):
-    """A receipt as it is signed: its field names are part of what the SHA-256 covers."""
+    """A receipt of an erasure. Its SHA-256 covers the names of the fields, too."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,7 +59,7 @@ class ImportOut(Wire):
 
 
 class ConfigOut(RootModel[dict[str, dict[str, Any]]]):
-    """The settings of an agent, part by part; `sources`, where asked for, has the same parts."""
+    """The settings of an agent by part. `sources`, if asked for, has the same parts."""
 
     @classmethod
     def of(

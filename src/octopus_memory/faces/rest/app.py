@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .tokens import JwtReader
 
 _BETWEEN_LOOKS = 5.0
-"""Seconds between looks for what other processes erased."""
+"""Seconds between checks for data that other processes erased."""
 _OFF: Any = {
     "tracing": False,
     "metrics": False,
@@ -41,7 +41,7 @@ _OFF: Any = {
 
 
 def make_app(memory: Memory, settings: ServerSettings, *, development: bool = False) -> FastAPI:
-    """The routes over one memory, which stays the caller's to close."""
+    """Return the application for one memory. The caller closes the memory."""
     from ... import __version__
 
     threads = Threads(settings.threads)
@@ -56,7 +56,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
             yield
         finally:
             ending.set()
-            # Its look at hand has a connection, which the memory closes next.
+            # A running check uses a connection, which the memory closes next.
             await looking
             threads.stop()
 
@@ -68,9 +68,9 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        # A redirect would lead to the host that the request names, whoever wrote that.
+        # A redirect would lead to the host of the request, which a client can forge.
         redirect_slashes=False,
-        # The framework's own puts paths, queries and bodies into spans and logs.
+        # FastAPI's own telemetry puts paths, queries and bodies into spans and logs.
         telemetry=_OFF,
     )
     metrics = Metrics(memory)
@@ -87,7 +87,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
         development=development,
     )
     problems.install(app)
-    # Routes are tried in turn: what is asked most comes first.
+    # Routes are tried in order, so the most frequent come first.
     for each in (sessions, episodes, facts, ledger, users, admin, operations, pages):
         app.router.routes.extend(each.routes.routes)
     app.middleware_stack = _wrapped(app, gate, metrics, settings)
@@ -95,7 +95,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
 
 
 def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSettings) -> ASGIApp:
-    """What every request passes through, without what the framework would put around it twice."""
+    """Return the middleware stack, without the layers that FastAPI would add again."""
     inner: ASGIApp = ExceptionMiddleware(
         AsyncExitStackMiddleware(app.router), handlers=app.exception_handlers
     )
@@ -111,11 +111,11 @@ def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSetting
 
 
 async def _forget_with_others(memory: Memory, threads: Threads, ending: asyncio.Event) -> None:
-    """Drop from memory what another process erased, whether or not the worker runs in this one."""
+    """Clear from the caches what other processes erased, also if no worker runs in this process."""
     while not ending.is_set():
         with suppress(TimeoutError):
             await asyncio.wait_for(ending.wait(), _BETWEEN_LOOKS)
-        # A database that is away for a while is looked at again.
+        # The next check tries again if the database does not answer.
         with suppress(OctopusError):
             await threads.run(memory.parts.check_for_removals)
 

@@ -1,4 +1,4 @@
-"""From a credential and the ids in a request to the scope they may work in."""
+"""The scope that a credential allows for the ids in a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def memory_of(request: Request) -> Memory:
 def scope_of(
     request: Request, caller: Principal, agent_id: str | None, user_id: str | None
 ) -> MemoryScope:
-    """The scope that is meant; what is not given is what the credential leaves no choice about."""
+    """Return the scope. Ids that are not given come from the credential, if it names one only."""
     agent, user = agent_id, user_id or caller.user
     if agent is None and caller.agents is not None and len(caller.agents) == 1:
         [agent] = caller.agents
@@ -29,15 +29,15 @@ def scope_of(
         given = {"agentId": agent, "userId": user}
         raise needed(*(field for field, value in given.items() if value is None))
     if not caller.reaches(agent=agent, user=user):
-        raise Refused(403, "forbidden", "this credential is for another agent or user")
+        raise Refused(403, "forbidden", "the credential is for another agent or user")
     return memory_of(request).scope(
         tenant=caller.tenant, agent=agent, user=user, actor=caller.actor
     )
 
 
 def needed(*fields: str) -> Refused:
-    """What a credential would have to leave no choice about, and in development mode none does."""
-    problem = "is needed: nothing else in this request says which is meant"
+    """Return the refusal of a request that names no agent or user, nor does its credential."""
+    problem = "must be given, because the credential allows several"
     missing = [FieldProblem(field=field, problem=problem) for field in fields]
     return Refused(422, "invalid-input", f"{', '.join(fields)}: {problem}", fields=missing)
 
@@ -51,7 +51,7 @@ def scope_with(
     *,
     include_deleted: bool = False,
 ) -> MemoryScope:
-    """The scope that an episode is in, which must be of this agent and user where they are given.
+    """Return the scope of an episode. Agent and user must match if they are given.
 
     :raises EpisodeNotFound: for one that is not there, and in the same words for one that is there
         for others

@@ -1,8 +1,7 @@
-"""Reads the JSON body of a request, within bounds that keep a hostile one cheap to refuse.
+"""Reads the JSON body of a request, within limits that make a hostile body cheap to refuse.
 
-The parser and the validator hold Python's global lock until they are done, so that a thread alone
-does not keep a body of a million values from delaying every other request. The bounds are checked
-before either of them runs.
+The parser and the validator hold Python's global lock until they are done. So even on a thread of
+its own, a body of a million values would delay every other request. The limits are checked before.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from typing import Any
 from .problems import BODY_TOO_LARGE, FieldProblem, Refused
 
 MOST_VALUES = 200_000
-"""In the whole body: ten thousand messages with twenty values each."""
+"""Limit for the whole body: ten thousand messages with twenty values each."""
 MOST_KEYS = 1_000
-"""In one object."""
+"""Limit for one object."""
 MOST_ITEMS = 10_000
-"""In one list."""
+"""Limit for one list."""
 DEEPEST = 128
-"""Levels: a message may have 100, and stands in a list in an object."""
+"""Limit on levels: a message may have 100, and stands in a list in an object."""
 _JSON = "application/json"
 
 
@@ -30,9 +29,9 @@ def is_json(content_type: str | None) -> bool:
 
 
 def read_json(content: bytes, content_type: str | None) -> Any:
-    """Return the value that a body stands for; None for an empty one.
+    """Parse a body. Return None for an empty one.
 
-    :raises Refused: the body is not JSON, or is over one of the bounds
+    :raises Refused: the body is not JSON, or over one of the limits
     """
     if not content:
         return None
@@ -44,7 +43,7 @@ def read_json(content: bytes, content_type: str | None) -> Any:
         )
     _check_count(content)
     try:
-        # Given bytes, the parser would guess other encodings, which the count does not know.
+        # From bytes the parser would guess other encodings, which the count does not handle.
         value = json.loads(content.decode())
     except UnicodeDecodeError as error:
         raise _malformed("is not UTF-8") from error
@@ -54,14 +53,14 @@ def read_json(content: bytes, content_type: str | None) -> Any:
     except RecursionError as error:
         raise _too_deep() from error
     except ValueError as error:
-        # Python refuses to read integers of very many digits.
+        # Python refuses integers of very many digits.
         raise _malformed("has a number that is too long") from error
     _check_shape(content, value)
     return value
 
 
 def _check_count(content: bytes) -> None:
-    """Refuse a body of too many values without parsing it."""
+    """Refuse a body with too many values without parsing it."""
     if _separators(content) < MOST_VALUES:
         return
     # Punctuation inside strings does not count. Every string ends with a quotation mark that no
@@ -74,7 +73,7 @@ def _check_count(content: bytes) -> None:
 
 
 def _separators(content: bytes) -> int:
-    """Return how many commas and opening brackets there are: at least the values less one."""
+    """Count commas and opening brackets: at least the number of values less one."""
     return content.count(b",") + _brackets(content)
 
 
@@ -83,7 +82,7 @@ def _brackets(content: bytes) -> int:
 
 
 def _check_shape(content: bytes, value: Any) -> None:
-    """Refuse what is nested too deep, and any object or list that has too much in it."""
+    """Refuse values that are nested too deep, and objects and lists that are too long."""
     if content.count(b",") < MOST_KEYS and _brackets(content) <= DEEPEST:
         return
     layer = [value]

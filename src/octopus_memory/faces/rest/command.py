@@ -1,4 +1,4 @@
-"""The command that starts the service."""
+"""`octopus serve`: run the REST service."""
 
 from __future__ import annotations
 
@@ -30,30 +30,32 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 def serve(
     *,
     host: Annotated[
-        str | None, typer.Option(help="The address to listen on.", show_default=False)
+        str | None, typer.Option(help="Address to listen on.", show_default=False)
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="The port; 0 takes a free one.", min=0, max=65_535, show_default=False),
+        typer.Option(
+            help="Port to listen on; 0 takes a free one.", min=0, max=65_535, show_default=False
+        ),
     ] = None,
     dev: Annotated[
         bool,
-        typer.Option(
-            "--dev", help="Ask for no credential. Only on this machine, only to try things out."
-        ),
+        typer.Option("--dev", help="Ask for no credential. For trials on this machine only."),
     ] = False,
     worker: Annotated[
         bool,
-        typer.Option(help="Whether the background work is done here, too."),
+        typer.Option(help="Do the background work in this process, too."),
     ] = True,
     processes: Annotated[
         int | None,
-        typer.Option(help="How many processes share the requests.", min=1, show_default=False),
+        typer.Option(
+            help="Number of processes that share the requests.", min=1, show_default=False
+        ),
     ] = None,
     db: Annotated[
         str | None,
         typer.Option(
-            "--db", metavar="URL", help="The database: a URL, or a file's path.", show_default=False
+            "--db", metavar="URL", help="The database: a URL or a path.", show_default=False
         ),
     ] = None,
 ) -> None:
@@ -71,12 +73,10 @@ def serve(
     server = replace(server, **{name: value for name, value in given.items() if value is not None})
     if dev and server.host not in _LOOPBACK:
         raise InvalidSetting(
-            "host", f"--dev listens on this machine alone: leave out --host {server.host}, or --dev"
+            "host", f"must be a loopback address with --dev: remove --host {server.host}, or --dev"
         )
     if server.processes > 1 and is_in_memory(settings.url):
-        raise InvalidSetting(
-            "processes", "a database in memory is one process's own: leave it out, or give a file"
-        )
+        raise InvalidSetting("processes", "must be 1 for a database in memory: use a file")
     _check_installed()
     with _listening(server) as listeners:
         server = replace(server, port=listeners[0].getsockname()[1])
@@ -98,7 +98,7 @@ def _run_several(
     *,
     dev: bool,
 ) -> None:
-    """Others serve; this process does the background work and looks after them."""
+    """Serve in child processes. This process does the background work and supervises them."""
     with shared_numbers():
         from .metrics import WorkDone
 
@@ -108,7 +108,7 @@ def _run_several(
 
 
 def _serve_some(listener: socket.socket, url: str, server: ServerSettings, dev: bool) -> None:
-    """What each of several processes does."""
+    """Serve in one of several child processes."""
     from ...wiring import EpisodicMemory
 
     _log_lines()
@@ -121,7 +121,7 @@ def _say(url: str, server: ServerSettings, *, dev: bool, worker: bool) -> None:
     typer.echo(f"Octopus serves {shown_url(url)} on {where}")
     typer.echo(f"  try it   {where}/\n  openapi  {where}/api/octopus/openapi.json")
     if not worker:
-        typer.echo("  the background work is left to octopus worker")
+        typer.echo("  octopus worker must do the background work")
     if dev:
         typer.echo(
             "WARNING: development mode. Anyone on this machine can read and erase everything.",
@@ -136,7 +136,7 @@ def _check_installed() -> None:
 
 @contextmanager
 def _listening(server: ServerSettings) -> Iterator[list[socket.socket]]:
-    """A socket for each process, before anybody is told that the service is there."""
+    """Bind a socket for each process, before the start is announced."""
     with ExitStack() as stack:
         first = stack.enter_context(_bound(server))
         if server.processes == 1:
@@ -144,8 +144,8 @@ def _listening(server: ServerSettings) -> Iterator[list[socket.socket]]:
         elif not hasattr(socket, "SO_REUSEPORT"):
             yield [first] * server.processes
         else:
-            # The system shares new connections out between sockets. That the port was nobody
-            # else's is known by the first, which did not ask to share it.
+            # The kernel distributes connections over the sockets. The first socket, which did not
+            # share the port, has proved that no other service uses it.
             server = replace(server, port=first.getsockname()[1])
             first.close()
             yield [
@@ -162,7 +162,7 @@ def _bound(server: ServerSettings, *, shared: bool = False) -> socket.socket:
     try:
         listener.bind((server.host, server.port))
         if shared:
-            # Until one listens, another service could join them.
+            # Until a socket listens, another service could bind the port, too.
             listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
@@ -179,9 +179,9 @@ def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev
     from .server import Server
 
     service = Server(make_app(memory, server, development=dev), server)
-    # So that the first caller need not wait for what a store loads when a key is first looked up.
+    # Loads the code that looks up a key, so that the first request need not wait for it.
     memory.parts.store.find_key("")
-    # What is loaded by now stays: whoever collects garbage need not look at it again and again.
+    # Loaded modules stay, so the garbage collector need not traverse them again and again.
     gc.collect()
     gc.freeze()
     with _outliving_signals():
@@ -190,7 +190,7 @@ def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev
 
 @contextmanager
 def _outliving_signals() -> Iterator[None]:
-    """The server raises the signal that stopped it once more; the memory must still be closed."""
+    """Ignore the signal that uvicorn raises again when it stops, so that the memory is closed."""
     before = [signal.signal(number, lambda *_: None) for number in STOP_SIGNALS]
     try:
         yield
@@ -201,7 +201,7 @@ def _outliving_signals() -> Iterator[None]:
 
 def _log_lines() -> None:
     logging.getLogger("octopus_memory").setLevel(logging.INFO)
-    # A line of the access log is JSON and nothing else, for whoever reads it by program.
+    # A line of the access log is nothing but JSON, so that programs can read it.
     lines = logging.StreamHandler()
     lines.setFormatter(logging.Formatter("%(message)s"))
     access = logging.getLogger("octopus_memory.access")

@@ -1,4 +1,4 @@
-"""How answers are given: as JSON with a tag, or not at all where nothing changed."""
+"""HTTP responses: JSON, tags, compression and streams; and the headers of requests."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from .problems import MEDIA_TYPE, Problem
 
 T = TypeVar("T")
 _ZIP_FROM = 2_048
-"""Bytes: what is shorter takes longer to compress than to send."""
+"""Bytes from which on a response is compressed. Shorter ones are sent faster as they are."""
 _ZIP_LEVEL = 3
 _GZIP = zlib.MAX_WBITS | 16
 _WRITERS: dict[Any, TypeAdapter[Any]] = {}
 _WORDS = {
-    400: "The body cannot be read.",
-    401: "No valid credential.",
+    400: "The body is malformed.",
+    401: "The credential is missing or not valid.",
     403: "The credential is for another agent or user, or its role may not do this.",
-    404: "Nothing of that id here.",
-    408: "The body paused for too long.",
-    409: "It does not fit the present state.",
+    404: "Not found.",
+    408: "The body came too slowly.",
+    409: "The request conflicts with the present state.",
     413: "The body or a message is too large.",
-    415: "The body is not said to be JSON.",
-    422: "A value cannot be used; `errors` names the field.",
-    429: "Too many requests: wait as long as `Retry-After` says.",
-    503: "The database, a model or the issuer of JWTs cannot be reached now; try again.",
+    415: "The Content-Type is not JSON.",
+    422: "A value is not valid. `errors` names the field.",
+    429: "Too many requests. Wait as long as `Retry-After` says.",
+    503: "The database, a model or the issuer of JWTs cannot be reached. Try again.",
     507: "The database is full.",
 }
 
 
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """The documented problems of a route, besides those that any route may answer."""
+    """Return the documented problems of a route: the given codes, and those of every route."""
     every = {400, 401, 403, 408, 413, 415, 422, 429, 503, 507, *codes}
     return {
         code: {
@@ -53,7 +53,7 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """The first of this name, which is in small letters; None where there is none."""
+    """Return the first header of this lower-case name; None if there is none."""
     for each, value in scope["headers"]:
         if each == name:
             text: str = value.decode("latin-1")
@@ -68,12 +68,12 @@ def answer(
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """A value as JSON."""
+    """Return a value as a JSON response."""
     return sent(request, _written(kind, value), status, headers or {})
 
 
 def tagged(request: Request, kind: type[T], value: T) -> Response:
-    """With an `ETag`; 304 where the caller has this already."""
+    """Return a JSON response with an `ETag`, or 304 if the client has it already."""
     content = _written(kind, value)
     tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
@@ -90,7 +90,7 @@ def sent(
     headers: dict[str, str],
     media_type: str = "application/json",
 ) -> Response:
-    """Compressed where it is long: here, on a thread, and not by the event loop."""
+    """Return a response, compressed if it is long. Runs on a thread, not on the event loop."""
     if len(content) >= _ZIP_FROM:
         headers = headers | {"Vary": "Accept-Encoding"}
         if _takes_gzip(request):
@@ -100,10 +100,10 @@ def sent(
 
 
 def streamed(request: Request, lines: Iterator[str], media_type: str) -> Response:
-    """Lines as they come, which may be more than memory holds.
+    """Return a response that sends lines as they come, without holding all of them.
 
-    The first one is waited for: an error that it brings is the answer's status, where a later one
-    can only break the body off.
+    Waits for the first line, because its error can still become the status of the response. A
+    later error can only break off the body.
     """
     lines = chain(list(islice(lines, 1)), lines)
     headers = {"Vary": "Accept-Encoding"}
@@ -132,5 +132,5 @@ def _written(kind: type[T], value: T) -> bytes:
     try:
         return writer.dump_json(value, by_alias=True)
     except PydanticSerializationError:
-        # Half a surrogate pair, which a client may have sent: only escaped it is valid UTF-8.
+        # Half a surrogate pair, which a client may have sent, can only be written escaped.
         return json.dumps(writer.dump_python(value, mode="json", by_alias=True)).encode()

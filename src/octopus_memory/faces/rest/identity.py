@@ -1,4 +1,4 @@
-"""Who is asking: API keys or JWTs, limits on how often, and a lock on guessing."""
+"""Authentication by API keys or JWTs, rate limits, and the lockout of guessers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _LONGEST_ADDRESS = 100
 
 
 class IssuerUnavailable(Exception):
-    """The keys that would tell whether a credential is valid cannot be had now."""
+    """The public keys of the JWT issuer cannot be fetched now."""
 
 
 class TokenReader(Protocol):
-    """Another kind of credential than our own keys."""
+    """Reads credentials other than API keys."""
 
     def who(self, token: str) -> Principal | None:
-        """Return whom a token stands for; None for one that is wrong.
+        """Return the principal of a token; None for an invalid one.
 
-        :raises IssuerUnavailable: it cannot be told now
+        :raises IssuerUnavailable: the keys of the issuer cannot be fetched now
         """
 
 
@@ -59,7 +59,7 @@ class Limiter:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def wait(self, caller: str) -> float:
-        """Zero where the caller may go on; else how many seconds are left."""
+        """Return how many seconds the caller must wait; zero if it may go on."""
         now = time.monotonic()
         bucket = self._buckets.get(caller)
         if bucket is None:
@@ -77,7 +77,7 @@ class Limiter:
 
 
 class Lockout:
-    """Counts wrong credentials by address, and tells which addresses have sent too many."""
+    """Counts wrong credentials by address, and locks out addresses that send too many."""
 
     def __init__(self, tries: int, seconds: float = 60.0) -> None:
         self._tries = tries
@@ -98,7 +98,7 @@ class Lockout:
 
 
 class Gate:
-    """Every request with data behind it passes here first."""
+    """Authenticates every request that can reach data."""
 
     def __init__(
         self,
@@ -114,8 +114,7 @@ class Gate:
         self._limiter = limiter
         self._lockout = lockout
         self._development = development
-        # Threads that API keys are checked on stay free, whoever guesses and however slow the
-        # issuer's keys are to come.
+        # Guessers and a slow JWT issuer may block only a few of the threads that check credentials.
         self._guesses = asyncio.Semaphore(_CHECKS_AT_ONCE)
         self._token_checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
 
@@ -142,14 +141,14 @@ class Gate:
         principal = await self._checked(token, is_suspect=locked > 0)
         if principal is not None:
             return principal
-        # Only in place of a 401: others may come from the same address with valid credentials.
+        # Only instead of a 401, because others may send valid credentials from the same address.
         if locked:
             raise _too_many("too many wrong credentials from this address", locked)
         self._lockout.failed(address)
-        raise _unauthorized("the credential is not valid, or has ended")
+        raise _unauthorized("the credential is not valid, or has expired")
 
     async def _checked(self, token: str, *, is_suspect: bool) -> Principal | None:
-        """Return the principal of a credential; None for one that is wrong."""
+        """Return the principal of a credential; None for an invalid one."""
         async with self._guesses if is_suspect else nullcontext():
             principal = await run_in_threadpool(self._ring.who, token)
         if principal is not None or self._tokens is None:
@@ -167,9 +166,9 @@ class Gate:
 
 
 def _network(scope: Scope) -> str:
-    """Return what wrong credentials are counted by: the address, of IPv6 its /64.
+    """Return the network by which wrong credentials are counted: the address, of IPv6 its /64.
 
-    One subscriber has a whole /64, and could send each guess from another address.
+    A subscriber has a whole /64, and could send each guess from another address.
     """
     host = scope["client"][0] if scope.get("client") else "unknown"
     try:
@@ -182,7 +181,10 @@ def _network(scope: Scope) -> str:
 
 
 def need(principal: Principal, *roles: AccessRole) -> None:
-    """:raises Refused: for a role that may not do this"""
+    """Check the role.
+
+    :raises Refused: the role is not among `roles`
+    """
     if principal.role not in roles:
         raise Refused(403, "forbidden", f"the role {principal.role} may not do this")
 

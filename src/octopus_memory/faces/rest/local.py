@@ -1,4 +1,4 @@
-"""Tells requests of this machine's own programs from all others, for development mode."""
+"""Recognises requests from programs on this machine, for development mode."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FORWARDED = b"x-forwarded-"
 
 
 def check_local(scope: Scope) -> None:
-    """Refuse a request of another machine, of a proxy, or of another site's page.
+    """Refuse requests from other machines, from proxies and from pages of other sites.
 
     The address alone does not tell, because a proxy on this machine has a loopback address too;
     nor does Host, because a proxy may put its own.
@@ -39,15 +39,17 @@ def check_local(scope: Scope) -> None:
     """
     names = [name for name, _ in scope["headers"]]
     if any(name in _FORWARDING or name.startswith(_FORWARDED) for name in names):
-        raise _refused("development mode answers no proxy")
+        raise _refused("development mode does not accept requests from a proxy")
     if not _is_loopback(scope["client"][0] if scope.get("client") else ""):
-        raise _refused("development mode answers this machine alone")
+        raise _refused("development mode accepts requests from this machine only")
     hosts = _values(scope, b"host")
     if len(hosts) != 1 or not _is_local_host(hosts[0]):
-        raise _refused("development mode answers this machine alone: Host must be localhost")
+        raise _refused(
+            "development mode accepts requests from this machine only: Host must be localhost"
+        )
     own = {f"http://{hosts[0]}", f"https://{hosts[0]}"}
     if not own.issuperset(_values(scope, b"origin")):
-        raise _refused("development mode answers no other site's page")
+        raise _refused("development mode does not accept requests from pages of other sites")
 
 
 def _is_loopback(host: str) -> bool:

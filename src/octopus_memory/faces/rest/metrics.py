@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: requests, and the work behind them."""
+"""Metrics for Prometheus: requests and background work."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ _KNOWN_SECONDS = 1.0
 
 
 class WorkDone:
-    """What this process does of the background work; another worker counts its own."""
+    """Counts the background work of this process."""
 
     def __init__(self, tally: WorkCounters, registry: CollectorRegistry | None = None) -> None:
         done = Counter(
-            "octopus_work_done", "Pieces of work done here.", ["kind"], registry=registry
+            "octopus_work_done", "Tasks done by this service.", ["kind"], registry=registry
         )
         failed = Counter(
-            "octopus_work_failed", "Tries that failed here.", ["kind"], registry=registry
+            "octopus_work_failed",
+            "Attempts that failed in this service.",
+            ["kind"],
+            registry=registry,
         )
         self._of = {kind: (done.labels(kind.value), failed.labels(kind.value)) for kind in WorkKind}
         tally.watch(self._count)
@@ -39,7 +42,7 @@ class WorkDone:
 
 
 class Metrics:
-    """One registry for each app, so that two in a process do not mix.
+    """The metrics of one application. Two in a process have two registries.
 
     Where several processes serve, each counts in files that all of them read.
     """
@@ -54,7 +57,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             "octopus_http_request_seconds",
-            "How long a request took.",
+            "Duration of requests.",
             ["route"],
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
             registry=own,
@@ -87,7 +90,7 @@ def _of_all_processes() -> CollectorRegistry | None:
 
 
 class Waiting:
-    """What is still to be done, counted once a second however many ask for it."""
+    """Collects the pending work, with at most one query a second."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -109,11 +112,9 @@ class _Backlog(Collector):
         return []
 
     def collect(self) -> Iterable[Metric]:
-        waiting = GaugeMetricFamily(
-            "octopus_work_waiting", "Pieces of work not done yet.", labels=["kind"]
-        )
+        waiting = GaugeMetricFamily("octopus_work_waiting", "Pending tasks.", labels=["kind"])
         oldest = GaugeMetricFamily(
-            "octopus_work_oldest_seconds", "Age of the oldest piece.", labels=["kind"]
+            "octopus_work_oldest_seconds", "Age of the oldest pending task.", labels=["kind"]
         )
         up = GaugeMetricFamily("octopus_database_up", "Whether the database answers.")
         try:

@@ -1,6 +1,6 @@
-"""What happens to every request: its id, its size, its line in the log, its numbers.
+"""Middleware: the id of a request, its credential, the limit on its body, its log line and metrics.
 
-Plain ASGI: a wrapper that reads whole bodies or makes a task for each request would cost more
+Plain ASGI, because a wrapper that reads whole bodies or makes a task for each request costs more
 than storing a message does.
 """
 
@@ -32,7 +32,7 @@ UNKNOWN_ROUTE = "unknown"
 
 
 class Watch:
-    """Outermost: gives the request an id, and tells the log and the metrics how it went."""
+    """The outermost layer: gives the request an id, logs and counts it."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -58,7 +58,7 @@ class Watch:
 
         try:
             await self._app(scope, receive, send_with_id)
-        except Exception as error:  # noqa: BLE001 - the last who can answer
+        except Exception as error:  # noqa: BLE001 - no other layer can answer
             _log_failure(error, request_id)
             if not answering:
                 await unexpected(Request(scope))(scope, receive, send_with_id)
@@ -66,7 +66,7 @@ class Watch:
             self._note(scope, state, status, time.perf_counter() - began)
 
     def _note(self, scope: Scope, state: Any, status: int, seconds: float) -> None:
-        # The route's pattern, never the path: a path holds ids of people.
+        # The pattern of the route, never the path, because a path contains ids of people.
         route = getattr(scope.get("route"), "path_format", UNKNOWN_ROUTE)
         self._metrics.request(scope["method"], route, status, seconds)
         if log.isEnabledFor(logging.INFO):
@@ -82,18 +82,18 @@ class Watch:
 
 
 def _kind(actor: str | None) -> str | None:
-    """A key by its id; of anybody else only what kind of credential it was."""
+    """Return the id of an API key, or the kind of another credential."""
     return actor if actor is None or actor.startswith("key:") else actor.partition(":")[0]
 
 
 def _log_failure(error: Exception, request_id: str) -> None:
-    """Where it failed and by what kind of error; its words may be somebody's."""
+    """Log the place and the kind of an error. Its message may contain what a user said."""
     where = "".join(traceback.format_tb(error.__traceback__))
     failures.error("request %s failed: %s\n%s", request_id, type(error).__name__, where)
 
 
 class Admission:
-    """Asks for the credential before a byte of the body is read: parsing it takes time."""
+    """Checks the credential before a byte of the body is read."""
 
     def __init__(
         self, app: ASGIApp, *, gate: Gate, prefix: str, open_paths: frozenset[str]
@@ -121,7 +121,7 @@ class Admission:
 
 
 class BodyLimit:
-    """Refuses a body over the limit, by its header or while it comes in, and one that pauses."""
+    """Refuses a body that is too long, by its header or while it comes in, or that is too slow."""
 
     def __init__(self, app: ASGIApp, *, limit: int, unlimited: str, uploads: Uploads) -> None:
         self._app = app
@@ -143,7 +143,7 @@ class BodyLimit:
         async def counted() -> Message:
             nonlocal taken, is_whole
             if is_whole:
-                # An answer that is streamed waits here for its caller to go.
+                # While a response is streamed, this waits for the client to disconnect.
                 return await receive()
             message = await self._uploads.receive(receive)
             is_whole = not message.get("more_body", False)
@@ -161,10 +161,10 @@ class BodyLimit:
         await response(scope, receive, send)
 
     def _words(self) -> str:
-        return f"body: has more than {self._limit:,} bytes; split it, or raise the limit"
+        return f"body: must have at most {self._limit:,} bytes: split it, or raise the limit"
 
 
 def _request_id(scope: Scope) -> str:
-    """The caller's own, where it is short and plain; else a new one."""
+    """Return the request id of the client if it is short and plain, else a new one."""
     given = header(scope, b"x-request-id")
     return given if given and _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): a stable type, and what to do."""
+"""Errors as problem details (RFC 9457): a stable type and a remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BODY_TOO_LARGE = "body-too-large"
 MOST_ERRORS = 20
 _LONGEST_PLACE = 200
 _LONGEST_TEXT = 1_000
-"""Characters: an answer must not grow with what was sent, and is not there to repeat it."""
+"""Limit on characters, because a response must not repeat what was sent."""
 
 _STATUS: dict[type[Exception], int] = {
     errors.MessageTooLarge: 413,
@@ -39,14 +39,14 @@ _RETRY_SECONDS = 1
 
 
 class FieldProblem(BaseModel):
-    """One value that cannot be used."""
+    """One value that is not valid."""
 
     field: str
     problem: str
 
 
 class Problem(BaseModel):
-    """What went wrong, as RFC 9457 lays it out."""
+    """An error in the format of RFC 9457."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -74,7 +74,7 @@ class Problem(BaseModel):
 
 
 class Refused(Exception):
-    """An answer that is a problem of the service's own making."""
+    """Raised where a request is refused. Becomes a problem response."""
 
     def __init__(
         self,
@@ -138,11 +138,11 @@ async def _ours(request: Request, error: Exception) -> JSONResponse:
 
 
 def ours(request: Request, error: Exception) -> JSONResponse:
-    """An error of Octopus's own as a problem."""
+    """Return an error of Octopus as a problem response."""
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
     fields = []
     if isinstance(error, errors.InvalidInput):
-        # Messages and settings have the names that they have in Python.
+        # Messages and settings keep their Python names.
         is_same = isinstance(error, errors.InvalidMessage | errors.InvalidSetting)
         field = error.field if is_same else _camel(error.field)
         fields = [FieldProblem(field=field, problem=error.problem)]
@@ -192,7 +192,7 @@ def _short(text: str, longest: int) -> str:
 
 
 def _place(location: Sequence[Any]) -> str:
-    """`body.messages.0.role`, without the words of the framework."""
+    """Return the path of a field, such as `body.messages.0.role`."""
     return ".".join(str(part) for part in location) or "body"
 
 
@@ -213,22 +213,25 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 def unexpected(request: Request) -> JSONResponse:
     return respond(
-        request, 500, "internal-error", "something failed here; the log knows it by the request id"
+        request,
+        500,
+        "internal-error",
+        "internal error: see the log of the service for this request id",
     )
 
 
 def _detail(error: Exception) -> str:
-    """What a caller may know: where the database is, and who it is asked as, is not theirs."""
-    # The error's own remedies are calls of Python.
+    """Return the text for the client, without the host and the user of the database."""
+    # The remedies in the errors themselves are calls of Python.
     if isinstance(error, errors.EpisodeNotFound):
         return (
-            f"no episode {error.episode_id} here: GET /episodes lists those that there are, "
+            f"no episode {error.episode_id} here: GET /episodes lists them, "
             "GET /users/{user_id}/deleted those that can be restored"
         )
     if isinstance(error, errors.FactNotFound):
         return (
             f"no fact {error.fact_id} of this agent and user: "
-            "GET /users/{user_id}/facts lists those that there are"
+            "GET /users/{user_id}/facts lists them"
         )
     if isinstance(error, errors.SessionNotFound):
         return (
@@ -239,10 +242,10 @@ def _detail(error: Exception) -> str:
         log.warning("the database failed: %s", error.for_log())
         if isinstance(error, errors.StoreAnswerLost):
             return (
-                "the database was lost before it said whether this was stored: look, or send it "
-                "again with the same Idempotency-Key, which stores nothing twice"
+                "the connection to the database was lost, so this may or may not be stored: check, "
+                "or retry with the same Idempotency-Key, which stores nothing twice"
             )
-        return "the database cannot do this now: nothing was changed; try again"
+        return "the database cannot do this now, and nothing was changed: try again"
     return str(error)
 
 

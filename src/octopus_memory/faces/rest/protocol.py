@@ -1,4 +1,4 @@
-"""Limits on what a connection may send before anybody knows who it is.
+"""Limits on what a connection may send before it is authenticated.
 
 uvicorn reads headers of any size and waits for them for ever. A proxy in front has such limits;
 these hold where there is none.
@@ -15,9 +15,9 @@ from ...settings import ServerSettings
 
 _MOST_HEADERS = 200
 _MOST_UNREAD = 1024 * 1024
-"""Bytes of a body that are thrown away after its answer, so that a client gets to read that."""
+"""Bytes of a body that are discarded after the response, so that the client can read that."""
 _WRITE_SECONDS = 60.0
-"""How long a client may take nothing of its answer."""
+"""Seconds after which a client that reads nothing of its response is disconnected."""
 _TOO_LARGE = 431
 _TOO_SLOW = 408
 
@@ -27,7 +27,7 @@ class _Refused(Exception):
 
 
 def bounded(settings: ServerSettings) -> type[BoundedProtocol]:
-    """Return the protocol with the limits that the settings have."""
+    """Return the protocol class with the limits of the settings."""
     limits = {
         "max_header_bytes": settings.max_header_bytes,
         "header_seconds": settings.header_seconds,
@@ -37,7 +37,7 @@ def bounded(settings: ServerSettings) -> type[BoundedProtocol]:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """HTTP/1.1 with limits on headers, on the time that they take, and on connections."""
+    """HTTP/1.1 with limits on the size and time of headers, and on connections."""
 
     max_header_bytes: ClassVar[int]
     header_seconds: ClassVar[float]
@@ -50,7 +50,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._write_timer: asyncio.TimerHandle | None = None
         self._has_begun = False
         self._pending = 0
-        """Bytes since the last that the parser passed on: it keeps an unfinished header itself."""
+        """Bytes of the unfinished header, which the parser keeps."""
         self._header_bytes = 0
         self._unread = 0
 
@@ -119,7 +119,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Send what the request was refused for, which may be its size."""
+        """Send the response of a request that is refused while it is parsed."""
         if self._status == 400:
             super().send_400_response(msg)
         else:
@@ -143,7 +143,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.cycle is not None and not self.cycle.response_complete:
-            # The header of a second request: the answer to the first goes before.
+            # This is the header of a second request. The response to the first goes first.
             self._await_header()
         elif self._has_begun:
             self._refuse(_TOO_SLOW)

@@ -1,4 +1,4 @@
-"""What is sent to the service: the bodies of requests, in camelCase."""
+"""Bodies of requests, in camelCase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...engine.read.recall import RecallMode
 NameText = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 WhoseText = Annotated[
     NameText | None,
-    Query(description="needed unless the credential leaves no choice; always in development mode"),
+    Query(description="Required unless the credential is for one only."),
 ]
 QueryText = Annotated[
     str, StringConstraints(min_length=1, max_length=10_000, pattern=r"^[^\x00]*$")
@@ -31,7 +31,7 @@ class Wire(BaseModel):
 
 
 class WhoBody(Wire):
-    """Whose memory: needed unless the credential leaves no choice."""
+    """Agent and user. Required unless the credential is for one only."""
 
     model_config = ConfigDict(json_schema_extra={"example": _WHO})
     agent_id: NameText | None = None
@@ -46,13 +46,13 @@ class HowItEnds(Wire):
 
 
 class ClosingBody(HowItEnds, WhoBody):
-    """How an episode ends; `agentId` and `userId`, where given, must be the episode's own."""
+    """How an episode ends. `agentId` and `userId` must match the episode if they are given."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"reason": "user_closed"}})
 
 
 class OpenBody(WhoBody):
-    """Open an episode; with `messages` they are added, with `close` it is stored whole."""
+    """A new episode. With `messages` they are added, with `close` it is closed at once."""
 
     model_config = ConfigDict(json_schema_extra={"example": {**_WHO, "sessionId": "s-1"}})
     session_id: NameText | None = None
@@ -66,7 +66,7 @@ class OpenBody(WhoBody):
 
 
 class AddBody(WhoBody):
-    """Messages to add; `agentId` and `userId`, where given, must be the episode's own."""
+    """Messages to add. `agentId` and `userId` must match the episode if they are given."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"messages": [_MESSAGE]}})
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=10_000)
@@ -113,13 +113,13 @@ class SearchBody(WhoBody):
     query: QueryText
     top_k: int = Field(default=3, ge=1, le=1_000)
     include_archived: bool | None = None
-    """Without it, the agent's setting of that name decides."""
+    """Default: the setting of the agent."""
     mode: RecallMode = RecallMode.HYBRID
     min_score: float | None = Field(default=None, ge=0, le=1)
     since: AwareDatetime | None = None
     until: AwareDatetime | None = None
     session_id: NameText | None = None
-    """The current session, which is left out."""
+    """The current session, which is not searched."""
 
 
 class TurnSearchBody(SearchBody):
@@ -145,7 +145,7 @@ class ContextBody(WhoBody):
 
 
 class HoldBody(Wire):
-    """On a user or on one episode."""
+    """A legal hold on a user or on one episode."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"userId": "user-17", "reason": "case 2026-114"}}

@@ -28,11 +28,11 @@ from ...domain.episode import (
 from ...domain.facts import Fact, FactKind, FactOrigin
 from ...domain.replay import EpisodeReplay, SessionReplay
 
-# The standard library's own can be read by pydantic only from Python 3.12 on.
+# pydantic reads the TypedDict of the standard library only from Python 3.12 on.
 
 
 exact = with_config(ConfigDict(extra="forbid"))
-"""An answer has these fields and no others."""
+"""Forbid fields other than those of the class."""
 
 
 @exact
@@ -109,7 +109,7 @@ def turn_out(turn: Turn) -> TurnOut:
 
 @exact
 class StoredOut(TypedDict):
-    """A turn that was stored. Its message is null where it is stored as it was sent.
+    """A stored turn. Its message is null if it is stored as it was sent.
 
     Where fewer turns are given than messages were sent, every turn has its message.
     """
@@ -163,7 +163,7 @@ def _stored(turn: Turn, sent: dict[str, Any] | None) -> StoredOut:
 
 @exact
 class EpisodeDetail(EpisodeOut):
-    """`messages` is null where the episode is archived, or for who may not see what was said."""
+    """An episode with its messages: null if it is archived, or if the caller may not read them."""
 
     messages: list[TurnOut] | None
 

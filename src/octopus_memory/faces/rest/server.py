@@ -1,4 +1,4 @@
-"""The HTTP server under the application."""
+"""The HTTP server that runs the application."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _GRACE_SECONDS = 20
 
 
 class Server(uvicorn.Server):
-    """Stops without waiting for bodies that are still to come."""
+    """Stops without waiting for unfinished request bodies."""
 
     def __init__(self, app: FastAPI, settings: ServerSettings, **options: Any) -> None:
-        """`options` are uvicorn's, and go before what stands here."""
+        """`options` are those of uvicorn, and override the defaults here."""
         self._uploads: Uploads = app.state.uploads
         super().__init__(uvicorn.Config(app, **(_options(settings) | options)))
 
@@ -35,9 +35,9 @@ def _options(settings: ServerSettings) -> dict[str, Any]:
         "timeout_graceful_shutdown": _GRACE_SECONDS,
         "server_header": False,
         "http": bounded(settings),
-        # No route is one of WebSocket's, whose protocol has no such limits.
+        # No route uses WebSockets, and their protocol class lacks these limits.
         "ws": "none",
-        # By default uvicorn believes any caller on this machine.
+        # By default uvicorn trusts the proxy headers of any client on this machine.
         "proxy_headers": bool(settings.trusted_proxies),
         "forwarded_allow_ips": settings.trusted_proxies,
     }

@@ -29,7 +29,7 @@ _PARENT = (b"traceparent", b"tracestate")
 
 
 class Trace:
-    """Goes inside `Watch`, which has given the request its id."""
+    """Makes a span for each request. `Watch`, around it, has set the request id."""
 
     def __init__(self, app: ASGIApp, *, provider: TracerProvider | None = None) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class Trace:
             scope["method"],
             context=_parent(scope),
             kind=SpanKind.SERVER,
-            # Its message and its frames may hold what somebody said.
+            # The message and the frames of the error may contain what a user said.
             record_exception=False,
             set_status_on_exception=False,
         ) as span:

@@ -1,4 +1,4 @@
-"""JWTs as credentials: signed by somebody whose keys are published."""
+"""JWTs as credentials, checked with the published keys of their issuer."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .identity import ISSUER_RETRY_SECONDS, IssuerUnavailable
 
 log = logging.getLogger(__name__)
 _ALGORITHMS = ("RS256", "ES256")
-"""Only signatures that the holder of a public key cannot make."""
+"""Asymmetric algorithms only, because anyone with the public key could forge the others."""
 _LEEWAY_SECONDS = 30
 _FETCH_SECONDS = 5
 _FRESH_SECONDS = 300.0
 _UNKNOWN_SECONDS = 30.0
-"""How often an id that is not known leads to a fetch: anybody can send one."""
+"""Seconds between fetches for unknown key ids, which anyone can send."""
 _STALE_SECONDS = 3_600.0
 
 
 class IssuerKeys:
-    """The issuer's public keys by id. Thread-safe.
+    """The public keys of the issuer by id. Thread-safe.
 
     They are fetched when they are first needed, when they are old, and for an id that is not among
     them. A fetch that fails is not tried again at once, because each try may take seconds; until
@@ -43,7 +43,7 @@ class IssuerKeys:
         self._failed_at = -math.inf
 
     def find(self, key_id: Any) -> Any | None:
-        """Return a key; None where the issuer has none of this id.
+        """Return a key; None if the issuer has none of this id.
 
         :raises IssuerUnavailable: it is not known, and the issuer's keys cannot be fetched
         """
@@ -63,7 +63,7 @@ class IssuerKeys:
         try:
             found = self._client.get_signing_keys()
         except (jwt.PyJWTError, OSError, ValueError, HTTPException) as error:
-            log.warning("the keys for JWTs cannot be fetched: %s", type(error).__name__)
+            log.warning("could not fetch the keys of the JWT issuer: %s", type(error).__name__)
             self._failed_at = time.monotonic()
             return False
         self._keys = {key.key_id: key.key for key in found if key.key_id}
@@ -72,7 +72,7 @@ class IssuerKeys:
 
 
 class JwtReader:
-    """Takes a token whose signature, issuer, audience and times are right."""
+    """Accepts tokens with a valid signature, issuer, audience and times."""
 
     def __init__(self, settings: JwtSettings) -> None:
         self._settings = settings
@@ -91,12 +91,12 @@ class JwtReader:
             )
             return self._principal(claims)
         except (jwt.PyJWTError, InvalidInput, ValueError, TypeError, KeyError) as error:
-            log.info("a JWT was refused: %s", type(error).__name__)
+            log.info("refused a JWT: %s", type(error).__name__)
         return None
 
     def _key(self, token: str) -> Any:
         head = jwt.get_unverified_header(token)
-        # A token that is refused whatever its key must not have the keys fetched.
+        # Checked first, so that a token that is refused anyway causes no fetch of keys.
         if head.get("alg") not in _ALGORITHMS:
             raise ValueError(f"alg must be one of {', '.join(_ALGORITHMS)}")
         key = self._keys.find(head.get("kid"))
@@ -109,7 +109,7 @@ class JwtReader:
         role = AccessRole(claims[settings.role_claim])
         user = claims.get(settings.user_claim)
         agents = claims.get(settings.agents_claim)
-        # By the name that the audit log knows not to keep of somebody's own calls.
+        # The audit log leaves out actors of this form from entries about their own data.
         name = user if role is AccessRole.USER else claims.get("sub", "unknown")
         return Principal(
             tenant=claims[settings.tenant_claim],
@@ -121,7 +121,7 @@ class JwtReader:
 
 
 def _listed(agents: Any) -> frozenset[str]:
-    """A text would be taken letter by letter."""
+    """Return the agents of a token. A string would be read letter by letter."""
     if not isinstance(agents, list) or not all(isinstance(agent, str) for agent in agents):
-        raise ValueError("agents must be a list of texts")
+        raise ValueError("agents must be a list of strings")
     return frozenset(agents)

@@ -1,4 +1,4 @@
-"""Waits for the bodies of requests, and keeps slow ones from holding the service up."""
+"""Reads the bodies of requests, and keeps slow ones from blocking the service."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .problems import Refused
 _STOP_SECONDS = 1.0
 _IMPORTS_AT_ONCE = 16
 _LONGEST_HEADER = 64 * 1024
-"""Characters: an export is told from other files by its first line, which is short."""
+"""Limit on characters of the first line, which tells an export from other files."""
 _CLOSE = {"Connection": "close"}
 
 
 class Uploads:
-    """Gives each request so long for the next part of its body, less while the service stops."""
+    """Limits the time until the next part of a body comes, more so while the service stops."""
 
     def __init__(self, idle_seconds: float) -> None:
         self._idle = idle_seconds
@@ -52,7 +52,7 @@ class Uploads:
             raise self._refused() from None
 
     def stop(self) -> None:
-        """Let what is on its way arrive, and wait for nothing else."""
+        """Stop waiting for bodies. Parts that are on their way may still arrive."""
         self._ends_at = asyncio.get_running_loop().time() + _STOP_SECONDS
         for wait in self._waiting:
             wait.reschedule(self._ends_at)
@@ -60,14 +60,14 @@ class Uploads:
     def _refused(self) -> Refused:
         if self._ends_at is not None:
             headers = _CLOSE | {"Retry-After": "1"}
-            detail = "the service stops before the body is whole. Send it again."
+            detail = "the service is stopping. Send the request again."
             return Refused(503, "stopping", detail, headers=headers)
         detail = f"the body must not pause for more than {self._idle:g} seconds. Send it again."
         return Refused(408, "request-timeout", detail, headers=_CLOSE)
 
 
 class Imports:
-    """Runs imports on threads of their own, few at once for each tenant.
+    """Runs imports on their own threads, a few at once for each tenant.
 
     An upload may take its time. The threads that credentials are checked on are not held by it,
     nor can one tenant take all that there are for imports.
@@ -79,7 +79,10 @@ class Imports:
         self._threads = anyio.CapacityLimiter(max(_IMPORTS_AT_ONCE, per_tenant))
 
     async def run(self, tenant: str, work: Callable[[], Response]) -> Response:
-        """:raises Refused: as many of the tenant's run already as may"""
+        """Run an import.
+
+        :raises Refused: the tenant runs as many as it may already
+        """
         if self._running[tenant] >= self._per_tenant:
             raise Refused(
                 429,
@@ -97,7 +100,7 @@ class Imports:
 
 
 def pieces_of(chunks: AsyncIterator[bytes], longest: int) -> Iterator[str]:
-    """Yield the lines of an export, or another program's file in pieces, as they come in.
+    """Yield the lines of an export, or pieces of another file, as they come in.
 
     For a thread that `Imports` runs.
 
@@ -128,7 +131,7 @@ def _decoded(chunks: AsyncIterator[bytes]) -> Iterator[str]:
         try:
             text = decoder.decode(chunk or b"", final=chunk is None)
         except UnicodeDecodeError as error:
-            raise InvalidInput("body", "is not UTF-8") from error
+            raise InvalidInput("body", "must be UTF-8") from error
         if text:
             yield text
         if chunk is None:

@@ -1,4 +1,4 @@
-"""The routes for whoever answers for a tenant: agents' settings, holds, receipts, the audit log."""
+"""Routes for the administrators of a tenant: settings, holds, receipts, audit log."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
 
 
 def _need_whole(caller: Principal, *roles: AccessRole) -> None:
-    """For what is the tenant's as a whole: a credential for some agents or a user has no part."""
+    """Check the role, and that the credential is for the whole tenant."""
     need(caller, *roles)
     if caller.agents is not None or caller.user is not None:
-        raise Refused(403, "forbidden", "this credential is for a part of the tenant alone")
+        raise Refused(403, "forbidden", "the credential is not for the whole tenant")
 
 
 @routes.get("/agents/{agent_id:name}/memory-config", response_model=ConfigOut, responses=problems())
@@ -40,9 +40,9 @@ def get_config(
     request: Request,
     caller: Principal,
     agent_id: NameText,
-    sources: Annotated[bool, Query(description="Whether to say where each value is from.")] = False,
+    sources: Annotated[bool, Query(description="Also return the source of each value.")] = False,
 ) -> Response:
-    """The settings an agent runs with; with `sources`, and where each of them comes from."""
+    """Return the settings of an agent, with `sources` also where each value comes from."""
     need(caller, AccessRole.AGENT, *_WATCHES)
     _need_all_users(caller, agent_id)
     memory = memory_of(request)
@@ -63,7 +63,7 @@ def put_config(
         Body(examples=[{"retention": {"active_retention_days": 30}, "privacy": {"pii": "redact"}}]),
     ],
 ) -> Response:
-    """Change an agent's settings: what is left out stays as it is, and null unsets."""
+    """Change settings of an agent. Settings left out stay as they are, null resets one."""
     need(caller, AccessRole.ADMIN)
     _need_all_users(caller, agent_id)
     memory = memory_of(request)
@@ -75,7 +75,7 @@ def put_config(
     "/agents/{agent_id:name}/memory-config", response_model=ConfigOut, responses=problems()
 )
 def reset_config(request: Request, caller: Principal, agent_id: NameText) -> Response:
-    """Remove what is stored for an agent; answers with the settings that it then runs with."""
+    """Reset the settings of an agent. Returns the settings that then apply."""
     need(caller, AccessRole.ADMIN)
     _need_all_users(caller, agent_id)
     memory_of(request).reset_config(agent_id, tenant=caller.tenant, actor=caller.actor)
@@ -83,9 +83,9 @@ def reset_config(request: Request, caller: Principal, agent_id: NameText) -> Res
 
 
 def _need_all_users(caller: Principal, agent: str) -> None:
-    """For what is the agent's with every user."""
+    """Check that the credential is for this agent and all of its users."""
     if caller.user is not None or not caller.reaches(agent=agent):
-        raise Refused(403, "forbidden", "this credential is not for all users of that agent")
+        raise Refused(403, "forbidden", "the credential is not for all users of this agent")
 
 
 def _config_now(request: Request, caller: Principal, agent: str) -> Response:
@@ -95,7 +95,7 @@ def _config_now(request: Request, caller: Principal, agent: str) -> Response:
 
 @routes.get("/holds", response_model=HoldList, responses=problems())
 def list_holds(request: Request, caller: Principal) -> Response:
-    """The legal holds that stand."""
+    """List the legal holds."""
     _need_whole(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).holds()
     return answer(request, HoldList, HoldList(items=[HoldOut.of(hold) for hold in found]))
@@ -103,7 +103,7 @@ def list_holds(request: Request, caller: Principal) -> Response:
 
 @routes.post("/holds", status_code=201, response_model=HoldOut, responses=problems(404))
 def place_hold(request: Request, caller: Principal, body: HoldBody) -> Response:
-    """Stop retention and erasure of a user, or of one episode, until the hold is lifted."""
+    """Place a legal hold on a user or an episode, which prevents retention and erasure."""
     _need_whole(caller, AccessRole.ADMIN)
     placed = (
         memory_of(request)
@@ -115,7 +115,7 @@ def place_hold(request: Request, caller: Principal, body: HoldBody) -> Response:
 
 @routes.delete("/holds/{hold_id}", response_model=HoldOut, responses=problems(404))
 def lift_hold(request: Request, caller: Principal, hold_id: UUID) -> Response:
-    """End a hold."""
+    """Lift a hold."""
     _need_whole(caller, AccessRole.ADMIN)
     lifted = memory_of(request).tenant(caller.tenant).lift(hold_id, actor=caller.actor)
     return answer(request, HoldOut, HoldOut.of(lifted))
@@ -128,7 +128,7 @@ def list_receipts(
     before: UUID | None = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
-    """The receipts of this tenant's erasures, newest first."""
+    """List the receipts of erasures, newest first."""
     _need_whole(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).receipts(before=before, limit=limit)
     receipts = ReceiptList(items=[ReceiptOut.of(receipt) for receipt in found])
@@ -137,7 +137,7 @@ def list_receipts(
 
 @routes.get("/receipts/{receipt_id}", response_model=ReceiptOut, responses=problems(404))
 def get_receipt(request: Request, caller: Principal, receipt_id: UUID) -> Response:
-    """The receipt of an erasure as it is by now."""
+    """Return the receipt of an erasure in its present state."""
     _need_whole(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).receipt(receipt_id)
     return answer(request, ReceiptOut, ReceiptOut.of(found))
@@ -150,7 +150,7 @@ def read_audit(
     after: Annotated[int, Query(ge=0, le=2**62)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
-    """The audit log's entries with a `seq` above `after`, in order."""
+    """List the entries of the audit log with a `seq` above `after`, in order."""
     _need_whole(caller, *_WATCHES)
     found = memory_of(request).tenant(caller.tenant).audit(after=after, limit=limit)
     return answer(request, AuditList, AuditList(items=[AuditOut.of(entry) for entry in found]))

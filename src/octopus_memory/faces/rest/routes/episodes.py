@@ -1,4 +1,4 @@
-"""The routes of episodes: list, open, read, add, close, search."""
+"""Routes of episodes: list, open, read, add, close, search."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ IdempotencyKey = Annotated[
     NameText | None,
     Header(
         alias="Idempotency-Key",
-        description="A call that is tried again with the same key stores nothing twice.",
+        description="A retry with the same key stores nothing twice.",
     ),
 ]
 ArchivedToo = Annotated[
     bool | None,
-    Query(description="Without it, the agent's setting `include_archived` decides."),
+    Query(description="Default: the setting `include_archived` of the agent."),
 ]
 
 
@@ -64,9 +64,9 @@ def list_episodes(
     pageSize: Annotated[int, Query(ge=1, le=200)] = 20,
     includeArchived: bool = True,
 ) -> Response:
-    """Episodes, newest first. An auditor sees when and how much, and nothing that was said."""
+    """List episodes, newest first. An auditor sees no summaries and no messages."""
     if not caller.reaches(agent=agentId, user=userId):
-        raise Refused(403, "forbidden", "this credential is for another agent or user")
+        raise Refused(403, "forbidden", "the credential is for another agent or user")
     agents = caller.agents if agentId is None else [agentId]
     found = (
         memory_of(request)
@@ -94,7 +94,7 @@ def list_episodes(
 def open_episode(
     request: Request, caller: Principal, body: OpenBody, idempotency_key: IdempotencyKey = None
 ) -> Response:
-    """Open an episode; with `messages` they are added, and with `close` it is stored whole."""
+    """Open an episode. With `messages` they are added, with `close` it is closed at once."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     made = _opened(scope, body, idempotency_key)
@@ -105,7 +105,7 @@ def open_episode(
 def _opened(scope: MemoryScope, body: OpenBody, key: str | None) -> Any:
     if body.close is not None:
         if not body.messages:
-            raise _missing("messages", "are needed to store a closed episode")
+            raise _missing("messages", "must be given with close")
         return scope.store(
             body.messages,
             session_id=body.session_id,
@@ -121,17 +121,17 @@ def _opened(scope: MemoryScope, body: OpenBody, key: str | None) -> Any:
         )
     for field, value in (("inputTokens", body.input_tokens), ("outputTokens", body.output_tokens)):
         if value is not None:
-            raise _missing(field, "goes with close: an open episode counts its own")
+            raise _missing(field, "must be given with close only: an open episode counts its own")
     session_id = body.session_id
     if session_id is None and key is not None:
-        # Tried again, the call must find the session that it made.
+        # A retry must find the session of the first call.
         session_id = str(uuid5(NAMESPACE_OID, key))
     opened = scope.open_episode(session_id, at=body.at, metadata=body.metadata)
     if body.messages:
         stored = scope.add(
             opened.session_id, body.messages, at=body.times or body.at, idempotency_key=key
         )
-        # Tried again with its key, the call gives the episode that it made first.
+        # A retry with the same key returns the episode of the first call.
         return scope.get(stored[0].episode_id).episode
     return opened
 
@@ -143,7 +143,7 @@ def _missing(field: str, problem: str) -> Refused:
 
 @routes.post("/episodes/search", response_model=SearchOut, responses=problems())
 def search_episodes(request: Request, caller: Principal, body: SearchBody) -> Response:
-    """Episodes relevant to a query, best first, each with why."""
+    """Find the episodes that are relevant to a query, best first, with the parts of each score."""
     need(caller, *SEES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     found = scope.recall(
@@ -161,7 +161,7 @@ def search_episodes(request: Request, caller: Principal, body: SearchBody) -> Re
 
 @routes.post("/turns/search", response_model=TurnSearchOut, responses=problems())
 def search_turns(request: Request, caller: Principal, body: TurnSearchBody) -> Response:
-    """Single turns relevant to a query, best first."""
+    """Find the turns that are relevant to a query, best first."""
     need(caller, *SEES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     found = scope.recall_turns(
@@ -186,7 +186,7 @@ def recent_episodes(
     includeArchived: ArchivedToo = None,
     sessionId: NameText | None = None,
 ) -> Response:
-    """The last episodes as recall would show them; `sessionId` names the one to leave out."""
+    """List the last episodes, newest first. `sessionId` names a session to leave out."""
     need(caller, *SEES)
     scope = scope_of(request, caller, agentId, userId)
     found = scope.recent(limit, include_archived=includeArchived, session_id=sessionId)
@@ -201,7 +201,7 @@ def get_episode(
     agentId: NameText | None = None,
     userId: NameText | None = None,
 ) -> Response:
-    """One episode, with its messages while it is active."""
+    """Return one episode. Its messages are there until it is archived."""
     replay = scope_with(request, caller, episode_id, agentId, userId).get(episode_id)
     content = caller.role is not AccessRole.AUDITOR
     return tagged(request, EpisodeDetail, episode_detail(replay, content=content))
@@ -220,7 +220,7 @@ def add_messages(
     body: AddBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Add one message or many; durable when this answers."""
+    """Add messages to an episode. They are durable when this returns."""
     scope = _writable(request, caller, episode_id, body)
     stored = scope.add(
         episode_id,
@@ -240,7 +240,7 @@ def add_messages(
 def close_episode(
     request: Request, caller: Principal, episode_id: UUID, body: ClosingBody | None = None
 ) -> Response:
-    """End an episode: its summary and key facts are made, unless they are given."""
+    """Close an episode. Its summary and key facts are made unless they are given."""
     body = body or ClosingBody()
     scope = _writable(request, caller, episode_id, body)
     closed = scope.close_episode(episode_id, body.reason, body.summary, body.key_facts, at=body.at)

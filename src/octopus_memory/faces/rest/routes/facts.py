@@ -1,4 +1,4 @@
-"""The routes about standing facts."""
+"""Routes of standing facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..routing import router
 
 routes = router("Users")
 _MAY = (AccessRole.AGENT, AccessRole.USER, AccessRole.ADMIN)
-"""A person may correct what is held about them, with an agent or without."""
+"""Roles that may change facts. Users may correct the facts about themselves."""
 
 
 class FactBody(Wire):
@@ -36,7 +36,7 @@ class FactBody(Wire):
 
 
 class FactPatch(Wire):
-    """What to change: `text` corrects the fact, `pinned` pins it or takes its pin off."""
+    """A change of a fact: `text` corrects it, `pinned` pins or unpins it."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"text": "Is allergic to nuts."}})
     text: str | None = None
@@ -50,16 +50,16 @@ def list_facts(
     user_id: NameText,
     agentId: WhoseText = None,
     asOf: Annotated[
-        AwareDatetime | None, Query(description="What was known then; without it, now.")
+        AwareDatetime | None, Query(description="Facts as known at this time. Default: now.")
     ] = None,
     kind: Annotated[
-        list[FactKind] | None, Query(description="Of these kinds alone; may be given again.")
+        list[FactKind] | None, Query(description="Only these kinds. May be given several times.")
     ] = None,
     history: Annotated[
         bool, Query(description="Also the facts that newer ones replaced, oldest first.")
     ] = False,
 ) -> Response:
-    """The standing facts about a user: pinned first, then by kind and time."""
+    """List the standing facts about a user: pinned first, then by kind and time."""
     need(caller, *_MAY)
     scope = scope_of(request, caller, agentId, user_id)
     found = scope.facts(as_of=asOf, kinds=kind, history=history)
@@ -76,7 +76,7 @@ def add_fact(
     body: FactBody,
     agentId: WhoseText = None,
 ) -> Response:
-    """Store a fact about a user. It replaces the one of its kind and slot."""
+    """Add a fact about a user. It replaces the fact with the same kind and slot."""
     need(caller, *_MAY)
     scope = scope_of(request, caller, agentId, user_id)
     made = scope.add_fact(body.text, body.kind, body.slot, pinned=body.pinned, actor=caller.actor)
@@ -94,7 +94,7 @@ def change_fact(
     body: FactPatch,
     agentId: WhoseText = None,
 ) -> Response:
-    """Correct a fact, pin it, or both. A correction is a new fact, and the old one is history."""
+    """Correct a fact, pin it, or both. A correction keeps the old fact as history."""
     need(caller, *_MAY)
     if body.text is None and body.pinned is None:
         raise InvalidInput("text", "or pinned must be given")
@@ -117,7 +117,7 @@ def delete_fact(
     fact_id: UUID,
     agentId: WhoseText = None,
 ) -> Response:
-    """Delete a fact for good: its text is gone, and its source does not bring it back."""
+    """Delete a fact for good. Its conversation stays and does not bring it back."""
     need(caller, *_MAY)
     scope_of(request, caller, agentId, user_id).delete_fact(fact_id, actor=caller.actor)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""The routes of operations: is it alive, is it ready, what are its numbers."""
+"""Routes of operations: liveness, readiness, metrics."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class Ready(BaseModel):
 
 @routes.get("/healthz", response_model=Alive)
 async def healthz() -> Alive:
-    """Whether the process answers."""
+    """Tell that the process is alive."""
     return Alive(status="ok")
 
 
 @routes.get(
     "/readyz",
     response_model=Ready,
-    responses={503: {"model": Ready, "description": "It cannot do its work now."}},
+    responses={503: {"model": Ready, "description": "The service is not ready."}},
 )
 def readyz(request: Request) -> JSONResponse:
-    """Whether the database answers, and how far the worker is behind."""
+    """Check the database and the pending work."""
     checks: dict[str, str] = {}
     ready = True
     try:
         parts = memory_of(request).parts
         now = parts.clock.now()
-        # The numbers may be some seconds old: ask the database itself.
+        # The metrics may be some seconds old, so ask the database itself.
         parts.store.state()
         backlog = _numbers(request).waiting.now()
     except OctopusError as error:
@@ -62,7 +62,7 @@ _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
 
 @routes.get("/metrics", response_class=PlainTextResponse, responses=_TEXT)
 def metrics(request: Request) -> Response:
-    """Numbers for Prometheus."""
+    """Return the metrics for Prometheus."""
     page = _numbers(request).page()
     return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
 

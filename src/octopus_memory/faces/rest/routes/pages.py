@@ -1,4 +1,4 @@
-"""What a browser is shown: the page to try the service on, and the description of every route."""
+"""Pages for a browser: one to try the service, and the OpenAPI description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes of sessions and of the context block."""
+"""Routes of sessions and of the context block."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def add_to_session(
     body: SessionAddBody,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Add to a session; one that is new or has ended gets a new episode."""
+    """Add messages to a session. Starts an episode if none is open."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     stored = scope.add(
@@ -114,7 +114,7 @@ def get_session(
     userId: WhoseText = None,
     last: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
 ) -> Response:
-    """One session, whole and in order; with `last` only so many of its messages, the newest."""
+    """Return a session with its messages in order, with `last` only the newest ones."""
     need(caller, *SEES)
     scope = scope_of(request, caller, agentId, userId)
     return tagged(request, SessionDetail, session_detail(scope.session(session_id, last=last)))
@@ -126,7 +126,7 @@ def get_session(
 def close_session(
     request: Request, caller: Principal, session_id: NameText, body: SessionCloseBody
 ) -> Response:
-    """End the session's open episode, if it has one."""
+    """Close the open episode of a session, if there is one."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     closed = scope.close_session(session_id, body.reason)
@@ -150,7 +150,7 @@ def reset_session(
 def heartbeat(
     request: Request, caller: Principal, session_id: NameText, body: HeartbeatBody
 ) -> Response:
-    """Keep an idle session open; `status` says whether it still is."""
+    """Keep an idle session open. `status` tells whether it is."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     seen = scope.heartbeat(session_id, at=body.at)
@@ -159,7 +159,7 @@ def heartbeat(
 
 @routes.post("/context", response_model=ContextOut, responses=problems(), tags=["Context"])
 def context(request: Request, caller: Principal, body: ContextBody) -> Response:
-    """What the model should see for the current message: the block, and the message list."""
+    """Return the context block and the message list for the current message."""
     need(caller, *SEES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     made = scope.context(

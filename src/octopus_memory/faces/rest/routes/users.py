@@ -1,4 +1,4 @@
-"""The routes about a person's data: erase, export, import."""
+"""Routes of the data of a user: delete, restore, erase, export, import."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ from ..uploads import Imports, pieces_of
 from .episodes import WRITES
 
 routes = router("Users")
-Physical = Annotated[
-    bool, Query(description="Whether the files are rewritten now, or left to a later clean-up.")
-]
+Physical = Annotated[bool, Query(description="Rewrite the database files now, not later.")]
 OWNS = (AccessRole.USER, AccessRole.ADMIN)
 _LINES = "application/x-ndjson"
 _EXPORT: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "JSON Lines, as docs/reference/export-format.md lays them out.",
+        "description": "JSON Lines in the format of docs/reference/export-format.md.",
         "content": {_LINES: {"schema": {"type": "string"}}},
     },
     **problems(),
@@ -53,7 +51,7 @@ def erase_episode(
     userId: NameText | None = None,
     physical: Physical = True,
 ) -> Response:
-    """Erase one episode from rows, indexes and files; the receipt says what went."""
+    """Erase an episode from rows, indexes and files. Returns a receipt."""
     need(caller, *OWNS)
     scope = scope_with(request, caller, episode_id, agentId, userId, include_deleted=True)
     receipt = scope.erase_episode(episode_id, physical=physical, actor=caller.actor)
@@ -82,7 +80,7 @@ def erase_session(
 def delete_episode(
     request: Request, caller: Principal, episode_id: UUID, body: WhoBody | None = None
 ) -> Response:
-    """Mark an episode: gone from every read, and restorable until its grace days are over."""
+    """Hide an episode from every read. It can be restored in the grace period."""
     need(caller, *WRITES)
     body = body or WhoBody()
     scope = scope_with(
@@ -96,7 +94,7 @@ def delete_episode(
 def deleted_episodes(
     request: Request, caller: Principal, user_id: NameText, agentId: WhoseText = None
 ) -> Response:
-    """The episodes of a user that are marked, and can still be restored."""
+    """List the deleted episodes of a user that can be restored."""
     need(caller, AccessRole.AGENT, *OWNS)
     found = scope_of(request, caller, agentId, user_id).deleted()
     return answer(request, EpisodeItems, {"items": [episode_out(each) for each in found]})
@@ -108,7 +106,7 @@ def deleted_episodes(
 def restore_episode(
     request: Request, caller: Principal, episode_id: UUID, body: WhoBody | None = None
 ) -> Response:
-    """Bring a deleted or a cold-archived episode back."""
+    """Restore an episode that was deleted, or archived with its messages."""
     need(caller, *WRITES)
     body = body or WhoBody()
     scope = scope_with(
@@ -125,11 +123,11 @@ def erase_user(
     caller: Principal,
     user_id: NameText,
     agentId: Annotated[
-        NameText | None, Query(description="With this agent only; without it, with all.")
+        NameText | None, Query(description="Only the memory of this agent. Default: of all.")
     ] = None,
     physical: Physical = True,
 ) -> Response:
-    """Erase everything of a user; the receipt says what went, from where, and what was searched."""
+    """Erase everything of a user. Returns a receipt."""
     agent = _own(caller, user_id, agentId)
     tenant = memory_of(request).tenant(caller.tenant)
     receipt = tenant.erase_user(user_id, agent=agent, physical=physical, actor=caller.actor)
@@ -140,7 +138,7 @@ def erase_user(
 def export_user(
     request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
-    """Everything of a user as JSON Lines. Its last line tells whether it came whole."""
+    """Export everything of a user as JSON Lines. The last line has the counts."""
     agent = _own(caller, user_id, agentId)
     tenant = memory_of(request).tenant(caller.tenant)
     lines = tenant.export_user(user_id, agent=agent, actor=caller.actor)
@@ -156,7 +154,7 @@ def export_user(
 async def import_user(
     request: Request, caller: Principal, user_id: NameText, agentId: NameText | None = None
 ) -> Response:
-    """Store what an export gave, or another program's transcript, for this user."""
+    """Import an export, or a transcript of another program, for this user."""
     need(caller, AccessRole.ADMIN)
     agent = _own(caller, user_id, agentId)
     chunks, longest = request.stream(), request.app.state.longest_import_part
@@ -180,12 +178,12 @@ async def import_user(
 
 
 def _own(caller: Principal, user: str, agent: str | None) -> str | None:
-    """The agent that is meant: what the credential leaves no choice about need not be said."""
+    """Return the agent. If it is not given, the credential must be for one only."""
     need(caller, *OWNS)
     if agent is None and caller.agents is not None:
         if len(caller.agents) != 1:
             raise needed("agentId")
         [agent] = caller.agents
     if not caller.reaches(agent=agent, user=user):
-        raise Refused(403, "forbidden", "this credential is for another agent or user")
+        raise Refused(403, "forbidden", "the credential is for another agent or user")
     return agent
