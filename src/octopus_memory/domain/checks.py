@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from .episode import Episode, Turn, check_name, check_time
 from .errors import EpisodeNotFound, FactNotFound, InvalidInput, InvalidMessage
 from .facts import Fact, FactKind, check_kind
+from .forms import parts_of
 from .ids import as_id, new_id
 from .message import DEEPEST, Json, Message, MessageLike, is_deep, parse_message
 from .policy import MOST_RECALLED
@@ -19,10 +21,20 @@ Times = datetime | Sequence[datetime] | None
 _MOST_TOKENS = 2**31 - 1
 
 
-def parse_messages(
+class ParsedMessage(NamedTuple):
+    """One turn that a message becomes, and the place of that message among those given."""
+
+    message: Message
+    source: int
+    part: int
+    """0 for the first turn of its message."""
+    indexed: bool
+
+
+def parse_parts(
     messages: MessageLike | Sequence[MessageLike], *, max_bytes: int
-) -> list[Message]:
-    """Parse one message or a list of messages.
+) -> list[ParsedMessage]:
+    """Parse one message or a list of messages into turns.
 
     :raises InvalidMessage: naming the message and the field
     """
@@ -40,9 +52,27 @@ def parse_messages(
     if not given:
         raise InvalidMessage("messages", "must not be empty: pass at least one message")
     return [
-        parse_message(message, field="message" if is_one else f"messages[{i}]", max_bytes=max_bytes)
+        ParsedMessage(
+            parse_message(
+                part.body, field="message" if is_one else f"messages[{i}]", max_bytes=max_bytes
+            ),
+            i,
+            number,
+            part.indexed,
+        )
         for i, message in enumerate(given)
+        for number, part in enumerate(parts_of(message))
     ]
+
+
+def parse_messages(
+    messages: MessageLike | Sequence[MessageLike], *, max_bytes: int
+) -> list[Message]:
+    """Parse one message or a list of messages, of any of `domain.forms.FORMS`.
+
+    :raises InvalidMessage: naming the message and the field
+    """
+    return [each.message for each in parse_parts(messages, max_bytes=max_bytes)]
 
 
 def episode_id_of(given: Episode | UUID | str) -> UUID:
@@ -157,6 +187,49 @@ def check_keys(keys: Sequence[str | None], messages: int) -> None:
     for i, key in enumerate(keys):
         if key is not None:
             check_name(f"keys[{i}]", key)
+
+
+class Listed(NamedTuple):
+    """The lists of a call that have one value for each message, with one for each turn."""
+
+    times: list[datetime]
+    tokens: list[int] | None
+    keys: list[str | None] | None
+    indexed: list[bool]
+
+
+def listed(
+    parsed: Sequence[ParsedMessage],
+    *,
+    at: Times,
+    tokens: Sequence[int] | None,
+    keys: Sequence[str | None] | None,
+    index: bool | Sequence[bool],
+    now: datetime,
+) -> Listed:
+    """Check the lists of a call against its messages, and spread them over the turns."""
+    count = parsed[-1].source + 1
+    times = times_of(at, count, now)
+    flags = index_of(index, count)
+    if tokens is not None:
+        check_token_counts(tokens, count)
+    if keys is not None:
+        check_keys(keys, count)
+    return Listed(
+        times=[times[each.source] for each in parsed],
+        # The first turn of a message stands for all of it.
+        tokens=None if tokens is None else [_first(tokens, each) for each in parsed],
+        keys=None if keys is None else [_part_key(keys[each.source], each) for each in parsed],
+        indexed=[flags[each.source] and each.indexed for each in parsed],
+    )
+
+
+def _first(tokens: Sequence[int], parsed: ParsedMessage) -> int:
+    return 0 if parsed.part else tokens[parsed.source]
+
+
+def _part_key(key: str | None, parsed: ParsedMessage) -> str | None:
+    return f"{key}#{parsed.part}" if key is not None and parsed.part else key
 
 
 def turn_choice(ids: Sequence[Turn | UUID | str] | None, last: int | None) -> frozenset[UUID]:

@@ -17,6 +17,8 @@ MessageLike: TypeAlias = "Message | Mapping[str, Json] | tuple[str, Json]"
 """Accepted by `add`: a chat-completion dict, a `(role, content)` pair, or a `Message`."""
 
 
+AS_GIVEN = "as_given"
+"""The key that keeps a message of another provider's form as it came: see `domain.forms`."""
 MESSAGE_TOKENS = 4
 """Tokens that a message costs besides its text."""
 _MEDIA = ("image", "audio", "video", "file", "document")

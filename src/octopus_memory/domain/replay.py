@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .episode import Episode, Session, Turn
-from .message import Json, Role, as_text
+from .errors import InvalidInput
+from .forms import FORMS, in_form
+from .message import AS_GIVEN, Json, Role, as_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +22,21 @@ class EpisodeReplay:
     episode: Episode
     turns: tuple[Turn, ...]
 
-    def messages(self) -> list[dict[str, Json]]:
-        """The turns as a provider accepts them; for an archived episode, its summary."""
+    def messages(self, form: str = "openai") -> list[dict[str, Json]]:
+        """The turns as a provider accepts them; for an archived episode, its summary.
+
+        `form` is one of "openai" (chat completions), "responses", "anthropic" and "gemini".
+        """
+        if form != "openai":
+            return in_form(_checked(form), self._bodies())
         if self.episode.is_archived:
             return [_archived(self.episode)]
         return provider_messages(self.turns)
+
+    def _bodies(self) -> list[Mapping[str, Json]]:
+        if self.episode.is_archived:
+            return [_archived(self.episode)]
+        return [turn.message.body for turn in self.turns]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,17 +50,29 @@ class SessionReplay:
     def turns(self) -> tuple[Turn, ...]:
         return tuple(turn for replay in self.episodes for turn in replay.turns)
 
-    def messages(self) -> list[dict[str, Json]]:
+    def messages(self, form: str = "openai") -> list[dict[str, Json]]:
         """The history as a provider accepts it.
+
+        `form` is one of "openai" (chat completions), "responses", "anthropic" and "gemini". A
+        message that was added in the form is given back exactly as it was.
 
         It has only keys of the chat-completion format, and every tool call is followed by its
         result. Calls without a result are left out, as are results whose call came before the
         turns that were read. An archived episode becomes a system message with its summary.
         """
+        if form != "openai":
+            bodies = [body for replay in self.episodes for body in replay._bodies()]  # noqa: SLF001
+            return in_form(_checked(form), bodies)
         history: list[dict[str, Json]] = []
         for replay in self.episodes:
             history += replay.messages()
         return history
+
+
+def _checked(form: str) -> str:
+    if form not in FORMS:
+        raise InvalidInput("form", f"must be one of {', '.join(FORMS)}")
+    return form
 
 
 def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
@@ -60,7 +84,7 @@ def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
         return plain
     # Fast path: without tool calls there is nothing to pair.
     if not any(body["role"] == _TOOL or "tool_calls" in body for body in bodies):
-        return [said for body in bodies if _says_something(said := _spoken(body))]
+        return [_spoken(body) for body in bodies if _says_something(body)]
     answered = _answered(turns)
     requested = {r["id"]: r for turn in turns for r in turn.message.requests}
     history: list[dict[str, Json]] = []
@@ -82,12 +106,15 @@ def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
         open_calls = {request["id"] for request in requests}
         if requests:
             body["tool_calls"] = requests
-        if requests or _says_something(body):
+        if requests or _says_something(turn.message.body):
             history.append(body)
     return history
 
 
 def _says_something(body: Mapping[str, Json]) -> bool:
+    if AS_GIVEN in body and not body.get("content"):
+        # An item of another form that only its own provider reads.
+        return False
     return body.get("content") is not None or bool(body.get("refusal"))
 
 

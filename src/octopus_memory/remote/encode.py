@@ -6,13 +6,24 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from ..domain.checks import Times, episode_id_of, parse_messages, times_of
+from ..domain.checks import (
+    ParsedMessage,
+    Times,
+    episode_id_of,
+    listed,
+    parse_messages,
+    parse_parts,
+)
 from ..domain.episode import Episode, check_time
 from ..domain.errors import InvalidInput
 from ..domain.message import Message, MessageLike
 from ..domain.policy import LARGEST_MESSAGE
 
-_NEVER = datetime.max.replace(tzinfo=UTC)
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def parts(given: MessageLike | Sequence[MessageLike]) -> list[ParsedMessage]:
+    return parse_parts(given, max_bytes=LARGEST_MESSAGE)
 
 
 def messages(given: MessageLike | Sequence[MessageLike]) -> list[Message]:
@@ -27,10 +38,12 @@ def time(field: str, at: datetime | None) -> str | None:
     return None if at is None else check_time(field, at).isoformat()
 
 
-def times(at: Times, count: int) -> str | list[str] | None:
+def times(at: Times, turns: Sequence[ParsedMessage]) -> str | list[str] | None:
+    """One time for all turns, or one for each."""
     if at is None or isinstance(at, datetime):
         return time("at", at)
-    return [moment.isoformat() for moment in times_of(at, count, _NEVER)]
+    spread = listed(turns, at=at, tokens=None, keys=None, index=True, now=NEVER)
+    return [moment.isoformat() for moment in spread.times]
 
 
 def texts(field: str, values: Sequence[str]) -> list[str]:

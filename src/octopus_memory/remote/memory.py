@@ -10,10 +10,9 @@ from uuid import UUID, uuid4
 from ..domain.block.block import TokenCount
 from ..domain.checks import (
     Times,
-    check_keys,
     check_limit,
     check_metadata,
-    index_of,
+    listed,
     session_id_of,
     turn_choice,
 )
@@ -158,15 +157,15 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         keys: Sequence[str | None] | None = None,
         index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
-        parsed = encode.messages(messages)
-        if keys is not None:
-            check_keys(keys, len(parsed))
+        turns = encode.parts(messages)
+        parsed = [each.message for each in turns]
+        lists = listed(turns, at=at, tokens=tokens, keys=keys, index=index, now=encode.NEVER)
         body = self._who | {
             "messages": [dict(message.body) for message in parsed],
-            "at": encode.times(at, len(parsed)),
-            "tokens": None if tokens is None else list(tokens),
-            "keys": None if keys is None else list(keys),
-            "index": None if index is True else index_of(index, len(parsed)),
+            "at": encode.times(at, turns),
+            "tokens": lists.tokens,
+            "keys": lists.keys,
+            "index": None if all(lists.indexed) else lists.indexed,
         }
         if isinstance(episode_or_session_id, str):
             path = f"/sessions/{segment(check_name('session_id', episode_or_session_id))}/messages"
@@ -217,8 +216,9 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         output_tokens: int | None = None,
         idempotency_key: str | None = None,
     ) -> Episode:
-        parsed = encode.messages(messages)
-        times = encode.times(at, len(parsed))
+        turns = encode.parts(messages)
+        parsed = [each.message for each in turns]
+        times = encode.times(at, turns)
         body = self._who | {
             "sessionId": session_id,
             "messages": [dict(message.body) for message in parsed],

@@ -12,14 +12,11 @@ from uuid import UUID
 from ...domain import boundary, tool_calls
 from ...domain.checks import (
     Times,
-    check_keys,
     check_metadata,
-    check_token_counts,
     check_tokens,
-    index_of,
-    parse_messages,
+    listed,
+    parse_parts,
     session_id_of,
-    times_of,
 )
 from ...domain.episode import EndReason, Episode, Scope, Session, Turn, check_name, check_time
 from ...domain.errors import (
@@ -156,16 +153,14 @@ def add(
     """
     now = runtime.clock.now()
     config = runtime.config(scope.tenant, scope.agent)
-    parsed = parse_messages(messages, max_bytes=config.session.max_message_bytes)
-    times = times_of(at, len(parsed), now)
-    if tokens is not None:
-        check_token_counts(tokens, len(parsed))
-    given = _Given(parsed, times, tokens, index_of(index, len(parsed)), (), parsed)
-    if keys is None:
+    turns = parse_parts(messages, max_bytes=config.session.max_message_bytes)
+    lists = listed(turns, at=at, tokens=tokens, keys=keys, index=index, now=now)
+    parsed = [each.message for each in turns]
+    given = _Given(parsed, lists.times, lists.tokens, lists.indexed, (), parsed)
+    if lists.keys is None:
         return _add(runtime, scope, where, given, idempotency_key, now, config)
-    check_keys(keys, len(parsed))
     for _ in range(_RETRIES):
-        new = _unknown(runtime, scope, where, given, keys)
+        new = _unknown(runtime, scope, where, given, lists.keys)
         if not new.messages:
             repeated = _repeated(runtime, scope, where, idempotency_key, parsed)
             return [] if repeated is None else repeated
@@ -367,16 +362,20 @@ def store(
     """A whole episode in one call and one transaction."""
     now = runtime.clock.now()
     config = runtime.config(scope.tenant, scope.agent)
-    parsed = parse_messages(messages, max_bytes=config.session.max_message_bytes)
+    said = parse_parts(messages, max_bytes=config.session.max_message_bytes)
+    parsed = [each.message for each in said]
     if ended_at is not None:
         ended_at = check_time("ended_at", ended_at)
     # What ended before now was not said now.
-    times = times_of(at, len(parsed), min(now, ended_at or now))
+    lists = listed(said, at=at, tokens=None, keys=None, index=True, now=min(now, ended_at or now))
+    times = lists.times
     if ended_at is not None and ended_at < min(times):
         raise InvalidInput("ended_at", "is before the first message: give a time that is not")
     given_session, session_id = session_id, session_id_of(session_id)
     guard = runtime.guard(scope, session_id=session_id)
-    turns = prepare.new_turns(runtime, scope, parsed, times, config, None, guard)
+    turns = prepare.new_turns(
+        runtime, scope, parsed, times, config, None, guard, index=lists.indexed
+    )
     tool_calls.check_results(parsed, lambda _: False)
     check_metadata(metadata)
     for field, count in (("input_tokens", input_tokens), ("output_tokens", output_tokens)):
@@ -388,7 +387,11 @@ def store(
     closing = close.closing_for(
         runtime,
         scope,
-        [prepare.as_turn(turn, place, episode_id, session_id) for place, turn in enumerate(turns)],
+        [
+            prepare.as_turn(turn, ordinal, episode_id, session_id)
+            for ordinal, turn in enumerate(turns)
+            if turn.indexed
+        ],
         reason=reason,
         ended_at=ended_at,
         summary=summary,

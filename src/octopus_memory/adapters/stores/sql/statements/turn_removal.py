@@ -62,8 +62,6 @@ def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: dateti
     left = [turn for turn in was.turns if turn.id not in removal.ids]
     number = {turn.ordinal: new for new, turn in enumerate(left)}
     _remove_facts(conn, row.scope_id, removal, left)
-    # The ledger names turns by their numbers, which are others from here on.
-    conn.execute(ledger.drop_items_of_episode, {"episode_": episode_id, "scope_": row.scope_id})
     _remove_turns(conn, row, number, len(was.turns))
     _renumber_keys(conn, row.scope_id, episode_id, number)
     _correct_ledger(conn, row.scope_id, removal, number)
