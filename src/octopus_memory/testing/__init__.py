@@ -1,4 +1,4 @@
-"""The conformance suites and the fakes, shipped so that outside adapters can prove themselves.
+"""Conformance suites for adapters, and fakes for tests.
 
     from octopus_memory.testing import StoreSuite
 
@@ -10,7 +10,7 @@
             store.close()
 
 Call `pytest.register_assert_rewrite("octopus_memory.testing")` in `conftest.py`, before anything
-is imported from here, to see what a failed assertion compared.
+is imported from here, to see the values of failed assertions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
     "make_turn",
 ]
 
-# The suites need pytest, which whoever only wants a fake may not have.
+# Imported lazily, because the suites need pytest and the fakes do not.
 _SUITES = {"IndexSuite": ".index.suite", "StoreSuite": ".store.suite"}
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins for what a test should not wait for, and short ways to say what is written."""
+"""Fakes of clock, summarizer and embedder, and builders of values to store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ..ports.models import Embedder
 from ..ports.values import Append, Closing, Idempotency, Lexical, NewSummary, NewTurn, Target
 
 START = datetime(2025, 3, 14, 9, 26, 53, 589793, tzinfo=UTC)
-"""When things happen, unless a test says otherwise."""
+"""Default time of everything in tests."""
 _BETWEEN_TURNS = timedelta(seconds=10)
 _HASHER = TermHasher(b"octopus", Scope(tenant="fake", agent="fake", user="fake"))
 
 
 class FixedClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that only moves when a test advances it."""
 
     def __init__(self, at: datetime = START) -> None:
         self._at = at
@@ -43,13 +43,13 @@ class FixedClock:
         self._at = at
 
     def advance(self, **by: float) -> datetime:
-        """`by` is what `timedelta` takes: `advance(minutes=31)`. Returns the new time."""
+        """Move the clock by a `timedelta(**by)`, such as `minutes=31`, and return the new time."""
         self._at += timedelta(**by)
         return self._at
 
 
 class FakeSummarizer:
-    """Answers as it is told to, and keeps what it was asked in `asked`."""
+    """Returns configured answers, and records its calls in `asked`."""
 
     def __init__(
         self,
@@ -71,19 +71,19 @@ class FakeSummarizer:
         return self._name
 
     def answer(self, text: str, *key_facts: str, facts: Sequence[FoundFact] = ()) -> None:
-        """From now on, without failing any more."""
+        """Return this from now on, and cancel failures."""
         with self._lock:
             self._summary = Summary(text=text, key_facts=key_facts, facts=tuple(facts))
             self._failures = 0
 
     def fail(self, times: int = 1, error: Exception | None = None) -> None:
-        """Raise at the next `times` calls: `error`, or a `SummarizerFailed`."""
+        """Raise `error`, or a `SummarizerFailed`, on the next `times` calls."""
         with self._lock:
             self._failures = times
             self._error = error or SummarizerFailed("the fake summarizer was told to fail")
 
     def slow(self, seconds: float) -> None:
-        """Take so long for every answer; a caller that waits less gets a `SummarizerFailed`."""
+        """Delay every answer; a call with a shorter timeout gets a `SummarizerFailed`."""
         with self._lock:
             self._seconds = seconds
 
@@ -102,7 +102,7 @@ class FakeSummarizer:
 
 
 class FailingEmbedder:
-    """Another embedder, behind a line that is down for the next `failures` calls."""
+    """Wraps an embedder, and fails on the next `failures` calls."""
 
     def __init__(self, embedder: Embedder, failures: int = 0) -> None:
         self._embedder = embedder
@@ -137,7 +137,7 @@ def make_scope(user: str = "ana", *, agent: str = "helper", tenant: str = "acme"
 
 
 def make_lexical(text: str, name: str | None = None) -> Lexical:
-    """What lexical search keeps of a text, by a hasher that is the same everywhere."""
+    """Lexical data of a text, hashed with a fixed key."""
     return Lexical(
         terms=_HASHER.pack(Counter(words(text))),
         speaker=_HASHER.pack_words(words(name)) if name else b"",
@@ -154,7 +154,7 @@ def make_turn(
     embed: bool = True,
     has_pii: bool = False,
 ) -> NewTurn:
-    """A turn to append: `said` is its text, or the whole message."""
+    """A turn to append; `said` is its text or the whole message."""
     message = Message({"role": role, "content": said} if isinstance(said, str) else said)
     return NewTurn(
         id=new_id(),
@@ -194,7 +194,7 @@ def make_fact(
     ordinal: int | None = 0,
     **more: Any,
 ) -> Fact:
-    """A standing fact to store; without a `slot`, one of its own. `more` are fields."""
+    """A standing fact to store; the default slot is its own. `more` sets other fields."""
     own = check_slot(text) if slot is None else slot
     return Fact(id=new_id(), kind=kind, text=text, slot=own, since=since, ordinal=ordinal, **more)
 
@@ -229,7 +229,7 @@ def make_append(
     now: datetime | None = None,
     **more: Any,
 ) -> Append:
-    """An append that starts an episode. Texts become turns ten seconds apart; `more` are fields."""
+    """An append that starts an episode. Texts become turns 10 seconds apart; `more` sets fields."""
     return Append(
         scope=scope,
         session_id=session_id,
@@ -250,7 +250,7 @@ def make_next(
     target: Target = Target.OPEN,
     **more: Any,
 ) -> Append:
-    """An append to the episode that another one started."""
+    """An append to the episode that another append started."""
     at = at or started.at + timedelta(minutes=1)
     blank: dict[str, Any] = {"metadata": None, "idempotency": None, "closing": None}
     return dataclasses.replace(

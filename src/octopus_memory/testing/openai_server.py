@@ -1,12 +1,12 @@
-"""A local server that speaks enough of OpenAI's API to test agents and adapters with.
+"""A local HTTP server with enough of OpenAI's API to test agents and adapters.
 
     with FakeOpenAIServer() as server:
         client = OpenAI(base_url=server.base_url, api_key="any")
         server.answer("Paris.")
         server.fail(times=2, status=429, headers={"retry-after-ms": "1"})
 
-It is a real HTTP server on a free port of 127.0.0.1: what it does to a client (time-outs, dropped
-connections, malformed bodies) really happens. It does not stream.
+It is a real HTTP server on a free port of 127.0.0.1, so that timeouts, dropped connections and
+malformed bodies are real. It does not stream.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DRIP_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRequest:
-    """A request as the server got it; header names are in lower case."""
+    """A received request; header names are in lower case."""
 
     path: str
     headers: Mapping[str, str]
@@ -48,7 +48,7 @@ class _Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fault:
-    """What happens to a request: a reply instead of the right one, a wait, a lost connection."""
+    """A fault of one request: a wrong reply, a delay, or a dropped connection."""
 
     reply: _Reply | None = None
     seconds: float = 0.0
@@ -64,10 +64,10 @@ class _Refused(Exception):
 
 
 class FakeOpenAIServer:
-    """`/v1/embeddings` and `/v1/chat/completions`, with answers and faults to order.
+    """Serves `/v1/embeddings` and `/v1/chat/completions`, with configured answers and faults.
 
-    Faults and answers are used up in the order they were asked for: a fault by the next request of
-    any kind, an answer by the next chat request that meets no fault.
+    Faults and answers are used in order: a fault by the next request of any kind, an answer by the
+    next chat request without a fault.
 
     `dimension` is the length of the vectors, unless a request asks for fewer. With an `api_key`,
     requests without it get a 401. With `max_chars`, longer texts to embed get a 400.
@@ -100,14 +100,14 @@ class FakeOpenAIServer:
         return f"http://127.0.0.1:{self._http.server_port}/v1"
 
     def close(self) -> None:
-        """Stop, and wait for the requests under way; delayed ones are let go at once."""
+        """Stop and wait for the requests in progress; delays end at once."""
         self.closing.set()
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
 
     def clear(self) -> None:
-        """Forget the requests seen, and the answers and faults that are still to come."""
+        """Drop recorded requests, and pending answers and faults."""
         self.requests.clear()
         self._answers.clear()
         self._faults.clear()
@@ -120,14 +120,14 @@ class FakeOpenAIServer:
         finish_reason: str = "stop",
         **message: Any,
     ) -> None:
-        """What the next chat requests get: text, or a mapping that is sent as JSON text.
+        """Set the content of the next chat answers: text, or a mapping that is sent as JSON text.
 
-        Further keywords go into the message as they are, `tool_calls` for example.
+        Other keywords, such as `tool_calls`, go into the message unchanged.
         """
         self._answers.extend([_choice(content, finish_reason, **message)] * times)
 
     def refuse(self, words: str = "I cannot help with that.", *, times: int = 1) -> None:
-        """Let the model decline, as structured output reports it."""
+        """Let the model refuse, as structured output reports it."""
         self.answer(times=times, refusal=words)
 
     def fail(
@@ -138,7 +138,7 @@ class FakeOpenAIServer:
         headers: Mapping[str, str] | None = None,
         message: str = "made to fail",
     ) -> None:
-        """Answer the next requests with an error status, in OpenAI's form."""
+        """Answer the next requests with an error status, in OpenAI's format."""
         self._add(times, _Fault(reply=_error(status, message, headers)))
 
     def send(self, body: bytes | Mapping[str, Any], *, times: int = 1, status: int = 200) -> None:
@@ -147,11 +147,11 @@ class FakeOpenAIServer:
         self._add(times, _Fault(reply=_Reply(status=status, body=raw)))
 
     def delay(self, seconds: float, *, times: int = 1, drip: bool = False) -> None:
-        """Answer the next requests rightly but late; `drip` sends blanks while it waits."""
+        """Answer the next requests correctly but late; `drip` sends blanks while it waits."""
         self._add(times, _Fault(seconds=seconds, drip=drip))
 
     def drop(self, *, times: int = 1, midway: bool = False) -> None:
-        """Hang up on the next requests without a byte, or `midway` through the answer."""
+        """Drop the connection of the next requests before, or `midway` through, the answer."""
         self._add(times, _Fault(drop=not midway, midway=midway))
 
     def _add(self, count: int, fault: _Fault) -> None:
@@ -185,7 +185,7 @@ class FakeOpenAIServer:
 
     def _embeddings(self, body: dict[str, Any]) -> dict[str, Any]:
         given = body.get("input")
-        # One text, or one list of token numbers, stands for a list of one.
+        # A single text, or a single list of token numbers, is a list of one.
         single = isinstance(given, str) or (
             isinstance(given, list) and bool(given) and isinstance(given[0], int)
         )
@@ -238,9 +238,9 @@ class FakeOpenAIServer:
 
 
 class _Server(ThreadingHTTPServer):
-    # Waited for at close, so that no socket outlives the server.
+    # Threads are joined at close, so that no socket outlives the server.
     daemon_threads = False
-    # The default of five makes a client's sixth simultaneous connection wait a second.
+    # With the default of five, a sixth simultaneous connection waits a second.
     request_queue_size = 128
 
     def __init__(self, fake: FakeOpenAIServer) -> None:
@@ -249,7 +249,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    # A client that connects and says nothing must not keep the server from closing.
+    # A client that connects and sends nothing must not keep the server from closing.
     timeout = 5
     server: _Server
 
@@ -266,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = fake.next_fault()
         if fault.drop:
             return
-        # The client may have gone meanwhile: that is what delays are for.
+        # The client may have disconnected: that is what delays are for.
         with contextlib.suppress(ConnectionError):
             self._send(fault, fault.reply or fake.reply_to(request))
 
@@ -290,11 +290,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b" ")
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
-        """Say nothing: the requests are kept in `FakeOpenAIServer.requests`."""
+        """Log nothing, because `FakeOpenAIServer.requests` records the requests."""
 
 
 def vector(text: str, dimension: int) -> NDArray[np.float64]:
-    """A unit vector that depends on the words alone: texts that share words are near each other."""
+    """A unit vector of the words, so that texts that share words are similar."""
     words: Sequence[str] = text.casefold().split() or [text]
     total = np.zeros(dimension)
     for word in words:
@@ -330,7 +330,7 @@ def _default_answer(form: Mapping[str, Any]) -> str:
 
 
 def _example(schema: Mapping[str, Any], name: str = "value") -> Any:  # noqa: PLR0911 - a kind each
-    """The least value of a schema, with the properties' names for text."""
+    """A minimal value of a schema, with the properties' names as text."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):

@@ -143,7 +143,7 @@ def test_policies_in_words(policy, words):
 def test_a_wrong_schedule_is_named(told, monkeypatch):
     monkeypatch.setenv("OCTOPUS_RETENTION_SCHEDULE", "nightly")
     assert run("recent", code=1).stderr.startswith(
-        "error: retention_schedule: 'nightly' is no cron"
+        "error: retention_schedule: 'nightly' is not a cron"
     )
 
 

@@ -1,1 +1,1 @@
-"""The conformance suite of recall indexes."""
+"""Conformance suite of recall indexes."""

@@ -1,4 +1,4 @@
-"""What the parts of the index suite share: the fixtures, vectors, and ways to look at a view."""
+"""Shared parts of the index suite: fixtures, vectors, and helpers to read a view."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..store.base import claim_all
 MODEL = "suite/48"
 DIMENSION = 48
 TOLERANCE = 0.02
-"""What a cosine may be off by: an index may keep an int8 for each dimension."""
+"""Allowed error of a cosine, because an index may store one int8 per dimension."""
 
-Places = list[tuple[UUID, int]]
+TurnRefs = list[tuple[UUID, int]]
 
 
 class IndexTests:
@@ -41,12 +41,12 @@ class IndexTests:
 
     @pytest.fixture
     def other_index(self, store: EpisodeStore) -> RecallIndex:
-        """A second index on the same database, as another process would have."""
+        """A second index on the same database, as in another process."""
         raise NotImplementedError("an index suite needs an `other_index` fixture")
 
 
 def unit(seed: Sequence[int], dimension: int = DIMENSION) -> NDArray[np.float32]:
-    """A unit vector that is the same for the same seed."""
+    """A unit vector, equal for equal seeds."""
     raw = np.random.default_rng(list(seed)).standard_normal(dimension)
     return (raw / np.linalg.norm(raw)).astype(np.float32)
 
@@ -54,7 +54,7 @@ def unit(seed: Sequence[int], dimension: int = DIMENSION) -> NDArray[np.float32]
 def vector_for(
     episode_id: UUID, ordinal: int, seq: int, dimension: int = DIMENSION
 ) -> NDArray[np.float32]:
-    """The vector that this suite gives to a row."""
+    """The vector that this suite gives a row."""
     return unit([episode_id.int, ordinal + 1, seq], dimension)
 
 
@@ -68,12 +68,12 @@ def put(
 
 
 def embed(store: EpisodeStore, index: RecallIndex, model: str = MODEL) -> None:
-    """Give a vector to every row that waits for one."""
+    """Embed every row that waits for its vector."""
     put(index, claim_all(store), model)
 
 
-def places(view: ScopeView) -> Places:
-    """Where each row stands, in order, after a look at whether the columns fit together."""
+def turn_refs(view: ScopeView) -> TurnRefs:
+    """(Episode, ordinal) of each row in order, after checking that the columns are consistent."""
     count = len(view.rows)
     columns = (view.ordinals, view.rows.episode, view.rows.role, view.rows.time)
     assert {len(column) for column in columns} == {count}
@@ -89,15 +89,15 @@ def has_vector(view: ScopeView) -> list[bool]:
 
 
 def rows_with(view: ScopeView, word: str) -> list[int]:
-    """The rows that a search for one word finds."""
+    """Rows that a search for one word finds."""
     terms, _, _ = term_hashing.unpack_all([make_lexical(word).terms])
     return [int(row) for row in np.flatnonzero(view.postings.score(QueryTerms.only(terms)).row)]
 
 
 def assert_true_to(store: EpisodeStore, view: ScopeView, scope: Scope, model: str = MODEL) -> None:
-    """The view holds the store's rows, each in its place and with its own vector."""
+    """Assert that the view holds exactly the store's rows, in order and with their vectors."""
     stored = {(row.episode_id, row.ordinal): row for row in store.recall_rows(scope, after=0)[1]}
-    found = places(view)
+    found = turn_refs(view)
     assert len(found) == len(stored)
     assert set(found) == set(stored)
     query = unit([7])

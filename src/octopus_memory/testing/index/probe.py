@@ -1,4 +1,4 @@
-"""The index suite: a view by a probe may be a part of its scope, and never lacks what is near."""
+"""Index suite: a view by a probe may be part of its scope, but never lacks what is near."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ...ports.store import EpisodeStore
 from ...ports.values import Append
 from ..fakes import make_append, make_closing, make_lexical
 from ..store.base import ANA, BEN, after, claim_all
-from .base import MODEL, TOLERANCE, IndexTests, embed, places, unit, vector_for
+from .base import MODEL, TOLERANCE, IndexTests, embed, turn_refs, unit, vector_for
 
 _EPISODES = 12
 _NO_TERMS: NDArray[np.uint32] = np.empty(0, np.uint32)
 
 
 def _fill(store: EpisodeStore, scope: Scope = ANA) -> list[Append]:
-    """Episodes of two turns and a summary, a day apart; each has a word of its own."""
+    """Store episodes of two turns and a summary, a day apart; each has a word of its own."""
     writes = [
         make_append(
             scope,
@@ -53,7 +53,7 @@ def _view(index: RecallIndex, probe: Probe, scope: Scope = ANA) -> ScopeView:
 class ProbeTests(IndexTests):
     @pytest.fixture
     def eager_index(self, index: RecallIndex) -> RecallIndex:
-        """The index under test, set to ask for the probe in the smallest scope, where it can be."""
+        """The index under test, set to use the probe even in the smallest scope, if it can."""
         return index
 
     def test_what_is_near_is_there(
@@ -66,7 +66,7 @@ class ProbeTests(IndexTests):
             vector = vector_for(wanted.episode_id, wanted.ordinal, wanted.seq)
             view = _view(eager_index, Probe(vector=vector, terms=_NO_TERMS, episodes=1))
             best = int(np.nanargmax(view.cosine(vector)))
-            assert places(view)[best] == (wanted.episode_id, wanted.ordinal)
+            assert turn_refs(view)[best] == (wanted.episode_id, wanted.ordinal)
             assert float(view.cosine(vector)[best]) > 1 - TOLERANCE
         assert len(writes) == _EPISODES
 
@@ -78,7 +78,7 @@ class ProbeTests(IndexTests):
         terms, _, _ = term_hashing.unpack_all([make_lexical("special7").terms])
         view = _view(eager_index, Probe(vector=None, terms=terms, episodes=1))
         best = int(np.argmax(view.postings.score(QueryTerms.only(terms)).row))
-        assert places(view)[best] == (writes[7].episode_id, 0)
+        assert turn_refs(view)[best] == (writes[7].episode_id, 0)
 
     def test_an_episode_is_there_with_all_its_rows(
         self, store: EpisodeStore, index: RecallIndex, eager_index: RecallIndex
@@ -88,7 +88,7 @@ class ProbeTests(IndexTests):
         view = _view(eager_index, Probe(vector=unit([5]), terms=_NO_TERMS, episodes=2))
         stored = {(row.episode_id, row.ordinal) for row in store.recall_rows(ANA, after=0)[1]}
         shown = set(view.episode_ids)
-        assert set(places(view)) == {place for place in stored if place[0] in shown}
+        assert set(turn_refs(view)) == {place for place in stored if place[0] in shown}
 
     def test_never_fewer_episodes_than_asked_for(
         self, store: EpisodeStore, index: RecallIndex, eager_index: RecallIndex
@@ -108,7 +108,7 @@ class ProbeTests(IndexTests):
         new = make_append(ANA, "not embedded yet", session_id="new", at=after(days=-1))
         store.append(new)
         view = _view(eager_index, Probe(vector=unit([3]), terms=_NO_TERMS, episodes=1))
-        assert (new.episode_id, 0) in places(view)
+        assert (new.episode_id, 0) in turn_refs(view)
 
     def test_others_that_are_nearer_take_nothing_away(
         self, store: EpisodeStore, index: RecallIndex, eager_index: RecallIndex
@@ -117,7 +117,7 @@ class ProbeTests(IndexTests):
         _fill(store, BEN)
         near = unit([3])
         works = claim_all(store)
-        # Every row of the other scope is nearer than any of these.
+        # Every row of the other scope is closer to the query than any of these.
         index.put(
             MODEL, [(work, near if work.scope == BEN else unit([work.seq, 9])) for work in works]
         )
@@ -133,7 +133,7 @@ class ProbeTests(IndexTests):
         embed(store, index)
         first, last = (round(after(days=day).timestamp() * 1e6) for day in (3, 6))
         probe = Probe(
-            # Nearest to an episode that is left out.
+            # Closest to an episode that the filter excludes.
             vector=vector_for(writes[9].episode_id, 0, 28),
             terms=_NO_TERMS,
             episodes=3,
@@ -147,4 +147,4 @@ class ProbeTests(IndexTests):
     def test_a_scope_without_rows(self, store: EpisodeStore, eager_index: RecallIndex) -> None:
         store.append(make_append(BEN, "hello"))
         view = _view(eager_index, Probe(vector=unit([3]), terms=_NO_TERMS, episodes=5))
-        assert places(view) == []
+        assert turn_refs(view) == []

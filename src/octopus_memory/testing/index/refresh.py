@@ -1,4 +1,4 @@
-"""The index suite: a view shows all that was acknowledged before it, whoever wrote it."""
+"""Index suite: a view shows everything acknowledged before it, also by other processes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .base import (
     assert_true_to,
     embed,
     has_vector,
-    places,
     put,
+    turn_refs,
     unit,
     vector_for,
 )
 
 
 def _warm(store: EpisodeStore, index: RecallIndex) -> tuple[Append, Append]:
-    """A closed and an open episode, embedded, and seen by the index."""
+    """Store a closed and an open episode, embed them, and let the index load them."""
     closed = make_append(ANA, "a", "b", session_id="closed", closing=make_closing(after(hours=1)))
     opened = make_append(ANA, "c", session_id="open", at=after(days=1))
     for write in (closed, opened):
@@ -44,12 +44,12 @@ class RefreshTests(IndexTests):
         new = make_append(ANA, "e", session_id="new", at=after(days=1, hours=1))
         store.append(new)
         view = index.view(ANA, MODEL)
-        assert places(view)[3:] == [
+        assert turn_refs(view)[3:] == [
             (opened.episode_id, 0),
             (opened.episode_id, 1),
             (new.episode_id, 0),
         ]
-        assert places(view)[0] == (closed.episode_id, 0)
+        assert turn_refs(view)[0] == (closed.episode_id, 0)
         assert has_vector(view) == [True] * 4 + [False] * 2
         embed(store, index)
         assert has_vector(index.view(ANA, MODEL)) == [True] * 6
@@ -60,7 +60,7 @@ class RefreshTests(IndexTests):
         closing = make_closing(after(days=2))
         store.close_episode(ANA, opened.episode_id, closing, expect_messages=1)
         view = index.view(ANA, MODEL)
-        assert places(view)[-1] == (opened.episode_id, SUMMARY_ORDINAL)
+        assert turn_refs(view)[-1] == (opened.episode_id, SUMMARY_ORDINAL)
         assert has_vector(view) == [True] * 4 + [False]
         assert_true_to(store, view, ANA)
 
@@ -77,7 +77,7 @@ class RefreshTests(IndexTests):
         closed, opened = _warm(store, index)
         store.archive(ANA, closed.episode_id)
         view = index.view(ANA, MODEL)
-        assert places(view) == [(closed.episode_id, SUMMARY_ORDINAL), (opened.episode_id, 0)]
+        assert turn_refs(view) == [(closed.episode_id, SUMMARY_ORDINAL), (opened.episode_id, 0)]
         assert has_vector(view) == [True, True]
         assert_true_to(store, view, ANA)
 
@@ -85,7 +85,7 @@ class RefreshTests(IndexTests):
         closed, _ = _warm(store, index)
         store.append(make_next(closed, "z", target=Target.RESUME, at=after(days=3)))
         view = index.view(ANA, MODEL)
-        assert places(view)[:3] == [(closed.episode_id, ordinal) for ordinal in (0, 1, 2)]
+        assert turn_refs(view)[:3] == [(closed.episode_id, ordinal) for ordinal in (0, 1, 2)]
         assert has_vector(view) == [True, True, False, True]
         assert_true_to(store, view, ANA)
 
@@ -105,15 +105,15 @@ class RefreshTests(IndexTests):
         rows = {
             (row.episode_id, row.ordinal): row.seq for row in store.recall_rows(ANA, after=0)[1]
         }
-        found = places(index.view(ANA, "small"))
+        found = turn_refs(index.view(ANA, "small"))
         exact = [vector_for(*place, rows[place], 16) @ query for place in found]
         assert np.abs(cosines - exact).max() < TOLERANCE
-        # What an index still knows of the former model is that model's own, or nothing.
+        # For the former model, the index has that model's vectors or none.
         former = index.view(ANA, MODEL).cosine(unit([1]))
         assert (np.isnan(former) | (former == before)).all()
 
     def test_after_anything(self, store: EpisodeStore, index: RecallIndex) -> None:
-        """A long random life of a scope, looked at after every step."""
+        """Apply random operations to a scope, and check the view after each."""
         chance = random.Random(20250314)
         story = _Story(store, index, chance)
         for step in range(60):
@@ -121,11 +121,11 @@ class RefreshTests(IndexTests):
             if chance.random() < 0.7:
                 assert_true_to(store, index.view(ANA, MODEL), ANA)
         assert_true_to(store, index.view(ANA, MODEL), ANA)
-        assert len(places(index.view(ANA, MODEL))) > 10
+        assert len(turn_refs(index.view(ANA, MODEL))) > 10
 
 
 class _Story:
-    """The deeds that a random life is made of."""
+    """The operations of the random test."""
 
     def __init__(self, store: EpisodeStore, index: RecallIndex, chance: random.Random) -> None:
         self._store, self._index, self._chance = store, index, chance
@@ -193,24 +193,24 @@ class SharedTests(IndexTests):
         closed, opened = _warm(store, index)
         assert_true_to(store, other_index.view(ANA, MODEL), ANA)
         store.append(make_next(opened, "d"))
-        assert len(places(other_index.view(ANA, MODEL))) == 5
+        assert len(turn_refs(other_index.view(ANA, MODEL))) == 5
         put(other_index, claim_all(store))
         assert has_vector(index.view(ANA, MODEL)) == [True] * 5
         store.archive(ANA, closed.episode_id)
         for either in (index, other_index):
-            assert len(places(either.view(ANA, MODEL))) == 3
+            assert len(turn_refs(either.view(ANA, MODEL))) == 3
             assert_true_to(store, either.view(ANA, MODEL), ANA)
 
     def test_a_new_scope_of_the_others(
         self, store: EpisodeStore, index: RecallIndex, other_index: RecallIndex
     ) -> None:
         for either in (index, other_index):
-            assert places(either.view(ANA, MODEL)) == []
+            assert turn_refs(either.view(ANA, MODEL)) == []
         write = make_append(ANA, "a")
         store.append(write)
         embed(store, index)
         for either in (index, other_index):
-            assert places(either.view(ANA, MODEL)) == [(write.episode_id, 0)]
+            assert turn_refs(either.view(ANA, MODEL)) == [(write.episode_id, 0)]
             assert has_vector(either.view(ANA, MODEL)) == [True]
 
     def test_a_view_stays_as_it_was(self, store: EpisodeStore, index: RecallIndex) -> None:
@@ -242,7 +242,7 @@ class SharedTests(IndexTests):
                     case 1:
                         embed(store, index)
                     case _:
-                        found = places(index.view(ANA, MODEL))
+                        found = turn_refs(index.view(ANA, MODEL))
                         assert len(found) % 2 == 0
                         assert [ordinal for _, ordinal in found] == list(range(len(found)))
 
@@ -262,7 +262,7 @@ class SharedTests(IndexTests):
             for write in writes:
                 assert_true_to(store, index.view(write.scope, MODEL), write.scope)
                 store.append(make_next(write, f"more in round {round_}"))
-                assert len(places(index.view(write.scope, MODEL))) == 3 + round_
+                assert len(turn_refs(index.view(write.scope, MODEL))) == 3 + round_
 
     def test_closing_twice_does_nothing(self, index: RecallIndex) -> None:
         index.close()
@@ -270,10 +270,10 @@ class SharedTests(IndexTests):
 
 
 def _all_of(view: ScopeView) -> tuple[object, ...]:
-    """Everything a view holds, copied."""
+    """A copy of everything in a view."""
     cosines = np.nan_to_num(view.cosine(unit([3])), nan=9.0)
     return (
-        places(view),
+        turn_refs(view),
         view.rows.role.tolist(),
         view.rows.time.tolist(),
         view.rows.flags.tolist(),

@@ -1,4 +1,4 @@
-"""What every index must do: inherit `IndexSuite` and give it a store and two indexes on it.
+"""The conformance suite of indexes: inherit `IndexSuite` and provide three fixtures.
 
 class TestMyIndex(IndexSuite):
     @pytest.fixture
@@ -10,8 +10,8 @@ class TestMyIndex(IndexSuite):
     @pytest.fixture
     def other_index(self, store: EpisodeStore) -> Iterator[RecallIndex]: ...
 
-An index that takes in only a part of very large scopes gives a fourth fixture, `eager_index`: one
-that does so in the smallest.
+An index that loads only part of very large scopes provides a fourth fixture, `eager_index`, which
+does so in the smallest scope.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The index suite: what a view holds, in which order, and how near it comes to the truth."""
+"""Index suite: content, order and accuracy of a view."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from .base import (
     assert_true_to,
     embed,
     has_vector,
-    places,
     put,
     rows_with,
+    turn_refs,
     unit,
     vector_for,
 )
@@ -42,7 +42,7 @@ class ViewTests(IndexTests):
     ) -> None:
         store.append(make_append(BEN, "hello"))
         view = index.view(ANA, MODEL)
-        assert places(view) == []
+        assert turn_refs(view) == []
         assert len(view.episode_ids) == 0
         assert view.rows.episodes == 0
         assert view.cosine(unit([1])).shape == (0,)
@@ -59,7 +59,7 @@ class ViewTests(IndexTests):
         write = make_append(ANA, *turns)
         store.append(write)
         view = index.view(ANA, MODEL)
-        assert places(view) == [(write.episode_id, ordinal) for ordinal in range(3)]
+        assert turn_refs(view) == [(write.episode_id, ordinal) for ordinal in range(3)]
         assert view.rows.role.tolist() == [USER, ASSISTANT, USER]
         assert np.diff(view.rows.time).tolist() == [9_000_000, 3_591_000_000]
         assert view.rows.flags.tolist() == [turn.lexical and turn.lexical.flags for turn in turns]
@@ -91,7 +91,7 @@ class ViewTests(IndexTests):
         store.close_episode(ANA, early.episode_id, closing, expect_messages=3)
         store.append(make_next(middle, "b", at=after(hours=3), closing=closing))
         view = index.view(ANA, MODEL)
-        assert places(view) == [
+        assert turn_refs(view) == [
             *((early.episode_id, ordinal) for ordinal in (0, 1, 2, SUMMARY_ORDINAL)),
             *((middle.episode_id, ordinal) for ordinal in (0, 1, SUMMARY_ORDINAL)),
             *((late.episode_id, ordinal) for ordinal in (0, 1)),
@@ -111,7 +111,7 @@ class ViewTests(IndexTests):
         rows = {
             (row.episode_id, row.ordinal): row.seq for row in store.recall_rows(ANA, after=0)[1]
         }
-        exact = np.stack([vector_for(*place, rows[place]) for place in places(view)])
+        exact = np.stack([vector_for(*place, rows[place]) for place in turn_refs(view)])
         assert exact.shape == (300, DIMENSION)
         for query in (unit([1]), unit([2]), exact[17]):
             assert np.abs(view.cosine(query) - exact @ query).max() < TOLERANCE
@@ -161,7 +161,7 @@ class PutTests(IndexTests):
         store.archive(ANA, gone.episode_id)
         put(index, claimed)
         view = index.view(ANA, MODEL)
-        assert places(view) == [(gone.episode_id, SUMMARY_ORDINAL), (kept.episode_id, 0)]
+        assert turn_refs(view) == [(gone.episode_id, SUMMARY_ORDINAL), (kept.episode_id, 0)]
         assert has_vector(view) == [True, True]
 
     def test_vectors_may_come_in_any_order(self, store: EpisodeStore, index: RecallIndex) -> None:
@@ -186,7 +186,7 @@ class IndexIsolationTests(IndexTests):
         embed(store, index)
         for scope, write in writes.items():
             view = index.view(scope, MODEL)
-            assert places(view) == [(write.episode_id, 0)]
+            assert turn_refs(view) == [(write.episode_id, 0)]
             assert_true_to(store, view, scope)
 
     def test_other_scopes_take_nothing_away(self, store: EpisodeStore, index: RecallIndex) -> None:
@@ -198,7 +198,7 @@ class IndexIsolationTests(IndexTests):
         works = claim_all(store)
         wanted = next(work for work in works if work.scope == ANA)
         near = vector_for(wanted.episode_id, wanted.ordinal, wanted.seq)
-        # Every row of the others is nearer to the query than any of these.
+        # Every row of the other scopes is closer to the query than any of these.
         index.put(
             MODEL,
             [(work, near if work.scope != ANA else unit([work.ordinal, 1])) for work in works],
@@ -220,4 +220,4 @@ class IndexIsolationTests(IndexTests):
         put(index, [anas])
         assert has_vector(index.view(ANA, MODEL)) == [True]
         assert has_vector(index.view(BEN, MODEL)) == [False]
-        assert places(index.view(make_scope("nobody"), MODEL)) == []
+        assert turn_refs(index.view(make_scope("nobody"), MODEL)) == []
