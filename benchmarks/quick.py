@@ -1,7 +1,7 @@
 """Octopus beside the floor, in a minute: the figures that a change may move.
 
     python -m benchmarks.quick                  everything below, 10,000 turns of 100 users
-    python -m benchmarks.quick recall add       only some: recall, scope, add, read, start, mixed
+    python -m benchmarks.quick recall add       only some: recall, scope, add, read, start, ledger
     python -m benchmarks.quick --turns 100000
 
 CPU ratios hold on a busy machine, too; those of p50 need a quiet one.
@@ -22,12 +22,13 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from . import cold, jobs
 from .data import Data, spread
 from .jobs import Figure, Pair
+from .ledger import ledger_cost
 from .measure import beside, ratio
 from .mixed import mixed
 from .subjects.floor import Floor
 from .subjects.octopus import Octopus
 
-GROUPS = ("recall", "add", "read", "start", "scope", "mixed")
+GROUPS = ("recall", "add", "read", "start", "scope", "ledger", "mixed")
 PYTHON = Path(sys.executable)
 Row = tuple[str, str, str, str]
 
@@ -67,6 +68,10 @@ def rows(folder: Path, turns: int, groups: set[str]) -> Iterator[Row]:
         yield from _adds(opened(folder / "all", data, pair.news))
     if "scope" in groups:
         yield from _scope(folder / "one", 10_000)
+    if "ledger" in groups:
+        without, more = ledger_cost(folder / "ledger", data)
+        added = f"{more / without:+.0%} CPU"
+        yield "the ledger, of a context()", "≤ 10 %", added, f"{without:.1f} CPU-ms without"
     if "mixed" in groups:
         seen = mixed("octopus", PYTHON, folder / "all" / "octopus", 1_000)
         reached = f"{seen['errors']:.0f} errors, {seen['lost']:.0f} lost"

@@ -130,19 +130,20 @@ def make_injection(
     query: str | None,
 ) -> Injection:
     """The entry for a block that was made of this material."""
+    ranks = _ranks(block)
+    left_out = sorted(block.left_out, key=lambda each: -(each.score or 0.0))[:MOST_CUT]
+    cut = {each.turn_id for each in left_out}
     turns = {
         candidate.source.id: candidate.source.ordinal
         for candidate in material.candidates
-        if isinstance(candidate.source, TurnHit)
+        if isinstance(candidate.source, TurnHit) and candidate.source.id in cut
     }
-    ranks = _ranks(block)
-    left_out = sorted(block.left_out, key=lambda each: -(each.score or 0.0))
     return Injection(
         id=injection_id,
         session_id=session_id,
         at=at,
         shown=(*_facts(block), *_passages(block, ranks), *_summaries(block, ranks)),
-        cut=tuple(_cut(each, turns, ranks) for each in left_out[:MOST_CUT]),
+        cut=tuple(_cut(each, turns, ranks) for each in left_out),
         left_out=len(block.left_out),
         budget_tokens=budget_tokens,
         block_tokens=block.tokens,

@@ -32,6 +32,8 @@ _BEFORE_FIRST_ROUND = 1.0
 """Seconds that whoever has just opened a memory, and only reads, is left alone."""
 _GATHERING = 0.2
 """Seconds after a write in which others may join it: a batch costs little more than one turn."""
+_GATHERING_LEDGER = 1.0
+"""Seconds in which entries of the ledger gather: stored together they cost less than half."""
 _AT_EXIT = 10.0
 """Seconds that the end of a process waits for the batch at hand."""
 _STILL_ERASING = timedelta(minutes=2)
@@ -82,6 +84,8 @@ class BackgroundWorker:
         """When the next whole round is due, by the monotonic clock."""
         self._has_work = False
         """Whether something else than the ledger waits."""
+        self._has_entries = False
+        """Whether the ledger's entries wait, and the thread knows."""
         self.is_working = False
 
     def wake(self) -> None:
@@ -91,8 +95,10 @@ class BackgroundWorker:
 
     def wake_for_ledger(self) -> None:
         """Store the ledger's entries soon, and look for no other work."""
-        self._wake.set()
-        self.start()
+        if not self._has_entries:
+            self._has_entries = True
+            self._wake.set()
+            self.start()
 
     def start(self) -> None:
         """Whoever only reads needs its rounds too: they drop what others erased from memory."""
@@ -137,7 +143,10 @@ class BackgroundWorker:
             self._round(whole=True)
         while not self._stopped:
             woken = self._wake.wait(timeout=_BETWEEN_ROUNDS)
-            if woken:
+            if woken and not self._has_work:
+                self._wake.clear()
+                self._wake.wait(_GATHERING_LEDGER)
+            if woken and self._has_work:
                 self._stop.wait(_GATHERING)
             self._wake.clear()
             # Writes that never pause must not put off the rest for ever.
@@ -145,6 +154,7 @@ class BackgroundWorker:
             if whole:
                 self._due = time.monotonic() + _BETWEEN_ROUNDS
             has_work, self._has_work = self._has_work, False
+            self._has_entries = False
             if not self._stopped:
                 self._runtime.ledger.flush()
                 if whole or has_work:

@@ -1,7 +1,7 @@
 """The ledger's write side: entries wait in memory, and are stored in batches.
 
 A call that makes a block does not wait for the disk. Where a memory has its background thread,
-that thread stores what waits a fifth of a second later; else each entry is stored at once. Reading
+that thread stores what waits about a second later; else each entry is stored at once. Reading
 the ledger, exporting, erasing and closing store what waits first. A process that is killed loses
 the entries that wait: the ledger explains answers, and no other data depends on it.
 """
