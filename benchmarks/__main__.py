@@ -1,4 +1,4 @@
-"""Every measurement that needs no data of its own, one after the other."""
+"""Run every benchmark that needs no external data."""
 
 from __future__ import annotations
 

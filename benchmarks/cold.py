@@ -1,6 +1,6 @@
-"""A subject from nothing: what its import costs, and a new process up to its first recall.
+"""Cold start of a subject: its import, and a new process up to its first recall.
 
-The process that is measured runs this module as `python -m benchmarks.cold` and has taken in
+The process that is measured runs this module as `python -m benchmarks.cold` and has imported
 nothing but the subject.
 """
 
@@ -26,7 +26,7 @@ STATUS = Path("/proc/self/status")
 
 
 def import_seconds(python: Path, statement: str, times: int = 5) -> dict[str, float]:
-    """A new interpreter with the import that a user of the subject begins with; the best of some.
+    """Measure the import of a subject in a new interpreter. Returns the best of several runs.
 
     What is compiled only once is compiled before.
     """
@@ -40,7 +40,7 @@ def import_seconds(python: Path, statement: str, times: int = 5) -> dict[str, fl
 def first_recall(
     python: Path, name: str, folder: Path, query: Query, times: int = 5
 ) -> dict[str, float]:
-    """A new process that opens a database that is there and asks one question; the best of some."""
+    """Measure a new process that opens a database and recalls once. Returns the best of several."""
     import numpy as np
 
     asked = folder.parent / f"{folder.name}-query"
@@ -56,7 +56,7 @@ def first_recall(
 
 
 def with_model(python: Path, folder: Path) -> float:
-    """The memory of a process in which Octopus's own embedder has made its first vectors."""
+    """Return the memory of a process after the built-in embedder made its first vectors."""
     folder.mkdir(parents=True, exist_ok=True)
     _, _, said = _run([str(python), "-m", "benchmarks.model", str(folder)])
     return float(json.loads(said)["resident_mb"])
@@ -65,7 +65,7 @@ def with_model(python: Path, folder: Path) -> float:
 def _run(command: list[str]) -> tuple[float, float, str]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    # Else sources would be compiled anew each time, where installed ones are compiled once.
+    # Otherwise sources would be compiled at each start. Installed packages are compiled once.
     compiling = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=ROOT, env=compiling
@@ -79,7 +79,7 @@ def _run(command: list[str]) -> tuple[float, float, str]:
 
 
 def resident_mb() -> float:
-    """Of this process, now; at its largest where the system does not tell."""
+    """Return the memory of this process now, or its peak if the system does not tell."""
     if STATUS.exists():
         line = next(row for row in STATUS.read_text().splitlines() if row.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
@@ -99,9 +99,9 @@ def main(name: str, folder: str, asked: str) -> None:
     else:
         texts = opened.last(query.user, "s0", 5)
     if len(texts) != 5:
-        raise AssertionError(f"{len(texts)} turns came back instead of 5")
+        raise AssertionError(f"got {len(texts)} turns instead of 5")
     print(json.dumps({"resident_mb": resident_mb()}), flush=True)
-    # Taking it down is no part of the start.
+    # The shutdown is not part of the start.
     os._exit(0)
 
 

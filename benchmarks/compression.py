@@ -33,7 +33,7 @@ HELD_OUT_COUNT = 2000
 REPEATS = 5
 GZIP_LEVELS = (1, 6, 9)
 LEVELS = (1, 2, 3, 6, 9)
-# Beyond the levels in question, to show what more time would buy.
+# Higher levels than considered, to show what more time would gain.
 SLOW_LEVELS = (12, 19)
 
 Given = TypeVar("Given")
@@ -85,7 +85,7 @@ def _locomo_messages(conversation: dict[str, Any]) -> Iterator[Any]:
 
 
 def joined(messages: Iterable[Any], size: int) -> Iterator[Any]:
-    """Longer turns: the words of consecutive ones, joined until they are over `size` characters."""
+    """Join consecutive turns until they are longer than `size` characters."""
     text = ""
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
@@ -127,7 +127,7 @@ def measure(candidate: Candidate, texts: list[bytes]) -> Row:
     encoded, encode_us = _timed(candidate.encode, texts)
     decoded, decode_us = _timed(candidate.decode, encoded)
     if decoded != texts:
-        raise SystemExit(f"{candidate.name} does not give back what went in")
+        raise SystemExit(f"{candidate.name} does not restore its input")
     return Row(
         name=candidate.name,
         before=sum(map(len, texts)),
@@ -138,11 +138,11 @@ def measure(candidate: Candidate, texts: list[bytes]) -> Row:
 
 
 def measure_codec(messages: list[Any], before: int) -> Row:
-    """The product's own path: JSON, the choice of the codec and its contexts included."""
+    """Measure the codec of the product, including JSON and the choice of codec."""
     encoded, encode_us = _timed(codec.encode, messages)
     decoded, decode_us = _timed(lambda pair: codec.decode(*pair), encoded)
     if decoded != messages:
-        raise SystemExit("the codec does not give back what went in")
+        raise SystemExit("the codec does not restore its input")
     return Row(
         name="**codec.py, JSON included**",
         before=before,

@@ -1,7 +1,7 @@
-"""Generated conversations with given embeddings: the same on every machine, nothing to fetch.
+"""Generated conversations with given embeddings, the same on every machine.
 
 Turns are numbered through the whole database, and a turn's text begins with its number, so that
-whoever gives a text back is known to have given the right one. Sentences come from a chain over
+a returned text can be checked. Sentences come from a chain over
 hand-written dialogues with rarer made-up words between them, tuned so that a turn has as many
 different words as real chat has and packs no better. Vectors are unit vectors around the subject
 of their session, and a question's vector lies near that of the turn it asks about.
@@ -27,9 +27,9 @@ Vectors: TypeAlias = NDArray[np.float32]
 
 DIMENSION = 384
 SESSION = 20
-"""Turns in a session."""
+"""Turns per session."""
 TEXT_BYTES = 786
-"""Of a turn, on average."""
+"""Average characters of a turn."""
 _DIALOGUES = Path(__file__).with_name("topic_shift_text") / "dialogues.txt"
 _SENTENCES, _SENTENCE_WORDS, _RARE_WORDS = 20_000, (6, 22), 12_000
 _RARE, _ECHO = 0.06, 0.4
@@ -50,13 +50,13 @@ class Turn:
 class Query:
     user: int
     about: int
-    """The number of the turn that it asks about."""
+    """Number of the turn that the question asks about."""
     text: str
     vector: Vectors
 
 
 class Data:
-    """Users with so many turns each, numbered from 0 in order.
+    """Users with given numbers of turns, numbered from 0 in order.
 
     Two databases of one `seed` share their words and subjects, whatever their sizes.
     """
@@ -78,14 +78,14 @@ class Data:
         return self.first[-1]
 
     def mixed(self) -> Iterator[tuple[int, str, list[Turn]]]:
-        """Everything, a session at a time, users mixed as they come in life."""
+        """Yield all sessions, with users mixed as in real use."""
         for place in range(-(-max(self.turns_of) // SESSION)):
             for user, count in enumerate(self.turns_of):
                 if place * SESSION < count:
                     yield user, *self.session(user, place)
 
     def batches(self, size: int) -> Iterator[list[tuple[int, str, Turn]]]:
-        """The same, in lists of at least `size` turns, for those who take many users at once."""
+        """Yield the same in batches of at least `size` turns, with several users each."""
         batch: list[tuple[int, str, Turn]] = []
         for user, session, turns in self.mixed():
             batch += [(user, session, turn) for turn in turns]
@@ -96,13 +96,13 @@ class Data:
             yield batch
 
     def session(self, user: int, place: int) -> tuple[str, list[Turn]]:
-        """One session of a user: its name, and its turns."""
+        """Return one session of a user: its name and its turns."""
         start = self.first[user] + place * SESSION
         end = min(start + SESSION, self.first[user + 1])
         return f"s{place}", self.block(start, end - start)
 
     def block(self, start: int, count: int) -> list[Turn]:
-        """Turns by their numbers, those past the last user's too: news for any of them."""
+        """Return turns by number. Numbers after the last user's are new turns for any user."""
         numbers = np.arange(start, start + count)
         vectors = self.vectors(numbers)
         return [
@@ -123,19 +123,19 @@ class Data:
         while size < wanted:
             sentence = self._sentences[int(draw.random() * _SENTENCES)]
             if len(parts) > 1 and draw.random() < _ECHO:
-                # People come back to what they just said.
+                # People return to what they just said.
                 sentence = f"{_phrase(draw, parts[-1])} {sentence}"
             parts.append(sentence)
             size += len(sentence) + 1
         return " ".join(parts)
 
     def vectors(self, numbers: NDArray[np.int64]) -> Vectors:
-        """The vectors of turns, by their numbers."""
+        """Return the vectors of turns by number."""
         subjects = self._subjects[_scatter(numbers // SESSION, 3) % _SUBJECTS]
         return _unit(subjects + _NOISE * self._noises(_scatter(numbers, 5)))
 
     def query(self, user: int, number: int) -> Query:
-        """The user's question of this number; no two are alike."""
+        """Return a question of the user. No two are alike."""
         draw = random.Random(self.seed * 7_000_003 + user * 100_003 + number)
         about = self.first[user] + int(draw.random() * self.turns_of[user])
         words = [word.strip(".,:;?!") for word in self.text(about).split()[1:]]
@@ -145,20 +145,20 @@ class Data:
         return Query(user=user, about=about, text=f"what about {asked} ({number})?", vector=vector)
 
     def exact(self, query: Query, k: int = 5) -> list[int]:
-        """The numbers of the user's turns nearest to a question, best first."""
+        """Return the numbers of the user's turns nearest to a question, best first."""
         start, end = self.first[query.user], self.first[query.user + 1]
         cosines = self.vectors(np.arange(start, end)) @ query.vector
         return [start + int(row) for row in np.argsort(-cosines, kind="stable")[:k]]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """The given vectors of turns, by the numbers they begin with; others have their own."""
+        """Return the vectors of texts, by the number that a text begins with."""
         known = np.array([number_of(text) for text in texts])
         rows = _unit(self._noises(np.array([zlib.crc32(_encoded(text)) for text in texts])))
         rows[known >= 0] = self.vectors(known[known >= 0])
         return rows
 
     def _noises(self, seeds: NDArray[np.int64]) -> Vectors:
-        """Rows of about unit length, each a window of one long run of noise."""
+        """Return rows of about unit length, each a window of one long sequence of noise."""
         windows = np.lib.stride_tricks.sliding_window_view(self._noise, DIMENSION)
         rows: Vectors = windows[seeds % len(windows)]
         return rows
@@ -169,12 +169,12 @@ class Data:
 
 
 def spread(total: int, users: int = 100) -> list[int]:
-    """So many turns over so many users, evenly."""
+    """Distribute turns evenly over users."""
     return [total // users] * users
 
 
 def number_of(text: str) -> int:
-    """The number of the turn that a text is of; -1 for another text."""
+    """Return the number of the turn that a text belongs to; -1 for another text."""
     known = _NUMBER.match(text)
     return int(known[1]) if known else -1
 

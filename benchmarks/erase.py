@@ -1,4 +1,4 @@
-"""How long an erasure takes, and how long it keeps another writer waiting.
+"""Measure an erasure, and how long it blocks another writer.
 
 `python -m benchmarks.erase`: one user of 100 turns among 100,000, on SQLite. Logical is the
 transaction that removes the rows; the rewrite is `VACUUM` and the checkpoint; the search counts
@@ -28,7 +28,7 @@ TEXT = "I left number {0} of the seventeen reports on the table of the small kit
 
 
 def fill(store: SqliteStore) -> None:
-    """About half a kilobyte of text a turn, episodes of twenty, users mixed."""
+    """Fill with turns of about half a kilobyte, episodes of twenty, users mixed."""
     for start in range(0, EACH, 20):
         for user in range(USERS):
             turns = [
@@ -51,7 +51,7 @@ def scope_of(user: int) -> Scope:
 
 @dataclass
 class Writer:
-    """Another process's stand-in: writes all the time, on a connection of its own."""
+    """Writes all the time on its own connection, like another process."""
 
     path: Path
     waited: list[float] = field(default_factory=list)
@@ -125,7 +125,7 @@ def main() -> None:
 
 
 def _logical(memory: EpisodicMemory, user: str) -> float:
-    """The transaction alone, without the search after it."""
+    """Measure the transaction alone, without the search after it."""
     store = memory.parts.store
     began = time.perf_counter()
     spent: list[float] = []

@@ -1,4 +1,4 @@
-"""Fits the calibration of an embedder: which evidence means that a question was answered.
+"""Fit the calibration of an embedder: which evidence means that a question has an answer.
 
     python benchmarks/fit_calibration.py examples.jsonl
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from octopus_memory.domain.search.calibration import Calibration, LogitLine
 
 THRESHOLD = 0.65
-"""Where a sure episode begins: `EpisodicRecallConfig.min_recall_score`."""
+"""Score from which an episode counts as sure: `EpisodicRecallConfig.min_recall_score`."""
 
 Floats = NDArray[np.float64]
 _STEPS = 60
@@ -47,7 +47,7 @@ class Example:
 
 
 def fit_calibration(examples: Sequence[Example]) -> Calibration:
-    """Both kinds of question count alike, however many there are of each."""
+    """Fit with equal weight for answerable and unanswerable questions."""
     meaning = _fit(examples, [1.0, 0.0])
     words = _fit(examples, [0.0, 1.0])
     both = _fit(examples, [1.0, 1.0])
@@ -55,14 +55,14 @@ def fit_calibration(examples: Sequence[Example]) -> Calibration:
         both=LogitLine(bias=both[2], cosine=both[0], coverage=both[1]),
         meaning=LogitLine(bias=meaning[1], cosine=meaning[0], coverage=0.0),
         words=LogitLine(bias=words[1], cosine=0.0, coverage=words[0]),
-        # Examples in a language that the embedder does not know are fitted on their own.
+        # Examples in a language that the embedder does not know are fitted separately.
         foreign=LogitLine(bias=words[1], cosine=0.0, coverage=words[0]),
         behind=_behind(examples),
     )
 
 
 def _fit(examples: Sequence[Example], slopes: list[float]) -> list[float]:
-    """Each question by its most convincing row, which depends on the slopes: a few rounds."""
+    """Fit on the most convincing row of each question, which depends on the slopes: iterates."""
     label = np.array([example.answerable for example in examples], dtype=float)
     used = [place for place, slope in enumerate(slopes) if slope]
     line: list[float] = []
@@ -83,7 +83,7 @@ def balanced_accuracy(scores: Floats, label: Floats, threshold: float) -> float:
 
 
 def _line(evidence: Floats, label: Floats) -> list[float]:
-    """Slopes, then the intercept, moved to where the threshold divides best."""
+    """Return the slopes, and the intercept at which the threshold divides best."""
     weights = _logistic(evidence, label)
     odds = evidence @ weights[:-1] + weights[-1]
     tried = np.linspace(-2, 2, 81)
@@ -93,7 +93,7 @@ def _line(evidence: Floats, label: Floats) -> list[float]:
 
 
 def _logistic(evidence: Floats, label: Floats) -> Floats:
-    """Newton's method, a little ridge, classes of equal weight."""
+    """Fit by Newton's method with a small ridge and classes of equal weight."""
     inputs = np.c_[evidence, np.ones(len(evidence))]
     share = np.where(label == 1, 0.5 / label.mean(), 0.5 / (1 - label.mean()))
     weights = np.zeros(inputs.shape[1])
@@ -107,7 +107,7 @@ def _logistic(evidence: Floats, label: Floats) -> Floats:
 
 
 def _behind(examples: Iterable[Example]) -> float:
-    """What a point of score costs, from which episodes of answerable questions were right."""
+    """Return the cost of a point of score, fitted on episodes of answerable questions."""
     pairs = [
         (gap, right)
         for example in examples

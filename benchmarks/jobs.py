@@ -1,4 +1,4 @@
-"""The jobs: each is done by a subject and by the floor in turns, in one process."""
+"""The jobs. A subject and the floor take turns in one process."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .subjects.floor import Floor
 
 K = 5
 LONG_SESSION = 200
-"""Turns of the session that the last 20 are read of."""
+"""Turns of the session whose last 20 are read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Figure:
-    """What one job came to."""
+    """The result of one job."""
 
     job: str
     turns: int
-    """In the database."""
+    """Turns in the database."""
     scope: int = 0
-    """Turns of the user who was asked for."""
+    """Turns of the user."""
     subject: Timing | None = None
     floor: Timing | None = None
     values: dict[str, float] = field(default_factory=dict)
@@ -35,16 +35,16 @@ class Figure:
 
 @dataclass(kw_only=True)
 class Pair:
-    """A subject and the floor, over the same data."""
+    """A subject and the floor with the same data."""
 
     subject: Subject
     floor: Floor
     data: Data
     news: int = 0
-    """How many turns were made besides the loaded ones."""
+    """Number of turns added after the load."""
 
     def fill(self) -> Figure:
-        """Load both, and count what the subject's loading took."""
+        """Load both, and measure the load of the subject."""
         self.data.text(0)
         wall, cpu = time.perf_counter(), time.process_time()
         self.subject.load(self.data)
@@ -57,7 +57,7 @@ class Pair:
         )
 
     def news_of(self, count: int) -> list[Turn]:
-        """Turns that nobody has stored yet."""
+        """Return turns that are not stored yet."""
         start = self.data.turns + self.news
         self.news += count
         return self.data.block(start, count)
@@ -70,7 +70,7 @@ class Pair:
 def recall(
     pair: Pair, users: Sequence[int], times: int, *, job: str = "recall", most_seconds: float = 60
 ) -> Figure:
-    """The top 5 of one user after another, everything they need in memory, no query twice."""
+    """Measure the top 5 of one user after another with warm caches. No query is repeated."""
     queries = _queries(pair.data, users, times)
     for query in queries[: len(users)]:
         pair.subject.recall(query, K)
@@ -87,7 +87,7 @@ def recall(
 
 
 def cold_scopes(pair: Pair, users: Sequence[int], *, most_seconds: float = 60) -> Figure:
-    """The first recall of each user since the database was opened."""
+    """Measure the first recall of each user after opening the database."""
     queries = _queries(pair.data, users, len(users))
     return _figure(
         pair,
@@ -101,7 +101,7 @@ def cold_scopes(pair: Pair, users: Sequence[int], *, most_seconds: float = 60) -
 
 
 def quality(pair: Pair, users: Sequence[int], times: int, *, most_seconds: float = 60) -> Figure:
-    """How many of exact search's top 5 the vectors bring, and whether recall ever brings fewer."""
+    """Measure the overlap with the exact top 5, and whether recall returns fewer than 5."""
     queries = _queries(pair.data, users, times)
     exact, near, found = [], [], []
     ends = time.monotonic() + most_seconds
@@ -131,7 +131,7 @@ def quality(pair: Pair, users: Sequence[int], times: int, *, most_seconds: float
 
 
 def ingest(pair: Pair, each: int, calls: int, *, vectors: bool, most_seconds: float = 30) -> Figure:
-    """So many turns a call, a new session every 20 turns, one user after another.
+    """Measure adds of some turns per call, a new session every 20 turns, one user after another.
 
     Without `vectors` the floor stores the text alone, as a subject does that embeds later.
     """
@@ -153,7 +153,7 @@ def ingest(pair: Pair, each: int, calls: int, *, vectors: bool, most_seconds: fl
 
 
 def sessions(pair: Pair, times: int, *, most_seconds: float = 60) -> Figure:
-    """A whole session of 20 turns."""
+    """Measure the read of a whole session of 20 turns."""
     data = pair.data
     users = [user for user in range(data.users) if data.turns_of[user] >= SESSION]
     return _figure(
@@ -168,7 +168,7 @@ def sessions(pair: Pair, times: int, *, most_seconds: float = 60) -> Figure:
 
 
 def last_turns(pair: Pair, times: int, *, most_seconds: float = 60) -> Figure:
-    """The last 20 of a session of 200."""
+    """Measure the read of the last 20 turns of a session of 200."""
     for _ in range(LONG_SESSION // SESSION):
         turns = pair.news_of(SESSION)
         pair.subject.add(0, "long", turns)
@@ -185,7 +185,7 @@ def last_turns(pair: Pair, times: int, *, most_seconds: float = 60) -> Figure:
 
 
 def erasure(pair: Pair, user: int) -> Figure:
-    """Erase a user, then look for one of their turns in every file."""
+    """Erase a user, then search every file for one of their turns."""
     (turn,) = pair.news_of(1)
     marked = Turn(
         number=turn.number,
@@ -199,7 +199,7 @@ def erasure(pair: Pair, user: int) -> Figure:
         subject.settle()
         marks = subject.marks(marked)
         for name, mark in marks.items():
-            # A mark that is not in the files before proves nothing afterwards.
+            # The search proves nothing if the mark was not in the files before.
             values[f"{prefix}{name}_before"] = float(_occurs(subject.folder, mark))
         began = time.perf_counter()
         subject.erase(user)
@@ -215,7 +215,7 @@ def erasure(pair: Pair, user: int) -> Figure:
 
 
 def size(folder: Path) -> int:
-    """Bytes of all files under a folder."""
+    """Return the bytes of all files under a folder."""
     return sum(
         path.lstat().st_size
         for path in folder.rglob("*")
@@ -233,7 +233,7 @@ def _figure(
     scope: int = 0,
     most_seconds: float = 60,
 ) -> Figure:
-    # Where a block would be all there is to do, nobody would take turns.
+    # With one block for all calls, the two would not take turns.
     block = max(1, min(10, times // 20))
     taken = beside(
         {"subject": subject, "floor": floor}, times, block=block, most_seconds=most_seconds
@@ -252,7 +252,7 @@ def _queries(data: Data, users: Sequence[int], times: int) -> list[Query]:
 
 
 def _where(pair: Pair, each: int, number: int) -> tuple[int, str]:
-    """The user and session of a call: a session has 20 turns, or one call's if those are more."""
+    """Return user and session of a call. A session has 20 turns, or those of one call if more."""
     place = number * each // max(SESSION, each)
     return place % pair.data.users, f"live-{each}-{place}"
 
@@ -260,7 +260,7 @@ def _where(pair: Pair, each: int, number: int) -> tuple[int, str]:
 def _lost(
     data: Data, queries: Sequence[Query], near: list[list[int]], exact: list[list[int]]
 ) -> float:
-    """How much less like their question the turns are that came, on average, than the nearest."""
+    """Return the mean loss of cosine to the question, compared with the nearest turns."""
 
     def mean(query: Query, numbers: list[int]) -> float:
         return float((data.vectors(np.array(numbers)) @ query.vector).mean())
@@ -273,7 +273,7 @@ def _lost(
 
 def _all_of(texts: list[str], count: int) -> list[str]:
     if len(texts) != count:
-        raise AssertionError(f"{len(texts)} turns came back instead of {count}")
+        raise AssertionError(f"got {len(texts)} turns instead of {count}")
     return texts
 
 

@@ -1,10 +1,10 @@
-"""Recall in one scope of a hundred thousand turns, and of a million: whole, or by a sketch.
+"""Measure recall in a scope of 100,000 and of a million turns: exact, or by a sketch.
 
     python -m benchmarks.large_scope
     python -m benchmarks.large_scope --turns 100000 --questions 100
 
-Each way runs in a process of its own, so that its memory can be told. `whole` is exact search, and
-what the sketch is compared with: how many of its five best episodes it returns. The turns are
+Each way runs in a process of its own, so that its memory can be measured. `whole` is exact search,
+and what the sketch is compared with: how many of its five best episodes it returns. The turns are
 made up (`large_scope_data.py`): topics with words and a direction each, and questions about them.
 """
 
@@ -35,22 +35,22 @@ WAYS: dict[str, dict[str, int]] = {
 }
 _LIMIT = 5
 _CHANGES = 3
-"""How many turns are added and deleted between questions."""
+"""Number of turns added and deleted between questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     way: str
     first: float
-    """CPU seconds of the first recall, which takes the scope in."""
+    """CPU seconds of the first recall, which loads the scope."""
     usual: float
-    """CPU milliseconds of a later one, the median."""
+    """Median CPU milliseconds of a later recall."""
     after_add: float
     """The same right after a turn was added."""
     after_delete: float
     """The same right after an episode was deleted."""
     memory: float
-    """The most that it took up, in MB, over what the process had before."""
+    """Peak memory in MB above that of the process before."""
     found: list[list[Any]]
 
 

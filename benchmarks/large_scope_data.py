@@ -1,4 +1,4 @@
-"""Made-up scopes of any size: turns whose words and vectors belong to topics, and questions."""
+"""Generated scopes of any size: turns and questions with words and vectors of topics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 
 
 class Topics:
-    """Each topic has a direction and words of its own; a turn is of one topic, blurred."""
+    """Generates turns. Each topic has its direction and words; a turn has one topic, with noise."""
 
     def __init__(self, seed: int = 7) -> None:
         self._chance = np.random.default_rng(seed)
@@ -39,7 +39,7 @@ class Topics:
         self._own = self._chance.integers(300, _VOCABULARY, (_TOPICS, _TOPIC_WORDS))
 
     def turns(self, count: int) -> Iterator[tuple[str, NDArray[np.float32]]]:
-        """Text and vector. A stretch of turns keeps to a topic, as a conversation does."""
+        """Return text and vector. Consecutive turns share a topic, as in a conversation."""
         for _ in range(0, count, _TURNS):
             yield from self._stretch(int(self._chance.integers(_TOPICS)), _TURNS)
 
@@ -67,12 +67,12 @@ class Topics:
 
 
 def questions(count: int) -> list[tuple[str, NDArray[np.float32]]]:
-    """The same ones every time, about the same topics."""
+    """Return the same questions every time."""
     return Topics().questions(count)
 
 
 class QuestionEmbedder:
-    """Knows the questions' vectors; any other text has the first one's."""
+    """Returns the vectors of the questions; for any other text, that of the first."""
 
     model = MODEL
     dimension = DIMENSION
@@ -86,7 +86,7 @@ class QuestionEmbedder:
 
 
 def fill(store: EpisodeStore, scope: Scope, topics: Topics, count: int) -> None:
-    """Closed episodes of twenty turns, embedded."""
+    """Store closed and embedded episodes of twenty turns."""
     hasher, analyzer = TermHasher(store.salt, scope), SnowballAnalyzer()
     said: list[tuple[str, NDArray[np.float32]]] = []
     store.use_model(MODEL)
@@ -114,7 +114,7 @@ def _embed(store: EpisodeStore, said: Sequence[tuple[str, NDArray[np.float32]]])
     turns = iter(packed)
     done, last = [], packed[0]
     for work in sorted(claimed, key=lambda work: work.seq):
-        # A summary says what its last turn says.
+        # The summary repeats the last turn.
         last = next(turns) if work.ordinal >= 0 else last
         done.append((work, last))
     store.put_vectors(MODEL, done)

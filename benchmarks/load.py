@@ -1,18 +1,17 @@
-"""The service under load, beside an empty endpoint: python -m benchmarks.load [--kills 10]
+"""Load test of the service, compared with an empty endpoint: python -m benchmarks.load [--kills 10]
 
 64 clients at once, 80 % add and 20 % recall over 1,000 users, each in the middle of a session, on
 one node with SQLite. Every add has an idempotency key, as those of the Python client have.
 
-Octopus serves with a process for each core, and is set beside an empty endpoint twice: as uvicorn
-runs it unless told otherwise, in one process, and in as many as Octopus has.
+Octopus serves with one process per core, and is compared with an empty endpoint in one process, as
+uvicorn runs it by default, and in as many as Octopus has.
 
-The load comes from Locust in an environment of its own: a real HTTP client that pip installs the
-same everywhere, and that keeps each answer, so that every acknowledged turn can be read back. The
-embedder is `hashing`, and `octopus worker` a process of its own: with a model in the serving
-process it would be the model that is measured.
+The load comes from Locust in its own virtual environment. It keeps each answer, so that every
+acknowledged turn can be read back. The embedder is `hashing`, and `octopus worker` runs in its own
+process, because otherwise the model would dominate the figures.
 
-Client and server share the machine, so that requests a second say as much about the client as
-about the server. CPU milliseconds a request, of the server's process alone, say what it costs.
+Client and server share the machine, so requests per second depend on both. CPU milliseconds per
+request are those of the server alone.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ TALK = [
 
 @dataclass
 class Run:
-    """One server under the load."""
+    """The result of one server."""
 
     name: str
     requests: int
@@ -59,13 +58,13 @@ class Run:
     add_ms: tuple[float, float, float]
     recall_ms: tuple[float, float, float]
     server_cpu_ms: float
-    """Of the server's process, a request."""
+    """CPU milliseconds of the server per request."""
     client_cpu_share: float
-    """How much of one core Locust used: near 1, and it is the client that was measured."""
+    """Share of one core that Locust used. Near 1, the client is the bottleneck."""
     errors: int
     tried_again: int = 0
     seen: dict[str, int] = field(default_factory=dict)
-    """What was read back."""
+    """Counts from reading everything back."""
 
     @property
     def per_second(self) -> float:
@@ -167,7 +166,7 @@ def octopus(locust: Path, options: argparse.Namespace, folder: Path) -> Run:
 
 
 def fill(path: Path) -> str:
-    """A conversation for each user, and another that has begun; returns a token."""
+    """Store a closed and an open conversation for each user. Return a token."""
     with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
         for user in range(USERS):
             scope = memory.scope(agent=AGENT, user=f"user-{user}")
@@ -183,7 +182,7 @@ def fill(path: Path) -> str:
 def strike(
     server: Program, worker: Program, options: argparse.Namespace, stop: threading.Event
 ) -> None:
-    """Kill the server and the worker again and again, soon after they answer again."""
+    """Kill the server and the worker repeatedly, soon after each restart."""
     for _ in range(options.kills):
         if stop.wait(random.uniform(0.5, 2.5)):
             return
@@ -194,7 +193,7 @@ def strike(
 
 
 def read_back(url: str, token: str, adds: list[Any]) -> dict[str, int]:
-    """Each acknowledged turn, looked for where its acknowledgement said it is."""
+    """Look for each acknowledged turn at the place that its acknowledgement named."""
     acknowledged: dict[int, dict[str, tuple[int, str]]] = {}
     for user, said, _, body in adds:
         [turn] = json.loads(body)["turns"]
@@ -219,7 +218,7 @@ def read_back(url: str, token: str, adds: list[Any]) -> dict[str, int]:
 
 
 def embedded(path: Path) -> dict[str, int]:
-    """After the worker's work is finished: is there one vector for each text?"""
+    """Finish the pending work, and count texts and vectors."""
     with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
         memory.flush()
         stats = memory.stats()
@@ -261,16 +260,17 @@ def table(runs: list[Run]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
-    parser.add_argument("--seconds", type=int, help="how long the service is loaded")
+    parser.add_argument("--seconds", type=int, help="duration of the load")
+    parser.add_argument("--kills", type=int, default=0, help="number of kills during the load")
     parser.add_argument(
-        "--kills", type=int, default=0, help="how often Octopus is killed meanwhile"
+        "--processes",
+        type=int,
+        default=os.cpu_count(),
+        help="number of serving processes. Default: one per core",
     )
-    parser.add_argument(
-        "--processes", type=int, default=os.cpu_count(), help="how many serve; one for each core"
-    )
-    parser.add_argument("--locust", type=Path, help="a locust program, instead of installing one")
+    parser.add_argument("--locust", type=Path, help="an installed locust program")
     options = parser.parse_args()
-    # Starting takes seconds, which the requests of that time wait for.
+    # Each restart takes seconds, during which requests wait.
     options.seconds = options.seconds or _SECONDS + 6 * options.kills
     locust = options.locust or locust_in(HERE.parent / "build" / "locust")
     with tempfile.TemporaryDirectory(prefix="octopus-load-") as folder:
@@ -289,9 +289,9 @@ def main() -> None:
     bad = sum(run.errors for run in runs) + held["lost"] + held["twice"]
     bad += held["sessions out of order"] + held["waiting to be embedded"]
     if held["killed"] < options.kills:
-        raise SystemExit(f"only {held['killed']} kills fitted into {options.seconds} s")
+        raise SystemExit(f"only {held['killed']} kills in {options.seconds} s: raise --seconds")
     if bad or held["texts"] != held["vectors"]:
-        raise SystemExit("a turn was lost or doubled, or a request failed")
+        raise SystemExit("a turn was lost or stored twice, or a request failed")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What each simulated client does: run by Locust, in an environment of its own.
+"""The simulated clients, run by Locust in its own virtual environment.
 
 Locust imports this file; nothing of Octopus is imported here, so that the load comes from a
 program that shares nothing with the service.
@@ -19,7 +19,7 @@ from locust import FastHttpUser, constant, events, task
 PREFIX = "/api/octopus"
 USERS = int(os.environ["LOAD_USERS"])
 PATIENCE = float(os.environ["LOAD_PATIENCE"])
-"""How many seconds a request may be tried again after a failure on the way; 0 where none is."""
+"""Seconds during which a failed request is retried; 0 for no retries."""
 RESULTS = os.environ["LOAD_RESULTS"]
 HEADERS = {"Authorization": f"Bearer {os.environ['LOAD_TOKEN']}"}
 AGAIN = (0, 502, 503, 504)
@@ -69,7 +69,7 @@ class Client(FastHttpUser):
             recalls.append(time.perf_counter() - began)
 
     def ask(self, path: str, body: dict, headers: dict, name: str) -> bytes | None:
-        """The answer's bytes; the same request goes out again while the service is away."""
+        """Return the body of the answer. Retries while the service is down."""
         global tried_again
         until = time.monotonic() + PATIENCE
         while True:
@@ -79,7 +79,7 @@ class Client(FastHttpUser):
                 answer.success()
                 said = answer.content or b""
                 is_done = 200 <= answer.status_code < 300
-                # Killed right after the headers, it has acknowledged nothing: no id came with them.
+                # A server that was killed after the headers has acknowledged nothing.
                 if is_done and said.endswith(b"}"):
                     return said
                 is_lost = is_done or answer.status_code in AGAIN

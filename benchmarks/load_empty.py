@@ -1,4 +1,4 @@
-"""What the service is measured against: the same bodies, the same settings, and nothing behind."""
+"""The empty endpoint of the load test: the same bodies and settings, no memory."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 class Program:
-    """A process, with those it starts, that can be killed and started again.
+    """A process with its children, which can be killed and restarted.
 
     Its CPU time is that of all of them in all their lives.
     """
@@ -59,7 +59,7 @@ class Program:
         while time.monotonic() < until:
             assert self._process is not None
             if self._process.poll() is not None:
-                raise SystemExit(f"{self._command} ended: see {self._log}")
+                raise SystemExit(f"{self._command} exited: see {self._log}")
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
                     return
@@ -76,7 +76,7 @@ class Program:
         return sum(_ticks(stat, self._process.pid) for stat in stats) / _TICKS
 
     def kill(self) -> None:
-        """All of its processes at once, without a word."""
+        """Kill all of its processes at once."""
         assert self._process is not None
         self.kills += 1
         self._spent += self._now()
@@ -91,7 +91,7 @@ class Program:
 
 
 def _ticks(stat: Path, group: int) -> int:
-    """What a process has used, where it is of this group."""
+    """Return the CPU ticks of a process of this group; 0 for others."""
     try:
         fields = stat.read_text().rpartition(")")[2].split()
     except OSError:
@@ -100,7 +100,7 @@ def _ticks(stat: Path, group: int) -> int:
 
 
 def locust_in(folder: Path) -> Path:
-    """The program, installed by pip into an environment of its own, once."""
+    """Return the locust program. Installs it into a virtual environment once."""
     program = folder / "bin" / "locust"
     if not program.exists():
         venv.create(folder, with_pip=True)

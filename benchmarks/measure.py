@@ -1,4 +1,4 @@
-"""Times of calls, taken side by side, and what is made of them."""
+"""Times of calls, measured in turns, and their statistics."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Subject = TypeVar("Subject")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
-    """Of one kind of call, in milliseconds."""
+    """Times of one kind of call in milliseconds."""
 
     calls: int
     p50: float
     p95: float
     p99: float
     cpu: float
-    """Mean, of the whole process: work that others' threads do for a call counts."""
+    """Mean CPU time of the whole process, including other threads."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -42,7 +42,7 @@ class _Samples:
 def beside(
     calls: Mapping[str, Call], times: int, *, block: int = 10, most_seconds: float = 60
 ) -> dict[str, Timing]:
-    """Take turns: a block of calls of one, then of the next, so that a busy moment hits all.
+    """Measure in turns, a block of calls each, so that a busy moment affects all.
 
     Each call is given its number, and one that came before warms up. It ends early once
     `most_seconds` have passed, after each had at least one block.
@@ -50,7 +50,7 @@ def beside(
     samples = {name: _Samples() for name in calls}
     for call in calls.values():
         call(0)
-    # What the benchmark itself holds is no part of what a call costs to clean up after.
+    # Objects of the benchmark itself must not cost garbage collection during the calls.
     gc.collect()
     gc.freeze()
     began = time.perf_counter()
@@ -72,7 +72,7 @@ def _block(call: Call, numbers: range, samples: _Samples) -> None:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """By linear interpolation between the nearest two."""
+    """Return a percentile by linear interpolation."""
     if not values:
         raise ValueError("no values: nothing was measured")
     ordered = sorted(values)
@@ -83,12 +83,12 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def ratio(value: float | None, floor: float | None) -> float | None:
-    """How many times the floor; None where one of them is missing."""
+    """Return the ratio to the floor; None if one of them is missing."""
     return None if value is None or not floor else value / floor
 
 
 def agreement(found: Sequence[Sequence[int]], exact: Sequence[Sequence[int]]) -> float:
-    """The share of what exact search finds that was found."""
+    """Return the share of the results of exact search that was found."""
     wanted = sum(len(set(right)) for right in exact)
     hit = sum(len(set(got) & set(right)) for got, right in zip(found, exact, strict=True))
     return hit / wanted if wanted else 1.0

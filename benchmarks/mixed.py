@@ -1,4 +1,4 @@
-"""Four threads and a second process at one database: does every call succeed, is nothing lost?"""
+"""Use one database from four threads and a second process. Count errors and lost turns."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .subjects import Subject, subject
 
 THREADS = 4
 USERS, EACH = 100, 20
-"""What must be loaded before."""
+"""Number of turns to load before."""
 _FIRST = 10_000_000
-"""Numbers of turns that no loaded one has."""
+"""First number of the new turns."""
 
 Count: TypeAlias = Counter[str]
 """`calls`, `errors`, `refused` (adds that were not acknowledged), and the errors by their names."""
@@ -33,7 +33,7 @@ def loaded() -> Data:
 def mixed(
     name: str, python: Path, folder: Path, calls: int, *, most_seconds: float = 600
 ) -> dict[str, float]:
-    """Half adds, half reads, by four threads here and one in a process beside them.
+    """Run half adds and half reads in four threads here and one thread of another process.
 
     Fewer calls than asked for are made where `most_seconds` pass first.
     """
@@ -54,10 +54,10 @@ def mixed(
     for worker in workers:
         worker.join()
     said, _ = other.communicate()
-    # A process that could not even open the database failed in all it was to do.
+    # A process that could not open the database failed in all of its calls.
     beside = Count(calls=each, errors=each, refused=0)
     counts.append(Count(json.loads(said)) if other.returncode == 0 else beside)
-    # Some show a process only its own writes until the database is opened anew.
+    # Some subjects show the writes of other processes only after a reopen.
     opened.close()
     opened = _open(name, folder, data)
     lost = sum(
@@ -92,7 +92,7 @@ def _work(
         count["calls"] += 1
         try:
             _call(opened, data, worker, number, draw)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is an error to its caller
+        except Exception as error:  # noqa: BLE001 - any error counts
             count["errors"] += 1
             count["refused"] += number % 2 == 0
             count[type(error).__name__] += 1
@@ -109,7 +109,7 @@ def _call(opened: Subject, data: Data, worker: int, number: int, draw: random.Ra
 
 
 def _missing(opened: Subject, worker: int, calls: int) -> int:
-    """How many of the turns that a worker was to store cannot be read."""
+    """Return how many turns of a worker cannot be read."""
     wanted: dict[int, set[int]] = {}
     for number in range(0, calls, 2):
         wanted.setdefault(_user(worker, number), set()).add(_number(worker, number))

@@ -1,4 +1,4 @@
-"""Octopus with its own embedder, from nothing to a first recall: what a process takes then."""
+"""Measure the memory of a process with the built-in embedder after its first recall."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(folder: str) -> None:
     scope.store(TURNS)
     memory.flush()
     if len(scope.recall_turns("holidays", limit=2)) != 2:
-        raise AssertionError("what was stored a moment ago was not recalled")
+        raise AssertionError("the stored turn was not recalled")
     print(json.dumps({"resident_mb": resident_mb()}), flush=True)
     os._exit(0)
 

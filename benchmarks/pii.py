@@ -1,4 +1,4 @@
-"""Measure how much personal data is found, and how much is taken for it wrongly.
+"""Measure precision and recall of the detection of personal data.
 
 The labelled sentences are in `data/pii`. `test.jsonl` was written before the patterns were tuned on
 `dev.jsonl`; figures that are published come from it.
@@ -31,7 +31,7 @@ class Sentence:
 
 
 def parse(marked: str, source: str) -> Sentence:
-    """`call ⟦PHONE_NUMBER:212-555-0147⟧` to the text and its span."""
+    """Parse `call ⟦PHONE_NUMBER:212-555-0147⟧` into a text and its span."""
     text, done, spans = "", 0, list[PiiSpan]()
     for mark in _MARK.finditer(marked):
         text += marked[done : mark.start()]
@@ -136,7 +136,7 @@ def errors(redactor: Redactor, sentences: Sequence[Sentence]) -> Iterator[str]:
 
 
 def speeds(redactor: Redactor) -> Iterator[str]:
-    """CPU time of one call; the first, which loads lists and numbering plans, is not counted."""
+    """Return the CPU time of one call. The first call, which loads data, is not counted."""
     plain = "we walked down the long road to nowhere and back again "
     busy = "We walked down the long road, and then Maria asked about order 12345 from 2024-03-09. "
     short = "can you call me back on (212) 555-0147 after six? I'm at work until then"
@@ -158,7 +158,7 @@ def speeds(redactor: Redactor) -> Iterator[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--half", choices=("dev", "test"), default="test")
-    parser.add_argument("--errors", action="store_true", help="list what was missed or wrong")
+    parser.add_argument("--errors", action="store_true", help="list misses and false positives")
     parser.add_argument("--speed", action="store_true", help="measure the time of a call instead")
     options = parser.parse_args(arguments)
     if options.speed:

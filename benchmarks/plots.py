@@ -1,4 +1,4 @@
-"""Three pictures of a run: latency against size, bytes a turn, quality against cost."""
+"""Plots of a run: latency by size, bytes per turn, quality by cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .targets import Result
 
 
 def draw(result: Result, folder: Path) -> list[Path]:
-    """Files in the folder; none where matplotlib is not installed."""
+    """Draw into a folder. Returns the files; none without matplotlib."""
     try:
         import matplotlib as mpl
     except ImportError:

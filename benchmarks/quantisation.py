@@ -1,4 +1,4 @@
-"""What a packed vector costs in cosine and rank, against float32, beside float16 and int8.
+"""Measure the loss of packed vectors in cosine and rank, compared with float16 and int8.
 
     python -m benchmarks.quantisation
 
@@ -24,7 +24,7 @@ def unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def made(count: int, seed: int = 7) -> NDArray[np.float32]:
-    """Clustered, as sentences are: each near one of forty topics."""
+    """Return clustered vectors, each near one of forty topics, as those of sentences are."""
     random = np.random.default_rng(seed)
     topics = random.standard_normal((40, DIMENSION))
     rows = topics[random.integers(0, 40, count)] + 1.2 * random.standard_normal((count, DIMENSION))
@@ -39,7 +39,7 @@ def embedded(path: Path) -> NDArray[np.float32]:
 
 
 def agreement(exact: NDArray[np.float32], other: NDArray[np.float32], k: int = 10) -> float:
-    """The share of the exact first `k` that are among the other's."""
+    """Return the share of the exact top `k` that is among the other top `k`."""
     best = np.argsort(-exact, axis=1)[:, :k]
     found = np.argsort(-other, axis=1)[:, :k]
     return float(np.mean([len(set(a) & set(b)) / k for a, b in zip(best, found, strict=True)]))
@@ -47,7 +47,7 @@ def agreement(exact: NDArray[np.float32], other: NDArray[np.float32], k: int = 1
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", type=Path, help="texts to embed, a line each")
+    arguments.add_argument("--data", type=Path, help="texts to embed, one per line")
     given = arguments.parse_args()
     rows = embedded(given.data) if given.data else made(5_000)
     queries, rows = rows[:200], rows[200:]

@@ -1,10 +1,10 @@
-"""Octopus beside the floor, in a minute: the figures that a change may move.
+"""Compare Octopus with the floor in a minute, on figures that a change may affect.
 
     python -m benchmarks.quick                  everything below, 10,000 turns of 100 users
     python -m benchmarks.quick recall add       only some: recall, scope, add, read, start, ledger
     python -m benchmarks.quick --turns 100000
 
-CPU ratios hold on a busy machine, too; those of p50 need a quiet one.
+CPU ratios are valid on a busy machine, too; those of p50 need a quiet one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before numpy: its threads wait by spinning, and what that costs depends on the neighbours.
+# Set before numpy is imported: its threads wait by spinning, which distorts CPU times.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from . import cold, jobs
@@ -91,7 +91,7 @@ def _adds(pair: Pair) -> Iterator[Row]:
 
 
 def _stored(pair: Pair) -> Row:
-    """A finished session with the summary that closing makes."""
+    """Measure a finished session, closed with its summary."""
     scope = pair.subject.memory.scope(user="somebody new")  # type: ignore[attr-defined]
     made = [[(turn.role, turn.text) for turn in pair.news_of(20)] for _ in range(11)]
     taken = beside({"store": lambda number: scope.store(made[number])}, 10)["store"]

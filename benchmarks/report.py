@@ -1,4 +1,4 @@
-"""A run as Markdown, and as pictures where matplotlib is installed."""
+"""Report of a run as Markdown, with plots if matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ turn, so its adds stand beside a floor that stores text alone, and what comes la
 
 
 def write(result: Result, folder: Path) -> Path:
-    """The page, and what can be drawn, into a folder; the page's path."""
+    """Write the page and the plots into a folder. Return the path of the page."""
     page = folder / "benchmarks.md"
     page.write_text(markdown(result), encoding="utf-8")
     plots.draw(result, folder)
@@ -63,7 +63,7 @@ def markdown(result: Result) -> str:
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; numbers stand to the right, from the second column on."""
+    """Return a Markdown table, right-aligned from the second column on."""
     ruler = ["---", *["--:"] * (len(head) - 1)]
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, ruler, *lines]) + "\n"
 

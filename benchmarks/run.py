@@ -1,9 +1,9 @@
-"""Octopus, the floor and the peers that are installed, side by side.
+"""Compare Octopus, the floor and the installed peers.
 
     make bench          installs the peers and measures everything, up to a million turns; an hour
     make bench-quick    two minutes: 1,000 and 10,000 turns, and the peers that are there already
 
-Results go to `benchmarks/results`; a full run also writes `docs/reference/benchmarks.md` anew.
+Results go to `benchmarks/results`; a full run also rewrites `docs/reference/benchmarks.md`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from .subjects import NAMES
 RESULTS = Path(__file__).with_name("results")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 LARGEST = {"octopus": 1_000_000, "mem0": 10_000}
-"""Turns; peers are asked for 100,000, and mem0 takes hours for those."""
+"""Largest number of turns. Peers get 100,000, for which mem0 takes hours."""
 PEERS_LARGEST = 100_000
 QUICK_LARGEST = {"mem0": 1_000}
 QUICK_SECONDS = 110
-"""For all of them, Octopus first; those that find no time left are left out."""
+"""Seconds for all subjects, Octopus first. Subjects for which no time is left are skipped."""
 FULL_SECONDS = 3 * 3600
-"""For each."""
+"""Seconds for each subject."""
 
 
 class Run:
-    """One run: what it measured, and what it left out and why."""
+    """One run: its results, and what it skipped and why."""
 
     def __init__(
         self, folder: Path, environments: Path, *, quick: bool, largest: int, seconds: float
@@ -72,7 +72,7 @@ class Run:
         if seconds <= 5:
             self.left_out[name] = "no time was left in a quick run"
             return
-        # Octopus itself is measured as it stands in this checkout.
+        # Octopus itself is measured from this checkout.
         python = Path(sys.executable) if name == "octopus" else venvs.python_of(folder)
         out = self.folder / f"{name}.json"
         with tempfile.TemporaryDirectory(dir=self.folder) as work:
@@ -120,12 +120,14 @@ class Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("subjects", nargs="*", default=NAMES[1:], help="what to measure; all")
+    parser.add_argument(
+        "subjects", nargs="*", default=NAMES[1:], help="what to measure. Default: all"
+    )
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--largest", type=int, default=SIZES[-1], help="turns at the most")
-    parser.add_argument("--seconds", type=float, help="of a quick run, or of each subject's")
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="largest number of turns")
+    parser.add_argument("--seconds", type=float, help="duration of a quick run, or of each subject")
     parser.add_argument("--venvs", type=Path, default=RESULTS / "venvs")
-    parser.add_argument("--no-page", action="store_true", help="leave the page in docs/ as it is")
+    parser.add_argument("--no-page", action="store_true", help="do not write the page in docs/")
     given = parser.parse_args()
     folder = RESULTS / ("quick" if given.quick else "full")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""What a call costs on PostgreSQL when everybody else's rows grow in number.
+"""Measure calls on PostgreSQL while the rows of other users grow in number.
 
     python -m benchmarks.scale --sizes 100000 1000000 10000000
 
 One user of 500 turns is stored by the public calls and copied, inside the database, to as many
-other users as are asked for, session by session, so that nobody's rows lie together. Then the same
-calls are made for users picked at random: an add, a recall that has to load the user first, the
-next ones, a session; and retention's own steps. Each figure is CPU-milliseconds of one call, of
-this process and of the server; what counts is that they do not grow from column to column.
+other users as are asked for, session by session, so that the rows of a user do not lie together.
+Then the same calls are made for users picked at random: an add, a recall that has to load the user
+first, the next ones, a session; and retention's own steps. Each figure is CPU-milliseconds of one
+call, of this process and of the server; they should not grow from column to column.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RESULTS = Path(__file__).parent / "results" / "scale"
 
 
 def store_model(memory: EpisodicMemory, clock: FixedClock) -> None:
-    """The user that all others are copies of: a session every three days."""
+    """Store the user that all others are copies of: a session every three days."""
     life, scope = Life(turns_a_day=1_000, words=60), memory.scope(user="user-0")
     for number in range(SESSIONS):
         clock.set(NOW - timedelta(days=3 * (SESSIONS - number)))
@@ -46,7 +46,7 @@ def store_model(memory: EpisodicMemory, clock: FixedClock) -> None:
 
 
 def copy(url: str, first: int, last: int) -> None:
-    """Users `first` to `last`, in the order in which the year would have brought their sessions."""
+    """Copy the user to `first` to `last`, in the order of time of their sessions."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as conn:
@@ -76,7 +76,7 @@ _EPISODES_TO_COPY = """
 
 
 def _copying(conn: Any, table: str) -> str:
-    """Every column as it is, but for whose it is and the table's own key."""
+    """Copy every column except the owner and the key of the table."""
     found = conn.execute(
         "SELECT column_name FROM information_schema.columns WHERE table_name = %s",
         [f"octopus_{table}"],
@@ -98,7 +98,7 @@ def _copying(conn: Any, table: str) -> str:
 
 
 class Probe:
-    """The same calls for users picked at random, each user once."""
+    """Make the same calls for users picked at random, each user once."""
 
     def __init__(self, database: Database, clock: FixedClock, users: range) -> None:
         self._database = database
@@ -137,7 +137,7 @@ class Probe:
         yield "purge one", self._each(oldest, lambda e: store.purge(e.scope, e.id))
 
     def _each(self, subjects: list[Any], do: Callable[[Any], object]) -> tuple[float, ...]:
-        """Milliseconds of one call: here, in the server, by the wall's clock at the median."""
+        """Return CPU milliseconds of one call here and in the server, and the median wall time."""
         walls = []
         server, cpu = self._database.server_cpu(), time.process_time()
         for subject in subjects:
@@ -150,7 +150,7 @@ class Probe:
 
 
 def table(found: dict[int, dict[str, tuple[float, ...]]], sizes: dict[int, Sizes]) -> str:
-    """CPU-milliseconds, here + in the server."""
+    """Return CPU milliseconds, here + in the server."""
     lines = [
         "| | " + " | ".join(f"{turns:,} turns" for turns in found) + " |",
         "|---" * (len(found) + 1) + "|",
@@ -166,7 +166,9 @@ def table(found: dict[int, dict[str, tuple[float, ...]]], sizes: dict[int, Sizes
 def main() -> None:
     asked = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     asked.formatter_class = argparse.RawDescriptionHelpFormatter
-    asked.add_argument("--url", help="an empty PostgreSQL 18 database, by the role that owns it")
+    asked.add_argument(
+        "--url", help="URL of an empty PostgreSQL 18 database, with the role that owns it"
+    )
     asked.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
     asked.add_argument("--out", type=Path, default=RESULTS)
     given = asked.parse_args()

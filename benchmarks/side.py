@@ -1,7 +1,7 @@
-"""One subject beside the floor, in a process of its own: every job, at every size.
+"""Compare one subject with the floor in its own process: every job at every size.
 
 `benchmarks.run` starts it with the interpreter of the subject's own virtual environment. What was
-measured is written after each size, so that a subject that breaks down keeps what it had.
+measured is written after each size, so that a subject that fails keeps its results so far.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-# Before numpy: its threads wait by spinning, and what that costs depends on the neighbours.
+# Set before numpy is imported: its threads wait by spinning, which distorts CPU times.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from . import cold, jobs
@@ -32,11 +32,11 @@ from .subjects.floor import Floor
 PYTHON = Path(sys.executable)
 MILLION = 1_000_000
 BASE = 10_000
-"""The size at which everything is measured that has only one."""
+"""Size for jobs that are measured at one size only."""
 
 
 class Side:
-    """The measurements of one subject, as they are taken."""
+    """The measurements of one subject."""
 
     def __init__(self, name: str, folder: Path, *, quick: bool) -> None:
         self.kind = subject(name)
@@ -52,7 +52,7 @@ class Side:
         }
 
     def measure(self, sizes: list[int], calls: int) -> Iterator[dict[str, Any]]:
-        """Everything; what there is so far, after each size."""
+        """Measure everything. Yields the results so far after each size."""
         for turns in sizes:
             data = Data(layout(turns))
             self._size(self.folder / str(turns), data)
@@ -81,7 +81,7 @@ class Side:
         return {**self.values, "figures": [asdict(figure) for figure in self.figures]}
 
     def _size(self, folder: Path, data: Data) -> None:
-        """Load, then ask: at any size."""
+        """Measure the load and recall at any size."""
         users = range(min(100, data.users))
         hot = users if data.turns < MILLION else users[:10]
         with self._pair(folder, data) as pair:
@@ -111,7 +111,7 @@ class Side:
             self.values["model_mb"] = cold.with_model(PYTHON, self.folder / "model")
 
     def _writing(self, folder: Path, data: Data) -> None:
-        """What changes the database comes last."""
+        """Measure the jobs that change the database, last."""
         vectors = self.kind.name not in {"octopus", "agents"}
         most = self.seconds
         with self._pair(folder, data) as pair:
@@ -122,7 +122,7 @@ class Side:
             self._keep(jobs.erasure(pair, 5))
 
     def _million(self, folder: Path, data: Data) -> None:
-        """Scopes of every size in a full database, and a small one beside it."""
+        """Measure scopes of every size in a full database, and a scope in a small one."""
         with self._pair(folder, data) as pair:
             for user in (data.users - 2, data.users - 1):
                 self._keep(jobs.recall(pair, [user], 200, job="recall in one scope"))
@@ -153,14 +153,14 @@ class Side:
 
 
 def layout(turns: int) -> list[int]:
-    """100 users with the same number of turns; a million has small and large users besides."""
+    """Return 100 users with equal turns. A million turns also have small and large users."""
     if turns < MILLION:
         return spread(turns)
     return [8_800] * 100 + [100] * 100 + [10_000, 100_000]
 
 
 def _same_scope(full: Pair, small: Pair) -> Figure:
-    """A user of 100 turns in the full database, beside one in a database of 10,000."""
+    """Compare a user of 100 turns in the full database with one in a database of 10,000."""
     many = [full.data.query(100 + number % 100, number) for number in range(601)]
     few = [small.data.query(number % 100, number) for number in range(601)]
     for one, other in zip(many[:100], few[:100], strict=True):
@@ -187,8 +187,8 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--sizes", required=True, help="turns, with commas")
-    parser.add_argument("--calls", type=int, default=0, help="mixed calls; 0 for none")
+    parser.add_argument("--sizes", required=True, help="numbers of turns, separated by commas")
+    parser.add_argument("--calls", type=int, default=0, help="number of mixed calls; 0 for none")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     side = Side(given.name, given.folder, quick=given.quick)

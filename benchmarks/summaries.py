@@ -1,4 +1,4 @@
-"""Measure how many answers survive in the summaries and key facts that closing makes.
+"""Measure how many answers survive in summaries and key facts.
 
     python -m benchmarks.summaries FILE…
 
@@ -32,7 +32,7 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question with the sessions that hold its evidence."""
+    """A question and the sessions with its evidence."""
 
     conversation: str
     category: str
@@ -42,14 +42,14 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Sessions by conversation and name, and the questions that have an answer."""
+    """Sessions by conversation and name, and the questions with an answer."""
 
     sessions: Mapping[tuple[str, str], Sequence[Turn]]
     questions: Sequence[Question]
 
 
 def read(lines: Iterable[str]) -> Dataset:
-    """The sessions and questions of a JSON Lines file."""
+    """Read the sessions and questions of a JSON Lines file."""
     sessions: dict[tuple[str, str], list[Turn]] = {}
     session_of: dict[tuple[str, str], str] = {}
     asked: list[dict[str, Any]] = []
@@ -104,7 +104,7 @@ def _turn(record: Mapping[str, Any], ordinal: int) -> Turn:
 
 
 def is_kept(word: str, text: str) -> bool:
-    """Whether an answer word stands in a text, ignoring case.
+    """Return whether a text contains an answer word, ignoring case.
 
     A number must stand alone, so that 12 is not found in 2012, and so must a short word.
     """
@@ -121,10 +121,10 @@ def is_kept(word: str, text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Answers kept by category, and what the summaries are like."""
+    """Answers kept by category, and figures of the summaries."""
 
     kept: Mapping[str, tuple[int, int]]
-    """By category: questions whose answer is kept, and all questions."""
+    """Questions whose answer is kept, and all questions, by category."""
     lost: Sequence[Question]
     summaries: Sequence[Summary]
 
@@ -134,7 +134,7 @@ class Result:
 
 
 def measure(data: Dataset, summarizer: Summarizer) -> Result:
-    """Sum up every session and look for the answers."""
+    """Summarise every session and look for the answers."""
     made = {key: summarizer.summarize(said, timeout=60) for key, said in data.sessions.items()}
     kept: dict[str, tuple[int, int]] = {}
     lost: list[Question] = []
@@ -153,7 +153,7 @@ def measure(data: Dataset, summarizer: Summarizer) -> Result:
 
 
 def table(result: Result) -> str:
-    """The result as Markdown."""
+    """Return the result as Markdown."""
     rows = [*sorted(result.kept.items()), ("all", result.overall)]
     lines = ["| category | answers kept | of |", "|---|--:|--:|"]
     lines += [f"| {name} | {100 * kept / max(of, 1):.1f} % | {of} |" for name, (kept, of) in rows]
@@ -167,10 +167,12 @@ def table(result: Result) -> str:
 
 
 def main() -> None:
-    """Measure the files that the command line names, one after the other."""
+    """Measure the files that the command line names."""
     parser = argparse.ArgumentParser(description="Answers kept in summaries and key facts.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--lost", action="store_true", help="list the questions that are lost")
+    parser.add_argument(
+        "--lost", action="store_true", help="list the questions whose answer is lost"
+    )
     options = parser.parse_args()
     for file in options.files:
         data = read(file.read_text(encoding="utf-8").splitlines())

@@ -1,4 +1,4 @@
-"""The figures that Octopus is to reach, and what a run says about each."""
+"""The target figures of Octopus, and the result of a run for each."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 from .measure import ratio
 
 Result = dict[str, Any]
-"""What a run wrote, as JSON."""
+"""The JSON that a run wrote."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table of figures."""
+    """One line of the table of targets."""
 
     what: str
     floor: str
     target: str
     reached: str
     held: bool | None
-    """None where this run did not measure it."""
+    """None if the run did not measure it."""
     best_peer: str
 
 
 def rows(result: Result) -> list[Row]:
-    """Every figure to reach, whether this run measured it or not."""
+    """Return every target, measured by this run or not."""
     return [
         _recall(result, 10_000, 4),
         _recall(result, 100_000, 4),
@@ -47,7 +47,7 @@ def rows(result: Result) -> list[Row]:
 
 
 def figure(result: Result, name: str, job: str, turns: int) -> Result | None:
-    """The figure of a subject's job at a size, where it was measured."""
+    """Return the figure of a job of a subject at a size; None if it was not measured."""
     for found in result["subjects"].get(name, {}).get("figures", ()):
         if found["job"] == job and found["turns"] == turns:
             return dict(found)
@@ -114,7 +114,7 @@ def _same_scope(result: Result) -> Row:
 
 
 def _growth(result: Result, name: str) -> float | None:
-    """How much a recall grows from 1,000 turns of everybody to 100,000, for peers."""
+    """Return the growth of a recall from 1,000 to 100,000 turns of all users, for peers."""
     few, many = (figure(result, name, "recall", turns) for turns in (1_000, 100_000))
     return many["subject"]["p50"] / few["subject"]["p50"] if few and many else None
 

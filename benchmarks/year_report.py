@@ -1,4 +1,4 @@
-"""The record of a simulated year: JSON, a Markdown table and a picture."""
+"""The record of a simulated year as JSON, Markdown table and plot."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchmarks.year import Week
 
-# Okabe and Ito's colours, told apart by every kind of colour vision.
+# The palette of Okabe and Ito, which every kind of colour vision can tell apart.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
 _SHOWN = (91, 182, 273, 364, 378, 434, 483)
 _GROWS = ("octopus_audit", "octopus_erasures")
-"""What is kept for good, by design."""
+"""Tables whose rows are kept for good, by design."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Record:
 
 
 def save(record: Record, folder: Path) -> Path:
-    """The figures, so far; returns the path, which the others share but for its end."""
+    """Write the figures so far. Return the path, whose stem the other files share."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record.database.lower()}-{record.turns_a_day}.json"
     path.write_text(json.dumps(asdict(record), indent=1))
@@ -43,7 +43,7 @@ def write(record: Record, folder: Path) -> None:
 
 
 def line(week: Week) -> str:
-    """What is said while it runs."""
+    """Print the progress."""
     retention, compact = week.spent["retention"], week.spent["compact"]
     moved = " ".join(f"{name} {count}" for name, count in week.moved.items() if count)
     probes = " ".join(f"{name} {ms:.2f}" for name, ms in week.probes.items())
@@ -64,7 +64,7 @@ def markdown(record: Record) -> str:
 
 
 def shown(record: Record) -> list[Week]:
-    """The weeks that a table has: ends of quarters and of the stages."""
+    """Return the weeks in the table: ends of quarters and of the retention stages."""
     chosen = [week for week in record.weeks if week.day in _SHOWN]
     return chosen if len(chosen) > 1 else record.weeks
 
@@ -96,7 +96,7 @@ def _figures(weeks: list[Week]) -> dict[str, list[str]]:
 
 
 def _rows(weeks: list[Week]) -> dict[str, list[str]]:
-    """Rows and megabytes of every table that has any, its indexes with it."""
+    """Return rows and megabytes of every table with its indexes."""
     lines = {}
     for table in sorted(weeks[-1].after.rows):
         if any(week.after.rows[table] > 20 for week in weeks):
@@ -115,14 +115,14 @@ def _bytes_of(week: Week, table: str) -> int:
 
 
 def _is_of(index: str, table: str, tables: dict[str, int]) -> bool:
-    """An index is named after its table; the longest name that fits is its own."""
+    """Return the table of an index: the longest table name that its name begins with."""
     bare = index.removeprefix("sqlite_autoindex_")
     fitting = [name for name in tables if bare.startswith(name)]
     return bool(fitting) and max(fitting, key=len) == table
 
 
 def _each(spent: Any) -> float:
-    """CPU of one time, this process and the server's together."""
+    """Return the CPU time of this process and the server together."""
     return float((spent.cpu + spent.server) / max(1, spent.times))
 
 

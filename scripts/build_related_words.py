@@ -1,4 +1,4 @@
-"""Makes the table of related words that lexical search uses: `related-english.npy`.
+"""Build `related-english.npy`, the table of related words for lexical search.
 
     python scripts/build_related_words.py
 
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def as_table(stems: list[str], nearest: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.void]:
-    """One row a stem, in their order; `nearest` are the places of others."""
+    """Return one row per stem in order. `nearest` are indexes of other stems."""
     order = np.argsort(np.array(stems))
     place_of = np.empty(len(stems), np.uint16)
     place_of[order] = np.arange(len(stems))
@@ -54,7 +54,7 @@ def as_table(stems: list[str], nearest: NDArray[Any], weights: NDArray[Any]) -> 
 
 
 def words_by_stem() -> dict[str, str]:
-    """For each stem its commonest word: the vocabulary is in the order of frequency."""
+    """Return the most frequent word of each stem. The vocabulary is ordered by frequency."""
     vocabulary: dict[str, int] = json.loads(_VOCABULARY.read_text("utf-8"))["model"]["vocab"]
     analyzer = SnowballAnalyzer("english")
     found: dict[str, str] = {}
@@ -68,7 +68,7 @@ def words_by_stem() -> dict[str, str]:
 def neighbours(
     vectors: NDArray[np.float32],
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """For each row the rows nearest to it, without itself, nearest first, and their cosines."""
+    """Return the nearest other rows of each row, nearest first, and their cosines."""
     rows, cosines = [], []
     for start in range(0, len(vectors), _AT_ONCE):
         block = vectors[start : start + _AT_ONCE] @ vectors.T

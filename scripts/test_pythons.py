@@ -1,4 +1,4 @@
-"""Run the whole test suite on every Python that pyproject.toml admits and this machine has.
+"""Run the whole test suite on every installed Python that pyproject.toml allows.
 
     python scripts/test_pythons.py --extras dev,server [--list] [-- more arguments of pytest]
 
@@ -28,16 +28,16 @@ Version: TypeAlias = tuple[int, ...]
 
 
 def lowest() -> Version:
-    """The lowest version that pyproject.toml admits."""
+    """Return the lowest version that pyproject.toml allows."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found = re.fullmatch(r">=(\d+)\.(\d+)", project["requires-python"])
     if found is None:
-        raise SystemExit("requires-python must be of the form >=3.11")
+        raise SystemExit("requires-python must have the form >=3.11")
     return tuple(map(int, found.groups()))
 
 
 def candidates() -> Iterator[Path]:
-    """Interpreters on the path, pyenv's, and the one that runs this."""
+    """Yield interpreters: those on the path, those of pyenv, and the one that runs this."""
     yield Path(sys.executable)
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         if Path(folder).is_dir():
@@ -47,7 +47,7 @@ def candidates() -> Iterator[Path]:
 
 
 def newest(found: Iterable[tuple[Version, Path]], least: Version) -> dict[Version, Path]:
-    """One interpreter for each minor version from `least` on: that of the newest patch."""
+    """Return the newest interpreter of each minor version from `least` on."""
     best: dict[Version, tuple[Version, Path]] = {}
     for version, python in found:
         minor = version[:2]
@@ -57,7 +57,7 @@ def newest(found: Iterable[tuple[Version, Path]], least: Version) -> dict[Versio
 
 
 def version_of(python: Path) -> Version | None:
-    """None for one that does not start, such as a shim for a version that is not installed."""
+    """Return the version; None if it does not start, such as a shim of a missing version."""
     try:
         said = subprocess.run(
             [python, "-c", _ASK], capture_output=True, text=True, timeout=30, check=True
@@ -68,14 +68,14 @@ def version_of(python: Path) -> Version | None:
 
 
 def pythons() -> dict[Version, Path]:
-    """The interpreters to test with, by minor version."""
+    """Return the interpreters to test with, by minor version."""
     asked = {python.resolve(): python for python in candidates()}.values()
     known = [(version, python) for python in asked if (version := version_of(python))]
     return newest(known, lowest())
 
 
 def run(minor: Version, python: Path, extras: str, more: Sequence[str]) -> bool:
-    """Whether the whole suite passes on this Python."""
+    """Return whether the whole suite passes on this Python."""
     name = ".".join(map(str, minor))
     own = ENVIRONMENTS / name
     inside = own / ("Scripts" if os.name == "nt" else "bin") / "python"
@@ -93,8 +93,10 @@ def main() -> int:
     words = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    words.add_argument("--extras", required=True, help="what the tests need, as pip has it")
-    words.add_argument("--list", action="store_true", help="say which Pythons there are, and end")
+    words.add_argument(
+        "--extras", required=True, help="extras that the tests need, separated by commas"
+    )
+    words.add_argument("--list", action="store_true", help="list the Pythons and exit")
     words.add_argument("more", nargs="*", help="arguments of pytest, after --")
     given = words.parse_args()
     found = pythons()

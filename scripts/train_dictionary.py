@@ -1,4 +1,4 @@
-"""Train the zstd dictionary for stored turns on chat that this script generates itself.
+"""Train the zstd dictionary for stored turns on generated chat.
 
 No user's text and no licensed text goes in: every sentence is in `dictionary_text/`, written for
 this purpose. The same sources, seed and zstd version give the same bytes.
@@ -43,7 +43,7 @@ _NUMERIC_SLOTS = {"{int}", "{float}", "{flag}"}
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Sentences by domain and role, the values of the slots, and the tools."""
+    """Sentences by domain and role, values of slots, and tools."""
 
     user: dict[str, list[str]]
     assistant: dict[str, list[str]]
@@ -86,7 +86,7 @@ def _split_roles(lines: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 class Generator:
-    """Endless messages in the JSON shapes that the stores compress."""
+    """Yields endless messages in the JSON forms that the stores compress."""
 
     def __init__(self, sources: Sources, seed: int) -> None:
         self._sources = sources
@@ -118,7 +118,7 @@ class Generator:
         return " ".join(self._fill(text) for text in self._random.sample(sentences, count))
 
     def _tool_use(self) -> Iterator[object]:
-        """One call in the client's shapes, then as the stores split it from its message."""
+        """Yield a tool call in the forms of clients, then as stores split it off."""
         tool = self._random.choice(self._sources.tools)
         name = tool["name"]
         arguments = self._fill_json(tool["arguments"])
@@ -164,7 +164,7 @@ def as_stored(message: object) -> bytes:
 
 
 def samples(folder: Path, seed: int, count: int) -> list[bytes]:
-    """The first `count` messages of the seed, as the bytes that a store would compress."""
+    """Return the first `count` messages of a seed as the bytes that a store compresses."""
     messages = iter(Generator(read_sources(folder), seed))
     return [as_stored(next(messages)) for _ in range(count)]
 
@@ -183,7 +183,7 @@ def train(texts: Sequence[bytes]) -> bytes:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    parser.add_argument("--check", action="store_true", help="compare only, write nothing")
     options = parser.parse_args(arguments)
     made = train(samples(TEXT, SEED, SAMPLES))
     version = ".".join(map(str, zstandard.ZSTD_VERSION))

@@ -1,7 +1,7 @@
-"""What is measured: one module a subject, behind one small interface.
+"""The subjects: one module each, with one small interface.
 
-A subject is imported in a virtual environment of its own and takes its libraries in only when it
-is made, so that nothing but itself counts as its start.
+A subject is imported in a virtual environment of its own and imports its libraries only when it is
+created, so that its start contains nothing else.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from ..data import Data, Query, Turn
 
 NAMES = ("floor", "octopus", "langgraph", "agents", "lancedb", "chroma", "mem0")
-"""In the order they are measured in: where time is short, the slowest are last."""
+"""Subjects in the order of measurement. The slowest are last, because time may run out."""
 
 
 class Subject(ABC):
-    """A memory in a folder. What a subject cannot do, it does not list in `can`."""
+    """A memory in a folder. `can` lists the jobs that the subject supports."""
 
     name: ClassVar[str]
     package: ClassVar[str] = ""
-    """The distribution whose version is told; empty for the floor."""
+    """The distribution whose version is reported; empty for the floor."""
     imports: ClassVar[str]
-    """The statement that its user begins with."""
+    """The import statement of its users."""
     can: ClassVar[frozenset[str]] = frozenset({"recall", "history", "erase"})
     notes: ClassVar[str] = ""
-    """How it was set up, and what its durability is."""
+    """Its setup and durability."""
 
     def __init__(self, folder: Path, data: Data | None) -> None:
         self.folder = folder
@@ -37,40 +37,40 @@ class Subject(ABC):
 
     @abstractmethod
     def add(self, user: int, session: str, turns: Sequence[Turn]) -> None:
-        """Store turns of one session; acknowledged when it returns."""
+        """Store turns of one session. They are acknowledged when it returns."""
 
-    def settle(self) -> None:  # noqa: B027 - most need not wait for anything
-        """Wait until everything that was added is found by its vector."""
+    def settle(self) -> None:  # noqa: B027 - most have nothing to wait for
+        """Wait until all added turns are found by their vectors."""
 
     def load(self, data: Data) -> None:
-        """Fill with generated data; what it takes is told, but nobody is measured by it."""
+        """Fill with generated data. Its time is reported, but is no target."""
         for user, session, turns in data.mixed():
             self.add(user, session, turns)
         self.settle()
 
     def recall(self, query: Query, k: int = 5) -> list[str]:
-        """The texts of a user's turns that fit best, best first."""
+        """Return the texts of the best turns of a user, best first."""
         raise NotImplementedError
 
     def nearest(self, query: Query, k: int = 5) -> list[str]:
-        """The same by the vectors alone, to be compared with exact search."""
+        """Return the same by vectors alone, to compare with exact search."""
         return self.recall(query, k)
 
     def marks(self, turn: Turn) -> dict[str, bytes]:
-        """What a turn leaves in the files, in the form they keep it: text, and vector."""
+        """Return the bytes that a turn leaves in the files: text and vector."""
         word = turn.text.rsplit(maxsplit=1)[-1]
         return {"text": word.encode(), "vector": turn.vector.astype("<f4").tobytes()[:64]}
 
     def last(self, user: int, session: str, count: int) -> list[str]:
-        """The texts of the last turns of a session, oldest first."""
+        """Return the texts of the last turns of a session, oldest first."""
         raise NotImplementedError
 
     def session(self, user: int, session: str) -> list[str]:
-        """The texts of a whole session, oldest first."""
+        """Return the texts of a whole session, oldest first."""
         return self.last(user, session, 1_000_000)
 
     def erase(self, user: int) -> None:
-        """Remove a user, as the subject's own documentation says it is done."""
+        """Remove a user as the documentation of the subject says."""
         raise NotImplementedError
 
     @abstractmethod
@@ -78,6 +78,6 @@ class Subject(ABC):
 
 
 def subject(name: str) -> type[Subject]:
-    """The class of a subject, by its name."""
+    """Return the class of a subject by name."""
     found: type[Subject] = import_module(f"{__name__}.{name}").SUBJECT
     return found

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK's SQLiteSession: history alone, no search."""
+"""SQLiteSession of the OpenAI Agents SDK: history without search."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Floor(Subject):
         self._cached.pop(user, None)
 
     def add_text(self, user: int, session: str, turns: Sequence[Turn]) -> None:
-        """Without vectors, as a memory stores a message that it embeds later."""
+        """Store without vectors, as a memory does that embeds later."""
         rows = _rows(user, session, turns)
         if len(rows) == 1:
             self._conn.execute(_ADD, rows[0])

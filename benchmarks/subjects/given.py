@@ -1,4 +1,4 @@
-"""Vectors that are given, for subjects that take an embedder and no vector."""
+"""Given vectors, for subjects that take an embedder and no vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Given:
-    """Looks vectors up where a model would make them, so that no model is measured."""
+    """Looks up vectors instead of computing them, so that no model is measured."""
 
     model = "given"
     dimension = 384
@@ -18,7 +18,7 @@ class Given:
     def __init__(self, data: Data | None) -> None:
         self._data = data
         self.at_hand: dict[str, Vectors] = {}
-        """The texts of the call that is about to be made."""
+        """Set the texts of the next call."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         import numpy as np

@@ -93,7 +93,7 @@ class LanceDb(Subject):
 
     def erase(self, user: int) -> None:
         self._turns.delete(f"user = {user}")
-        # Its own advice: older versions keep what was deleted until they are cleaned up.
+        # As its documentation advises: older versions keep deleted rows until they are cleaned up.
         warnings.simplefilter("ignore", UserWarning)
         self._turns.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
 

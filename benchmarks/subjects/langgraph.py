@@ -1,4 +1,4 @@
-"""LangGraph's SqliteStore, with its vector search by sqlite-vec."""
+"""SqliteStore of LangGraph with vector search by sqlite-vec."""
 
 from __future__ import annotations
 

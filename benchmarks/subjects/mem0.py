@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Embedding:
-    """The two calls that mem0 makes of an embedder."""
+    """The two methods of an embedder that mem0 calls."""
 
     def __init__(self, given: Given) -> None:
         self._given = given

@@ -1,4 +1,4 @@
-"""Octopus, through its public calls, with embeddings that are given."""
+"""Octopus through its public calls, with given embeddings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Octopus(Subject):
 
     def load(self, data: Data) -> None:
         for place, (user, session, turns) in enumerate(data.mixed()):
-            # Whoever moves in with a history has its summaries, too.
+            # An imported history has its summaries, too.
             self.memory.scope(user=f"user-{user}").store(
                 [(turn.role, turn.text) for turn in turns],
                 session_id=session,
@@ -54,13 +54,13 @@ class Octopus(Subject):
         self.settle()
 
     def recall(self, query: Query, k: int = 5) -> list[str]:
-        # The embedder takes a text: whoever has the vector already gives it this way.
+        # The embedder looks up the given vector by the text.
         self.embedder.at_hand = {query.text: query.vector}
         hits = self.memory.scope(user=f"user-{query.user}").recall_turns(query.text, limit=k)
         return [hit.text for hit in hits]
 
     def nearest(self, query: Query, k: int = 5) -> list[str]:
-        """By the vectors alone, as the index keeps them: recall ranks by more than those."""
+        """Search by vectors alone. Recall itself also ranks by other signals."""
         import numpy as np
 
         parts, scope = self.memory.parts, self.memory.scope(user=f"user-{query.user}").scope
@@ -94,7 +94,7 @@ class Octopus(Subject):
 
         _, packed = codec.encode({"role": turn.role, "content": turn.text})
         (vector,) = vectors.pack(turn.vector[None])
-        # Past the frame's header, which any message has.
+        # Skips the header of the frame, which every message has.
         return {"text": packed[20:-4], "vector": vector[8:]}
 
     def close(self) -> None:

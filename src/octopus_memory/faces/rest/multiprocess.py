@@ -1,8 +1,7 @@
-"""Several processes that serve one port, each on a core of its own where there is one for each.
+"""Several processes that serve one port, each pinned to a core if there are as many cores.
 
-The threads of one Python process run by turns. Where they do so on two cores, every turn moves what
-they share from one core's cache to the other's: kept each on its own, two processes answered 1.8
-times as much.
+The threads of one Python process take turns. On two cores, every turn moves the shared data from
+one core's cache to the other's. Pinned to one core each, two processes answered 1.8 times as much.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _END_SECONDS = 25.0
 
 
 class Serving:
-    """The processes, one for each listener; one that is killed is started again."""
+    """Supervises one process for each listener. Restarts a process that was killed."""
 
     def __init__(
         self, serve: Callable[..., None], listeners: Sequence[socket.socket], *arguments: Any
@@ -46,11 +45,11 @@ class Serving:
         self._running = [self._start(place) for place in range(len(listeners))]
 
     def until_told_to_stop(self, meanwhile: Callable[[], None]) -> None:
-        """Return after SIGTERM or SIGINT, when the requests at hand are answered.
+        """Return after SIGTERM or SIGINT, when the current requests are answered.
 
         `meanwhile` is called a few times a second.
 
-        :raises OctopusError: one of them ended by itself, so that another would do the same
+        :raises OctopusError: a process exited by itself, so a new one would exit, too
         """
         told = threading.Event()
         before = [signal.signal(number, lambda *_: told.set()) for number in STOP_SIGNALS]
@@ -79,12 +78,12 @@ class Serving:
             if process.exitcode is None:
                 continue
             if process.exitcode >= 0:
-                raise OctopusError(f"{process.name} ended by itself: what stands above says why")
-            log.error("%s was killed (%s) and is started again", process.name, process.exitcode)
+                raise OctopusError(f"{process.name} exited: see the log above")
+            log.error("%s was killed (%s), restarting it", process.name, process.exitcode)
             self._running[place] = self._start(place)
 
     def _end(self) -> None:
-        # Else who comes now would wait here for nobody.
+        # Otherwise new connections would wait although no process accepts them.
         for listener in self._listeners:
             listener.close()
         for process in self._running:
@@ -99,7 +98,7 @@ class Serving:
 
 @contextmanager
 def shared_numbers() -> Iterator[None]:
-    """Count for Prometheus in files, so that each process can tell the numbers of all of them."""
+    """Keep the metrics in files, so that each process can report those of all."""
     if os.environ.get(SHARED_NUMBERS):
         yield
         return
@@ -113,7 +112,7 @@ def shared_numbers() -> Iterator[None]:
 
 @contextmanager
 def _kept_on(core: int | None) -> Iterator[None]:
-    """What is started meanwhile sees no other core: numpy's library makes no threads for more."""
+    """Start processes on one core only. OpenBLAS then starts no threads for other cores."""
     if core is None:
         yield
         return
@@ -131,7 +130,7 @@ def _run(serve: Callable[..., None], listener: socket.socket, arguments: Sequenc
 
 
 def _end_with_parent() -> None:
-    """Where the first process is killed, nobody would stop the others, and the port stays taken."""
+    """Exit when the parent is killed, because nothing else would stop this process."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -142,7 +141,7 @@ def _end_with_parent() -> None:
 
 
 def _cores(count: int) -> Sequence[int | None]:
-    """One for each process where there are just as many; else it is the system's to place them."""
+    """Return a core for each process if there are as many, else None: the system places them."""
     if not hasattr(os, "sched_getaffinity"):
         return [None] * count
     ours = sorted(os.sched_getaffinity(0))

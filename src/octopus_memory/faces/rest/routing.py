@@ -1,4 +1,4 @@
-"""Routes as Octopus has them: functions that know who asks and run on a thread."""
+"""Routes: functions that get the caller and run on a thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CALLER = "caller"
 
 
 class _Name(PathConvertor):
-    """Whatever stands there, slashes and line breaks, too."""
+    """Matches any text, including slashes and line breaks."""
 
     regex = "(?s:.*)"
 
@@ -35,15 +35,15 @@ register_url_convertor("name", _Name())
 
 
 def router(tag: str) -> APIRouter:
-    """The routes of one subject, for `APIRouter.routes` of the application."""
+    """Return the router for one subject."""
     return APIRouter(prefix=PREFIX, tags=[tag], route_class=Route)
 
 
 class Route(APIRoute):
-    """Gives its function the `caller` that was let in, where it asks for one.
+    """Passes the authenticated `caller` to its function, and reads the body on its thread.
 
-    A dependency of the framework's would be looked at anew for each request, and its pool of
-    threads costs more than a write.
+    FastAPI would parse and validate a body on the event loop, where a hostile one delays every
+    other request. Reading it here also saves 29 % of the CPU time of a request (ADR 13).
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -55,17 +55,17 @@ class Route(APIRoute):
             return
         others = needs.cookie_params or needs.dependencies
         if others or len(needs.body_params) > 1 or inspect.iscoroutinefunction(endpoint):
-            # The framework would parse and validate a body of any shape on the event loop.
+            # FastAPI would parse and validate any other body on the event loop.
             raise TypeError(f"{path} must be a function that takes one body and no cookie")
         self.app = self._answer
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body on the thread that the function runs on, and answer."""
+        """Receive the body, then parse it and call the function on a thread."""
         request = Request(scope, receive)
         try:
             content = await request.body()
         except ClientDisconnect as error:
-            raise Refused(400, "invalid-input", "body: ended before it was whole") from error
+            raise Refused(400, "invalid-input", "body: must be complete") from error
         threads: Threads = scope["app"].state.threads
         response = await threads.run(partial(self._respond, request, content))
         await response(scope, receive, send)
@@ -78,9 +78,9 @@ class Route(APIRoute):
         return response
 
     def _values(self, scope: Scope, content: bytes) -> dict[str, Any]:
-        """Return the function's arguments.
+        """Parse and validate the arguments of the function.
 
-        :raises RequestValidationError: naming those that cannot be used
+        :raises RequestValidationError: some are not valid; it names them
         """
         needs = self.dependant
         body = read_json(content, header(scope, b"content-type"))

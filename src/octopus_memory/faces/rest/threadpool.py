@@ -1,7 +1,7 @@
-"""The threads that requests are worked on.
+"""The threads that handle requests.
 
-A general pool costs more for each call than storing a message does: this one has no locks but
-those of its queue, and wakes the event loop once for all the calls that ended since.
+anyio's pool costs more for each call than storing a message does. This one has no lock other than
+that of its queue, and saves 21 % of the CPU time of a request (ADR 13).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Job:
 
 
 class Threads:
-    """At most so many calls at once; the others wait in the order they came in."""
+    """Runs a limited number of calls at once. The others wait in order."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -40,7 +40,7 @@ class Threads:
         self._started = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What a call returns or raises, from a thread and in the context of the caller."""
+        """Run a call on a thread in the caller's context. Return its result or raise its error."""
         job = _Job(call, asyncio.get_running_loop(), copy_context())
         self._busy += 1
         if self._busy > self._started and self._started < self._most:
@@ -53,7 +53,7 @@ class Threads:
         return result
 
     def stop(self) -> None:
-        """Let the threads end, each after the call at hand."""
+        """Stop each thread after its current call."""
         for _ in range(self._started):
             self._jobs.put(None)
         self._started = 0
@@ -71,14 +71,14 @@ class Threads:
         outcome: _Outcome
         try:
             outcome = job.context.run(job.call), None
-        except BaseException as error:  # noqa: BLE001 - it is the caller's
+        except BaseException as error:  # noqa: BLE001 - raised to the caller
             outcome = None, error
-        # A loop that has ended waits for nothing.
+        # The event loop may have ended meanwhile.
         with suppress(RuntimeError):
             job.loop.call_soon_threadsafe(self._settle, job.future, outcome)
 
     def _settle(self, future: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
-        # Not before: the thread of a call that nobody waits for any more is busy all the same.
+        # Only now, because the thread stays busy although the caller may have been cancelled.
         self._busy -= 1
         if not future.done():
             future.set_result(outcome)
