@@ -19,8 +19,8 @@ from ....domain.errors import (
 )
 from ....ports.models import Clock
 from ....ports.retention import Lead
-from ..sql import hot, migrate
-from ..sql.lazy import Connection
+from ..sql import migrate
+from ..sql.lazy import Connection, Direct, direct_mode
 from ..sql.store import SqlStore
 from ..sql.transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
@@ -156,8 +156,9 @@ class PostgresStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        if do in hot.READS:
-            with self._driven(reach, SNAPSHOT if do in hot.SNAPSHOTS else None) as driven:
+        mode = direct_mode(do)
+        if mode is not None:
+            with self._driven(reach, SNAPSHOT if mode is Direct.SNAPSHOT else None) as driven:
                 return do(driven, *args, **named)
 
         def committed(conn: Connection) -> T:
@@ -175,7 +176,7 @@ class PostgresStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        if do in hot.WRITES:
+        if direct_mode(do) is Direct.WRITE:
             with self._driven(reach, WRITING) as driven:
                 return do(driven, *args, **named)
         return super()._attempt_write(reach, do, *args, **named)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
@@ -17,7 +18,12 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, c
 __all__ = [
     "Asked",
     "Connection",
+    "Direct",
     "Statement",
+    "direct_mode",
+    "direct_read",
+    "direct_snapshot",
+    "direct_write",
     "load",
     "results_of",
     "sa",
@@ -105,6 +111,41 @@ def sql_for(make: Callable[P, T]) -> Callable[P, Statement[T]]:
 
 def _name(make: Callable[..., Any]) -> str:
     return f"{make.__module__.removeprefix(f'{__package__}.')}.{make.__name__}"
+
+
+class Direct(Enum):
+    """How a call that uses named statements alone runs on the driver, without SQLAlchemy."""
+
+    READ = "read"
+    """Without a transaction: the call needs no common snapshot of its statements."""
+    SNAPSHOT = "snapshot"
+    WRITE = "write"
+
+
+_direct: dict[Callable[..., Any], Direct] = {}
+
+
+def direct_read(do: Callable[P, T]) -> Callable[P, T]:
+    """Mark a read of named statements that need no common snapshot."""
+    _direct[do] = Direct.READ
+    return do
+
+
+def direct_snapshot(do: Callable[P, T]) -> Callable[P, T]:
+    """Mark a read of named statements that must see one snapshot."""
+    _direct[do] = Direct.SNAPSHOT
+    return do
+
+
+def direct_write(do: Callable[P, T]) -> Callable[P, T]:
+    """Mark a write of named statements."""
+    _direct[do] = Direct.WRITE
+    return do
+
+
+def direct_mode(do: Callable[..., Any]) -> Direct | None:
+    """How a store with a driver of its own runs `do`; None for SQLAlchemy's connection."""
+    return _direct.get(do)
 
 
 class Connection:

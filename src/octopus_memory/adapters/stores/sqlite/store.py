@@ -23,8 +23,8 @@ from ....ports.erasure import Trace
 from ....ports.models import Clock
 from ....ports.recall_rows import UnindexedTurns
 from ....ports.values import IndexEntry
-from ..sql import column_values, hot, migrate
-from ..sql.lazy import Connection, sa
+from ..sql import column_values, migrate
+from ..sql.lazy import Connection, Direct, direct_mode, sa
 from ..sql.store import SqlStore
 from ..sql.transactions import READING, Every, Reach
 from . import errors
@@ -173,7 +173,9 @@ class SqliteStore(SqlStore):
     ) -> T:
         if not self._in_memory:
             self._file.check()
-            done = self._commit(lambda conn: do(conn, *args, **named), hot=do in hot.WRITES)
+            done = self._commit(
+                lambda conn: do(conn, *args, **named), hot=direct_mode(do) is Direct.WRITE
+            )
             # Before it is acknowledged: it may have been committed to a file that is gone.
             self._file.check()
             return done
@@ -194,17 +196,18 @@ class SqliteStore(SqlStore):
         **named: P.kwargs,
     ) -> T:
         self._file.check()
-        if do in hot.READS and not self._in_memory:
-            return self._on_driver(do, *args, **named)
+        mode = direct_mode(do)
+        if mode is not None and not self._in_memory:
+            return self._on_driver(mode, do, *args, **named)
         if not self._in_memory:
             return super()._read(reach, do, *args, **named)
         # An in-memory database has one connection, which threads must take in turns.
         with self._writing:
             return super()._read(reach, do, *args, **named)
 
-    def _on_driver(self, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _on_driver(self, mode: Direct, do: Callable[..., T], *args: Any, **named: Any) -> T:
         """Read on a driver connection, without SQLAlchemy in between."""
-        is_snapshot = do in hot.SNAPSHOTS
+        is_snapshot = mode is Direct.SNAPSHOT
         try:
             raw = self._take()
             try:

@@ -10,7 +10,7 @@ from uuid import UUID
 from .....domain.episode import Episode, Scope
 from .....ports.values import OpenEpisode
 from .. import rows
-from ..lazy import Connection, sa, schema, sql, sql_for
+from ..lazy import Connection, direct_read, direct_snapshot, sa, schema, sql, sql_for
 from . import common
 
 
@@ -25,6 +25,7 @@ class Wanted(NamedTuple):
         return common.scope_params(scope) | left_out
 
 
+@direct_read
 def page(conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int) -> list[Episode]:
     # Not every dialect has a page of no rows.
     if not limit:
@@ -35,6 +36,7 @@ def page(conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int
     return [rows.episode(row, scope) for row in found]
 
 
+@direct_snapshot
 def page_and_count(
     conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int
 ) -> tuple[list[Episode], int]:
@@ -71,6 +73,7 @@ def _conditions(include_archived: bool, leaves_out: bool) -> list[sa.ColumnEleme
     return wanted
 
 
+@direct_read
 def open_episodes(
     conn: Connection,
     *,

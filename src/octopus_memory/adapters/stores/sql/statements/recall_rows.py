@@ -15,7 +15,7 @@ from .....domain.errors import StoreCorrupt
 from .....domain.ids import id_of
 from .....ports.recall_rows import RecallBlock, RecallState
 from ..column_values import DAMAGED, LAST_SEQ, NO_MODEL
-from ..lazy import Connection, results_of, sa, schema, sql, types
+from ..lazy import Connection, direct_read, direct_snapshot, results_of, sa, schema, sql, types
 from . import common
 
 T = TypeVar("T")
@@ -132,6 +132,7 @@ def _state() -> sa.Select[Any]:
     ).where(common.this_scope())
 
 
+@direct_read
 def state(conn: Connection, scope: Scope) -> RecallState | None:
     return _state_of(conn.execute(_state, common.scope_params(scope)).one_or_none())
 
@@ -148,6 +149,7 @@ def _state_of(row: Any) -> RecallState | None:
     )
 
 
+@direct_snapshot
 def block(
     conn: Connection,
     scope: Scope,
@@ -184,6 +186,7 @@ def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
+@direct_snapshot
 def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
     found: list[Sequence[Any]] = []
     for some in common.chunks(sorted(set(seqs))):

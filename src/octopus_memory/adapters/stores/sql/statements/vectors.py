@@ -8,7 +8,7 @@ from datetime import datetime
 from .....ports.values import SUMMARY_ORDINAL
 from .....ports.work import Work, WorkKind
 from .. import column_values
-from ..lazy import Connection, sa, schema, sql
+from ..lazy import Connection, direct_write, sa, schema, sql
 from . import meta, mirror, work
 
 
@@ -50,6 +50,7 @@ def _set_reference() -> sa.Update:
     )
 
 
+@direct_write
 def put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]], *, now: datetime) -> bool:
     """Store vectors and finish their work; False if another model is in use by now."""
     # A worker that began before the model changed ends after it: its work stays, for the new model.

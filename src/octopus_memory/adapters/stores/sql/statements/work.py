@@ -11,7 +11,18 @@ from uuid import UUID
 from .....domain.episode import Scope, Turn
 from .....ports.work import Backlog, Removal, Work, WorkKind
 from .. import rows
-from ..lazy import Connection, Statement, sa, schema, sql, sql_for, types
+from ..lazy import (
+    Connection,
+    Statement,
+    direct_read,
+    direct_snapshot,
+    direct_write,
+    sa,
+    schema,
+    sql,
+    sql_for,
+    types,
+)
 from . import common
 
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
@@ -95,6 +106,7 @@ def _said() -> sa.Select[Any]:
     )
 
 
+@direct_write
 def claim(
     conn: Connection,
     kind: WorkKind,
@@ -138,6 +150,7 @@ def _claimed(row: rows.Row) -> Work:
     )
 
 
+@direct_write
 def finish(conn: Connection, work: Sequence[Work | Removal]) -> None:
     for some in common.chunks([piece.id for piece in work]):
         conn.execute(_finish, {"ids": some})
@@ -168,6 +181,7 @@ def _worker_ids() -> sa.CompoundSelect[Any]:
     )
 
 
+@direct_read
 def worker_ids(conn: Connection) -> list[str]:
     return [row.owner for row in conn.execute(_worker_ids) if row.owner]
 
@@ -199,6 +213,7 @@ def _stale() -> sa.Select[Any]:
     return sa.select(schema.work.c.id).where(_is_stale()).limit(1)
 
 
+@direct_read
 def has_stale(conn: Connection, latest: datetime) -> bool:
     return conn.execute(_stale, {"latest_": latest}).first() is not None
 
@@ -227,6 +242,7 @@ def _counted() -> sa.Select[Any]:
     ).group_by(schema.work.c.kind)
 
 
+@direct_snapshot
 def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
     found = {kind: Backlog(waiting=0, oldest=None) for kind in WorkKind}
     for row in conn.execute(_counted):
@@ -239,6 +255,7 @@ def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
     return found
 
 
+@direct_read
 def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
     found: dict[tuple[UUID, int], Sequence[Any]] = {}
     for some in common.chunks([piece.id for piece in work]):
