@@ -32,15 +32,15 @@ PLAIN = 0
 GZIP = 1
 ZSTD_TURNS_V1 = 2
 SAID = {3: "user", 4: "assistant", 5: "system"}
-"""Codecs of a text, each with the role of whoever said it."""
+"""Codecs of a text, each with the role of its speaker."""
 
 MAX_DECODED_BYTES = 64 * 1024 * 1024
-"""No payload is unpacked beyond this, so that a forged one cannot take the memory."""
+"""No payload is decompressed beyond this, so that a forged one cannot exhaust the memory."""
 
 _LEVEL = 2
 _DICTIONARY = Path(__file__).parent / "data" / "turns-v1.zdict"
 _SHORTEST = b"(\xb5/\xfd \x00\x01\x00\x00"
-"""A frame of nothing."""
+"""An empty frame."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 
 _SAID_BY = {role: number for number, role in SAID.items()}
@@ -50,20 +50,20 @@ _load = json.JSONDecoder().raw_decode
 _BLANK = " \t\n\r"
 _DAMAGE = (zstandard.ZstdError, zlib.error, ValueError, TypeError, RecursionError)
 _TOGETHER = 64
-"""Payloads that are parsed in one go, while no other thread can run."""
+"""Payloads parsed in one call, during which no other thread can run."""
 _TOGETHER_BYTES = 1024 * 1024
 _KEEPS_BYTES = 64 * 1024
 
 
 def encode(value: Any) -> tuple[int, bytes]:
-    """The codec's number and the payload of a plain JSON value; safe to call from any thread.
+    """The codec number and payload of a plain JSON value. Thread-safe.
 
-    :raises InvalidInput: the value is not plain JSON
-    :raises MessageTooLarge: it is over `MAX_DECODED_BYTES` and could not be read back
+    :raises InvalidInput: when the value is not plain JSON
+    :raises MessageTooLarge: when it is over `MAX_DECODED_BYTES` and could not be decoded
     """
     number = _said_by(value)
     try:
-        # Clients do send lone surrogates (text cut in the middle of an emoji); they are kept.
+        # Keep lone surrogates: clients send text that was cut in the middle of an emoji.
         text = value["content"] if number else _dump(value)
         plain = text.encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
@@ -74,19 +74,19 @@ def encode(value: Any) -> tuple[int, bytes]:
             f"is {len(plain):,} bytes, over the {MAX_DECODED_BYTES:,} that are read back: "
             "store large attachments elsewhere and keep their address",
         )
-    # A kept context keeps its buffers, which are as large as the largest message was.
+    # Drop a context after a large message, because it keeps buffers of that size.
     keeps = len(plain) <= _KEEPS_BYTES
     packed = (_writing().compress if keeps else _compressor().compress)(plain)
     if number:
-        # Where nothing packs it is hardly longer than the text, and has the checksum.
+        # An incompressible frame is hardly longer than its text, and has a checksum.
         return number, packed
     return (ZSTD_TURNS_V1, packed) if len(packed) < len(plain) else (PLAIN, plain)
 
 
 def _said_by(value: Any) -> int | None:
-    """The codec of a message that is a role and a text, and comes back in this order.
+    """The codec of a message that is only a role and a text, in this key order.
 
-    None without a text: zstd does not look at the checksum of a frame of nothing.
+    None for an empty text, because zstd does not verify the checksum of an empty frame.
     """
     if type(value) is not dict or tuple(value) != _SAID_KEYS:
         return None
@@ -95,11 +95,11 @@ def _said_by(value: Any) -> int | None:
 
 
 def decode(codec: int | None, payload: bytes) -> object:
-    """The value that `encode` was given; safe to call from any thread.
+    """The value that `encode` was given. Thread-safe.
 
-    All but codec 0 carry a checksum. In codec 0 only damage that breaks the JSON is seen.
+    Every codec but 0 carries a checksum. With codec 0 only damage that breaks the JSON is noticed.
 
-    :raises StoreCorrupt: the payload is damaged or too large, or the codec unknown
+    :raises StoreCorrupt: when the payload is damaged or too large, or the codec unknown
     """
     try:
         plain = _plain(codec, payload)
@@ -119,7 +119,7 @@ def decode_many(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> list
         try:
             values += _decode_some(codecs[some], payloads[some])
         except _DAMAGE:
-            # One by one, to say which it is.
+            # Decode one by one, to name the damaged one.
             values += map(decode, codecs[some], payloads[some])
     return values
 
@@ -129,7 +129,7 @@ def _decode_some(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> lis
     if found <= SAID.keys():
         _sizes(payloads)
         return list(map(_said, codecs, _unpack_zstd(payloads)))
-    # What has a checksum is parsed as one list.
+    # Parse all payloads that have a checksum as one list.
     if found == {ZSTD_TURNS_V1} and sum(_sizes(payloads)) <= _TOGETHER_BYTES:
         values: Any = _parse(b"[%b]" % b",".join(_unpack_zstd(payloads)))
         if isinstance(values, list) and len(values) == len(payloads):
@@ -142,7 +142,7 @@ def _said(codec: Any, text: bytes) -> dict[str, str]:
 
 
 def _parse(plain: bytes) -> object:
-    # Other writers may leave blanks around it.
+    # Other writers may leave whitespace around it.
     text = plain.decode("utf-8", "surrogatepass").strip(_BLANK)
     value, end = _load(text)
     if end != len(text):
@@ -165,11 +165,11 @@ def _plain(codec: int | None, payload: bytes) -> bytes:
 
 
 def _sizes(payloads: Sequence[bytes]) -> list[int]:
-    """What each will unpack to; none is unpacked before it was asked for that."""
+    """The decompressed sizes, checked before anything is decompressed."""
     sizes = list(map(zstandard.frame_content_size, payloads))
     if 0 in sizes:
         raise zstandard.ZstdError("a frame of nothing, which is never written")
-    # Below zero the frame does not say; `encode` always writes it.
+    # A negative size means that the frame does not say; `encode` always writes it.
     if min(sizes) < 0 or max(sizes) > MAX_DECODED_BYTES:
         raise StoreCorrupt(_too_large(max(payloads, key=len)))
     return sizes
@@ -177,7 +177,7 @@ def _sizes(payloads: Sequence[bytes]) -> list[int]:
 
 def _unpack_zstd(payloads: Sequence[bytes]) -> list[bytes]:
     unpack = _reading().decompress
-    # No limit, one frame, and nothing after it: by position, since names take as long as the rest.
+    # No limit, one frame, nothing after it. Positional, because keywords double the call time.
     return [unpack(payload, 0, False, False) for payload in payloads]  # noqa: FBT003
 
 
@@ -199,7 +199,7 @@ def _too_large(payload: bytes) -> str:
 
 
 class _Reading(threading.local):
-    """One for each thread, as of `_Writing`: they must not be shared."""
+    """One context for each thread, because contexts must not be shared."""
 
     def __init__(self) -> None:
         self.decompress = zstandard.ZstdDecompressor(dict_data=_to_read()).decompress
@@ -220,13 +220,13 @@ def _compressor() -> zstandard.ZstdCompressor:
     )
 
 
-# Two of the same: whoever only reads need not wait for the tables to write with, nor hold them.
+# A second dictionary: a reader need not load or hold the tables for writing.
 
 
 @cache
 def _to_read() -> zstandard.ZstdCompressionDict:
     dictionary = _dictionary()
-    # It is made ready at its first use, without a lock: use it before threads share it.
+    # Initialize it before threads share it, because its first use is not locked.
     zstandard.ZstdDecompressor(dict_data=dictionary).decompress(_SHORTEST)
     return dictionary
 

@@ -1,4 +1,4 @@
-"""Values as SQLite keeps them, and what every store agrees on. Without SQLAlchemy."""
+"""Values as SQLite stores them, and constants of every store. Does not import SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ....domain.errors import StoreCorrupt
 from ....domain.ids import id_of
 
 NO_MODEL = 0
-"""`model_id` of a recall row that wants no vector."""
+"""`model_id` of a recall row that gets no vector."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 OPEN_END = datetime(9999, 12, 31, tzinfo=UTC)
-"""`order_at` of an open episode: it sorts before every closed one, newest first."""
+"""`order_at` of an open episode, so that it sorts before every closed one."""
 DAMAGED = "a row of the database is damaged: restore the database from a backup"
 LONGEST_NAME = 256
 LAST_SEQ = 2**62
-"""No recall row's number is above it."""
+"""An upper bound of every `seq`."""
 
 
 def micros(moment: datetime) -> int:

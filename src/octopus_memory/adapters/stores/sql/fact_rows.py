@@ -1,4 +1,4 @@
-"""Facts to rows and back, and the digests that a deleted fact leaves."""
+"""Facts to rows and back, and the digests of deleted facts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def new_row(place: dict[str, Any], fact: Fact, digests: Digests) -> tuple[Any, .
         "slot_digest": None,
     }
     if fact.is_deleted:
-        # Deleted elsewhere: what it said is not known here.
+        # Imported as deleted: its text is not known here.
         values |= {"codec": None, "content": None, "deleted_at": fact.since}
         values["slot_digest"] = digests.of(fact.kind, fact.slot)
     else:
@@ -62,7 +62,7 @@ def pack(fact: Fact) -> dict[str, Any]:
 
 
 def content(row: rows.Row) -> tuple[str, str]:
-    """Slot and text."""
+    """The slot and the text."""
     slot, text = _unpack([row.codec], [row.content])[0]
     return slot, text
 
@@ -81,7 +81,7 @@ def _unpack(marks: Sequence[int], payloads: Sequence[bytes]) -> list[tuple[str, 
 def read(
     conn: Connection, found: Sequence[rows.Row], slots: dict[bytes, str] | None = None
 ) -> list[Fact]:
-    """Facts of rows; the slot of a deleted one is that of a row which had the same, if any has."""
+    """Facts from rows; a deleted fact gets the slot of a row with the same slot digest."""
     there = [row for row in found if row.deleted_at is None]
     contents = _unpack([row.codec for row in there], [row.content for row in there])
     facts = [_fact(row, *content) for row, content in zip(there, contents, strict=True)]
@@ -89,7 +89,7 @@ def read(
     if deleted:
         slots = slots_of(conn, there) if slots is None else slots
         for row in deleted:
-            # Without one, it is alone in its slot, whatever that is called.
+            # Without such a row, it is alone in its slot.
             unknown = (row.slot_digest or b"").hex()
             facts.append(_fact(row, slots.get(row.slot_digest, unknown), ""))
     return facts
@@ -129,14 +129,14 @@ def _fact(row: rows.Row, slot: str, text: str) -> Fact:
 
 
 class Digests:
-    """Digests keyed by the database and the scope: they can be compared there, and nowhere else."""
+    """Digests keyed by the database and the scope, so that they match nowhere else."""
 
     def __init__(self, conn: Connection, tenant: str, scope_id: int) -> None:
         self._conn, self._own = conn, f"{scope_id}\0{tenant}".encode()
         self._key: bytes | None = None
 
     def of(self, *parts: str) -> bytes:
-        # The salt is read when the first digest is wanted: most calls want none.
+        # Read the salt on first use, because most calls need no digest.
         if self._key is None:
             salt = meta.get(self._conn, meta.SALT) or b""
             self._key = blake2b(self._own, key=salt[:64], digest_size=32).digest()

@@ -1,7 +1,8 @@
-"""What loads SQLAlchemy, made by whoever first needs it.
+"""Lazy imports of SQLAlchemy, and statements with names.
 
-SQLite's hot calls do not: the texts of their statements were compiled beforehand, and are found by
-the statements' names (`sqlite/texts.py`).
+Direct calls on SQLite never import SQLAlchemy: their statements were compiled when the package was
+built, and are looked up by name (`sqlite/compiled.py`). This module is the only one that statement
+authors need: `@sql` names a statement, `@direct_read` and its siblings mark a call.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 else:
 
     class _Later(ModuleType):
-        """A module that is imported when something of it is asked for."""
+        """A module that is imported on first use."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(load(self.__name__), name)
@@ -56,13 +57,13 @@ _loaded: dict[str, ModuleType] = {}
 
 
 def load(name: str) -> ModuleType:
-    """The module, imported whole whatever comes in between."""
+    """Import a module completely, even if a signal arrives meanwhile."""
     known = _loaded.get(name)
     if known is None:
-        # Signals are raised in the main thread, and one amid an import would leave a half of it.
+        # Signals are raised in the main thread, and one during an import would leave half a module.
         if threading.current_thread() is threading.main_thread():
             loading = threading.Thread(target=_import, args=(name,))
-            # A process that is about to end starts no thread any more, and does without.
+            # A process that is exiting cannot start a thread; import in this one then.
             with suppress(RuntimeError):
                 loading.start()
                 loading.join()
@@ -71,13 +72,13 @@ def load(name: str) -> ModuleType:
 
 
 def _import(name: str) -> None:
-    # Whoever waits for it imports it as well, and meets the error there.
+    # The caller imports it as well, and gets the error there.
     with suppress(Exception):
         import_module(name)
 
 
 class Statement(Generic[T]):
-    """A statement, known by its name; it is made when it is first called for."""
+    """A statement with a name, built on first use."""
 
     def __init__(self, name: str, make: Callable[[], T]) -> None:
         self.name = name
@@ -95,12 +96,12 @@ Asked: TypeAlias = tuple[Statement[Any], dict[str, Any]]
 
 
 def sql(make: Callable[[], T]) -> Statement[T]:
-    """A statement that is named after the function which makes it, and its module."""
+    """Name a statement after its module and function."""
     return Statement(_name(make), make)
 
 
 def sql_for(make: Callable[P, T]) -> Callable[P, Statement[T]]:
-    """The same, for one statement with each set of arguments."""
+    """As `sql`, for a family of statements: one for each set of arguments."""
 
     @cache
     def named(*args: Any) -> Statement[Any]:
@@ -149,7 +150,7 @@ def direct_mode(do: Callable[..., Any]) -> Direct | None:
 
 
 class Connection:
-    """Executes statements on a connection of SQLAlchemy's, which knows nothing of `Statement`."""
+    """Executes statements on a SQLAlchemy connection."""
 
     def __init__(self, core: sa.Connection) -> None:
         self.core = core
@@ -167,11 +168,11 @@ class Connection:
         names: Sequence[str],
         rows: Sequence[Sequence[Any]],
     ) -> None:
-        """Rows of these columns; SQLAlchemy needs the name at each value."""
+        """Insert rows of these columns."""
         self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def results_of(conn: Connection, *asked: Asked) -> list[Any]:
-    """Of statements of which none needs what another gives; PostgreSQL gets them in one trip."""
-    # Where a product can have but one result open, its dialect reads it at once.
+    """Execute independent statements; PostgreSQL pipelines them in one round trip."""
+    # A product with one open result at a time buffers it in its dialect.
     return [conn.execute(statement, given) for statement, given in asked]

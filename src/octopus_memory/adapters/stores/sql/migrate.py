@@ -1,7 +1,7 @@
-"""Bring a database to this version's schema.
+"""Migration of a database to this version's schema.
 
-A new database gets the tables at once; an older one is led here by Alembic, step by step, in
-`migrations/versions`. A test holds that both ways end at the same schema.
+A new database gets the tables at once. Alembic migrates an older one step by step with
+`migrations/versions`. A test checks that both ways end at the same schema.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ensure_current(engine: sa.Engine, reader: sa.Engine, *, read_only: bool) -> 
 
 
 def upgrade(engine: sa.Engine, revision: str = "head") -> None:
-    # Alembic is only for databases that already exist: most starts never import it.
+    # Import Alembic only for an existing database, because most starts do not need it.
     from importlib import resources
 
     from alembic import command
@@ -54,10 +54,10 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
 
 def _create(engine: sa.Engine) -> None:
     with engine.begin() as conn:
-        # Another process may have been faster; the write lock is ours only from here on.
+        # Check again under the write lock, because another process may have been faster.
         if _read_version(conn) is not None:
             return
-        # A table of that name is not ours, whatever it holds: better no memory than a mixed one.
+        # Refuse a foreign table of that name, rather than mix two programs.
         schema.create(conn)
         version = _version_table()
         version.create(conn)

@@ -1,4 +1,4 @@
-"""What a driver gives back, read as SQLAlchemy's results are."""
+"""Results of a driver, with the interface of SQLAlchemy results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from .lazy import sa
 
 Conversions: TypeAlias = Sequence[tuple[int, Callable[[Any], Any]]]
-"""The places whose values are converted, and how."""
+"""The indexes of columns that need a conversion, with the conversion."""
 
 
 class RowsByColumn:
@@ -30,7 +30,7 @@ def columns_of(rows: Iterable[Sequence[Any]]) -> Sequence[Sequence[Any]]:
 
 
 class Cursor(Protocol):
-    """As much as is asked of a driver's."""
+    """The methods that are used of a driver cursor."""
 
     @property
     def rowcount(self) -> int: ...
@@ -39,10 +39,10 @@ class Cursor(Protocol):
 
 
 class Reader:
-    """Makes of a driver's rows what a statement's columns are."""
+    """Converts a driver's rows to the types of a statement's columns."""
 
     def __init__(self, columns: Sequence[str], reads: Iterable[Any]) -> None:
-        """`reads` has for each column how its values are converted, or None."""
+        """`reads` has the conversion of each column, or None."""
         self._reads = conversions(reads)
         self.named = _row_type(columns)._make
 
@@ -58,7 +58,7 @@ class Reader:
 
 
 class Result:
-    """As much of SQLAlchemy's result as the statements here ask for."""
+    """The part of the interface of a SQLAlchemy result that direct calls use."""
 
     def __init__(self, cursor: Cursor, reader: Reader) -> None:
         self._cursor = cursor
@@ -72,11 +72,11 @@ class Result:
         return map(self._reader.named, self.all())
 
     def all(self) -> Iterable[tuple[Any, ...]]:
-        """Without names, which rows of SQLAlchemy's have."""
+        """Plain tuples, without the names of columns."""
         return self._reader.read(self._cursor.fetchall())
 
     def close(self) -> None:
-        """Does nothing: rows that nobody reads go with the cursor."""
+        """Does nothing: unread rows go with the cursor."""
 
     def first(self) -> Any:
         found = self._cursor.fetchall()
@@ -93,7 +93,7 @@ class Result:
 
 
 def returned(statement: Any) -> list[tuple[str, Any]]:
-    """The name and type of each column that a statement gives back."""
+    """The name and type of each column that a statement returns."""
     if isinstance(statement, sa.SelectBase):
         return [(column.name, column.type) for column in statement.selected_columns]
     return [(column["name"], column["type"]) for column in statement.returning_column_descriptions]
@@ -117,12 +117,12 @@ def convert_columns(columns: list[Any], known: Conversions) -> None:
 
 def _converted_column(column: Sequence[Any], how: Callable[[Any], Any]) -> list[Any]:
     first = column[0]
-    # Rows that are read or written together often have their episode and their times in common.
+    # Rows of one call often share their episode and their times.
     if first == column[-1] and column.count(first) == len(column):
         return [how(first)] * len(column)
     return list(map(how, column))
 
 
 def _row_type(names: Sequence[str]) -> Any:
-    """Rows whose columns are read by name, as SQLAlchemy's are."""
+    """A row type whose columns are attributes, as in SQLAlchemy."""
     return namedtuple("Row", names)  # noqa: PYI024

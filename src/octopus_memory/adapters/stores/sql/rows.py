@@ -23,16 +23,16 @@ from .results import columns_of
 
 E = TypeVar("E", bound=StrEnum)
 Row: TypeAlias = Any
-"""A row of SQLAlchemy's, whose columns are attributes."""
+"""A row whose columns are attributes."""
 
 ROLES = {Role.USER: 0, Role.ASSISTANT: 1, Role.SYSTEM: 2, Role.TOOL: 3}
 SUMMARY_ROLE = 4
 KINDS = {WorkKind.EMBED: 0, WorkKind.SUMMARIZE: 1, WorkKind.INDEX: 2, WorkKind.UNINDEX: 3}
 PARTS = {RowPart.SUMMARY: SUMMARY_ORDINAL, RowPart.TURNS: -2, RowPart.ALL: -3}
-"""Which rows a removal is about, in the column of ordinals."""
+"""The part of a removal, stored in the column of ordinals."""
 
-# On a tool turn these make up the record of the call; on an assistant's, the requests. They are
-# compressed apart from the message, so that either can be read or cleared alone.
+# A tool turn stores the record of the call, an assistant turn its requests. Compressed apart from
+# the message, so that either can be read or cleared alone.
 _TOOL_KEYS = frozenset(
     ("tool_calls", "function_name", "arguments", "result", "duration_ms", "is_error")
 )
@@ -70,7 +70,7 @@ _TURN = (
 )
 _TURN_WIDTH = len(_TURN)
 _PACKED = ("codec", "message", "tool_codec", "tool_calls")
-"""The columns a message is kept in."""
+"""The columns of a message."""
 _WHOSE = ("tenant", "scope_id", "episode_id")
 _SAID = ("ordinal", "id", "role", "at", "tokens", "agent", "has_pii", "is_indexed")
 NEW_TURN = (*_WHOSE, *_SAID, *_PACKED)
@@ -136,7 +136,7 @@ def one_of(known: Mapping[str, E], word: str) -> E:
 
 
 def turns(found: Iterable[Row], session_id: str | None = None) -> list[Turn]:
-    """Rows of `turn_columns`, with the session's id after them unless it is given."""
+    """Turns from rows of `turn_columns`, followed by the session's id unless that is given."""
     columns = columns_of(found)
     if not columns:
         return []
@@ -165,7 +165,7 @@ def _unpack(
 
 
 def _json(mark: int | None, payload: bytes) -> Any:
-    """What is no message on its own."""
+    """Fields that are not a message on their own."""
     if mark in codec.SAID:
         raise StoreCorrupt(column_values.DAMAGED)
     return codec.decode(mark, payload)
@@ -214,7 +214,7 @@ def load_json(text: str) -> dict[str, Json]:
 
 
 def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -> Turn:
-    """A new turn as it is read back."""
+    """A new turn as a read would return it."""
     return _make_turn(
         new.id,
         episode_id,
@@ -232,7 +232,7 @@ def stored_turn(new: NewTurn, episode_id: UUID, session_id: str, ordinal: int) -
 def new_turns(
     turns: Sequence[NewTurn], first: int, episode: Mapping[str, Any]
 ) -> list[tuple[Any, ...]]:
-    """Rows of `NEW_TURN`, for turns that follow each other in one episode."""
+    """Rows of `NEW_TURN`, for consecutive turns of one episode."""
     whose = [episode[name] for name in _WHOSE]
     return [
         (
@@ -252,7 +252,7 @@ def new_turns(
 
 
 def _as_name(agent: str | None) -> str | None:
-    """As much of it as a column of names holds; the message keeps it as it was given."""
+    """The part of a name that its column can hold; the message keeps the whole."""
     if not agent:
         return agent
     return agent.encode("utf-8", "replace").decode()[: column_values.LONGEST_NAME]

@@ -1,4 +1,4 @@
-"""The tables, once for every dialect. `migrations/` leads older databases here."""
+"""The tables, for every dialect. `migrations/` brings older databases here."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from .types import Name, UtcTime, Uuid
 
 metadata = sa.MetaData()
 
-# An autoincremented key is never used twice, so that an erased scope's number cannot come to
-# mean another's in a cache that has not heard of the erasure.
+# A key is never reused, so that an erased scope's number cannot name another scope in a stale
+# cache.
 _KEY = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _Tenant = Name(100)
 _Name = Name()
 
 
-# Given as `postgresql_where` and the like, it would load every product's dialect with each start.
+# Set late: a `postgresql_where` in the table would import every dialect at each start.
 _WHERE = "where"
 
 
 def create(conn: sa.Connection) -> None:
-    """Make every table and view; none may be there already."""
+    """Create every table and view in an empty database."""
     limit_indexes(conn.dialect.name)
     metadata.create_all(conn, checkfirst=False)
     views.create(conn)
 
 
 def limit_indexes(dialect: str) -> None:
-    """Tell the partial indexes which rows they have, as the dialect wants to hear it."""
+    """Set the dialect's condition of each partial index."""
     for table in metadata.tables.values():
         for index in table.indexes:
             if _WHERE in index.info:
@@ -96,7 +96,7 @@ episodes = _table(
     sa.Column("last_seen_at", UtcTime, nullable=False),
     sa.Column("ended_at", UtcTime),
     sa.Column("order_at", UtcTime, nullable=False),
-    # By the clock, where the times above are by the conversation's own.
+    # By the store's clock; the times above are by the conversation's.
     sa.Column("opened_at", UtcTime, nullable=False),
     sa.Column("touched_at", UtcTime, nullable=False),
     sa.Column("end_reason", sa.String(16)),
@@ -109,16 +109,16 @@ episodes = _table(
     sa.Column("is_archived", sa.Boolean, nullable=False),
     sa.Column("archived_at", UtcTime),
     sa.Column("is_cold", sa.Boolean, nullable=False, server_default=sa.false()),
-    # What retention counts from: the end, or when the episode was restored.
+    # The time that retention counts from: the episode's end, or its restoration.
     sa.Column("aged_from", UtcTime),
     sa.Column("deleted_at", UtcTime),
-    # The first turn that has no recall row yet: none has from there on. None for no such turn.
+    # The first turn without a recall row; none after it has one. None if all have one.
     sa.Column("unfindable_from", sa.Integer),
-    # Its recall rows are among these: they are clustered by scope, and no index leads to an
-    # episode's own. None where an older Octopus began the episode.
+    # The span of the episode's recall rows, which are clustered by scope and have no index by
+    # episode. None if an older Octopus began the episode.
     sa.Column("first_seq", sa.BigInteger),
     sa.Column("last_seq", sa.BigInteger),
-    # The first turn that a replay of the session shows. None for the first of all.
+    # The first turn that a replay of the session shows; None for all turns.
     sa.Column("replay_from", sa.Integer),
     sa.Index("octopus_episodes_newest", "scope_id", "order_at", "id"),
     sa.Index("octopus_episodes_session", "scope_id", "session_id", "id"),
@@ -143,8 +143,7 @@ sa.Index(
     info={_WHERE: episodes.c.deleted_at.is_not(None)},
 )
 
-# The turns of an episode are read together and in order, so the place is the key; a turn's own id
-# is looked up by its place and needs no index of its own.
+# Keyed by ordinal, because turns are read together and in order. A turn's own id needs no index.
 
 
 def _turn_columns() -> list[Any]:
@@ -183,7 +182,7 @@ turns_archive = _table(
     sa.UniqueConstraint("episode_id", "ordinal", name="octopus_turns_archive_place"),
 )
 
-# Clustered by scope: everything that recall needs of one scope is one range scan.
+# Clustered by scope, so that one range scan reads a scope's rows.
 recall = _table(
     "recall",
     sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -196,7 +195,7 @@ recall = _table(
     sa.Column("flags", sa.SmallInteger, nullable=False),
     sa.Column("speaker", sa.LargeBinary, nullable=False),
     sa.Column("terms", sa.LargeBinary, nullable=False),
-    # None while a vector is awaited, NO_MODEL where none is wanted.
+    # None while the row waits for a vector, NO_MODEL if it gets none.
     sa.Column("model_id", sa.BigInteger),
     sa.Column("vector", sa.LargeBinary),
     clustered=True,
@@ -216,7 +215,7 @@ idempotency = _table(
     clustered=True,
 )
 
-# A keyed hash of each id that a caller gave a message: kept when the message is removed.
+# A keyed hash of each id that a caller gave a message; stays when the message is removed.
 message_keys = _table(
     "message_keys",
     sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -226,7 +225,7 @@ message_keys = _table(
     clustered=True,
 )
 
-# What is still to be done. A lease is a `ready_at` in the future with an owner.
+# The work queue. A lease is a `ready_at` in the future with an owner.
 work = sa.Table(
     "octopus_work",
     metadata,
@@ -257,13 +256,13 @@ placeholders = _table(
     clustered=True,
 )
 
-# Clustered by scope: the facts of one scope are one range scan.
+# Clustered by scope, so that one range scan reads a scope's facts.
 facts = _table(
     "facts",
     sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("id", Uuid, primary_key=True),
     sa.Column("tenant", _Tenant, nullable=False),
-    # The source; None for a fact that the caller gave.
+    # The source; None for a fact that a caller gave.
     sa.Column("episode_id", Uuid),
     sa.Column("turn_id", Uuid),
     sa.Column("ordinal", sa.Integer),
@@ -272,10 +271,10 @@ facts = _table(
     sa.Column("since", UtcTime, nullable=False),
     sa.Column("ends", sa.Boolean, nullable=False),
     sa.Column("is_pinned", sa.Boolean, nullable=False),
-    # Slot and text; None once the caller has deleted the fact.
+    # Slot and text; None after the fact is deleted.
     sa.Column("codec", sa.SmallInteger),
     sa.Column("content", sa.LargeBinary),
-    # Of a deleted fact, keyed by the database and the scope: what it said, and its slot.
+    # Digests of a deleted fact's text and slot, keyed by the database and the scope.
     sa.Column("deleted_at", UtcTime),
     sa.Column("digest", sa.LargeBinary),
     sa.Column("slot_digest", sa.LargeBinary),
@@ -283,7 +282,7 @@ facts = _table(
     clustered=True,
 )
 
-# Entries of the ledger, clustered by scope; the ids are in the order of time.
+# Entries of the ledger, clustered by scope; ids are in order of time.
 injections = _table(
     "injections",
     sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -294,21 +293,21 @@ injections = _table(
     sa.Column("budget_tokens", sa.Integer, nullable=False),
     sa.Column("block_tokens", sa.Integer, nullable=False),
     sa.Column("left_out", sa.Integer, nullable=False),
-    # SHA-256 of the block; empty where there was none.
+    # SHA-256 of the block; empty if there was none.
     sa.Column("hash", sa.LargeBinary, nullable=False),
-    # The query, where the agent's ledger keeps it.
+    # The query, if the agent's ledger keeps it.
     sa.Column("codec", sa.SmallInteger),
     sa.Column("query", sa.LargeBinary),
     sa.Index("octopus_injections_session", "scope_id", "session_id", "id"),
     clustered=True,
 )
 
-# The items of an entry, a row for each episode, so that they go when it goes.
+# The items of an entry, one row for each episode, so that an erasure removes them with it.
 injected = _table(
     "injected",
     sa.Column("scope_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("injection_id", Uuid, primary_key=True),
-    # Zero for facts that the caller gave.
+    # Zero for facts that a caller gave.
     sa.Column("episode_id", Uuid, primary_key=True),
     sa.Column("tenant", _Tenant, nullable=False),
     sa.Column("shown", sa.Integer, nullable=False),

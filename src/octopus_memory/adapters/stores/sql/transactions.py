@@ -1,4 +1,4 @@
-"""What every part of a SQL store stands on: connections, transactions, errors."""
+"""Connections, transactions and errors of a SQL store."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .lazy import Connection, sa
 P = ParamSpec("P")
 T = TypeVar("T")
 READING = "octopus_reading"
-"""The execution option of connections that only read."""
+"""The execution option of read-only connections."""
 REACH = "octopus_reach"
-"""The execution option that says whose rows a transaction may touch."""
+"""The execution option with the tenant whose rows a transaction may touch."""
 _RETRIES = 8
 
 
@@ -33,14 +33,14 @@ class Every(Enum):
 
 
 Reach: TypeAlias = str | Every
-"""Whose rows a transaction may touch: one tenant's, or everybody's. None is nobody's."""
+"""The tenant whose rows a transaction may touch, or every tenant. None is refused."""
 
 
 class Transactions:
-    """Runs the functions that hold statements, each in a transaction of its own."""
+    """Runs statement functions, each in a transaction of its own."""
 
     def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
-        """The engine is made when it is first needed: what SQLite does itself needs none."""
+        """`make_engine` is called on first use, because most calls on SQLite need no engine."""
         self._make_engine = make_engine
         self._making_engine = threading.Lock()
         self._made_engine: sa.Engine | None = None
@@ -63,14 +63,18 @@ class Transactions:
 
     @abstractmethod
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
-        """The vendor's error as one of ours."""
+        """The `StoreError` for a driver error."""
 
     def lost_race(self, error: sa.exc.DBAPIError) -> bool:  # noqa: ARG002 - for dialects to say
-        """Whether the transaction failed, whole, because of another one's: it is run again."""
+        """Whether the transaction was rolled back because of a concurrent one, so that it is
+        retried.
+        """
         return False
 
     def _now(self) -> datetime:
-        """By the clock that work is claimed by, else it could wait for a time that never comes."""
+        """The time by the clock that claims work; another clock could queue items for the far
+        future.
+        """
         return datetime.now(UTC) if self._clock is None else self._clock.now()
 
     @contextmanager
@@ -80,7 +84,7 @@ class Transactions:
         except sa.exc.DBAPIError as error:
             raise self.translate(error) from error
         except UnicodeDecodeError as error:
-            # A damaged file can make the driver fail over its own message.
+            # On a damaged file the driver can fail to decode its own message.
             raise StoreCorrupt(column_values.DAMAGED) from error
 
     def _write(
@@ -121,7 +125,7 @@ class Transactions:
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        """In one transaction, once."""
+        """Run `do` in one transaction, without a retry."""
         with _within(self._engine, reach) as conn, conn.core.begin():
             return do(conn, *args, **named)
 

@@ -1,4 +1,4 @@
-"""Column types that mean the same on every dialect."""
+"""Column types with the same meaning on every dialect."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class Uuid(TypeDecorator[UUID]):
-    """An id: sixteen bytes on SQLite, native elsewhere, in an order that the server keeps."""
+    """An id: sixteen bytes on SQLite, native elsewhere, in the server's order."""
 
     impl = sa.Uuid()
     cache_ok = True
@@ -65,7 +65,7 @@ class Uuid(TypeDecorator[UUID]):
 
 
 class Name(TypeDecorator[str]):
-    """Opaque text that is compared character by character, whatever the database's habits."""
+    """Opaque text, compared character by character whatever the collation."""
 
     impl = sa.String()
     cache_ok = True
@@ -76,7 +76,7 @@ class Name(TypeDecorator[str]):
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> Any:
         if dialect.name == "postgresql":
-            # Escapes make it longer, and PostgreSQL stores any length alike.
+            # Unlimited, because escapes lengthen a name and PostgreSQL stores any length alike.
             return sa.Text(collation="C")
         if dialect.name == "mssql":
             longest = 4 * self.length + 1
@@ -104,7 +104,7 @@ _ESCAPE = "\x1a"
 
 
 def _without_nul(text: str) -> str:
-    """PostgreSQL's text cannot hold NUL, which a name may."""
+    """A name without NUL, which PostgreSQL cannot store in text."""
     if "\0" not in text and _ESCAPE not in text:
         return text
     return text.replace(_ESCAPE, _ESCAPE + "1").replace("\0", _ESCAPE + "0")
@@ -117,10 +117,10 @@ def _with_nul(text: str) -> str:
 
 
 def to_sql_server(value: UUID) -> UUID:
-    """The id whose place in SQL Server's order is `value`'s place by its bytes.
+    """The id whose rank in SQL Server's order is `value`'s rank by bytes.
 
-    SQL Server looks at the last six bytes first, then from group to group towards the front. With
-    the time of a UUIDv7 there, new rows go to the end of an index.
+    SQL Server compares the last six bytes first, then group by group towards the front. With the
+    time of a UUIDv7 there, new rows go to the end of an index.
     """
     given = value.bytes
     return UUID(bytes_le=given[12:] + given[10:12] + given[8:10] + given[6:8] + given[:6])
@@ -132,14 +132,14 @@ def from_sql_server(value: UUID) -> UUID:
 
 
 _LONGEST_INLINE = 8_000
-"""The most bytes of SQL Server's VARBINARY(n)."""
+"""The largest VARBINARY(n) of SQL Server."""
 _END = b"\1"
 _LOW = re.compile(rb"[\x00-\x02]")
 _ESCAPED = re.compile(rb"\x02([\x01-\x03])")
 
 
 def pack_name(name: str) -> bytes:
-    """UTF-8 with an end mark: SQL Server takes bytes that differ only in zeros at the end as equal.
+    """UTF-8 with an end mark, because SQL Server ignores trailing zero bytes when it compares.
 
     The order of the bytes is that of the characters, "" first.
     """
@@ -156,10 +156,10 @@ def unpack_name(kept: bytes) -> str:
 
 
 def _only_elsewhere(kind: Any, then: Callable[[Any], Any] | None, dialect: sa.Dialect) -> Any:
-    """SQLite's values are taken as they are kept; others' are read as usual, and made like them."""
+    """SQLite's stored values unchanged; values of other products converted to them."""
     if dialect.name == "sqlite":
         return None
-    # psycopg's values are what others are turned into.
+    # psycopg returns the type that the others are converted to.
     read = None if dialect.name == "postgresql" else kind(dialect, None)
     if read is None or then is None:
         return then or read
@@ -167,7 +167,7 @@ def _only_elsewhere(kind: Any, then: Callable[[Any], Any] | None, dialect: sa.Di
 
 
 class Micros(UtcTime):
-    """A time as microseconds since 1970, which an array can hold."""
+    """A time as microseconds since 1970, for arrays."""
 
     cache_ok = True
 
@@ -176,7 +176,7 @@ class Micros(UtcTime):
 
 
 class IdBytes(Uuid):
-    """An id as its sixteen bytes: most rows have the id of the row before."""
+    """An id as its sixteen bytes, because most rows repeat the id of the row before."""
 
     cache_ok = True
 

@@ -1,11 +1,11 @@
-"""The view `octopus_episodes_readable`, for people who look into the database with a SQL client.
+"""The view `octopus_episodes_readable`, for people with a SQL client.
 
-It holds no text of a conversation, and only rows that are in the tables: what is erased there is
-gone from it. On PostgreSQL it reads as the role that asks (`security_invoker`), so row-level
-security holds for it as for the tables.
+It shows no text of a conversation, and only rows of the tables, so that an erasure removes them
+from it too. On PostgreSQL it reads as the querying role (`security_invoker`), so that row-level
+security applies.
 
-A migration that changes a column named here must `drop` the view first and `create` it again
-afterwards; the migration that created it before is then left empty.
+A migration that changes a column named here must `drop` the view first and `create` it afterwards;
+the migration that created it before becomes empty.
 """
 
 from __future__ import annotations
@@ -68,17 +68,17 @@ _NAMES = {
 
 
 def create(conn: sa.Connection) -> None:
-    """Create the view, which must not be there."""
+    """Create the view, which must not exist."""
     conn.exec_driver_sql(definition(conn.dialect.name))
 
 
 def drop(conn: sa.Connection) -> None:
-    """Drop the view, if it is there."""
+    """Drop the view if it exists."""
     conn.exec_driver_sql(f"DROP VIEW IF EXISTS {NAME}")
 
 
 def definition(dialect: str) -> str:
-    """The statement that creates the view on a dialect."""
+    """The dialect's CREATE VIEW statement."""
     return _VIEW.format(name=NAME, **_PARTS[dialect]())
 
 
@@ -124,7 +124,7 @@ def _iso(column: str) -> str:
 def _sql_server() -> dict[str, str]:
     quoted = "[user]"
     number = "CAST(e.id AS binary(16))"
-    # The order of the groups in which `types.to_sql_server` stores an id, undone.
+    # Undo the order of groups in which `types.to_sql_server` stores an id.
     groups = [(11, 6), (9, 2), (7, 2), (5, 2), (1, 4)]
     taken = " + ".join(f"SUBSTRING({number}, {at}, {length})" for at, length in groups)
     digits = f"LOWER(CONVERT(char(32), {taken}, 2))"
@@ -136,7 +136,7 @@ def _sql_server() -> dict[str, str]:
         "false": "CAST(0 AS bit)",
         "quoted": quoted,
         **{name: _text(column.format(quoted=quoted)) for name, column in _NAMES.items()},
-        # SQL Server writes through a view to columns that are shown as they are.
+        # Computed, because SQL Server allows writes through a view to plain columns.
         **{name: f"CAST({column} AS datetimeoffset(6))" for name, column in _TIMES.items()},
         **{name: f"{column} + 0" for name, column in _COUNTS.items()},
         **{name: f"CAST({column} AS varchar(16))" for name, column in _REASON.items()},
@@ -149,7 +149,7 @@ def _text(column: str) -> str:
 
 
 def _dashed(digits: str, joined: str, part: str) -> str:
-    """Thirty-two hexadecimal digits as a UUID is written."""
+    """Thirty-two hexadecimal digits in the notation of a UUID."""
     places = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)]
     return f" {joined} '-' {joined} ".join(f"{part}({digits}, {at}, {n})" for at, n in places)
 

@@ -1,4 +1,4 @@
-"""The settings that are stored for agents, with one tenant or with every tenant."""
+"""Agents' stored settings, for one tenant or for every tenant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .....domain.audit import AuditDraft
 
 FOR_ALL = ""
-"""The tenant of settings that hold with every tenant; no real one is empty."""
+"""The tenant of settings for every tenant; no real tenant is empty."""
 
 
 @sql
@@ -51,21 +51,21 @@ def config(conn: Connection, tenant: str | None, agent: str) -> AgentSettings:
 
 
 def asked(conn: Connection, scope: Scope, decided_by: str | None) -> Any:
-    """The answer that `check` reads; None where there is nothing to check.
+    """The result that `check` reads; None if there is nothing to check.
 
-    PostgreSQL sends it along with the next statement, so it costs no trip of its own.
+    PostgreSQL pipelines it with the next statement, so that it costs no round trip.
     """
     return None if decided_by is None else _asked(conn, scope.tenant, scope.agent)
 
 
 def check(found: Any, decided_by: str | None) -> None:
-    """:raises SettingsChanged: when the settings are not those that a write was decided by"""
+    """:raises SettingsChanged: when the settings have another version than the one a write used"""
     if found is not None and _version(dict(found.all())) != decided_by:
         raise SettingsChanged
 
 
 def _version(texts: Mapping[str, str]) -> str:
-    """The stored texts themselves: whatever changes one of them changes this, too."""
+    """The stored texts themselves, so that every change changes the version."""
     return "\0".join(f"{tenant}\0{texts[tenant]}" for tenant in sorted(texts))
 
 
@@ -89,7 +89,7 @@ def put(
     tenant = FOR_ALL if tenant is None else tenant
     agents = schema.agents
     this = sa.and_(agents.c.tenant == tenant, agents.c.agent == agent)
-    # Locked before the version is read: another change waits here, and then sees this one.
+    # Lock before the version is read, so that a concurrent change waits and then sees this one.
     conn.execute(sa.select(agents.c.agent).where(this).with_for_update()).first()
     if seen is not None and _version(dict(_asked(conn, tenant, agent).all())) != seen:
         raise SettingsChanged
@@ -97,7 +97,7 @@ def put(
         conn.execute(sa.delete(agents).where(this))
     else:
         text = rows.dump_json(config)
-        # Of two that insert at once the database refuses one, which is run again and sees this.
+        # Of two concurrent inserts the database refuses one, whose retry sees the other.
         if not conn.execute(sa.update(agents).where(this).values(config=text)).rowcount:
             conn.execute(sa.insert(agents).values(tenant=tenant, agent=agent, config=text))
     if entry is not None:

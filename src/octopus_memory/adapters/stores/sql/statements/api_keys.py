@@ -1,4 +1,4 @@
-"""API keys: the statements."""
+"""API keys."""
 
 from __future__ import annotations
 

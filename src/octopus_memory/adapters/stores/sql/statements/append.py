@@ -1,4 +1,4 @@
-"""The statements that write, each called inside one transaction."""
+"""Appending turns, and keeping a session from becoming idle."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _grow_episode() -> Any:
             message_count=schema.episodes.c.message_count + sa.bindparam("messages"),
             input_tokens=schema.episodes.c.input_tokens + sa.bindparam("input"),
             output_tokens=schema.episodes.c.output_tokens + sa.bindparam("output"),
-            # What was said before the rest may come after it. An empty episode has no last one.
+            # Turns may arrive out of order. An empty episode has no last turn.
             last_message_at=sa.case(
                 (schema.episodes.c.message_count == 0, _last()),
                 else_=_later(schema.episodes.c.last_message_at),
@@ -164,7 +164,7 @@ def append(conn: Connection, write: Append) -> list[Turn]:
         if stored is not None:
             return stored
     scope_id, first_seq = _take(conn, write)
-    # After the scope is locked: by then the settings may be others.
+    # Read under the lock of the scope, because the settings may have changed by then.
     settings = agent_configs.asked(conn, write.scope, write.settings)
     match write.target:
         case Target.NEW:
@@ -189,7 +189,7 @@ def append(conn: Connection, write: Append) -> list[Turn]:
 
 
 def _take(conn: Connection, write: Append) -> tuple[int, int]:
-    """The scope's key, and the first `seq` of the recall rows that are written with the turns."""
+    """The scope's number, and the first `seq` of the recall rows written with the turns."""
     count = 0 if _is_for_later(write) else len(write.turns)
     count += close.rows_for(write.closing)
     if count or not write.turns or write.target is Target.RESUME:
@@ -198,17 +198,17 @@ def _take(conn: Connection, write: Append) -> tuple[int, int]:
         return scopes.hold(conn, write.scope)[:2]
     if not _is_alone(conn):
         scopes.keep_others_out(conn, write.scope)
-    # The key comes with the episode.
+    # The number comes with the episode.
     return 0, 0
 
 
 def _is_alone(conn: Connection) -> bool:
-    """Whether no other transaction writes anywhere before this one ends."""
+    """Whether no other transaction can write before this one ends."""
     return conn.product == "sqlite"
 
 
 def _is_for_later(write: Append) -> bool:
-    """Whether recall is given the turns by `findable` alone."""
+    """Whether the turns are indexed later, by `index_turns`."""
     return bool(write.turns) and all(turn.lexical is None for turn in write.turns)
 
 
@@ -252,9 +252,9 @@ def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> in
 
 
 def _start_time(latest: datetime | None, write: Append) -> datetime:
-    """A live episode never starts before the one that its session had until now.
+    """The start of an episode: a live one never starts before the last of its session.
 
-    Its time was taken before it waited for others to write; what is imported has its own.
+    The caller took its time before it waited for other writers. An imported episode keeps its own.
     """
     if write.at != write.now or latest is None or latest <= write.at:
         return write.at
@@ -262,7 +262,7 @@ def _start_time(latest: datetime | None, write: Append) -> datetime:
 
 
 def _check_none_open(conn: Connection, scope_id: int, write: Append) -> rows.Row:
-    """What is known of the session: whether it is, and when its latest episode started."""
+    """The session: whether it is known, and when its latest episode started."""
     [row] = conn.execute(_session_now, {"scope_": scope_id, "session_": write.session_id})
     if row.still_open:
         raise EpisodeChanged(write.session_id)
@@ -283,12 +283,13 @@ def _set_session(conn: Connection, scope_id: int, write: Append) -> None:
 
 
 def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tuple[int, int]:
-    """The scope's key, and the ordinal of the first turn that comes."""
+    """The scope's number, and the ordinal of the first new turn."""
     if not write.turns:
         return scope_id, _ends(conn, write)
     is_for_later = _is_for_later(write)
     spent, made = _tokens(write.turns)
-    # SQLite writes the index of such episodes anew, even where the column stays as it is.
+    # SQLite rewrites the entry in the index of unindexed episodes even if the column does not
+    # change.
     at_once = is_for_later and not _is_alone(conn)
     row = conn.execute(
         _grow_unfindable if at_once else _grow_episode,
@@ -319,7 +320,7 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
 
 
 def _ends(conn: Connection, write: Append) -> int:
-    """An append without turns can only end its episode, however many it has by now."""
+    """End an episode by an append without turns, however many it has by now."""
     if write.closing is None:
         raise ValueError("an append to an episode that exists needs turns or a closing")
     episode = episodes.episodes(conn, write.scope, [write.episode_id]).get(write.episode_id)

@@ -1,4 +1,4 @@
-"""The audit log's statements."""
+"""The audit log."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _insert() -> sa.Insert:
 def append(conn: Connection, entry: AuditDraft) -> AuditEntry:
     from .....domain.audit import chained
 
-    # Writers of one log wait here for each other; two that begin it at once give the same number,
-    # and one of them is run again.
+    # Concurrent writers of one log wait here. Of two that begin a log, one loses the race and
+    # retries.
     last = head(conn, entry.tenant, change=True)
     new = chained(entry, seq=last.seq + 1, previous=last.hash)
     conn.execute(
@@ -45,7 +45,7 @@ def append(conn: Connection, entry: AuditDraft) -> AuditEntry:
 
 
 def head(conn: Connection, tenant: str, *, change: bool = False) -> AuditHead:
-    """Kept apart from the entries, so that the last of them are missed when they are gone."""
+    """The end of the log, stored apart from it so that missing entries at the end are noticed."""
     from .....domain.audit import AuditHead
 
     kept = meta.get(conn, _head_of(tenant), change=change)

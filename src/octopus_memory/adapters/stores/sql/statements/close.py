@@ -1,4 +1,4 @@
-"""How an episode ends: its closing, its summary, and what recall finds it by."""
+"""Closing an episode, and its summary."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _set_episode() -> sa.Update:
     return sa.update(schema.episodes).where(common.this_episode())
 
 
-# What is set is named by the columns: the two of the summary come with the parameters.
+# The summary's two columns come with the parameters, which name the columns to set.
 @sql
 def _set_summary() -> sa.Update:
     seq = sa.func.coalesce(common.last_seq(), schema.episodes.c.last_seq)
@@ -61,7 +61,7 @@ def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
 
 @sql_for
 def _drop_work(part: RowPart) -> sa.Delete:
-    # What a remote index must still be told of is not an episode's own work.
+    # A removal for the mirror is not the episode's own work.
     own = schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX]
     return _rows_of(schema.work, part).where(own)
 
@@ -113,7 +113,7 @@ def close_episode(
 
 
 def rows_for(closing: Closing | None) -> int:
-    """How many recall rows an end brings."""
+    """The number of recall rows that a closing adds."""
     return 0 if closing is None or closing.summary is None else 1
 
 
@@ -127,9 +127,9 @@ def end(
     now: datetime,
     is_new: bool = False,
 ) -> None:
-    """End the episode at `place`; its summary gets the recall row of that `seq`.
+    """End the episode of `place`; its summary gets the recall row of that `seq`.
 
-    An episode that `is_new` began in the same transaction, and has no facts yet.
+    An `is_new` episode began in the same transaction, and has no facts yet.
     """
     new = closing.summary
     this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}
@@ -180,10 +180,10 @@ def put_summary(
     if replacing is not None and not _is_summary(conn, held[0], episode_id, replacing):
         return
     if summary.made_of is not None and before.is_archived:
-        # Its turns have no recall rows any more, which would tell whether they were rewritten.
+        # Its turns have no recall rows any more, which would show whether they were rewritten.
         raise EpisodeChanged(before.session_id)
     if summary.made_of is not None and summary.made_of.turns > before.message_count:
-        # Turns that it was made of were removed.
+        # Turns that the summary was made of were removed.
         raise EpisodeChanged(before.session_id)
     agent_configs.check(agent_configs.asked(conn, scope, summary.settings), summary.settings)
     check_text(conn, {"episode_": episode_id, "scope_": held[0]}, before.session_id, summary)
@@ -204,7 +204,7 @@ def put_summary(
 def check_text(
     conn: Connection, this: dict[str, Any], session_id: str, new: NewSummary | None
 ) -> None:
-    """A summary must not bring back what was rewritten while it was made."""
+    """Refuse a summary of turns that were rewritten meanwhile."""
     if new is None or new.made_of is None:
         return
     read = {"newest_": new.made_of.newest, "turns_": new.made_of.turns}
@@ -234,7 +234,7 @@ def _insert_summary(
     at: datetime,
     now: datetime,
 ) -> None:
-    """What recall finds a summary by, and the work that it brings."""
+    """Insert a summary's recall row, and the work that it needs."""
     row = {
         "seq": seq,
         "ordinal": SUMMARY_ORDINAL,
@@ -264,7 +264,7 @@ def drop_rows(
     part: RowPart,
     now: datetime,
 ) -> int:
-    """Take an episode's rows out of what recall searches; returns how many."""
+    """Delete an episode's recall rows and their work; returns how many rows."""
     _, next_seq = scopes.take_rows(conn, scope, 0, epochs=1)
     these = {"scope_": scope_id, "episode_": episode_id}
     conn.execute(_drop_work(part), these)

@@ -1,4 +1,4 @@
-"""The statements that read."""
+"""Reading sessions, episodes and turns."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from . import common
 T = TypeVar("T")
 
 _PLACES = (1, 2, 5, 10, 16)
-"""Places in one statement: some numbers do for all, and recall shows five unless it is told."""
+"""The numbers of turns in one statement. A few sizes serve all; recall asks for five by default."""
 _BY_START = attrgetter("started_at", "id")
 _EPISODE = attrgetter("episode_id")
 
 
-# For a list of ids: with a plain comparison, a planner may go through every episode of the scope
-# instead, SQLite by its rules and PostgreSQL where it takes the scope for a small one.
+# For a list of ids. With a plain comparison a planner may scan every episode of the scope: SQLite
+# always, PostgreSQL for a scope that it takes for small.
 @cache
 def _also_in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
@@ -72,7 +72,7 @@ def _session_rows() -> sa.Select[Any]:
     )
 
 
-# Not by id: the clock that ids are made by can be set back.
+# Not by id, because the clock that makes ids can be set back.
 @cache
 def _latest_first() -> sa.Select[Any]:
     return _session_rows().order_by(
@@ -162,7 +162,7 @@ def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | N
         _session, common.scope_params(scope) | {"session_": session_id}
     ).one_or_none()
     if row is None:
-        # Unknown, or every episode of it is deleted.
+        # Unknown, or all its episodes are deleted.
         return None
     return SessionState(session=rows.session(row, scope), episode=rows.episode(row, scope))
 
@@ -197,10 +197,10 @@ def replay(
 def _episodes_of(
     conn: Connection, scope: Scope, session_id: str, last: int | None
 ) -> list[rows.Row]:
-    """All of a session's, or as many of the latest as have its last turns."""
+    """All episodes of a session, or as many of the latest as its last turns need."""
     parameters = common.scope_params(scope) | {"session_": session_id}
     if last is not None:
-        # The first may be open, and so be older than the others, or empty.
+        # The first may be open, and so older than the others, or empty.
         found = list(conn.execute(_latest, parameters | {"limit_": last + 1}))
         if len(found) <= last or all(map(_turns_in, found[1:])):
             return found
@@ -208,7 +208,7 @@ def _episodes_of(
 
 
 def _turns_in(row: rows.Row) -> int:
-    """How many turns of an episode a replay shows."""
+    """The number of turns of an episode that a replay shows."""
     return 0 if row.is_archived else row.message_count - (row.replay_from or 0)
 
 
@@ -219,7 +219,7 @@ def _is_hidden(row: rows.Row) -> bool:
 
 
 def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
-    """The episodes that the last turns are in, and with which ordinal of the first they begin."""
+    """The episodes of the last turns, and the ordinal at which the first of them begins."""
     missing = last
     for place in reversed(range(len(found))):
         missing -= _turns_in(found[place])
@@ -231,9 +231,9 @@ def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
 def _said(
     conn: Connection, scope: Scope, session_id: str, ids: Sequence[UUID], start: int
 ) -> dict[UUID, tuple[Turn, ...]]:
-    """What was said in each of these episodes; in the first, from the ordinal `start` on."""
+    """The turns of each of these episodes; of the first, from the ordinal `start` on."""
     said: dict[UUID, tuple[Turn, ...]] = {}
-    # One episode is looked up sooner than a list of one.
+    # Looking up one episode is faster than a list of one.
     if start or len(ids) == 1:
         first, *ids = ids
         parameters = {"tenant_": scope.tenant, "episode_": first, "start_": start}
@@ -307,7 +307,7 @@ def turns_at(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -
 def _at(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
     for some in common.chunks(refs, _PLACES[-1]):
         count = next(size for size in _PLACES if size >= len(some))
-        # Where there are fewer, the last is asked for again and again.
+        # Repeat the last reference to fill up the statement.
         asked = [*some, *[some[-1]] * (count - len(some))]
         given = dict(zip(_place_names(count), chain.from_iterable(asked), strict=True))
         yield _turns_at(count), common.scope_params(scope) | given
@@ -330,7 +330,7 @@ def _place_names(count: int) -> list[str]:
 
 @sql_for
 def _turns_at(count: int) -> sa.Select[Any]:
-    # Not every dialect can look for pairs in a list.
+    # Not every dialect can compare pairs with a list.
     places = [
         sa.and_(
             schema.turns.c.episode_id == sa.bindparam(f"episode_{number}"),
