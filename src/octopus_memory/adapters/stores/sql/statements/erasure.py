@@ -1,4 +1,4 @@
-"""Erasure: the statements."""
+"""Erasures and their receipts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEYS = "api keys"
 
 @cache
 def _places() -> dict[str, sa.Table]:
-    """Where rows of a scope are, besides its own; those of an episode before the episodes."""
+    """The tables with rows of a scope; an episode's rows come before the episodes."""
     return {
         "turns": schema.turns,
         "archived turns": schema.turns_archive,
@@ -57,7 +57,7 @@ def erase(conn: Connection, subject: Subject, erasure: Erasure, entry: AuditDraf
     if any(done.removed.values()):
         number = meta.count_removal(conn)
     else:
-        # Rows that went earlier may still be in the files.
+        # Rows that were removed earlier may still be in the files.
         number = meta.number(conn, meta.REMOVALS)
     done = replace(done, number=number)
     facts: dict[str, Json] = {
@@ -113,13 +113,13 @@ def _of_scope(table: sa.Table, scope_id: int, tenant: str) -> sa.Delete:
     gone = sa.delete(table).where(table.c.scope_id == scope_id, table.c.tenant == tenant)
     if table not in _by_episode():
         return gone
-    # Found by their episode, since by their scope the whole table would have to be read.
+    # By episode, because these tables have no index by scope.
     own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == scope_id)
     return gone.where(table.c.episode_id.in_(own))
 
 
 def _drop_api_keys(conn: Connection, subject: Subject) -> int:
-    """A credential that names its user is theirs."""
+    """Delete the API keys that name the subject as their user."""
     keys = schema.keys
     mine = sa.delete(keys).where(keys.c.tenant == subject.tenant, keys.c.user == subject.user)
     return conn.execute(mine).rowcount
@@ -183,7 +183,7 @@ def _own_work(scope_id: int, episode_id: UUID) -> list[sa.ColumnElement[bool]]:
 
 
 def _remove_empty_scope(conn: Connection, scope_id: int) -> int:
-    """A scope that has neither a session nor a fact is only a person's name."""
+    """Delete a scope that has neither a session nor a fact."""
     for table in (schema.conversations, schema.facts):
         left = sa.select(table.c.scope_id).where(table.c.scope_id == scope_id).limit(1)
         if conn.execute(left).first() is not None:
@@ -205,7 +205,7 @@ def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
             own = table.c.id if table is schema.episodes else table.c.episode_id
             wanted.append(own.in_(only))
         if table is schema.work:
-            # What a remote index must still be told is counted by `waiting_removals`.
+            # Removals for the mirror are counted by `waiting_removals`.
             wanted.append(schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX])
         left[place] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
     if erasure.episode_id is None and not erasure.episode_ids:

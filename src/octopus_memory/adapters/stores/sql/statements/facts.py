@@ -1,4 +1,4 @@
-"""Standing facts: the statements."""
+"""Standing facts."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def newest(conn: Connection, scope: Scope, *, until: datetime | None = None) -> 
 
 
 def of_episode(conn: Connection, scope_id: int, episode_id: UUID) -> list[Fact]:
-    """The facts of an episode that are not deleted, whether the episode is or not."""
+    """An episode's facts that are not deleted, even if the episode is."""
     found = conn.execute(_of_episode, {"scope_": scope_id, "episode_": episode_id})
     facts = fact_rows.read(conn, [row for row in found if row.deleted_at is None])
     return sorted(facts, key=_by_time)
@@ -119,7 +119,7 @@ def of_source(conn: Connection, scope: Scope, episode_id: UUID | None) -> list[F
     its = source.is_(None) if episode_id is None else source == episode_id
     found = list(conn.execute(_visible().where(its), common.scope_params(scope)))
     if any(row.deleted_at is not None for row in found):
-        # The slot of a deleted fact is known by the others that had it, wherever these are from.
+        # A deleted fact has the slot of any other fact with its slot digest.
         others = list(conn.execute(_visible(), common.scope_params(scope)))
         slots = fact_rows.slots_of(conn, others)
         found = [row for row in found if row.deleted_at is None or row.slot_digest in slots]
@@ -199,7 +199,7 @@ def delete(
 
 
 def _changed(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
-    """The fact that is to be changed; its scope is locked, and its version bumped."""
+    """The fact that is to be changed; locks its scope and bumps its version."""
     row = None if scopes.lock(conn, scope) is None else _one_of(conn, scope, fact_id)
     if row is None:
         raise FactNotFound(fact_id)
@@ -231,7 +231,7 @@ def rewrite_given(conn: Connection, scope: Scope, facts: Sequence[Fact]) -> None
 def rewrite(
     conn: Connection, scope_id: int, episode_id: UUID | None, facts: Sequence[Fact]
 ) -> None:
-    """Replace slot and text of the facts of one episode, or of those that the caller gave."""
+    """Replace slot and text of the facts of one episode, or of those that a caller gave."""
     table = schema.facts
     source = table.c.episode_id
     for fact in facts:
@@ -250,10 +250,10 @@ def rewrite(
 def replace_found(
     conn: Connection, place: dict[str, Any], facts: Sequence[Fact], *, is_new: bool = False
 ) -> None:
-    """Store what a summarizer found in an episode, in place of what was found in it before.
+    """Replace an episode's facts with those that a summarizer found.
 
-    A fact that is there in the same words keeps its row, so that its id stays. An episode that
-    `is_new` has none yet.
+    A fact with the same words keeps its row, so that its id stays. An `is_new` episode has no facts
+    yet.
     """
     if is_new:
         insert(conn, place, facts)
@@ -281,10 +281,11 @@ def replace_found(
 
 
 def _brings_back(fact: Fact, deleted: rows.Row, digests: fact_rows.Digests) -> bool:
-    """Whether it is what was deleted: in the same words, or in others of the same slot.
+    """Whether a found fact restates a deleted one: in the same words, or in others of the same
+    slot.
 
-    A summarizer may word one turn differently each time. What was said later in the episode is
-    news, and fills the slot.
+    A summarizer may word one turn differently each time. A fact from a later turn is new, and fills
+    the slot.
     """
     if deleted.digest == digests.of(fact.kind, fact.slot, fact.text):
         return True
@@ -294,7 +295,7 @@ def _brings_back(fact: Fact, deleted: rows.Row, digests: fact_rows.Digests) -> b
 
 
 def insert(conn: Connection, place: dict[str, Any], facts: Sequence[Fact]) -> None:
-    """Store facts at `place`: tenant, scope and, unless the caller gave them, episode."""
+    """Store facts of an episode, or of a scope if a caller gave them."""
     if not facts:
         return
     digests = fact_rows.Digests(conn, place["tenant"], place["scope_id"])

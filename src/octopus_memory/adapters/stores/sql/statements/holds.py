@@ -1,4 +1,4 @@
-"""Legal holds: the statements."""
+"""Legal holds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def _standing() -> sa.Select[Any]:
 def _either(
     tenant: sa.ColumnElement[bool], user: sa.ColumnElement[bool], episode: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Each with its tenant, so that each has its index: else all of a tenant's holds are read."""
+    """Match by user or by episode. Each condition repeats the tenant, so that each can use its
+    index.
+    """
     return sa.or_(sa.and_(tenant, user), sa.and_(tenant, episode))
 
 
@@ -68,7 +70,7 @@ def place(conn: Connection, hold: Hold, *, entry: AuditDraft | None = None) -> N
 
 
 def _wait_for_removals(conn: Connection, hold: Hold) -> None:
-    """Whoever is removing something now looked for holds before this one: let them finish first."""
+    """Wait for removals that checked for holds before this one was placed."""
     scopes, episodes = schema.scopes, schema.episodes
     about = sa.select(scopes.c.id).where(scopes.c.tenant == hold.tenant)
     if hold.user is not None:
@@ -112,7 +114,7 @@ def _hold(row: sa.Row[Any]) -> Hold:
 
 
 def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
-    """:raises LegalHold: when one stands on the user or on one of the episodes"""
+    """:raises LegalHold: when a hold applies to the user or to one of the episodes"""
     for some in list(common.chunks(episode_ids)) or [[]]:
         found = conn.execute(_standing, {"tenant_": tenant, "user_": user, "ids": some}).first()
         if found is not None:
@@ -120,7 +122,7 @@ def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID])
 
 
 def is_held() -> sa.ColumnElement[bool]:
-    """Of an episode joined with its scope: whether any hold stands on it."""
+    """Whether a hold applies to an episode, which the query joins with its scope."""
     episodes, scopes = schema.episodes, schema.scopes
     return (
         sa.select(sa.literal(1))

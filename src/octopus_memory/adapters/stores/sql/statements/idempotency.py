@@ -1,4 +1,4 @@
-"""Calls that are made again with the key of one that was stored. The statements."""
+"""Idempotency keys: calls that repeat a stored one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def stored_before(conn: Connection, scope: Scope, idempotency: Idempotency) -> l
 
 
 def _explain(conn: Connection, key: rows.Row) -> NoReturn:
-    """Tell what became of the turns. They must not be stored again: a restore would show both."""
+    """Raise the error that says what became of the turns.
+
+    They must not be stored again, because a restore would show both.
+    """
     this = {"episode_": key.episode_id, "scope_": key.scope_id}
     episode = conn.execute(_stage, this).one()
     is_removed = episode.deleted_at is not None or key.count == 0

@@ -1,4 +1,4 @@
-"""Turns that recall cannot find yet, and how they become findable. The statements."""
+"""Indexing: turns that have no recall row yet, and how they get one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..lazy import Connection, direct_read, direct_write, results_of, sa, schema
 from . import common
 
 _MOST_TURNS = 256
-"""Of one episode at a time: they are read whole."""
+"""Turns of one episode that are read at a time."""
 
 
 @sql
@@ -74,7 +74,7 @@ def _whole() -> sa.Select[Any]:
     )
 
 
-# An episode whose turns are lost has none to be made findable any more either.
+# An outer join, so that an episode whose turns are lost ends its wait as well.
 @sql
 def _places() -> sa.Select[Any]:
     return (
@@ -135,11 +135,11 @@ def _take_rows() -> sa.Update:
 
 
 Places = Mapping[int, tuple[int, datetime]]
-"""The role and the time of each turn, by its ordinal."""
+"""The role and time of each turn, by ordinal."""
 
 
 class _Waiting(NamedTuple):
-    """An episode's turns that recall cannot find yet, as this transaction sees them."""
+    """An episode's unindexed turns, as this transaction sees them."""
 
     place: tuple[int, int | None]
     """The scope's number, and the ordinal of the first."""
@@ -184,7 +184,7 @@ def turns(conn: Connection, found: Sequence[UnindexedTurns]) -> list[Turn]:
 def index_turns(
     conn: Connection, done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]], *, now: datetime
 ) -> int:
-    # In one order for all: two workers that lock the same scopes would wait for each other.
+    # In one order for all workers, because two that lock the same scopes could deadlock.
     ordered = sorted(done, key=lambda each: each[0].scope_id)
     return sum(_index(conn, some, now=now) for some in common.chunks(ordered))
 
@@ -198,7 +198,7 @@ def _index(
         (_lock_scopes, {"ids": ids}),
         (_places, {"ids": [found.episode_id for found, _ in done]}),
     )
-    # Where something was removed, a turn of the same number may be another by now.
+    # Skip a scope where rows were removed, because its ordinals may name other turns by now.
     as_read = {row[:-1]: row.next_seq for row in locked}
     said = _said(places)
     next_seq: dict[int, int] = {}
@@ -244,7 +244,7 @@ def insert_new(
     *,
     now: datetime,
 ) -> None:
-    """The recall rows of turns that are stored with their words, in this transaction."""
+    """Insert the recall rows of turns that are stored with their `lexical`."""
     said, findable = {}, []
     for ordinal, new in enumerate(turns, start=first):
         if not new.indexed:
@@ -264,14 +264,14 @@ def insert(
     *,
     now: datetime,
 ) -> None:
-    """The recall rows, and the work that they bring; who stores them notes the last."""
+    """Insert recall rows and the work that they need. The caller records the last `seq`."""
     new = _New([], [])
     new.take_in(episode, first_seq, said, findable, now=now)
     new.insert(conn)
 
 
 class _New(NamedTuple):
-    """Recall rows, and the work that they bring, on their way in."""
+    """Recall rows to insert, and the work that they need."""
 
     recall: list[dict[str, Any]]
     work: list[dict[str, Any]]

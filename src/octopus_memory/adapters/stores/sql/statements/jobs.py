@@ -1,4 +1,4 @@
-"""Jobs that one process runs at a time: who leads, until when, and when each last ran."""
+"""Jobs that one process runs at a time: the leader, its lease, and the last run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ..lazy import Connection, direct_read, sa, schema, sql
 
 _SKEW = timedelta(hours=1)
-"""How much the clocks of two machines may differ."""
+"""How far the clocks of two machines may differ."""
 
 
 def take_lead(conn: Connection, job: str, owner: str, *, now: datetime, until: datetime) -> bool:
@@ -20,7 +20,7 @@ def take_lead(conn: Connection, job: str, owner: str, *, now: datetime, until: d
     if row is None:
         conn.execute(sa.insert(schema.jobs).values(name=job, owner=owner, leads_until=until))
         return True
-    # One that ends later than it can was taken while a clock was ahead.
+    # A lease beyond its longest term was taken while a clock was ahead.
     if row.owner is not None and now < row.leads_until <= until + _SKEW:
         return False
     conn.execute(
@@ -32,7 +32,7 @@ def take_lead(conn: Connection, job: str, owner: str, *, now: datetime, until: d
 
 
 def renew_lead(conn: Connection, job: str, owner: str, *, until: datetime) -> bool:
-    """Late is early enough, as long as nobody else has led since."""
+    """Extend a lease, even an expired one, unless another process has led since."""
     done = conn.execute(
         sa.update(schema.jobs)
         .where(schema.jobs.c.name == job, schema.jobs.c.owner == owner)

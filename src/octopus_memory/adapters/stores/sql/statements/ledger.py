@@ -1,4 +1,4 @@
-"""The ledger of injections: the statements."""
+"""The ledger: the memories that were shown for each turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .....domain.ledger import EpisodeUses, Injected, Injection
 
 NO_EPISODE = UUID(int=0)
-"""The episode of facts that the caller gave."""
+"""The episode of facts that a caller gave."""
 _INJECTION = (
     "scope_id",
     "id",
@@ -65,7 +65,7 @@ def _insert_items() -> sa.Insert:
 
 @cache
 def _of_turns_in_episode() -> sa.ColumnElement[bool]:
-    """Entries that were made for a turn of this episode.
+    """The entries that belong to this episode.
 
     An entry belongs to the first episode of its session that was written to at its time or later;
     after the last write, to the last one.
@@ -126,7 +126,7 @@ def _drop_entries_of_scope() -> sa.Delete:
 
 
 def drop_of_scope(conn: Connection, scope_id: int) -> None:
-    """Remove what a scope that is gone has left: entries of sessions that never got an episode."""
+    """Delete the entries of an erased scope whose sessions never got an episode."""
     conn.execute(_drop_items_of_scope, {"scope_": scope_id})
     conn.execute(_drop_entries_of_scope, {"scope_": scope_id})
 
@@ -134,9 +134,9 @@ def drop_of_scope(conn: Connection, scope_id: int) -> None:
 def drop_for_turns(
     conn: Connection, scope_id: int, episode_id: UUID, turn_ids: Sequence[int], gone: set[int]
 ) -> None:
-    """Remove the entries that were made for turns of an episode that go.
+    """Delete the entries of removed turns of an episode.
 
-    `turn_ids` are those of all its turns, in order; `gone` is a part of them.
+    `turn_ids` are the ids of all its turns, in order; `gone` is a part of them.
     """
     items, entries = schema.injected, schema.injections
     own = sa.select(entries.c.id).where(_of_turns_in_episode())
@@ -153,7 +153,7 @@ def drop_for_turns(
 
 
 def renumber(conn: Connection, scope_id: int, episode_id: UUID, number: Mapping[int, int]) -> None:
-    """Give an episode's items the new ordinals of their turns; drop those whose turn is gone."""
+    """Renumber an episode's items after a removal of turns; delete those whose turn is gone."""
     from .....domain.ledger import pack_items
 
     table = schema.injected
@@ -204,7 +204,7 @@ def record(
     for scope, entry in entries:
         by_scope.setdefault(scope, []).append(entry)
     stored = 0
-    # Always in one order, so that two writers cannot wait for each other.
+    # In one order for all writers, to prevent a deadlock.
     for scope in sorted(by_scope, key=lambda scope: (scope.tenant, scope.agent, scope.user)):
         held = scopes.lock(conn, scope)
         if held is not None:
@@ -292,7 +292,7 @@ def injections(
 def _items(
     conn: Connection, scope_id: int, ids: Sequence[UUID]
 ) -> tuple[dict[UUID, list[Injected]], dict[UUID, list[Injected]]]:
-    """Items shown and items cut, by entry; none of an episode that is deleted."""
+    """Items shown and items cut, by entry; leaves out deleted episodes."""
     table, episodes = schema.injected, schema.episodes
     shown: dict[UUID, list[Injected]] = {}
     cut: dict[UUID, list[Injected]] = {}
@@ -346,7 +346,7 @@ def _by_kind(item: Injected) -> tuple[str, int, int]:
 def _with_turns(
     conn: Connection, scope: Scope, session_id: str, entries: Sequence[Injection]
 ) -> list[Injection]:
-    """Entries with the first turn of their session that was stored after each."""
+    """Entries, each with the first turn of its session that was stored after it."""
     turns, episodes = schema.turns, schema.episodes
     found = conn.execute(
         sa.select(turns.c.id, turns.c.episode_id, turns.c.ordinal)

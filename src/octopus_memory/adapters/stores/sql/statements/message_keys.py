@@ -1,4 +1,4 @@
-"""Ids that callers gave their messages, as keyed hashes. The statements."""
+"""Keyed hashes of the ids that callers gave their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database's own facts: its secret, the model in use, what is owed."""
+"""The database's own records: its secret, the model in use, the mirror, removals."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _insert() -> sa.Insert:
 
 @direct_read
 def get(conn: Connection, name: str, *, keep: bool = False, change: bool = False) -> bytes | None:
-    """With `keep` nobody can change it before this transaction ends; `change` is to change it."""
+    """A value. `keep` locks it against changes by others; `change` locks it for a change."""
     statement = _value_to_keep if keep else _value_to_change if change else _value
     row = conn.execute(statement, {"name_": name}).first()
     return None if row is None else row.value
@@ -75,7 +75,7 @@ def make_salt(conn: Connection) -> bytes:
 
 
 def count_removal(conn: Connection) -> int:
-    """Rows were removed: caches must look again, and the files keep their bytes until rewritten."""
+    """Count a removal of rows, so that caches check again and the files are rewritten."""
     kept = get(conn, REMOVALS, change=True)
     made = int(kept or b"0") + 1
     _change(conn, REMOVALS, kept, made)
@@ -99,16 +99,16 @@ def state(conn: Connection) -> StoreState:
 
 
 def raise_to(conn: Connection, name: str, value: int) -> None:
-    """Never lowers what another process has put there."""
+    """Raise a number; never lower what another process has written."""
     kept = get(conn, name, change=True)
     if int(kept or b"0") < value:
         _change(conn, name, kept, value)
 
 
 def _change(conn: Connection, name: str, kept: bytes | None, value: int) -> None:
-    """A number that nobody has is inserted: of two at once, one is run again and sees the other's.
+    """Insert a number that does not exist, so that one of two concurrent writers fails and retries.
 
-    An update instead would take the other's for nothing.
+    An update would overwrite the number of the other.
     """
     if kept is None:
         conn.execute(_insert, {"name": name, "value": str(value).encode()})

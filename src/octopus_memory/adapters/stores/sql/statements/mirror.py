@@ -1,4 +1,4 @@
-"""What a remote index must still be told: rows to take in, rows to take out."""
+"""Work for the mirror: rows to send, rows to delete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _follow() -> sa.Insert:
 
 
 _WHOLE_SCOPE = UUID(int=0)
-"""Stands for every episode in a removal's row."""
+"""Stands for every episode of a scope in the row of a removal."""
 _PART_OF = {number: part for part, number in rows.PARTS.items()}
 
 
@@ -77,7 +77,7 @@ def queue_all(conn: Connection, now: datetime, scope_id: int | None = None) -> i
 
 
 def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None:
-    """Queue rows that have just got their vector."""
+    """Queue rows that were embedded just now."""
     if name(conn) is None:
         return
     by_scope: dict[int, list[int]] = {}
@@ -85,8 +85,8 @@ def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None
         by_scope.setdefault(work.scope_id, []).append(work.seq)
     for scope_id, seqs in by_scope.items():
         for some in common.chunks(seqs):
-            # A worker may be giving the row with its former vector right now: what it finishes
-            # then must not be this.
+            # Replace items that wait: a worker may be sending the old vector, and must not finish
+            # this one.
             these = {"scope_": scope_id, "seqs": some}
             conn.execute(_drop_followed, these)
             conn.execute(_follow, these | {"now_": now})

@@ -1,4 +1,4 @@
-"""Which number stands for which personal data in an episode. The statements."""
+"""The numbers that stand for personal data in an episode's text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _taken() -> sa.Select[Any]:
 def put(
     conn: Connection, place: dict[str, Any], session_id: str, new: Sequence[Placeholder]
 ) -> None:
-    """`place` is the episode's: tenant, scope_id and episode_id.
+    """Store new placeholders of the episode that `place` names.
 
     :raises EpisodeChanged: when another caller took one of the numbers first
     """
@@ -46,7 +46,7 @@ def put(
 def of_episode(
     conn: Connection, scope: Scope, episode_id: UUID, *, deleted: bool = False
 ) -> list[Placeholder]:
-    """In order; with `deleted` also of an episode that is marked so."""
+    """Placeholders in order; with `deleted`, of a deleted episode too."""
     table = schema.placeholders
     found = conn.execute(
         sa.select(table.c.kind, table.c.digest, table.c.number)

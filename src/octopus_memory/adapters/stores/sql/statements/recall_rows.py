@@ -1,4 +1,4 @@
-"""The statements that read what recall searches, as columns."""
+"""The rows that recall searches, read as columns."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from . import common
 
 T = TypeVar("T")
 _WIDTH = 10
-"""The columns of `_rows`."""
+"""The number of columns of `_rows`."""
 _NEVER_WRITTEN = RecallState(scope_id=0, version=0, epoch=0)
 _LISTED = 65_536
-"""Numbers of rows that are in memory at once as the database gives them."""
+"""Rows whose numbers are held as Python objects at a time."""
 
 
 @cache
@@ -106,7 +106,7 @@ def _models() -> sa.Select[Any]:
     return sa.select(schema.models.c.id, schema.models.c.name)
 
 
-# In the order of the one index that holds only such episodes: SQLite would take another.
+# In the order of the partial index of unindexed episodes, because SQLite would choose another.
 @cache
 def _unfindable() -> sa.ScalarSelect[Any]:
     return (
@@ -204,7 +204,7 @@ def _block(
     seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
     models, model = _numbered(model_id)
     names = {NO_MODEL: ""}
-    # Rows that have just been made findable are no model's yet.
+    # Rows that were indexed just now have no model yet.
     if any(models):
         names |= {row[0]: row[1] for row in conn.execute(_models).all()}
     try:
@@ -232,7 +232,7 @@ def _block(
 
 
 def _numbered(values: Iterable[T]) -> tuple[list[T], np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    """Each value once, and by row which it is."""
+    """The distinct values, and for each row the index of its value."""
     known: dict[T, int] = {}
     numbers = [known.setdefault(value, len(known)) for value in values]
     return list(known), np.array(numbers, np.int32)

@@ -1,4 +1,4 @@
-"""Removing an episode for good, and the session and scope that it leaves empty. The statements."""
+"""Removing an episode for good, with the session and scope that it leaves empty."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _drop_empty_scope() -> sa.Delete:
 def episode(
     conn: Connection, scope: Scope, scope_id: int, episode_id: UUID, *, now: datetime
 ) -> dict[str, int]:
-    """Every row of one episode, by place."""
+    """Delete every row of one episode; returns the number by table."""
     searched = close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=now)
     this = {"episode_": episode_id, "scope_": scope_id}
     statements = {
@@ -89,7 +89,7 @@ def episode(
 
 
 def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
-    """Drop a session that has no episode left, with its keys; returns how many went."""
+    """Delete a session without episodes, and its message keys; returns how many."""
     session = {"scope_": scope_id, "session_": session_id}
     gone = conn.execute(_drop_empty_session, session).rowcount
     if gone:
@@ -98,7 +98,7 @@ def empty_session(conn: Connection, scope_id: int, session_id: str) -> int:
 
 
 def empty_scope(conn: Connection, scope_id: int) -> int:
-    """Remove a scope that has neither an episode nor a fact; returns how many went."""
+    """Delete a scope that has neither an episode nor a fact; returns how many."""
     gone = conn.execute(_drop_empty_scope, {"scope_": scope_id}).rowcount
     if gone:
         ledger.drop_of_scope(conn, scope_id)

@@ -1,4 +1,4 @@
-"""From one stage to the next: archive, delete, restore, purge. The statements."""
+"""An episode's stages: archive, delete, restore, purge."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def aged(
     limit: int,
     held: bool = False,
 ) -> list[Aged]:
-    # The night's work alone asks this: whoever recalls need not wait for what it reports.
+    # Imported late because only the retention job needs it.
     from .....domain.retention import Stage
 
     since = schema.episodes.c.deleted_at if stage is Stage.DELETED else schema.episodes.c.aged_from
@@ -95,7 +95,7 @@ def aged(
         ]
     if after is not None:
         moment, key = after
-        # The first condition says no more than the second, but an index can begin there.
+        # The first condition is redundant, but lets the index start there.
         wanted += [since >= moment, sa.or_(since > moment, schema.episodes.c.id > key)]
     statement = (
         sa.select(
@@ -245,7 +245,7 @@ def _index(
         raise EpisodeChanged(before.session_id)
     if not entries:
         return
-    # The vectors went with the rows; the turns name new ones when they are made.
+    # The vectors are gone; each turn gets a new reference with its new vector.
     conn.execute(
         sa.update(schema.turns)
         .where(schema.turns.c.episode_id == before.id, schema.turns.c.scope_id == scope_id)
@@ -284,7 +284,7 @@ def purge(
 def _locked(
     conn: Connection, scope: Scope, episode_id: UUID
 ) -> tuple[scopes.Held, rows.Row | None]:
-    """The scope, locked, and the episode as it is, deleted or not."""
+    """The locked scope, and the episode, deleted or not."""
     held = scopes.lock(conn, scope)
     if held is None:
         return scopes.Held(0, 0, 0), None

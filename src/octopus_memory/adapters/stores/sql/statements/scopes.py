@@ -1,4 +1,4 @@
-"""A scope's own row: its key, its version, and the numbers its recall rows are given."""
+"""A scope's own row: its number, its version, and the `seq` of its next recall row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _insert_scope() -> Any:
 
 
 def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) -> tuple[int, int]:
-    """The scope's key and the first `seq` of `count` new rows; the scope is locked by it."""
+    """Reserve `count` rows: the scope's number and the first `seq`. Locks the scope."""
     counts = {"rows": count, "epochs": epochs}
     row = conn.execute(_bump_scope, common.scope_params(scope) | counts).one_or_none()
     if row is not None:
@@ -63,7 +63,7 @@ def _make(conn: Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
 
 
 class Held(NamedTuple):
-    """A scope that no other transaction writes in."""
+    """A scope that this transaction has locked."""
 
     id: int
     next_seq: int
@@ -71,17 +71,17 @@ class Held(NamedTuple):
 
 
 def lock(conn: Connection, scope: Scope) -> Held | None:
-    """The scope, and no other writer in it until this transaction ends; None if it is not known."""
+    """Lock a scope against other writers until the transaction ends; None if it is unknown."""
     row = conn.execute(_lock_scope, common.scope_params(scope)).one_or_none()
     return None if row is None else Held(row.id, row.next_seq, row.epoch)
 
 
 def keep_others_out(conn: Connection, scope: Scope) -> None:
-    """As `lock`, for those who ask nothing of the scope."""
+    """As `lock`, without waiting for the answer."""
     conn.execute(_lock_scope, common.scope_params(scope)).close()
 
 
 def hold(conn: Connection, scope: Scope) -> Held:
-    """As `lock`; a scope that is not known is made."""
+    """As `lock`; creates an unknown scope."""
     held = lock(conn, scope)
     return held or Held(_make(conn, scope, next_seq=1, epoch=0), next_seq=1, epoch=0)

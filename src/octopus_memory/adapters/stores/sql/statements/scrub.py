@@ -122,7 +122,7 @@ def _check_unchanged(
 
 
 def _check_facts(conn: Connection, row: rows.Row, was: StoredEpisode) -> None:
-    """Refuse where other facts were found meanwhile: they were found in the old text."""
+    """Refuse if new facts were found meanwhile, because they were found in the old text."""
     now = {fact.id for fact in fact_statements.of_episode(conn, row.scope_id, row.id)}
     if not now <= {fact.id for fact in was.facts}:
         raise EpisodeChanged(row.session_id)
@@ -174,7 +174,7 @@ def _rewrite_metadata(
 
 
 def turns_table(row: rows.Row) -> sa.Table:
-    """Where the turns of an episode are."""
+    """The table with the turns of an episode."""
     return schema.turns_archive if row.is_cold else schema.turns
 
 
@@ -211,10 +211,11 @@ def _rewrite_recall_rows(
     *,
     now: datetime,
 ) -> None:
-    """Rows of new turns get new numbers: what was begun for the old text finds nothing to put.
+    """Give the recall rows of rewritten turns a new `seq`, so that a vector of the old text finds
+    no row.
 
-    A remote index is told to remove all of an episode's turns below a number, so with one the rows
-    that stay as they are move above it too, and are given to it again.
+    A removal deletes all rows of an episode below a `seq` from the mirror. So with a mirror every
+    row of the episode gets a new `seq`, and is sent again.
     """
     changed = {new.ordinal: new for new in new_turns}
     here = sa.and_(
@@ -256,10 +257,10 @@ def _as_new(new: RewrittenTurn | None) -> dict[str, Any]:
 
 
 def remove_rows(conn: Connection, scope_id: int, seqs: list[int]) -> set[int]:
-    """Take these rows and their work away; returns which of them waited for a vector."""
+    """Delete recall rows and their work; returns the `seq` of those that waited for a vector."""
     waiting: set[int] = set()
     for some in common.chunks(seqs):
-        # What a remote index must still be told has a number in that place that is no row's.
+        # A removal's `seq` is a bound, not a row.
         mine = sa.and_(
             schema.work.c.scope_id == scope_id,
             schema.work.c.seq.in_(some),

@@ -1,4 +1,4 @@
-"""Sessions as a whole: their list, and the point from which one is replayed. The statements."""
+"""Sessions as a whole: their list, and where their replay begins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def page(conn: Connection, scope: Scope, *, offset: int, limit: int) -> tuple[li
 
 
 def reset(conn: Connection, scope: Scope, session_id: str) -> None:
-    """Hide the turns that a session has by now from its replay."""
+    """Leave a session's present turns out of its replay."""
     held = scopes.lock(conn, scope)
     if held is None:
         raise SessionNotFound(session_id)

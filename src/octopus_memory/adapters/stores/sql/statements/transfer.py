@@ -1,4 +1,4 @@
-"""Export and import: the statements."""
+"""Export and import."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _MOST_BYTES = 4 * 1024 * 1024
-"""Of compressed turns in one page, so that a few large ones do not fill the memory."""
+"""Compressed bytes of turns in one page, so that a few large turns do not fill the memory."""
 _FETCH = 16
 _BATCH = 250
 
@@ -211,7 +211,7 @@ def _episode_row(scope_id: int, imported: ImportedEpisode) -> dict[str, Any]:
 
 
 def _batches(turns: Iterable[NewTurn]) -> Iterator[tuple[int, list[NewTurn]]]:
-    """Some turns at a time, with the ordinal of the first."""
+    """Batches of turns, each with the ordinal of its first."""
     source, first = iter(turns), 0
     while some := list(islice(source, _BATCH)):
         yield first, some

@@ -1,4 +1,4 @@
-"""Removing single turns, and all that was made of them. The statements."""
+"""Removing single turns, and all that was made of them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: dateti
 
 
 def _check_unchanged(conn: Connection, row: rows.Row, removal: TurnRemoval) -> None:
-    """Refuse where the episode or its text is another than the caller read."""
+    """Refuse if the episode or its text is not as the caller read it."""
     was, table = removal.was, scrub.turns_table(row)
     there = conn.execute(
         sa.select(table.c.ordinal, table.c.id)
@@ -96,7 +96,7 @@ def _remove_turns(conn: Connection, row: rows.Row, number: Mapping[int, int], co
     gone = [ordinal for ordinal in range(count) if ordinal not in number]
     for some in common.chunks(gone):
         conn.execute(sa.delete(table).where(here, table.c.ordinal.in_(some)))
-    # Each in turn, and upwards: no two may have one number, not even for a moment.
+    # One by one and upwards, because no two turns may ever have the same ordinal.
     moved = [{"old_": old, "new_": new} for old, new in number.items() if old != new]
     if moved:
         conn.execute(
@@ -110,7 +110,7 @@ def _remove_turns(conn: Connection, row: rows.Row, number: Mapping[int, int], co
 def _remove_facts(
     conn: Connection, scope_id: int, removal: TurnRemoval, left: Sequence[Turn]
 ) -> None:
-    """Drop the facts that were found in the turns; the others are of the turns' new numbers."""
+    """Delete the facts of removed turns, and renumber the others."""
     table = schema.facts
     here = sa.and_(table.c.scope_id == scope_id, table.c.episode_id == removal.was.episode.id)
     number = {turn.id: new for new, turn in enumerate(left)}
@@ -127,7 +127,7 @@ def _remove_facts(
 def _renumber_keys(
     conn: Connection, scope_id: int, episode_id: UUID, number: Mapping[int, int]
 ) -> None:
-    """Let each idempotency key stand for those of its turns that are left."""
+    """Limit each idempotency key to those of its turns that are left."""
     keys = schema.idempotency
     here = sa.and_(keys.c.scope_id == scope_id, keys.c.episode_id == episode_id)
     found = conn.execute(sa.select(keys.c.key, keys.c.first, keys.c.count).where(here)).all()
@@ -142,7 +142,7 @@ def _renumber_keys(
 def _correct_ledger(
     conn: Connection, scope_id: int, removal: TurnRemoval, number: Mapping[int, int]
 ) -> None:
-    """Drop what the ledger says of turns that go, and what it entered for them."""
+    """Delete the ledger entries of removed turns, and their items."""
     episode_id, turns = removal.was.episode.id, removal.was.turns
     turn_ids = sorted(turn.id.int for turn in turns)
     gone = {turn.id.int for turn in turns if turn.id in removal.ids}
@@ -156,7 +156,7 @@ def _count(conn: Connection, row: rows.Row, removal: TurnRemoval, left: Sequence
     spent = sum(turn.tokens for turn in gone) - made
     values: dict[str, Any] = {
         "message_count": len(left),
-        # A caller may have given fewer at the end than the turns have.
+        # A caller may have given a smaller total when it closed the episode.
         "input_tokens": max(0, row.input_tokens - spent),
         "output_tokens": max(0, row.output_tokens - made),
     }
@@ -181,12 +181,12 @@ def _move_rows(
     *,
     now: datetime,
 ) -> None:
-    """Remove the recall rows of turns that are gone, and renumber those of the others.
+    """Delete the recall rows of removed turns, and renumber the others.
 
-    A row whose turn is renumbered gets a new `seq`, because caches know rows by theirs. The row
-    before the first that goes gets one too: by that a summary that is being made of the old turns
-    is seen to be stale (`close.check_text`). A remote index is told to remove all of an episode's
-    turns below a number, so with one every row moves.
+    A renumbered row gets a new `seq`, because caches identify rows by it. The row before the first
+    removed one gets one too, so that a summary that is being made of the old turns is refused
+    (`close.check_text`). A removal deletes all rows of an episode below a `seq` from the mirror, so
+    with a mirror every row moves.
     """
     recall = schema.recall
     this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}

@@ -1,4 +1,4 @@
-"""Vectors: storing them, and which model new ones are of."""
+"""Vectors, and the model of new ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _set_reference() -> sa.Update:
 @direct_write
 def put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]], *, now: datetime) -> bool:
     """Store vectors and finish their work; False if another model is in use by now."""
-    # A worker that began before the model changed ends after it: its work stays, for the new model.
+    # A worker may finish after the model changed. Its items stay in the queue, for the new model.
     if meta.get(conn, meta.MODEL, keep=True) not in (None, model.encode()):
         return False
     _put(conn, model, done)
@@ -63,8 +63,8 @@ def put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]], *, now
 
 def _put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
     key = meta.model_id(conn, model)
-    # By its number, not its name: the rows of a scope that was erased and begun again are others.
-    # In one order for all: two workers that lock the same scopes would wait for each other.
+    # By number, because an erased scope that is created again has other rows under the same name.
+    # In one order for all workers, because two that lock the same scopes could deadlock.
     tenants = {piece.scope_id: piece.scope.tenant for piece, _ in done}
     conn.execute(_bump, [{"scope_": id_, "tenant_": tenants[id_]} for id_ in sorted(tenants)])
     conn.execute(

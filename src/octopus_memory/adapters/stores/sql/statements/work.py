@@ -1,4 +1,4 @@
-"""The work still to be done: rows that are claimed, finished or given back."""
+"""The work queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
 
 
 def waiting(work: sa.Select[Any], limit: int) -> sa.Select[Any]:
-    """What of it can be claimed, passing over what another claimant is taking right now."""
+    """The items that can be claimed, skipping those that another worker is claiming."""
     return (
         work.where(
             schema.work.c.kind == sa.bindparam("kind_"),
@@ -43,7 +43,7 @@ def waiting(work: sa.Select[Any], limit: int) -> sa.Select[Any]:
 
 @sql_for
 def _waiting(limit: int) -> sa.Select[Any]:
-    # Not by a join: PostgreSQL would join all that waits, and then take the first ones.
+    # Subqueries, because PostgreSQL would join all waiting items before it takes the first.
     of_scope = (
         sa.select(column)
         .where(schema.scopes.c.id == schema.work.c.scope_id)
@@ -117,7 +117,7 @@ def claim(
     until: datetime,
 ) -> list[Work]:
     taken = take(conn, _waiting(limit), kind, worker_id=worker_id, now=now, until=until)
-    # Work goes with its scope; should some be left behind, nobody can do it.
+    # Work goes with its scope. An item without one cannot be done.
     return [_claimed(row) for row in taken if row.agent is not None]
 
 
@@ -130,7 +130,7 @@ def take(
     now: datetime,
     until: datetime,
 ) -> Sequence[rows.Row]:
-    """Lease what `waiting` made a statement for."""
+    """Lease the items that `waits` selects."""
     taken = list(conn.execute(waits, {"kind_": rows.KINDS[kind], "now_": now}))
     for some in common.chunks([row.id for row in taken]):
         conn.execute(_lease, {"ids": some, "owner_": worker_id, "until_": until})
@@ -201,7 +201,7 @@ def release(conn: Connection, worker_id: str) -> None:
 
 @cache
 def _is_stale() -> sa.ColumnElement[bool]:
-    # The kinds are named because the index begins with them.
+    # Name the kinds, because the index begins with them.
     return sa.and_(
         schema.work.c.kind.in_(list(_KIND_OF)),
         schema.work.c.ready_at > sa.bindparam("latest_", type_=types.UtcTime()),
@@ -259,13 +259,13 @@ def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
 def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
     found: dict[tuple[UUID, int], Sequence[Any]] = {}
     for some in common.chunks([piece.id for piece in work]):
-        # Two pieces that follow each other share a turn.
+        # Consecutive items share a turn.
         found |= {(row[0], row[1]): row for row in conn.execute(_said, {"ids": some}).all()}
     return rows.turns(found.values())
 
 
 def queueing(kind: WorkKind, *wanted: sa.ColumnElement[bool]) -> sa.Insert:
-    """Queue these recall rows, but for those that wait already, at the time `now_`."""
+    """Queue these recall rows at the time `now_`, except those that wait already."""
     queued = sa.select(sa.literal(1)).where(
         schema.work.c.kind == rows.KINDS[kind],
         schema.work.c.scope_id == schema.recall.c.scope_id,
