@@ -1,4 +1,4 @@
-"""Rewriting the tables and leaving the log, so that no byte of a removed row stays in a file."""
+"""Rewriting tables and switching the log, so that no byte of a removed row stays in a file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from . import errors, security
 
 _LOCK_WAIT = "5s"
-"""How long a rewrite waits for a table: whoever comes after it waits as well."""
+"""How long a rewrite waits for a table, because other sessions queue behind it."""
 _SAYS_WHAT_IT_KEPT = "copy_table_data"
-"""The server's function that tells how many dead rows a rewrite had to keep."""
+"""The server function whose notice tells how many dead rows a rewrite kept."""
 _may_rewrite = sa.text("""
     SELECT pg_has_role(relowner, 'USAGE')
         OR CASE WHEN current_setting('server_version_num')::int >= 170000
@@ -28,13 +28,13 @@ _may_checkpoint = sa.text("""
 
 
 def is_allowed(conn: sa.Connection) -> bool:
-    """Without the right the server would pass over a table with no more than a warning."""
+    """Whether the role may rewrite every table; without the right the server only warns."""
     tables = security.tables(conn)
     return all(conn.execute(_may_rewrite, {"table": table}).scalar() for table in tables)
 
 
 def rewrite(conn: sa.Connection) -> bool:
-    """False when another session uses a table, or still sees rows that were removed."""
+    """Rewrite every table; False when another session uses one, or still sees removed rows."""
     conn.exec_driver_sql(f"SET lock_timeout = '{_LOCK_WAIT}'; SET statement_timeout = 0")
     tables = security.tables(conn)
     with _kept_rows(conn) as kept:
@@ -53,13 +53,13 @@ def rewrite(conn: sa.Connection) -> bool:
 
 @contextmanager
 def _kept_rows(conn: sa.Connection) -> Iterator[list[int]]:
-    """How many dead rows each rewrite had to keep: an old snapshot could still ask for them."""
+    """The dead rows that each rewrite kept, because an old snapshot could still read them."""
     driver: Any = conn.connection.driver_connection
     kept: list[int] = []
 
     def hear(notice: Any) -> None:
         if notice.source_function == _SAYS_WHAT_IT_KEPT and notice.message_detail:
-            # The words are in the server's language; the number comes first in each.
+            # The text is in the server's language, but the number comes first.
             count = re.search(r"\d+", notice.message_detail)
             kept.append(int(count[0]) if count else 1)
 
@@ -71,7 +71,7 @@ def _kept_rows(conn: sa.Connection) -> Iterator[list[int]]:
 
 
 def _leave_the_log(conn: sa.Connection) -> None:
-    """Begin a new segment of the write-ahead log, and let go of those before it."""
+    """Start a new segment of the write-ahead log, and release the older ones."""
     if conn.execute(_may_checkpoint).scalar():
         for statement in ("CHECKPOINT", "SELECT pg_switch_wal()", "CHECKPOINT"):
             conn.exec_driver_sql(statement)

@@ -1,8 +1,8 @@
-"""The statements of hot calls, straight on psycopg, several to a trip.
+"""Direct calls: statements executed on psycopg, several in one round trip.
 
-A statement is sent when it is executed, and waited for when its rows are wanted. So the beginning
-travels with the first statements and the commit with the last, and a read of one statement is one
-trip to the server. Through SQLAlchemy it is three, and three times the work.
+A statement is sent when it is executed, and awaited when its rows are read. So BEGIN travels with
+the first statements and COMMIT with the last, and a read of one statement is one round trip.
+Through SQLAlchemy it would be three, and three times the CPU time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ DURABLE = (
     "set_config('synchronous_commit', "
     "replace(current_setting('synchronous_commit'), 'off', 'on'), true)"
 )
-"""What is acknowledged is on the disk. Said for each transaction: a pooler may give it any
-connection."""
+"""Makes a commit durable. Set in each transaction, because a pooler may use any connection."""
 _SET = "SELECT set_config('statement_timeout', %s, true), set_config('octopus.reach', %s, true)"
 _SET_TO_WRITE = f"{_SET}, {DURABLE}"
 _LONG = 16
-"""Values of a list for which the server had better plan anew."""
+"""From this length of a list on, the server plans anew."""
 _LOSSES = "octopus_losses"
-"""How many connections had been found to be of no use when one was first used."""
+"""The number of lost connections when this one was first used."""
 _LIST = re.compile(r"(NOT )?IN \(__\[POSTCOMPILE_(\w+)\]\)")
 
 
@@ -48,7 +47,7 @@ class Prepared(Reader):
             [name for name, _ in columns],
             [kind.dialect_impl(dialect).result_processor(dialect, None) for _, kind in columns],
         )
-        # An INSERT would give back the new row's key otherwise, whether it is wanted or not.
+        # Without this, an INSERT would return the new row's key.
         is_silent = isinstance(statement, sa.Insert) and not columns
         made = statement.compile(dialect=dialect, column_keys=keys, for_executemany=is_silent)
         # One text for lists of any length.
@@ -69,15 +68,15 @@ class Prepared(Reader):
         }
 
     def is_usual(self, values: Mapping[str, Any]) -> bool:
-        """Whether the plan that the server may keep does, which it makes for lists of ten."""
+        """Whether the lists are short enough for the plan that the server caches."""
         return all(len(values[name]) <= _LONG for name in self._lists)
 
 
 class DriverConnection:
-    """Executes statements that live as long as their module.
+    """Executes named statements.
 
-    With `begin` they are one transaction, which `end` commits; without it, whatever is sent before
-    rows are wanted is one.
+    With `begin` they form one transaction, which `end` commits. Without it, statements sent before
+    rows are read form one.
     """
 
     product = "postgresql"
@@ -91,7 +90,7 @@ class DriverConnection:
         begin: str | None,
         settings: tuple[str, str],
     ) -> None:
-        """`settings` are the statement time-out, and whose rows are reached."""
+        """`settings` are the statement timeout and the reach."""
         self._raw = raw
         self._known = known
         self._dialect = dialect
@@ -101,11 +100,11 @@ class DriverConnection:
         self._leaving = ExitStack()
         self._has_unanswered = False
         self.is_ending = False
-        """Whether the commit of what was written was sent."""
+        """Whether the COMMIT of a write was sent."""
 
     @property
     def is_useless(self) -> bool:
-        """Whether it could not be left as it was found."""
+        """Whether the connection could not be reset."""
         raw = self._raw.pgconn
         return bool(self._raw.closed or raw.pipeline_status or raw.transaction_status)
 
@@ -131,15 +130,15 @@ class DriverConnection:
         self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
     def end(self) -> None:
-        """Commit; what was only sent is known to be done then."""
+        """Commit, and wait until every statement that was sent is done."""
         if self._begin is not None and self._pipeline is not None:
             self.is_ending = self._begin == WRITING
             self._raw.execute("COMMIT", prepare=True)
         self._leave()
 
     def close(self) -> None:
-        """Leave the connection as it was found, where that is possible."""
-        # What went wrong is known by now; of what was only sent nobody wants to know.
+        """Reset the connection if possible."""
+        # The error is known by now; ignore those of statements that were only sent.
         with suppress(Exception):
             self._pipeline = None
             self._leaving.close()
@@ -158,7 +157,7 @@ class DriverConnection:
         )
 
     def _arrive(self) -> None:
-        """Wait for all that was sent."""
+        """Wait for the results of everything that was sent."""
         if self._pipeline is None or not self._has_unanswered:
             return
         self._has_unanswered = False
@@ -176,12 +175,12 @@ class DriverConnection:
             hidden = error.__context__
             if not self._raw.pgconn.pipeline_status or hidden in (None, before):
                 raise
-            # That it could not be left is only what came of it.
+            # Leaving the pipeline failed because of the earlier error: raise that one.
             raise hidden from None
 
 
 class Driver:
-    """Lends the connections of SQLAlchemy's pool to hot calls."""
+    """Lends the connections of the SQLAlchemy pool to direct calls."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -193,7 +192,7 @@ class Driver:
     def connection(
         self, *, begin: str | None, settings: tuple[str, str]
     ) -> Iterator[DriverConnection]:
-        """What goes wrong is raised as SQLAlchemy raises it."""
+        """A connection for one call; errors are raised as SQLAlchemy raises them."""
         dialect = self._engine.dialect
         try:
             pooled = self._engine.raw_connection()
@@ -218,7 +217,7 @@ class Driver:
         except Exception:
             raise
         except BaseException:
-            # Told to stop amid a talk with the server, which nobody can take up again.
+            # Interrupted in the middle of the protocol: the connection cannot be used again.
             pooled.invalidate()
             raise
         finally:
@@ -231,7 +230,7 @@ class Driver:
         self, error: Exception, *, is_lost: bool = False, is_ending: bool = False
     ) -> BaseException:
         return sa.exc.DBAPIError.instance(
-            # `errors.answer_lost` knows a commit by its having none.
+            # `errors.answer_lost` recognizes a commit by the missing statement.
             None if is_lost and is_ending else "a statement",
             None,
             error,
@@ -241,20 +240,20 @@ class Driver:
         )
 
     def _lose(self, info: dict[Any, Any]) -> None:
-        """Use no connection again that was made before this one was found to be of no use."""
-        # Of several that went together the first one to be noticed counts.
+        """Retire every connection that is older than the one that was lost."""
+        # Connections that were lost together count once.
         if info.get(_LOSSES) == self._losses:
             self._losses += 1
 
     def _look_before_use(self, _: Any, record: Any, __: Any) -> None:
         now = self._losses
         if record.info.setdefault(_LOSSES, now) != now:
-            # The pool makes another one in its place, which is taken as it is.
+            # The pool replaces it with a new connection, which passes the check.
             raise sa.exc.DisconnectionError("a connection was lost, or is outdated")
 
 
 class _Coming:
-    """A cursor whose rows are on their way."""
+    """A cursor whose rows may not have arrived yet."""
 
     def __init__(self, cursor: psycopg.Cursor[Any], arrive: Callable[[], None]) -> None:
         self._cursor = cursor

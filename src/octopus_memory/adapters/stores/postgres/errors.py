@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as ours. No message holds SQL, a parameter, or what a row holds."""
+"""PostgreSQL errors as `StoreError`s. No message contains SQL, a parameter or a stored value."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ....domain.errors import (
 SERIALIZATION, DEADLOCK, DUPLICATE = "40001", "40P01", "23505"
 CHANGED_PLAN, NOT_PREPARED = "0A000", "26000"
 OUTDATED: Final = frozenset({CHANGED_PLAN, NOT_PREPARED})
-"""What a connection prepared is of tables as they were, or is gone: a new connection has none."""
+"""SQLSTATEs of stale prepared statements. Retry on a new connection."""
 LOCK_TIMEOUT: Final = "55P03"
 RACES: Final = frozenset({SERIALIZATION, DEADLOCK, DUPLICATE}) | OUTDATED
-"""Failures that another transaction caused. Running the whole again ends them."""
+"""SQLSTATEs caused by a concurrent transaction. Retry the whole transaction."""
 
 _Kind = tuple[type[StoreError], str]
 _RESTORE = "restore the database from a backup"
@@ -32,7 +32,7 @@ _GONE: _Kind = (
     "the server closed the connection; nothing was changed, try again",
 )
 _BROKEN: _Kind = (StoreCorrupt, _RESTORE)
-# The statements are ours and fit the schema, so a table or a column is not what it was.
+# The statements fit the schema, so a table or column must have been changed.
 _CHANGED: _Kind = (StoreCorrupt, f"the tables were changed by hand: {_RESTORE}")
 
 _CODES: dict[str, _Kind] = {
@@ -80,7 +80,7 @@ def _unreachable(error: sa.exc.DBAPIError, where: str) -> StoreError:
         return StoreAnswerLost(f"{where}: {_LOST_ANSWER}")
     if error.connection_invalidated:
         return StoreUnavailable(f"{where}: {_GONE[1]}")
-    # What the driver says of a connection that it could not make names no more than the address.
+    # The message of a failed connection contains no more than the address.
     said = " ".join(str(error.orig).split())
     return StoreUnavailable(
         f"{where}: {said} (check that the server runs, and database_url: host, port, name, role)"
@@ -88,26 +88,26 @@ def _unreachable(error: sa.exc.DBAPIError, where: str) -> StoreError:
 
 
 def answer_lost(error: sa.exc.DBAPIError) -> bool:
-    """Whether a commit was under way, the only thing sent without a statement."""
+    """Whether the connection was lost during a commit, which is sent without a statement."""
     return error.connection_invalidated and error.statement is None
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Whether a connection that had been made was lost."""
+    """Whether an established connection was lost."""
     return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
 
 
 def is_outdated(error: BaseException | None) -> bool:
-    """Whether what a connection had prepared is of no use any more."""
+    """Whether a connection's prepared statements are stale."""
     return getattr(error, "sqlstate", None) in OUTDATED
 
 
 def is_end_of_connection(error: BaseException) -> bool:
-    """Whether the server ends the connection with it."""
+    """Whether the server closes the connection after this error."""
     return (getattr(error, "sqlstate", None) or "").startswith(("08", "57P0"))
 
 
 def is_race(error: sa.exc.DBAPIError) -> bool:
-    """Whether the whole failed by others' doing, and it is known that nothing was committed."""
+    """Whether a concurrent transaction caused the failure, and nothing was committed."""
     code = getattr(error.orig, "sqlstate", None)
     return code in RACES or (is_lost(error) and not answer_lost(error))

@@ -1,7 +1,7 @@
-"""Row-level security: whose rows a transaction reaches, held by the database itself.
+"""Row-level security: the database itself limits the rows that a transaction reaches.
 
-A transaction says it in the setting `octopus.reach`: "all", or "tenant:" and a name. A statement
-without a tenant condition then finds nothing of others, and where nothing was said, nothing.
+A transaction sets `octopus.reach` to "all", or to "tenant:" and a name. A statement without a
+tenant condition then finds no other tenant's rows; without the setting it fails.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _PROTECT = """
     DROP POLICY IF EXISTS octopus_reach ON {table};
     CREATE POLICY octopus_reach ON {table} USING ({reached}) WITH CHECK ({reached})
 """
-# Settings that hold for every tenant without its own are every tenant's to read.
+# Settings for every tenant are readable by every tenant.
 _SHARE_SETTINGS = """
     DROP POLICY IF EXISTS octopus_shared ON octopus_agents;
     CREATE POLICY octopus_shared ON octopus_agents FOR SELECT USING (tenant = '')
 """
-# The planner's statistics are samples of values, and would outlive what they were taken from.
+# No statistics on these columns: they sample values, and would outlive erased rows.
 _PRIVATE = (
     "content",
     "detail",
@@ -43,7 +43,7 @@ _PRIVATE = (
     "user",
     "vector",
 )
-# The schema with the tables need not be the first one of the search path.
+# The schema of the tables need not be first in the search path.
 _WITH_TENANT = """
     SELECT quote_ident(c.relname) AS name,
         c.relrowsecurity AND c.relforcerowsecurity
@@ -63,14 +63,14 @@ _COLUMNS = """
 
 
 def setting(reach: Reach, dialect: sa.Dialect) -> str:
-    """What `octopus.reach` is set to."""
+    """The value of `octopus.reach`."""
     if isinstance(reach, Every):
         return "all"
     return f"tenant:{Name().process_bind_param(reach, dialect)}"
 
 
 def why_not_held(conn: sa.Connection) -> str | None:
-    """Why row-level security does not hold the role that is connected; None where it does."""
+    """Why row-level security does not apply to the connected role; None if it does."""
     name, is_superuser, bypasses = conn.exec_driver_sql(_ROLE).one()
     if is_superuser:
         return f"the role {name} is a superuser"
@@ -78,12 +78,12 @@ def why_not_held(conn: sa.Connection) -> str | None:
 
 
 def tables(conn: sa.Connection) -> list[str]:
-    """The tables with rows of tenants, those of indexes included."""
+    """The tables with tenants' rows, including those of indexes."""
     return [row.name for row in conn.execute(sa.text(_WITH_TENANT))]
 
 
 def protect(conn: sa.Connection) -> None:
-    """Protect every table that is not yet; only their owner can."""
+    """Enable row-level security on every table that lacks it; only the owner can."""
     for row in conn.execute(sa.text(_WITH_TENANT)).all():
         if not row.protected:
             _protect(conn, row.name)

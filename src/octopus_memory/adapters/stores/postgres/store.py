@@ -1,4 +1,4 @@
-"""PostgreSQL: a server for many processes. Row-level security stands behind every statement."""
+"""PostgreSQL: a server for many processes, with row-level security on every table."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 _UNHURRIED = "octopus_unhurried"
-"""The execution option of transactions that no time-out ends: a migration takes what it takes."""
+"""The execution option of transactions without a timeout, such as migrations."""
 _OLDEST = 15
-# A peer that vanished without a word is noticed in about a minute, on both sides.
+# Both sides notice a vanished peer within about a minute.
 _KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -42,10 +42,10 @@ _KEEPALIVE: dict[str, Any] = {
 
 
 class PostgresStore(SqlStore):
-    """`url` is `postgresql://role:password@host:port/database`, with libpq's options after `?`.
+    """`url` is `postgresql://role:password@host:port/database`, with libpq options after `?`.
 
-    The first to open a database makes its tables; that role owns them. Another role needs only
-    the rights that the guide on PostgreSQL lists.
+    The role that opens a database first creates and owns its tables. Another role needs only the
+    rights that the guide on PostgreSQL lists.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class PostgresStore(SqlStore):
                 "connect_timeout": max(2, round(connect_timeout_seconds)),
                 **_KEEPALIVE,
             },
-            # How many rows an INSERT … SELECT made is asked of it, too.
+            # Ask for the row count of INSERT … SELECT too.
             "execution_options": {"preserve_rowcount": True},
             "hide_parameters": True,
         }
-        # Whatever needs a connection to itself has one outside the pool.
+        # Connections outside the pool, for sessions that hold a lock.
         self._alone = self._engine_with(poolclass=sa.NullPool, **options)
         engine = self._engine_with(
             pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
@@ -89,7 +89,7 @@ class PostgresStore(SqlStore):
         return engine
 
     def _begin(self, conn: sa.Connection) -> None:
-        """Begin, say who is reached and set the time-out: one trip to the server."""
+        """Begin, set the reach and the timeout, in one round trip."""
         options = conn.get_execution_options()
         mode = "REPEATABLE READ READ ONLY" if options.get(READING) else "READ COMMITTED"
         settings = {"statement_timeout": "0" if options.get(_UNHURRIED) else self._patience}
@@ -143,7 +143,7 @@ class PostgresStore(SqlStore):
         try:
             return super()._read(reach, do, *args, **named)
         except StoreError as error:
-            # What a connection has become shows only when it is used: once more, on another.
+            # A stale connection shows only when it is used: retry once, on another.
             cause = error.__cause__
             if not (errors.is_lost(cause) or errors.is_outdated(getattr(cause, "orig", None))):
                 raise
@@ -163,7 +163,7 @@ class PostgresStore(SqlStore):
 
         def committed(conn: Connection) -> T:
             done = do(conn, *args, **named)
-            # With a rollback the driver would forget the statements that it has prepared.
+            # Commit, because a rollback would drop the prepared statements.
             conn.core.commit()
             return done
 
@@ -189,7 +189,7 @@ class PostgresStore(SqlStore):
         unhurried = {REACH: Every.TENANT, _UNHURRIED: True}
         with self._translated(), self._alone.connect() as conn:
             _check_server(conn)
-            # Of two processes that find an empty database, one makes the tables.
+            # Of two processes that open an empty database, one creates the tables.
             conn.exec_driver_sql("BEGIN")
             conn.exec_driver_sql(_TAKE_TIME)
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_key("schema"))))
@@ -206,7 +206,7 @@ class PostgresStore(SqlStore):
         self._alone.dispose()
 
     def why_not_held_by_security(self) -> str | None:
-        """Why row-level security does not hold this store's role; None where it does."""
+        """Why row-level security does not apply to this store's role; None if it does."""
         with self._translated(), self._alone.connect() as conn:
             return security.why_not_held(conn)
 
@@ -230,13 +230,14 @@ class PostgresStore(SqlStore):
             if not compaction.is_allowed(conn):
                 log.warning("%s: only the owner of the tables can rewrite them", self._where)
                 return False
-            # Of two at once neither would see all rows gone, and both would hold everybody up.
+            # One rewrite at a time, because two would keep rows for each other and block every
+            # session.
             with self.lead("rewrite", worker_id="") as lead:
                 return lead is not None and compaction.rewrite(conn)
 
 
 class _LockedLead(Lead):
-    """An advisory lock, held by a transaction of its own: it ends with the connection."""
+    """An advisory lock, held by a transaction of its own until the connection ends."""
 
     def __init__(self, conn: sa.Connection) -> None:
         self._conn = conn
@@ -271,7 +272,7 @@ def _parsed(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        # Its message would show the password.
+        # The message would contain the password.
         raise InvalidSetting(
             "database_url", "is no URL: write postgresql://role:password@host:5432/database"
         ) from None
@@ -279,10 +280,11 @@ def _parsed(url: str) -> sa.URL:
 
 
 def _prepare(conn: Any, _: Any) -> None:
-    """A new connection: times are UTC."""
+    """Set up a new connection."""
     from psycopg.types.numeric import Int8Dumper
 
-    # Of a size that goes by the value, one statement would be prepared several times.
+    # psycopg sends int2/int4/int8 by value, which would prepare one statement per width. Always
+    # send int8.
     conn.adapters.register_dumper(int, Int8Dumper)
     conn.execute("SET TIME ZONE 'UTC'")
 
@@ -294,7 +296,7 @@ def _literal(value: str) -> str:
 
 
 def _key(name: str) -> int:
-    """The advisory lock of this name."""
+    """The key of an advisory lock."""
     digest = hashlib.blake2b(f"octopus {name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, signed=True)
 
@@ -312,7 +314,7 @@ def _check_server(conn: sa.Connection) -> None:
 
 def _take_lock(conn: sa.Connection, job: str, worker_id: str) -> bool:
     conn.exec_driver_sql("BEGIN")
-    # Seen by whoever asks the server who leads; and a leader's machine may vanish without a word.
+    # Shows who leads in `pg_stat_activity`. Keepalives, because the machine of a leader may vanish.
     settings = {
         "application_name": f"octopus {job} {worker_id}"[:60],
         "tcp_keepalives_idle": "30",

@@ -1,7 +1,7 @@
-"""Statements of SQLite's hot calls as compiled by SQLAlchemy, in `compiled_statements.json`.
+"""Compiled statements of direct calls on SQLite, shipped as `compiled_statements.json`.
 
-`scripts/build_sqlite_texts.py` makes the file, and a test holds it equal to what is compiled now.
-What is not in it is compiled when it is first asked for.
+`scripts/build_sqlite_texts.py` writes the file, and a test compares it with what SQLAlchemy
+compiles now. A statement that is not in it is compiled on first use.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ FILE = Path(__file__).with_name("compiled_statements.json")
 _EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
 _BINDS = {None: "", column_values.bind_time: "time", column_values.bind_id: "id"}
 _READS = {None: "", column_values.read_time: "time", column_values.read_id: "id"}
-"""What the driver calls our types' own conversions."""
+"""The names of conversions in the file."""
 
 
 class Compiled(NamedTuple):
-    """All that is needed of a statement to run it."""
+    """Everything that the driver needs to execute a statement."""
 
     text: list[str]
-    """Around each list that is given for an `IN`: text and the list's name by turns."""
+    """Alternately text and the name of an `IN` list, starting and ending with text."""
     names: list[str]
-    """The parameters, in the order of their marks."""
+    """The parameters in the order of their marks."""
     fixed: dict[str, Any]
-    """Those of them that the statement brings itself."""
+    """Parameters with a value in the statement itself."""
     binds: list[str]
-    """How each parameter is converted."""
+    """The conversion of each parameter."""
     columns: list[str]
     reads: list[str]
-    """How each column is converted."""
+    """The conversion of each column."""
 
 
 @cache
 def shipped() -> Mapping[tuple[str, ...], Compiled]:
-    """By the statement's name and the names that it is given."""
+    """The shipped statements, by name and names of parameters."""
     try:
         texts = json.loads(FILE.read_bytes())
     except (OSError, ValueError):
-        # Not installed as it should be: it only takes longer.
+        # A damaged installation: every statement is compiled on first use.
         texts = []
     return {tuple(key): Compiled(*fields) for key, *fields in texts}
 

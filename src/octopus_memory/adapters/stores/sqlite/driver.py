@@ -1,7 +1,8 @@
-"""The statements of a hot loop, straight on the driver.
+"""Direct calls: statements executed on the driver, without SQLAlchemy.
 
-Only a statement's text and its types are used. Those of the hot calls are shipped, and SQLAlchemy
-compiles any other once: a short statement costs a fifth of what it does through its connections.
+Only the text and the types of a statement are used. Those of direct calls are shipped; SQLAlchemy
+compiles any other once. A short statement takes a fifth of the time that it takes through a
+SQLAlchemy connection.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BINDS: dict[str, Any] = {
     "": None,
     "time": column_values.bind_time,
     "id": column_values.bind_id,
-    # As what the driver takes a value in a third of the time: for others it looks for an adapter.
+    # The driver binds a bytearray in a third of the time, because it looks for no adapter.
     "bytes": lambda value: None if value is None else bytearray(value),
     "flag": lambda value: None if value is None else int(value),
 }
@@ -31,9 +32,9 @@ _READS: dict[str, Any] = {
     "id": column_values.read_id,
     "flag": lambda value: None if value is None else bool(value),
 }
-"""How values are converted, by the names that `Compiled` has for it."""
+"""Conversions by their names in `Compiled`."""
 _NULL = float("nan")
-"""The quick value for None: SQLite has no such number, and stores NULL."""
+"""The fast value for None: SQLite stores NaN as NULL."""
 
 Parameters: TypeAlias = Mapping[str, Any]
 
@@ -71,7 +72,7 @@ class Prepared(Reader):
         return self._send(raw, list(zip(*map(self._take, given), strict=True)))
 
     def run_rows(self, raw: sqlite3.Connection, given: Sequence[Sequence[Any]]) -> sqlite3.Cursor:
-        """As `run_many`, of rows whose values are in the order of the keys."""
+        """As `run_many`, for rows with their values in the order of the keys."""
         if len(given) == 1:
             return self.run(raw, dict(zip(self._keys, given[0], strict=True)))
         columns = zip(*given, strict=True)
@@ -83,7 +84,7 @@ class Prepared(Reader):
 
 
 class DriverConnection:
-    """Executes statements that live as long as their module, on one driver connection."""
+    """Executes named statements on one driver connection."""
 
     product = "sqlite"
 
@@ -137,7 +138,7 @@ def _taker(names: Sequence[str]) -> Callable[[Parameters], tuple[Any, ...]]:
 
 
 def _padded(values: Sequence[Any]) -> list[Any]:
-    """As many as the next power of two: a few texts of a statement do for all lengths."""
+    """A list padded to the next power of two, so that a few texts serve all lengths."""
     missing = (1 << (len(values) - 1).bit_length()) - len(values) if values else 0
     return [*values, *[values[-1]] * missing] if missing else list(values)
 

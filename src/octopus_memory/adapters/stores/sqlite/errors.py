@@ -1,4 +1,4 @@
-"""SQLite's errors as ours."""
+"""SQLite errors as `StoreError`s."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ....domain.errors import (
 
 _RESTORE = "restore the file from a backup"
 _ERRORS: dict[int, tuple[type[StoreError], str]] = {
-    # The statements are ours and fit the schema, so a table or a column is not what it was.
+    # The statements fit the schema, so a table or column must have been changed.
     sqlite3.SQLITE_ERROR: (StoreCorrupt, _RESTORE),
     sqlite3.SQLITE_BUSY: (StoreBusy, "another process is writing; try again"),
     sqlite3.SQLITE_LOCKED: (StoreBusy, "another connection is writing; try again"),
@@ -32,10 +32,10 @@ _ERRORS: dict[int, tuple[type[StoreError], str]] = {
 
 
 def translate(error: BaseException | None) -> tuple[type[StoreError], str, str]:
-    """The kind, what SQLite says, and what to do."""
+    """The class, SQLite's message, and what to do."""
     code = getattr(error, "sqlite_errorcode", 0) or 0
     if not code and str(error).startswith("Could not decode to UTF-8"):
-        # The driver's own words, which show what is stored.
+        # The driver's own message would show stored text.
         return StoreCorrupt, "a text is damaged", _RESTORE
     kind, advice = _ERRORS.get(code & 0xFF, (StoreError, "see the error before this one"))
     return kind, str(error), advice

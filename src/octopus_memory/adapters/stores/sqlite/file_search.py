@@ -1,4 +1,4 @@
-"""What an erased subject would leave in a file, taken before the erasure and sought after it."""
+"""Search for bytes of an erased subject in the files: samples taken before, searched for after."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ..sql import codec
 from ..sql.lazy import Connection, sa, schema
 
 _START, _LONGEST = 8, 32
-"""A print is found by its first bytes, and is no longer than this."""
+"""The length of a sample, and of the prefix that finds it."""
 _MOST = 500
-"""As many rows of a table as are sampled, evenly over all of them."""
+"""Rows of a table that are sampled, evenly over all."""
 _CHUNK = 4 << 20
 _HELD_IN = [
     (schema.turns, ("message", "tool_calls", "agent")),
@@ -32,14 +32,14 @@ _HELD_IN = [
     (schema.message_keys, ("digest", "session_id")),
     (schema.work, ("episode_id",)),
 ]
-"""Every column that can hold something of a person: what others have there is no trace."""
+"""Every column that can hold personal data."""
 
 Prints = dict[bytes, str]
-"""What to look for, each with what it is of."""
+"""Byte sequences to search for, mapped to the table they came from."""
 
 
 class FileTrace(Trace):
-    """Looks through the files of a store that are given when it is asked."""
+    """Searches the files of a store for samples."""
 
     def __init__(
         self, prints: Prints, files: Callable[[], list[Path]], is_live: Callable[[bytes], bool]
@@ -58,14 +58,14 @@ class FileTrace(Trace):
                 places[file.name] = stream.tell()
         hits: dict[str, int] = {}
         for each in found:
-            # Somebody else may have said the same: then it is theirs, and stays.
+            # The same text may be stored for another user, and then stays.
             if not self._is_live(each):
                 hits[self._prints[each]] = hits.get(self._prints[each], 0) + 1
         return FileSearch(files=places, sought=len(self._prints), found=hits)
 
 
 def take(conn: Connection, subject: Subject) -> Prints:
-    """Prints of what is stored of the subject, as it is stored and as it was written."""
+    """Samples of the subject's stored values, both compressed and plain."""
     prints: Prints = {}
 
     def keep(kind: str, values: Iterable[Any]) -> None:
@@ -88,10 +88,10 @@ def take(conn: Connection, subject: Subject) -> Prints:
 
 
 def is_live(conn: Connection, piece: bytes) -> bool:
-    """Whether a row that is there holds these bytes."""
+    """Whether an existing row contains these bytes."""
     for table, columns in _HELD_IN:
         for column in columns:
-            # Texts are compared as the bytes that they are in the file.
+            # Compare text as the bytes of the file.
             inside = sa.func.instr(sa.cast(table.c[column], sa.LargeBinary), sa.literal(piece))
             if conn.execute(sa.select(sa.literal(1)).where(inside > 0).limit(1)).first():
                 return True
@@ -128,17 +128,17 @@ def _texts(conn: Connection, subject: Subject) -> Iterator[Any]:
 
 
 def _pieces(raw: bytes) -> list[bytes]:
-    """The middle and the end: what values begin with is often alike."""
+    """Samples from the middle and the end, because values often begin alike."""
     if len(raw) < _START:
         return []
     middle = max(0, (len(raw) - _LONGEST) // 2)
     pieces = (raw[middle : middle + _LONGEST], raw[-_LONGEST:])
-    # A run of one byte, as many vectors have, is anywhere in a file.
+    # A run of one byte, as in many vectors, occurs anywhere in a file.
     return [piece for piece in pieces if len(set(piece)) > 1]
 
 
 def _sampled(prints: Prints) -> Prints:
-    """Not more of a kind than can be held and sought quickly."""
+    """At most as many samples of a table as can be searched for quickly."""
     by_kind: dict[str, list[bytes]] = {}
     for piece, kind in prints.items():
         by_kind.setdefault(kind, []).append(piece)
@@ -150,7 +150,7 @@ def _sampled(prints: Prints) -> Prints:
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """The file piece by piece, each with the end of the one before it."""
+    """The file in chunks, each with the end of the previous one."""
     tail = b""
     while block := stream.read(_CHUNK):
         yield tail + block
@@ -158,7 +158,7 @@ def _chunks(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _found(data: bytes, prints: Prints) -> set[bytes]:
-    """Which prints are in the data: looked for all at once, by their first bytes."""
+    """The samples that occur in the data, found by their common prefix length in one pass."""
     if len(data) < _START or not prints:
         return set()
     by_start: dict[bytes, list[bytes]] = {}

@@ -1,8 +1,11 @@
-"""Group commit: writers of one process that come at the same time share one commit.
+"""Group commit: concurrent writers of one process share one commit.
 
-A commit waits for the disk, and while it does the next writers queue up; the first of them then
-runs them all in one transaction. Nobody is answered before the commit that has their write in it,
-so that what is acknowledged is durable, as it is for one alone.
+While a commit waits for the disk, the next writers queue up; the first of them then runs all of
+them in one transaction. A caller returns only after the commit with its write, so that an
+acknowledged write is durable.
+
+Writers of other processes are waited for by polling here, because the naps of SQLite grow to a
+tenth of a second, and a writer that sleeps so long among busy processes starves for seconds.
 """
 
 from __future__ import annotations
@@ -20,9 +23,10 @@ from .driver import DriverConnection, Prepared
 
 T = TypeVar("T")
 _MOST = 64
-"""Writes in one transaction: more would only make the first of them wait."""
+"""Writes in one transaction; more would only delay the first of them."""
 _PATIENCE = 1.0
-"""Seconds after which a writer no longer waits to be called, in case who should was stopped."""
+"""Seconds after which a waiting writer stops waiting for its call, in case its caller was stopped.
+"""
 BUSY_SECONDS = 30
 _NAP = 0.0002
 
@@ -30,7 +34,7 @@ _NAP = 0.0002
 def when_free(
     raw: sqlite3.Connection, statement: str, *, patience: float | None = None
 ) -> sqlite3.Cursor:
-    """Run a statement that takes or needs the lock, on a connection that does not wait itself."""
+    """Execute a statement that needs the write lock, polling while another process holds it."""
     until = time.monotonic() + (BUSY_SECONDS if patience is None else patience)
     while True:
         try:
@@ -42,7 +46,7 @@ def when_free(
 
 
 def wait_oneself(raw: sqlite3.Connection) -> None:
-    """Have `when_free` wait on this connection, and not SQLite."""
+    """Make SQLite fail at once when the database is locked, for `when_free`."""
     raw.execute("PRAGMA busy_timeout=0")
 
 
@@ -51,7 +55,7 @@ def let_it_wait(raw: sqlite3.Connection) -> None:
 
 
 class _Batch:
-    """Writes of one transaction; settled for all of them by one assignment."""
+    """The writes of one transaction; one assignment settles all of them."""
 
     __slots__ = ("is_done",)
 
@@ -63,7 +67,7 @@ _NONE_YET = _Batch()
 
 
 class _Job:
-    """One write, and what came of it."""
+    """One write and its outcome."""
 
     __slots__ = ("batch", "do", "error", "gate", "hot", "outcome")
 
@@ -73,8 +77,8 @@ class _Job:
         self.outcome: Any = None
         self.error: Exception | None = None
         self.batch = _NONE_YET
-        # Each waits at its own: at one for all of them they would pass one at a time, and every
-        # one of them would keep the next commit waiting.
+        # One lock for each: threads that wait on a common lock pass it one at a time, and each
+        # would delay the next commit.
         self.gate = threading.Lock()
         self.gate.acquire()
 
@@ -83,13 +87,13 @@ class _Job:
         return self.batch.is_done
 
     def call(self) -> None:
-        """Let its thread go on: it is done, or it is its turn to write."""
+        """Wake its thread: the write is done, or it is its turn to lead."""
         if self.gate.locked():
             self.gate.release()
 
 
 class Together:
-    """The one connection that writes, and the queue in front of it. Thread-safe."""
+    """The one writing connection, and the queue in front of it. Thread-safe."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], lock: threading.RLock) -> None:
         self._connect = connect
@@ -97,7 +101,7 @@ class Together:
         self._queue: deque[_Job] = deque()
         self._queueing = threading.Lock()
         self._is_led = False
-        """Whether a thread writes, or is called to, and will call the next."""
+        """Whether a thread leads, or was woken to lead, and will wake the next."""
         self._raw: sqlite3.Connection | None = None
         self._core: Connection | None = None
         self._engine: sa.Engine | None = None
@@ -106,11 +110,11 @@ class Together:
     def write(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
         """Run `do` in a transaction; durable when it returns.
 
-        A `hot` one is given the driver's connection, another one SQLAlchemy's; either way it is
-        the driver's error that is raised.
+        A `direct` write gets the driver's connection, another one SQLAlchemy's. Both raise the
+        driver's errors.
         """
         if not hot:
-            # Importing it takes far longer than others should wait in the queue.
+            # Import it before queueing, because others would wait for the import.
             load("sqlalchemy")
         job = _Job(do, hot=hot)
         with self._queueing:
@@ -124,7 +128,7 @@ class Together:
         return outcome
 
     def _was_done(self, job: _Job) -> bool:
-        """Wait to be called: whether another wrote it, else it is this thread's turn."""
+        """Wait to be woken; False if it is this thread's turn to lead."""
         try:
             job.gate.acquire(timeout=_PATIENCE)
         except BaseException:
@@ -143,7 +147,7 @@ class Together:
     def _call_next(self, job: _Job) -> None:
         with self._queueing:
             if not job.is_done:
-                # Told to stop: what nobody waits for any more is not done later either.
+                # The thread was stopped: do not run its write later either.
                 self._queue.remove(job)
             done: list[_Job] = []
             while self._queue and self._queue[0].is_done:
@@ -155,8 +159,8 @@ class Together:
                 each.call()
 
     def _run(self) -> None:
-        # They leave the queue only when they are done: whoever is told to stop in between leaves
-        # the others' writes to the next.
+        # Jobs leave the queue only when they are done, so that the next leader finishes the batch
+        # of a leader that was stopped.
         with self._queueing:
             jobs = list(islice((job for job in self._queue if not job.is_done), _MOST))
         batch = _Batch()
@@ -165,7 +169,7 @@ class Together:
         try:
             self._commit(jobs, batch)
         except Exception as error:  # noqa: BLE001 - each waiting thread raises its own
-            # Nothing of the batch is stored.
+            # Nothing of the batch was stored.
             for job in jobs:
                 job.error = job.error or error
             batch.is_done = True
@@ -193,19 +197,19 @@ class Together:
         except sqlite3.Error:
             raise
         except BaseException:
-            # A signal that comes while the disk is waited for is raised after the commit.
+            # A signal during the commit is raised after it.
             batch.is_done = not raw.in_transaction
             raise
         batch.is_done = True
 
     def _perform_all(self, raw: sqlite3.Connection, jobs: list[_Job]) -> None:
-        """One after the other; where one of them fails, which few do, again and each apart."""
+        """Run all jobs in one transaction; if one fails, run each in its own savepoint."""
         try:
             for job in jobs:
                 self._perform(raw, job)
         except Exception:
             if len(jobs) == 1 or not raw.in_transaction:
-                # A full disk ends the whole transaction, with what the others wrote.
+                # A full disk rolls back the whole transaction.
                 raise
             raw.execute("ROLLBACK")
             when_free(raw, "BEGIN IMMEDIATE")
@@ -230,7 +234,7 @@ class Together:
         try:
             job.outcome = job.do(self._core)
         except sa.exc.DBAPIError as error:
-            # Who waits for the same commit need not know what others' writes went through.
+            # Raise the driver's error for every job of the batch alike.
             raise error.orig or error from None
 
     def _open(self) -> sqlite3.Connection:
@@ -241,8 +245,8 @@ class Together:
         return self._raw
 
     def _open_core(self, raw: sqlite3.Connection) -> None:
-        """Outside of a transaction: SQLAlchemy would end it when it connects."""
-        # It only speaks on this connection: transactions are begun and ended here.
+        """Connect outside a transaction, because SQLAlchemy would roll it back."""
+        # SQLAlchemy only executes on this connection; transactions begin and end here.
         self._engine = sa.create_engine(
             "sqlite://", creator=lambda: raw, poolclass=sa.StaticPool, hide_parameters=True
         )
@@ -254,7 +258,7 @@ class Together:
             self._engine.dispose()
             self._engine = None
         if raw is not None:
-            # What was not committed is rolled back by this.
+            # Closing rolls back an open transaction.
             raw.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which file a path leads to: a file that is removed or replaced takes what is written with it."""
+"""The identity of the database file, to notice that it was removed or replaced."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _Identity = tuple[int, int]
 
 
 class FileIdentity:
-    """Compares the file at a path with the one that was opened there.
+    """Compares the file at a path with the one that was opened.
 
-    A connection goes on working on a file whose name is gone: SQLite says nothing, and what is
-    committed is lost with the last connection. Thread-safe.
+    A connection keeps working on a file without a name: SQLite reports nothing, and commits are
+    lost with the last connection. Thread-safe.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,12 +28,12 @@ class FileIdentity:
         return self._opened is not None
 
     def note(self) -> None:
-        """Remember the file, which is open now; the first one counts."""
+        """Record the open file, on the first call only."""
         if self._opened is None:
             self._opened = self._now()
 
     def check(self) -> None:
-        """:raises StoreUnavailable: when the path leads to another file, or to none"""
+        """:raises StoreUnavailable: when the path names another file, or none"""
         if self._opened is None or self._opened == (found := self._now()):
             return
         done = "removed" if found is None else "replaced"

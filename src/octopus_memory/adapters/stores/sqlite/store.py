@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 _LARGE = 256 * 1024 * 1024
-"""From here on the copy that a rewrite makes is too large to be held in memory."""
+"""From this size on, a rewrite keeps its copy in a file, not in memory."""
 _CHECKPOINTS = 10
 _CHECKPOINT_MS = 500
 _SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _VERSION = f"SELECT version_num FROM {migrate.VERSION_TABLE}"  # noqa: S608 - a constant
 _DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""The second where a damaged file makes the driver fail over its own message."""
+"""UnicodeDecodeError, because on a damaged file the driver can fail to decode its own message."""
 
 
 class SqliteStore(SqlStore):
@@ -54,12 +54,12 @@ class SqliteStore(SqlStore):
         self, path: str | Path, *, read_only: bool = False, clock: Clock | None = None
     ) -> None:
         self._in_memory = str(path) == ":memory:"
-        # A later change of the working folder must not lead to another file.
+        # Absolute, because the working directory may change.
         self._path = Path(path).absolute()
         self._read_only = read_only
-        # Threads of one process queue here; only other processes make SQLite wait and poll.
+        # Threads of this process queue here; SQLite polls only for other processes.
         self._writing = threading.RLock()
-        # Connections of the hot calls, which go round SQLAlchemy; its pool has the others.
+        # Idle connections of direct calls; the others are in the pool of SQLAlchemy.
         self._idle: list[sqlite3.Connection] = []
         self._known: dict[Any, Prepared] = {}
         self._closed = False
@@ -71,7 +71,7 @@ class SqliteStore(SqlStore):
         super().__init__(self._new_engine, clock=clock)
 
     def _prepare_schema(self) -> None:
-        # Most starts find the tables as they should be, and go on without SQLAlchemy.
+        # Most starts find the current schema, and do not import SQLAlchemy.
         if self._in_memory or not self._is_current():
             super()._prepare_schema()
 
@@ -84,9 +84,9 @@ class SqliteStore(SqlStore):
                 self._give_back(raw)
         except _DRIVER_ERRORS as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-                # The long way would wait as long again.
+                # The migration would only wait again.
                 raise self._as_ours(error) from error
-            # Whatever else it is, the long way says it better.
+            # The migration reports any other error better.
             return False
         return found == [(migrate.HEAD,)]
 
@@ -97,7 +97,7 @@ class SqliteStore(SqlStore):
     def size_bytes(self) -> int | None:
         if self._in_memory:
             return None
-        # By its pages, not its files: what waits in the log is part of them, or takes their place.
+        # Count pages, because pages in the log belong to the database or replace its pages.
         try:
             raw = self._take()
             try:
@@ -121,14 +121,14 @@ class SqliteStore(SqlStore):
         return self.translate_driver(error)
 
     def _better_advice(self, kind: type[StoreError]) -> str | None:
-        """What to do where more is known than SQLite says."""
+        """A hint that fits better than the one for the error code."""
         if kind is StoreReadOnly and self._read_only:
             return (
                 "it was opened with ?mode=ro; open it without, and with the right to write the file"
             )
         if kind is not StoreUnavailable or self._in_memory:
             return None
-        # A name may be too long even to be asked about.
+        # A path may be too long to be checked.
         with suppress(OSError):
             if self._path.is_dir():
                 return "this is a folder; name a file in it"
@@ -147,7 +147,7 @@ class SqliteStore(SqlStore):
         return super().index_turns(done)
 
     def _check_writable(self, patience: float) -> None:
-        """Whether others let go soon; a write itself waits for as long as it takes them."""
+        """Raise `StoreBusy` if the write lock is not free within `patience` seconds."""
         if not self._writing.acquire(timeout=patience):
             raise StoreBusy(f"{self._path.name}: another thread is writing; try again")
         raw = None
@@ -176,7 +176,7 @@ class SqliteStore(SqlStore):
             done = self._commit(
                 lambda conn: do(conn, *args, **named), hot=direct_mode(do) is Direct.WRITE
             )
-            # Before it is acknowledged: it may have been committed to a file that is gone.
+            # Check before acknowledging: the commit may have gone to a removed file.
             self._file.check()
             return done
         with self._writing:
@@ -201,12 +201,12 @@ class SqliteStore(SqlStore):
             return self._on_driver(mode, do, *args, **named)
         if not self._in_memory:
             return super()._read(reach, do, *args, **named)
-        # An in-memory database has one connection, which threads must take in turns.
+        # An in-memory database has one connection, which threads share under a lock.
         with self._writing:
             return super()._read(reach, do, *args, **named)
 
     def _on_driver(self, mode: Direct, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Read on a driver connection, without SQLAlchemy in between."""
+        """Run a read on a driver connection."""
         is_snapshot = mode is Direct.SNAPSHOT
         try:
             raw = self._take()
@@ -225,7 +225,7 @@ class SqliteStore(SqlStore):
         return done
 
     def _take(self) -> sqlite3.Connection:
-        # Asking first whether there is one would let another thread take it in between.
+        # Pop without a check, because another thread could pop in between.
         try:
             return self._idle.pop()
         except IndexError:
@@ -261,15 +261,15 @@ class SqliteStore(SqlStore):
         return self._read(Every.TENANT, file_search.is_live, piece)
 
     def _files(self) -> list[Path]:
-        """The database, and whatever SQLite keeps beside it."""
+        """The database file, and SQLite's files beside it."""
         named = [Path(f"{self._path}{end}") for end in ("", "-wal", "-shm", "-journal")]
         return [file for file in named if file.exists()]
 
     def _rewrite(self) -> bool:
-        """Build the file anew from what is in it, and empty the log.
+        """Rewrite the file with VACUUM, and empty the log.
 
-        `secure_delete` is not enough: until a checkpoint comes, the file and the log keep whole
-        pages as they were, and a connection without it leaves them for good.
+        `secure_delete` is not enough: until a checkpoint, the file and the log keep old pages, and
+        a connection without it keeps them for good.
         """
         if self._in_memory:
             return True
@@ -282,14 +282,16 @@ class SqliteStore(SqlStore):
                     when_free(conn, "VACUUM")
                 return self._empty_log(conn)
         except _DRIVER_ERRORS as error:
-            # A damaged page is no OperationalError, but a DatabaseError.
+            # A damaged page raises DatabaseError, not OperationalError.
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 raise self._as_ours(error) from error
             return False
 
     def _empty_log(self, conn: sqlite3.Connection) -> bool:
-        """Whoever still reads what was before stands in the way; writers wait only a little."""
+        """Truncate the log; False while a reader needs an old snapshot. Blocks writers only
+        briefly.
+        """
         conn.execute(f"PRAGMA busy_timeout={_CHECKPOINT_MS}")
         for attempt in range(_CHECKPOINTS):
             time.sleep(0.02 * attempt)
@@ -300,8 +302,8 @@ class SqliteStore(SqlStore):
         return False
 
     def _make_private(self) -> None:
-        """A new file is its owner's alone; what SQLite keeps beside it gets the same mode."""
-        # Whatever stands in the way, SQLite says it better when it opens the file.
+        """Create a new file with mode 0600, which SQLite copies to the files beside it."""
+        # If this fails, SQLite reports the reason when it opens the file.
         with suppress(OSError):
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL, 0o600))
 
@@ -327,7 +329,7 @@ class SqliteStore(SqlStore):
         if self._in_memory:
             target = "file::memory:"
         else:
-            # A file that was there and is not any more must not be made anew.
+            # Never recreate a file that was removed.
             self._file.check()
             mode = "ro" if self._read_only else "rw" if self._file.is_known else "rwc"
             target = f"file:{quote(str(self._path))}?mode={mode}"
@@ -352,12 +354,12 @@ class SqliteStore(SqlStore):
     def _prepare(self, conn: sqlite3.Connection) -> None:
         conn.execute("PRAGMA foreign_keys=OFF")
         conn.execute("PRAGMA temp_store=MEMORY")
-        # Each connection has its own. The file is not mapped instead: that gains nothing where
-        # others write, and a file that is cut short meanwhile would end the process.
+        # One cache for each connection. No memory map, because it gains nothing while others write,
+        # and truncating the file would kill the process.
         conn.execute("PRAGMA cache_size=-4000")
         if self._read_only:
             return
-        # Content that is deleted is overwritten, whatever this build of SQLite does by default.
+        # Overwrite deleted content, whatever the default of this build.
         conn.execute("PRAGMA secure_delete=ON")
         if not self._in_memory:
             _use_wal(conn)
@@ -366,12 +368,12 @@ class SqliteStore(SqlStore):
 
 
 def _use_wal(conn: sqlite3.Connection) -> None:
-    # Two processes that do this to a new file at once would wait for each other: SQLite tells one
-    # of them at once that it is busy, whatever the timeout.
+    # Two processes that switch a new file to WAL at once would deadlock, so SQLite makes one of
+    # them fail at once, whatever the timeout.
     when_free(conn, "PRAGMA journal_mode=WAL")
 
 
 def _begin(conn: sa.Connection) -> None:
-    # A writer takes the lock first: upgrading a read later could fail half-way.
+    # Take the write lock first, because upgrading a read transaction can fail.
     reading = conn.get_execution_options().get(READING)
     conn.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

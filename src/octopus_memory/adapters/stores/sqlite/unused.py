@@ -1,4 +1,4 @@
-"""Removing a database file that was made and never used."""
+"""Removing a database file that was created and never used."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LOOK = {
 
 
 def remove_if_unused(path: Path) -> bool:
-    """Remove a database that holds nothing and that no other connection has open.
+    """Remove an empty database that no other connection has open.
 
-    Leaving WAL mode fails while another connection is open, so a file that another process is
-    about to write to stays.
+    Leaving WAL mode fails while another connection is open, so that a file which another process is
+    about to write stays.
     """
     try:
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as conn:

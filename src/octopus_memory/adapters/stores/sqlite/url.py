@@ -1,4 +1,4 @@
-"""SQLite's URLs: three slashes and a relative path, four and an absolute one."""
+"""SQLite URLs: three slashes and a relative path, or four and an absolute one."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Place(NamedTuple):
 
 
 def read_url(url: str) -> Place:
-    """`?mode=ro` only reads.
+    """Parse a URL; `?mode=ro` opens read-only.
 
-    :raises InvalidSetting: where another file would be opened than the one that is meant
+    :raises InvalidSetting: when the URL is malformed or would open another file than meant
     """
     try:
         split = urlsplit(url)

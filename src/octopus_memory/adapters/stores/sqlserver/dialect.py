@@ -2,8 +2,8 @@
 # SQLAlchemy does not type its dialects.
 """T-SQL for the statements that every store shares.
 
-What SQLAlchemy's dialect leaves out is added here, once, so that the statements themselves need
-not know: locks as table hints, deletes in batches, and a type for every parameter.
+It adds what SQLAlchemy's dialect lacks: locks as table hints, deletes in batches, and a type for
+every parameter.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ from sqlalchemy.sql.visitors import iterate
 from . import binding, errors
 
 BATCH = 2_000
-"""Rows of one DELETE: at 5,000 locks SQL Server would lock the table instead."""
+"""Rows of one DELETE, below the 5,000 locks at which SQL Server locks the table."""
 _MODERN = (13, 0, 0, 0)
 _EXACT = "Latin1_General_BIN2"
-"""Compares by character, whatever the database's own collation."""
+"""Compares by character, whatever the database's collation."""
 
 _NOT_CLUSTERED = frozenset(
     {
-        # Their turns are read by episode and in order: that is the order to keep them in.
+        # Cluster turns by episode and ordinal, the order in which they are read.
         "octopus_turns",
         "octopus_turns_archive",
-        # A name of 256 characters beyond the basic plane is over the 900 bytes of a clustered key.
+        # A name of 256 characters beyond the basic plane exceeds the 900 bytes of a clustered key.
         "octopus_agents",
         "octopus_conversations",
         "octopus_idempotency",
     }
 )
-"""Tables whose primary key does not say where a row is kept."""
+"""Tables that are not clustered by their primary key."""
 _CLUSTERED = frozenset(
     {"octopus_turns_place", "octopus_turns_archive_place", "octopus_idempotency_age"}
 )
 
 
 class _Identifiers(MSIdentifierPreparer):
-    # Words of SQL that some server may want for itself.
+    # Names that some server reserves.
     reserved_words = MSIdentifierPreparer.reserved_words | {
         *("action", "at", "count", "first", "hash", "name", "number"),
         *("order", "owner", "role", "row", "value", "version"),
@@ -71,7 +71,7 @@ class _Statements(MSSQLCompiler):
         return self._compare(binary, "IS NOT", "!=", named)
 
     def _compare(self, binary: Any, with_null: str, with_bit: str, named: dict[str, Any]) -> str:
-        """Only NULL is something here; a truth value is a number that something equals."""
+        """Render `IS` only with NULL; compare a truth value with a number."""
         word = with_bit if isinstance(binary.right, sa.True_ | sa.False_) else with_null
         left, right = self.process(binary.left, **named), self.process(binary.right, **named)
         return f"{left} {word} {right}"
@@ -84,12 +84,12 @@ class _Statements(MSSQLCompiler):
 
 
 def _with_locks(select: Any) -> Any:
-    """FOR UPDATE and FOR SHARE as the hints that mean the same."""
+    """FOR UPDATE and FOR SHARE as equivalent table hints."""
     lock = select._for_update_arg  # noqa: SLF001 - there is no public way to ask
     if lock is None:
         return select
     if lock.skip_locked:
-        # The server refuses READPAST under READ_COMMITTED_SNAPSHOT without the last of these.
+        # Under READ_COMMITTED_SNAPSHOT, READPAST needs READCOMMITTEDLOCK.
         hint = "WITH (UPDLOCK, READPAST, ROWLOCK, READCOMMITTEDLOCK)"
     elif lock.read:
         hint = "WITH (HOLDLOCK, ROWLOCK)"
@@ -146,7 +146,7 @@ class _Execution(MSExecutionContext):
             self._read_at_once()
 
     def _read_at_once(self) -> None:
-        """Rows that wait to be read would keep the connection from its next statement."""
+        """Buffer every result, because unread rows block the next statement."""
         if self.cursor_fetch_strategy is _DEFAULT_FETCH:
             self.cursor_fetch_strategy = FullyBufferedCursorFetchStrategy(
                 self.cursor, self.cursor.description, self.cursor.fetchall()
@@ -154,7 +154,7 @@ class _Execution(MSExecutionContext):
 
 
 class SqlServerDialect(MSDialect_mssqlpython):
-    """`mssql+octopus`: Microsoft's own driver, and T-SQL as plain as it can be."""
+    """`mssql+octopus`: Microsoft's own driver, and plain T-SQL."""
 
     driver = "octopus"
     supports_statement_cache = True
@@ -166,17 +166,18 @@ class SqlServerDialect(MSDialect_mssqlpython):
     bind_typing = BindTyping.SETINPUTSIZES
 
     def __init__(self, **named: Any) -> None:
-        # The driver would turn names into question marks itself, in quadratic time.
+        # Positional, because the driver converts named parameters in quadratic time.
         super().__init__(deprecate_large_types=True, paramstyle="qmark", **named)
         self._supports_offset_fetch = True
         self._known_kinds: WeakKeyDictionary[Any, binding.Declared | None] = WeakKeyDictionary()
 
     def _get_server_version_info(self, connection: sa.Connection) -> tuple[int, ...]:
-        # Servers that only speak the protocol do not call themselves Microsoft's.
+        # Servers that only speak the protocol report another name.
         return super()._get_server_version_info(connection) or _MODERN
 
     def get_default_isolation_level(self, dbapi_conn: Any) -> Any:  # noqa: ARG002 - SQLAlchemy's
-        # Asking takes a view that not every server has, and every engine here sets its own.
+        # Skip the query, because not every server has the view, and every engine sets its own
+        # level.
         return "READ COMMITTED"
 
     def is_disconnect(self, e: Exception, connection: Any, cursor: Any) -> bool:
@@ -184,14 +185,14 @@ class SqlServerDialect(MSDialect_mssqlpython):
         return lost or (isinstance(e, self.loaded_dbapi.Error) and errors.ended(str(e)))
 
     def do_close(self, dbapi_connection: Any) -> None:
-        # The driver's `close` raises where the server is gone, and the pool would log each of them.
+        # The driver raises on `close` after the server is gone, and the pool would log each error.
         with suppress(self.loaded_dbapi.Error):
             super().do_close(dbapi_connection)
 
     def do_set_input_sizes(
         self, cursor: Any, list_of_tuples: Sequence[tuple[str, Any, Any]], context: Any
     ) -> None:
-        """Note the parameters' types; `do_execute` has the values, too."""
+        """Record the parameter types; `do_execute` has the values."""
         del cursor
         context.kinds = [self._declared(kind) for _name, _dbapi, kind in list_of_tuples]
 
@@ -209,7 +210,8 @@ class SqlServerDialect(MSDialect_mssqlpython):
     def do_executemany(
         self, cursor: Any, statement: str, parameters: Any, context: Any = None
     ) -> None:
-        # One by one, prepared once: the driver's own way judges a column by one of its values.
+        # Execute one by one on one prepared statement, because `executemany` types a column by one
+        # of its values.
         for given in parameters:
             self.do_execute(cursor, statement, given, context)
 
@@ -220,7 +222,7 @@ class SqlServerDialect(MSDialect_mssqlpython):
         parameters: Sequence[Any],
         kinds: Sequence[binding.Declared | None] | None,
     ) -> Callable[[], None]:
-        """What executes the statement; the driver forgets the types after each execution."""
+        """Execute with types, which the driver forgets after each execution."""
         if not parameters:
             return lambda: cursor.execute(statement)
         known = [None] * len(parameters) if kinds is None else kinds
@@ -234,7 +236,7 @@ class SqlServerDialect(MSDialect_mssqlpython):
         return run
 
     def _declared(self, kind: Any) -> binding.Declared | None:
-        """The type of a column as the driver takes it; None where only the value tells."""
+        """The driver's type of a column; None if only the value tells."""
         if kind._isnull:  # noqa: SLF001 - there is no public way to ask
             return None
         if kind not in self._known_kinds:

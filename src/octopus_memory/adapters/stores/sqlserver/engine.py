@@ -1,4 +1,4 @@
-"""How SQL Server is connected to, and what is asked of a database before it is used."""
+"""Connections to SQL Server, and checks of a database before its use."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _PACKAGE = __name__.rpartition(".")[0]
 _LOCK_SECONDS = 30
 _FORM = "sqlserver://user:password@host:1433/database"
 _SESSION = (
-    # Counts of changed rows are what the store goes by, whatever the server's default.
+    # The store relies on row counts, whatever the default of the server.
     "SET NOCOUNT OFF",
-    # Errors are known by their words.
+    # Errors are recognized by their English text.
     "SET LANGUAGE us_english",
     f"SET LOCK_TIMEOUT {_LOCK_SECONDS * 1000}",
 )
@@ -26,7 +26,7 @@ _IN_DOUBT = "octopus_in_doubt"
 
 
 class Engines:
-    """The connections of one store: each kind has an isolation level of its own, set once."""
+    """The engines of one store, each with its own isolation level."""
 
     def __init__(
         self, url: str, *, pool_size: int, statement_seconds: float, connect_seconds: float
@@ -43,7 +43,7 @@ class Engines:
         return self._pooled("SNAPSHOT")
 
     def aside(self) -> sa.Engine:
-        """A connection for each use, that waits for as long as its statements take."""
+        """A new connection for each use, without a timeout."""
         return self._make("AUTOCOMMIT", 0, {"poolclass": sa.NullPool})
 
     def _pooled(self, isolation: str) -> sa.Engine:
@@ -72,7 +72,7 @@ class Engines:
             raw.timeout = seconds
             cursor = raw.cursor()
             for statement in _SESSION:
-                # Not every server that speaks the protocol knows each of them.
+                # Not every compatible server knows each of these.
                 with suppress(engine.dialect.loaded_dbapi.DatabaseError):
                     cursor.execute(statement)
             cursor.close()
@@ -83,7 +83,7 @@ class Engines:
 
 
 def address(url: str) -> sa.URL:
-    """:raises InvalidSetting: for a URL that names no server or no database"""
+    """:raises InvalidSetting: when the URL names no server or no database"""
     try:
         given = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -94,14 +94,14 @@ def address(url: str) -> sa.URL:
         raise InvalidSetting("database_url", "has an option twice")
     options = dict(given.query)
     if "connectretrycount" not in map(str.lower, options):
-        # A broken connection is taken up again here, without the driver's ten seconds of waiting.
+        # The store reconnects itself, without the driver's ten seconds of waiting.
         options["ConnectRetryCount"] = "0"
     return given.set(drivername="mssql+octopus", query=options)
 
 
 @contextmanager
 def known_options() -> Iterator[None]:
-    """:raises InvalidSetting: for an option of the URL that the driver does not know"""
+    """:raises InvalidSetting: when the URL has an option that the driver does not know"""
     from mssql_python.exceptions import ConnectionStringParseError
 
     try:
@@ -115,22 +115,22 @@ def known_options() -> Iterator[None]:
 
 
 def _note_doubt(context: sa.ExceptionContext) -> None:
-    # Neither connecting nor a statement, so a commit.
+    # No connection attempt and no statement: it was a commit.
     if context.connection is not None and context.statement is None:
         setattr(context.original_exception, _IN_DOUBT, True)
 
 
 def is_in_doubt(error: sa.exc.DBAPIError) -> bool:
-    """Whether it was a commit that failed."""
+    """Whether a commit failed."""
     return getattr(error.orig, _IN_DOUBT, False)
 
 
 def allows_snapshots(conn: sa.Connection) -> bool:
-    """Whether reads can be SNAPSHOT; a database without tables is set so.
+    """Whether reads can use SNAPSHOT isolation; turns it on in a database without tables.
 
-    False where the server cannot say: it is not Microsoft's, and has its own ways.
+    False if the server cannot tell, because it is not Microsoft SQL Server.
 
-    :raises StoreUnavailable: with what to do, when it is turned off
+    :raises StoreUnavailable: when it is turned off; the message says what to do
     """
     try:
         state = _snapshot_state(conn)
@@ -164,7 +164,7 @@ def _snapshot_state(conn: sa.Connection) -> int:
 def _turn_on(conn: sa.Connection) -> None:
     for option in (
         "ALLOW_SNAPSHOT_ISOLATION ON",
-        # Spares writers the locks of what they only read; it can wait until nobody is connected.
+        # Readers take no locks with it. It waits until no other session is connected.
         "READ_COMMITTED_SNAPSHOT ON WITH NO_WAIT",
     ):
         with suppress(sa.exc.DBAPIError):

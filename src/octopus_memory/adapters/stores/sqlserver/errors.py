@@ -1,7 +1,7 @@
-"""SQL Server's errors as ours.
+"""SQL Server errors as `StoreError`s.
 
-The driver hands on the server's words and the class of the error, but not its number. So a session
-asks for English, and the words are looked at here; none of them goes on, since they may hold a
+The driver reports the server's text and the class of an error, but not its number. So each session
+asks for English, and this module matches the text. It is not passed on, because it may contain a
 name or a value.
 """
 
@@ -20,14 +20,14 @@ from ....domain.errors import (
 )
 
 _RACES = re.compile(
-    # 2627, 2601, 1205, 3960 and 3961, by their words.
+    # Texts of 2627, 2601, 1205, 3960 and 3961.
     r"Violation of (PRIMARY|UNIQUE) KEY constraint|Cannot insert duplicate key row"
     r"|chosen as the deadlock victim"
     r"|Snapshot isolation transaction .*(update conflict|modified by a DDL statement)",
     re.IGNORECASE | re.DOTALL,
 )
 _SERIALIZATION = "Serialization failure"
-"""The driver's word for SQLSTATE 40001."""
+"""The driver's text for SQLSTATE 40001."""
 
 Kinds: TypeAlias = tuple[tuple[str, type[StoreError], str], ...]
 
@@ -60,7 +60,7 @@ _NOT_OPENED: Kinds = (
     ),
 )
 _ENDED = re.compile(
-    # 596, 6005, 983, 976, 40197 (40143 and 40540 say the same), 952 and 922, by their words.
+    # Texts of 596, 6005, 983, 976, 40197 (also 40143 and 40540), 952 and 922.
     r"session is in the kill state|SHUTDOWN is in progress|Unable to access availability database"
     r"|participating in an availability group|encountered an error processing your request"
     r"|is in transition\. Try|is being recovered",
@@ -95,7 +95,7 @@ _NOT_DONE: Kinds = (
         "the database or its log is full, and nothing was changed: free some space and try again",
     ),
     (
-        # 3958, 3966 and 3967.
+        # Texts of 3958, 3966 and 3967.
         r"versioned row was not found|version store",
         StoreFull,
         (
@@ -104,7 +104,7 @@ _NOT_DONE: Kinds = (
         ),
     ),
     (
-        # 701, 802, 1204, 8645, 8651, 10928, 10929, 40501, 49918, 49919 and 49920.
+        # Texts of 701, 802, 1204, 8645, 8651, 10928, 10929, 40501, 49918, 49919 and 49920.
         (
             r"insufficient (system )?memory|cannot obtain a LOCK resource"
             r"|waiting for memory resources|requested memory grant"
@@ -148,7 +148,7 @@ IN_DOUBT = (
 
 
 def translate(words: str, *, lost: bool = False) -> StoreError:
-    """One of ours for the driver's words; `lost` where the connection is known to be gone."""
+    """The `StoreError` for a driver message; `lost` if the connection is known to be lost."""
     known = _reason(words, _NOT_OPENED)
     if known is None and ended(words):
         known = StoreUnavailable(_RESTARTING)
@@ -169,10 +169,10 @@ def _reason(words: str, kinds: Kinds) -> StoreError | None:
 
 
 def ended(words: str) -> bool:
-    """Whether the server ended the session, so that only a new connection can go on."""
+    """Whether the server ended the session, so that a new connection is needed."""
     return _ENDED.search(words) is not None
 
 
 def lost_race(words: str) -> bool:
-    """Whether another transaction was in the way, and this one left nothing behind."""
+    """Whether a concurrent transaction caused the failure, and nothing was committed."""
     return _SERIALIZATION in words or _RACES.search(words) is not None

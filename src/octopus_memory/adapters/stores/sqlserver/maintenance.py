@@ -1,4 +1,4 @@
-"""What one session does for the whole database: locks by name, its size, rewriting its files."""
+"""Database-wide tasks of one session: named locks, size, rewriting."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..sql import schema
 _WAIT_MS = 30_000
 _PAGE = 8_192
 _SIMPLE = 3
-"""The recovery model in which the log is free for reuse after a checkpoint."""
+"""The recovery model that reuses the log after a checkpoint."""
 _HEAPS = ("octopus_agents", "octopus_conversations")
-"""Tables without a clustered index, which rebuilding the indexes does not rewrite."""
+"""Heaps, which rebuilding the indexes does not rewrite."""
 
-# The result is asked for by name, since a procedure's own answer is no row.
+# Select the return code, because a procedure returns it as no row.
 _TAKE = (
     "SET NOCOUNT ON; DECLARE @answer INT; EXEC @answer = sp_getapplock @Resource = N'{name}', "
     "@LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = {wait}; "
@@ -26,7 +26,7 @@ _TAKE = (
 
 
 def take(conn: sa.Connection, name: str, *, wait: int = 0) -> bool:
-    """Take a lock that lasts as long as the session; False when another session has it."""
+    """Take a lock for the session; False if another session holds it."""
     statement = _TAKE.format(name=_resource(name), wait=wait)
     return int(conn.exec_driver_sql(statement).scalar_one()) >= 0
 
@@ -38,7 +38,7 @@ def holds(conn: sa.Connection, name: str) -> bool:
 
 @contextmanager
 def locked(conn: sa.Connection, name: str) -> Iterator[None]:
-    """:raises StoreBusy: when another session keeps the lock for too long"""
+    """:raises StoreBusy: when another session holds the lock for too long"""
     if not take(conn, name, wait=_WAIT_MS):
         raise StoreBusy("another process is preparing the database: try again")
     try:
@@ -60,16 +60,16 @@ def size_bytes(conn: sa.Connection) -> int | None:
 
 
 def rewrite(conn: sa.Connection) -> None:
-    """Write every page of ours anew, and clear what deleted rows left on the free ones.
+    """Rewrite every page of the tables, and clear free pages of deleted rows.
 
-    Needs a member of db_owner. Backups, replicas and, in the full recovery model, the log are
-    beyond it: docs/howto/sql-server.md says what to do about them.
+    The role must be a member of db_owner. It does not reach backups, replicas and, in the full
+    recovery model, the log: docs/howto/sql-server.md says what to do about them.
     """
     for table in schema.metadata.sorted_tables:
         if table.name in _HEAPS:
             _run(conn, f"ALTER TABLE {table.name} REBUILD")
         _run(conn, f"ALTER INDEX ALL ON {table.name} REBUILD")
-        # Statistics are samples of what the columns held.
+        # Statistics sample column values.
         _run(conn, f"UPDATE STATISTICS {table.name}")
     _run(conn, "CHECKPOINT")
     _run(conn, "DECLARE @name SYSNAME = DB_NAME(); EXEC sp_clean_db_free_space @dbname = @name")
@@ -89,5 +89,5 @@ def _shorten_log(conn: sa.Connection) -> None:
 
 
 def _run(conn: sa.Connection, statement: str) -> None:
-    # Rows that nobody reads would keep the connection from the next statement.
+    # Close the result, because unread rows block the next statement.
     conn.exec_driver_sql(statement).close()

@@ -1,6 +1,6 @@
-"""SQL Server: the tables on a server that many processes share.
+"""SQL Server: tables on a server that many processes share.
 
-Reads see one moment (SNAPSHOT). Writes are READ COMMITTED with their scope's row locked first.
+Reads use SNAPSHOT isolation. Writes use READ COMMITTED, and lock their scope first.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _READ_TRIES = 3
 _LONGEST_KEY = 1_700
-"""The most bytes of an index's key."""
+"""The largest key of an index, in bytes."""
 
 
 class SqlServerStore(SqlStore):
-    """`url` is `sqlserver://user:password@host:1433/database`, the driver's options as its query.
+    """`url` is `sqlserver://user:password@host:1433/database`, with driver options as its query.
 
     Up to `pool_size` connections write and as many read. A statement that takes longer than
-    `statement_timeout_seconds` is given up.
+    `statement_timeout_seconds` is cancelled.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class SqlServerStore(SqlStore):
         return errors.translate(str(error.orig), lost=error.connection_invalidated)
 
     def lost_race(self, error: sa.exc.DBAPIError) -> bool:
-        # A connection that breaks in the middle takes its transaction with it. Only where the
-        # commit itself is not answered, nobody can know.
+        # A broken connection rolls its transaction back. Only if it breaks during the commit, the
+        # outcome is unknown.
         broke = error.connection_invalidated and error.statement is not None
         return broke or errors.lost_race(str(error.orig))
 
@@ -143,7 +143,7 @@ class SqlServerStore(SqlStore):
                 leads = maintenance.take(conn, job)
             yield _SessionLead(conn, job) if leads else None
         finally:
-            # The lock ends with its session, whatever state that is in.
+            # The lock ends with its session.
             conn.invalidate()
             conn.close()
 
@@ -159,7 +159,7 @@ class SqlServerStore(SqlStore):
 
 
 class _SessionLead(Lead):
-    """A lock of the server's that lasts as long as one connection."""
+    """A lock that lasts as long as its connection."""
 
     def __init__(self, conn: sa.Connection, job: str) -> None:
         self._conn, self._job = conn, job
