@@ -57,7 +57,7 @@ def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
         scope.facts()
         for count in range(1, MOST_PLACES + 1):
             store.turns_at(scope.scope, [(uuid4(), 0) for _ in range(count)])
-        return [*store._known, *store._together._known]  # type: ignore[attr-defined]
+        return [*store._known, *store._group_commit._known]  # type: ignore[attr-defined]
 
 
 def _talk(scope: MemoryScope) -> None:

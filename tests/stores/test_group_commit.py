@@ -52,7 +52,7 @@ def _at_once(store: SqliteStore, writes: list[Callable[[], object]]) -> list[Fut
     with ThreadPoolExecutor(len(writes)) as pool:
         with store._writing:
             futures = [pool.submit(write) for write in writes]
-            while len(store._together._queue) < len(writes):
+            while len(store._group_commit._queue) < len(writes):
                 time.sleep(0.001)
         return futures
 
@@ -146,14 +146,14 @@ def test_nobody_waits_for_a_call_that_does_not_come(
 ):
     """A thread can be stopped just before it calls the next."""
     monkeypatch.setattr(group_commit, "_PATIENCE", 0.01)
-    store._together._is_led = True
+    store._group_commit._has_leader = True
     assert len(store.append(make_append(make_scope("u"), "a"))) == 1
-    assert not store._together._queue
-    assert not store._together._is_led
+    assert not store._group_commit._queue
+    assert not store._group_commit._has_leader
 
 
 def test_more_writers_than_a_transaction_takes(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(group_commit, "_MOST", 5)
+    monkeypatch.setattr(group_commit, "_MAX_BATCH", 5)
     writes = [make_append(make_scope(f"u{n}"), "a") for n in range(WRITERS)]
     Counting.commits = 0
     for future in _at_once(store, [lambda w=w: store.append(w) for w in writes]):

@@ -77,7 +77,7 @@ class PostgresStore(SqlStore):
             pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
         )
         sa.event.listen(engine, "begin", self._begin)
-        self._hot = Driver(engine)
+        self._direct = Driver(engine)
         super().__init__(lambda: engine, clock=clock)
 
     def _engine_with(self, **options: Any) -> sa.Engine:
@@ -183,7 +183,7 @@ class PostgresStore(SqlStore):
 
     def _driven(self, reach: Reach, begin: str | None) -> AbstractContextManager[Any]:
         reached = security.setting(reach, self._engine.dialect)
-        return self._hot.connection(begin=begin, settings=(self._patience, reached))
+        return self._direct.connection(begin=begin, settings=(self._patience, reached))
 
     def _prepare_schema(self) -> None:
         unhurried = {REACH: Every.TENANT, _UNHURRIED: True}

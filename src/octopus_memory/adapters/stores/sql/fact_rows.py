@@ -32,9 +32,9 @@ NEW_FACT = (
 )
 
 
-def new_row(place: dict[str, Any], fact: Fact, digests: Digests) -> tuple[Any, ...]:
+def new_row(episode_key: dict[str, Any], fact: Fact, digests: Digests) -> tuple[Any, ...]:
     values: dict[str, Any] = {
-        **place,
+        **episode_key,
         "id": fact.id,
         "turn_id": fact.turn_id,
         "ordinal": fact.ordinal,

@@ -100,19 +100,19 @@ def returned(statement: Any) -> list[tuple[str, Any]]:
 
 
 def conversions(hows: Iterable[Any]) -> Conversions:
-    return [(place, how) for place, how in enumerate(hows) if how]
+    return [(i, how) for i, how in enumerate(hows) if how]
 
 
 def converted_row(values: Sequence[Any], known: Conversions) -> list[Any]:
     row = list(values)
-    for place, how in known:
-        row[place] = how(row[place])
+    for i, how in known:
+        row[i] = how(row[i])
     return row
 
 
 def convert_columns(columns: list[Any], known: Conversions) -> None:
-    for place, how in known:
-        columns[place] = _converted_column(columns[place], how)
+    for i, how in known:
+        columns[i] = _converted_column(columns[i], how)
 
 
 def _converted_column(column: Sequence[Any], how: Callable[[Any], Any]) -> list[Any]:

@@ -158,9 +158,9 @@ def _unpack(
 ) -> list[Any]:
     bodies = codec.decode_many(marks, payloads)
     if any(tool_payloads):
-        for place, tools in enumerate(tool_payloads):
+        for i, tools in enumerate(tool_payloads):
             if tools is not None:
-                bodies[place] |= _json(tool_marks[place], tools)
+                bodies[i] |= _json(tool_marks[i], tools)
     return bodies
 
 

@@ -150,8 +150,8 @@ def _text(column: str) -> str:
 
 def _dashed(digits: str, joined: str, part: str) -> str:
     """Thirty-two hexadecimal digits in the notation of a UUID."""
-    places = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)]
-    return f" {joined} '-' {joined} ".join(f"{part}({digits}, {at}, {n})" for at, n in places)
+    groups = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)]
+    return f" {joined} '-' {joined} ".join(f"{part}({digits}, {at}, {n})" for at, n in groups)
 
 
 _PARTS = {"postgresql": _postgresql, "sqlite": _sqlite, "mssql": _sql_server}

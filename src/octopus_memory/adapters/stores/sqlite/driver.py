@@ -60,10 +60,10 @@ class Prepared(Reader):
         row = converted_row(self._take(given), self._binders)
         values: list[Any] = [_NULL if value is None else value for value in row]
         text = self._text
-        for place, following in self._lists:
-            text += _marks(len(values[place])) + following
-        for place, _ in reversed(self._lists):
-            values[place : place + 1] = values[place]
+        for i, following in self._lists:
+            text += _marks(len(values[i])) + following
+        for i, _ in reversed(self._lists):
+            values[i : i + 1] = values[i]
         return raw.execute(text, values)
 
     def run_many(self, raw: sqlite3.Connection, given: Iterable[Parameters]) -> sqlite3.Cursor:

@@ -20,7 +20,7 @@ _START, _LONGEST = 8, 32
 _MOST = 500
 """Rows of a table that are sampled, evenly over all."""
 _CHUNK = 4 << 20
-_HELD_IN = [
+_COLUMNS = [
     (schema.turns, ("message", "tool_calls", "agent")),
     (schema.turns_archive, ("message", "tool_calls", "agent")),
     (schema.episodes, ("summary", "session_id", "id")),
@@ -49,19 +49,19 @@ class FileTrace(Trace):
         self._is_live = is_live
 
     def search(self) -> FileSearch:
-        places: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         found: set[bytes] = set()
         for file in self._files():
             with file.open("rb") as stream:
                 for chunk in _chunks(stream):
                     found |= _found(chunk, self._prints)
-                places[file.name] = stream.tell()
+                sizes[file.name] = stream.tell()
         hits: dict[str, int] = {}
         for each in found:
             # The same text may be stored for another user, and then stays.
             if not self._is_live(each):
                 hits[self._prints[each]] = hits.get(self._prints[each], 0) + 1
-        return FileSearch(files=places, sought=len(self._prints), found=hits)
+        return FileSearch(files=sizes, sought=len(self._prints), found=hits)
 
 
 def take(conn: Connection, subject: Subject) -> Prints:
@@ -89,7 +89,7 @@ def take(conn: Connection, subject: Subject) -> Prints:
 
 def is_live(conn: Connection, piece: bytes) -> bool:
     """Whether an existing row contains these bytes."""
-    for table, columns in _HELD_IN:
+    for table, columns in _COLUMNS:
         for column in columns:
             # Compare text as the bytes of the file.
             inside = sa.func.instr(sa.cast(table.c[column], sa.LargeBinary), sa.literal(piece))
@@ -100,9 +100,9 @@ def is_live(conn: Connection, piece: bytes) -> bool:
 
 def _of(subject: Subject) -> list[tuple[sa.Table, Sequence[str]]]:
     if subject.episode_id is None:
-        return [*_HELD_IN, (schema.turns, ("id",))]
+        return [*_COLUMNS, (schema.turns, ("id",))]
     by_episode = [
-        held for held in _HELD_IN if "episode_id" in held[0].c or held[0] is schema.episodes
+        each for each in _COLUMNS if "episode_id" in each[0].c or each[0] is schema.episodes
     ]
     return [*by_episode, (schema.turns, ("id",))]
 
@@ -169,14 +169,14 @@ def _found(data: bytes, prints: Prints) -> set[bytes]:
         first_two[start[0] | start[1] << 8] = True
     octets: NDArray[np.uint8] = np.frombuffer(data, np.uint8)
     pairs = octets[:-1].astype(np.uint16) | octets[1:].astype(np.uint16) << 8
-    places = np.flatnonzero(first_two[pairs])
-    places = places[places <= len(data) - _START]
+    offsets = np.flatnonzero(first_two[pairs])
+    offsets = offsets[offsets <= len(data) - _START]
     starts = np.sort(np.frombuffer(b"".join(by_start), "<u8"))
-    words = octets[places[:, None] + np.arange(_START)].copy().view("<u8").ravel()
+    words = octets[offsets[:, None] + np.arange(_START)].copy().view("<u8").ravel()
     near = np.minimum(np.searchsorted(starts, words), len(starts) - 1)
     return {
         piece
-        for place in places[starts[near] == words].tolist()
-        for piece in by_start[data[place : place + _START]]
-        if data.startswith(piece, place)
+        for offset in offsets[starts[near] == words].tolist()
+        for piece in by_start[data[offset : offset + _START]]
+        if data.startswith(piece, offset)
     }

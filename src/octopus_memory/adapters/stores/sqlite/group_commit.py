@@ -22,7 +22,7 @@ from ..sql.lazy import Connection, load, sa
 from .driver import DriverConnection, Prepared
 
 T = TypeVar("T")
-_MOST = 64
+_MAX_BATCH = 64
 """Writes in one transaction; more would only delay the first of them."""
 _PATIENCE = 1.0
 """Seconds after which a waiting writer stops waiting for its call, in case its caller was stopped.
@@ -45,12 +45,12 @@ def when_free(
         time.sleep(_NAP)
 
 
-def wait_oneself(raw: sqlite3.Connection) -> None:
+def fail_when_locked(raw: sqlite3.Connection) -> None:
     """Make SQLite fail at once when the database is locked, for `when_free`."""
     raw.execute("PRAGMA busy_timeout=0")
 
 
-def let_it_wait(raw: sqlite3.Connection) -> None:
+def wait_when_locked(raw: sqlite3.Connection) -> None:
     raw.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000}")
 
 
@@ -63,36 +63,36 @@ class _Batch:
         self.is_done = False
 
 
-_NONE_YET = _Batch()
+_NO_BATCH = _Batch()
 
 
 class _Job:
     """One write and its outcome."""
 
-    __slots__ = ("batch", "do", "error", "gate", "hot", "outcome")
+    __slots__ = ("batch", "direct", "do", "error", "outcome", "wake_lock")
 
-    def __init__(self, do: Callable[[Any], Any], *, hot: bool) -> None:
+    def __init__(self, do: Callable[[Any], Any], *, direct: bool) -> None:
         self.do = do
-        self.hot = hot
+        self.direct = direct
         self.outcome: Any = None
         self.error: Exception | None = None
-        self.batch = _NONE_YET
+        self.batch = _NO_BATCH
         # One lock for each: threads that wait on a common lock pass it one at a time, and each
         # would delay the next commit.
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.wake_lock = threading.Lock()
+        self.wake_lock.acquire()
 
     @property
     def is_done(self) -> bool:
         return self.batch.is_done
 
-    def call(self) -> None:
+    def wake(self) -> None:
         """Wake its thread: the write is done, or it is its turn to lead."""
-        if self.gate.locked():
-            self.gate.release()
+        if self.wake_lock.locked():
+            self.wake_lock.release()
 
 
-class Together:
+class GroupCommit:
     """The one writing connection, and the queue in front of it. Thread-safe."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], lock: threading.RLock) -> None:
@@ -100,39 +100,39 @@ class Together:
         self._lock = lock
         self._queue: deque[_Job] = deque()
         self._queueing = threading.Lock()
-        self._is_led = False
+        self._has_leader = False
         """Whether a thread leads, or was woken to lead, and will wake the next."""
         self._raw: sqlite3.Connection | None = None
         self._core: Connection | None = None
         self._engine: sa.Engine | None = None
         self._known: dict[Any, Prepared] = {}
 
-    def write(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
+    def write(self, do: Callable[[Any], T], *, direct: bool = False) -> T:
         """Run `do` in a transaction; durable when it returns.
 
         A `direct` write gets the driver's connection, another one SQLAlchemy's. Both raise the
         driver's errors.
         """
-        if not hot:
+        if not direct:
             # Import it before queueing, because others would wait for the import.
             load("sqlalchemy")
-        job = _Job(do, hot=hot)
+        job = _Job(do, direct=direct)
         with self._queueing:
             self._queue.append(job)
-            leads, self._is_led = not self._is_led, True
-        if leads or not self._was_done(job):
+            leads, self._has_leader = not self._has_leader, True
+        if leads or not self._wait_for_turn(job):
             self._lead(job)
         if job.error is not None:
             raise job.error
         outcome: T = job.outcome
         return outcome
 
-    def _was_done(self, job: _Job) -> bool:
+    def _wait_for_turn(self, job: _Job) -> bool:
         """Wait to be woken; False if it is this thread's turn to lead."""
         try:
-            job.gate.acquire(timeout=_PATIENCE)
+            job.wake_lock.acquire(timeout=_PATIENCE)
         except BaseException:
-            self._call_next(job)
+            self._wake_next(job)
             raise
         return job.is_done
 
@@ -142,9 +142,9 @@ class Together:
                 while not job.is_done:
                     self._run()
         finally:
-            self._call_next(job)
+            self._wake_next(job)
 
-    def _call_next(self, job: _Job) -> None:
+    def _wake_next(self, job: _Job) -> None:
         with self._queueing:
             if not job.is_done:
                 # The thread was stopped: do not run its write later either.
@@ -152,17 +152,17 @@ class Together:
             done: list[_Job] = []
             while self._queue and self._queue[0].is_done:
                 done.append(self._queue.popleft())
-            self._is_led = bool(self._queue)
-            if self._is_led:
-                self._queue[0].call()
+            self._has_leader = bool(self._queue)
+            if self._has_leader:
+                self._queue[0].wake()
             for each in done:
-                each.call()
+                each.wake()
 
     def _run(self) -> None:
         # Jobs leave the queue only when they are done, so that the next leader finishes the batch
         # of a leader that was stopped.
         with self._queueing:
-            jobs = list(islice((job for job in self._queue if not job.is_done), _MOST))
+            jobs = list(islice((job for job in self._queue if not job.is_done), _MAX_BATCH))
         batch = _Batch()
         for job in jobs:
             job.batch, job.error = batch, None
@@ -180,11 +180,11 @@ class Together:
 
     def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
-        if self._core is None and not all(job.hot for job in jobs):
+        if self._core is None and not all(job.direct for job in jobs):
             self._open_core(raw)
         when_free(raw, "BEGIN IMMEDIATE")
         try:
-            self._perform_all(raw, jobs)
+            self._run_all(raw, jobs)
             self._end(raw, batch)
         except Exception:
             if raw.in_transaction:
@@ -202,11 +202,11 @@ class Together:
             raise
         batch.is_done = True
 
-    def _perform_all(self, raw: sqlite3.Connection, jobs: list[_Job]) -> None:
+    def _run_all(self, raw: sqlite3.Connection, jobs: list[_Job]) -> None:
         """Run all jobs in one transaction; if one fails, run each in its own savepoint."""
         try:
             for job in jobs:
-                self._perform(raw, job)
+                self._run_job(raw, job)
         except Exception:
             if len(jobs) == 1 or not raw.in_transaction:
                 # A full disk rolls back the whole transaction.
@@ -214,12 +214,12 @@ class Together:
             raw.execute("ROLLBACK")
             when_free(raw, "BEGIN IMMEDIATE")
             for job in jobs:
-                self._perform_apart(raw, job)
+                self._run_in_savepoint(raw, job)
 
-    def _perform_apart(self, raw: sqlite3.Connection, job: _Job) -> None:
+    def _run_in_savepoint(self, raw: sqlite3.Connection, job: _Job) -> None:
         raw.execute("SAVEPOINT job")
         try:
-            self._perform(raw, job)
+            self._run_job(raw, job)
         except Exception as error:
             if not raw.in_transaction:
                 raise
@@ -227,8 +227,8 @@ class Together:
             job.error = error
         raw.execute("RELEASE job")
 
-    def _perform(self, raw: sqlite3.Connection, job: _Job) -> None:
-        if job.hot:
+    def _run_job(self, raw: sqlite3.Connection, job: _Job) -> None:
+        if job.direct:
             job.outcome = job.do(DriverConnection(raw, self._known))
             return
         try:
@@ -240,7 +240,7 @@ class Together:
     def _open(self) -> sqlite3.Connection:
         if self._raw is None:
             raw = self._connect()
-            wait_oneself(raw)
+            fail_when_locked(raw)
             self._raw = raw
         return self._raw
 

@@ -29,7 +29,7 @@ from ..sql.store import SqlStore
 from ..sql.transactions import READING, Every, Reach
 from . import errors
 from .driver import DriverConnection, Prepared
-from .group_commit import BUSY_SECONDS, Together, let_it_wait, wait_oneself, when_free
+from .group_commit import BUSY_SECONDS, GroupCommit, fail_when_locked, wait_when_locked, when_free
 from .identity import FileIdentity
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class SqliteStore(SqlStore):
         self._known: dict[Any, Prepared] = {}
         self._closed = False
         self._file = FileIdentity(self._path)
-        self._together = Together(self._connect, self._writing)
+        self._group_commit = GroupCommit(self._connect, self._writing)
         if not (self._in_memory or read_only):
             self._make_folder()
             self._make_private()
@@ -153,7 +153,7 @@ class SqliteStore(SqlStore):
         raw = None
         try:
             raw = self._take()
-            wait_oneself(raw)
+            fail_when_locked(raw)
             when_free(raw, "BEGIN IMMEDIATE", patience=patience)
             raw.execute("ROLLBACK")
         except sqlite3.Error as error:
@@ -161,7 +161,7 @@ class SqliteStore(SqlStore):
         finally:
             self._writing.release()
             if raw is not None:
-                let_it_wait(raw)
+                wait_when_locked(raw)
                 self._give_back(raw)
 
     def _write(
@@ -174,7 +174,7 @@ class SqliteStore(SqlStore):
         if not self._in_memory:
             self._file.check()
             done = self._commit(
-                lambda conn: do(conn, *args, **named), hot=direct_mode(do) is Direct.WRITE
+                lambda conn: do(conn, *args, **named), direct=direct_mode(do) is Direct.WRITE
             )
             # Check before acknowledging: the commit may have gone to a removed file.
             self._file.check()
@@ -182,9 +182,9 @@ class SqliteStore(SqlStore):
         with self._writing:
             return super()._write(reach, do, *args, **named)
 
-    def _commit(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
+    def _commit(self, do: Callable[[Any], T], *, direct: bool = False) -> T:
         try:
-            return self._together.write(do, hot=hot)
+            return self._group_commit.write(do, direct=direct)
         except _DRIVER_ERRORS as error:
             raise self._as_ours(error) from error
 
@@ -244,7 +244,7 @@ class SqliteStore(SqlStore):
         with self._writing:
             self._closed = True
             self._close_idle()
-            self._together.close()
+            self._group_commit.close()
             super().close()
 
     def trace(self, subject: Subject) -> Trace | None:
@@ -278,7 +278,7 @@ class SqliteStore(SqlStore):
                 with self._writing:
                     if (self.size_bytes() or 0) > _LARGE:
                         conn.execute("PRAGMA temp_store=FILE")
-                    wait_oneself(conn)
+                    fail_when_locked(conn)
                     when_free(conn, "VACUUM")
                 return self._empty_log(conn)
         except _DRIVER_ERRORS as error:

@@ -24,12 +24,12 @@ def as_url(given: str | Path | None) -> str | None:
     return f"sqlite:///{quote(str(given))}"
 
 
-class Place(NamedTuple):
+class SqliteLocation(NamedTuple):
     path: str
     read_only: bool
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> SqliteLocation:
     """Parse a URL; `?mode=ro` opens read-only.
 
     :raises InvalidSetting: when the URL is malformed or would open another file than meant
@@ -57,4 +57,4 @@ def read_url(url: str) -> Place:
         problem = "only ?mode=ro may follow an SQLite path"
     if problem is not None:
         raise InvalidSetting("database_url", problem)
-    return Place(path, read_only="mode" in options)
+    return SqliteLocation(path, read_only="mode" in options)

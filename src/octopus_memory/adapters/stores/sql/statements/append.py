@@ -65,7 +65,7 @@ def _grow_episode() -> Any:
 
 
 @sql
-def _grow_unfindable() -> Any:
+def _grow_unindexed() -> Any:
     return _grow_episode().values(
         unfindable_from=sa.func.coalesce(
             schema.episodes.c.unfindable_from, schema.episodes.c.message_count
@@ -74,7 +74,7 @@ def _grow_unfindable() -> Any:
 
 
 @sql
-def _set_unfindable() -> sa.Update:
+def _set_unindexed() -> sa.Update:
     return (
         sa.update(schema.episodes)
         .where(common.this_episode())
@@ -175,16 +175,18 @@ def append(conn: Connection, write: Append) -> list[Turn]:
         case Target.OPEN:
             scope_id, first = _grow(conn, scope_id, first_seq, write)
     agent_configs.check(settings, write.settings)
-    place = common.episode_key(write.scope, scope_id, write.episode_id)
-    message_keys.put(conn, place, write.session_id, write.keys)
-    turns = _insert(conn, place, write, first, first_seq)
-    put_placeholders(conn, place, write.session_id, write.placeholders)
+    episode_key = common.episode_key(write.scope, scope_id, write.episode_id)
+    message_keys.put(conn, episode_key, write.session_id, write.keys)
+    turns = _insert(conn, episode_key, write, first, first_seq)
+    put_placeholders(conn, episode_key, write.session_id, write.placeholders)
     if write.idempotency is not None:
         idempotency.remember(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
         seq = first_seq + (0 if _is_for_later(write) else len(turns))
         is_new = write.target is Target.NEW
-        close.end(conn, place, write.session_id, seq, write.closing, now=write.now, is_new=is_new)
+        close.end(
+            conn, episode_key, write.session_id, seq, write.closing, now=write.now, is_new=is_new
+        )
     return turns
 
 
@@ -195,9 +197,9 @@ def _take(conn: Connection, write: Append) -> tuple[int, int]:
     if count or not write.turns or write.target is Target.RESUME:
         return scopes.take_rows(conn, write.scope, count)
     if write.target is Target.NEW:
-        return scopes.hold(conn, write.scope)[:2]
+        return scopes.lock_or_create(conn, write.scope)[:2]
     if not _is_alone(conn):
-        scopes.keep_others_out(conn, write.scope)
+        scopes.lock_blindly(conn, write.scope)
     # The number comes with the episode.
     return 0, 0
 
@@ -292,7 +294,7 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
     # change.
     at_once = is_for_later and not _is_alone(conn)
     row = conn.execute(
-        _grow_unfindable if at_once else _grow_episode,
+        _grow_unindexed if at_once else _grow_episode,
         {
             **common.scope_params(write.scope),
             "episode_": write.episode_id,
@@ -311,9 +313,9 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
     if row.unfindable_from is None:
         if is_for_later:
             this = {"episode_": write.episode_id, "scope_": row.scope_id}
-            conn.execute(_set_unfindable, this | {"first_": first})
+            conn.execute(_set_unindexed, this | {"first_": first})
     elif not is_for_later:
-        raise ValueError("the episode's last turns are to be made findable before these")
+        raise ValueError("the episode's last turns must be indexed before these")
     if write.metadata is not None:
         _set_session(conn, row.scope_id, write)
     return row.scope_id, first
@@ -375,8 +377,8 @@ def _insert(
     if not _is_for_later(write):
         index_turns.insert_new(conn, episode, write.turns, first, first_seq, now=write.now)
     return [
-        rows.stored_turn(new, write.episode_id, write.session_id, first + place)
-        for place, new in enumerate(write.turns)
+        rows.stored_turn(new, write.episode_id, write.session_id, ordinal)
+        for ordinal, new in enumerate(write.turns, start=first)
     ]
 
 
@@ -391,7 +393,7 @@ def touch(
     placeholders: Sequence[Placeholder] = (),
     settings: str | None = None,
 ) -> Session:
-    locked = scopes.lock(conn, scope)
+    locked = scopes.lock_scope(conn, scope)
     agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
     state = episodes.session(conn, scope, session_id)
     if locked is None or state is None:
@@ -400,8 +402,8 @@ def touch(
         this = {"scope_": locked.id, "session_": session_id, "status_": state.session.status.value}
         conn.execute(_set_metadata, this | {"metadata_": rows.dump_json(metadata)})
     if placeholders and state.episode is not None:
-        key = common.episode_key(scope, locked.id, state.episode.id)
-        put_placeholders(conn, key, session_id, placeholders)
+        episode_key = common.episode_key(scope, locked.id, state.episode.id)
+        put_placeholders(conn, episode_key, session_id, placeholders)
     if state.episode is not None and state.episode.is_open:
         conn.execute(
             sa.update(schema.episodes)

@@ -107,8 +107,8 @@ def close_episode(
     if before.message_count != expect_messages:
         raise EpisodeChanged(before.session_id)
     agent_configs.check(settings, decided_by)
-    place = common.episode_key(scope, scope_id, episode_id)
-    end(conn, place, before.session_id, seq, closing, now=now)
+    episode_key = common.episode_key(scope, scope_id, episode_id)
+    end(conn, episode_key, before.session_id, seq, closing, now=now)
     return episodes.episodes(conn, scope, [episode_id])[episode_id]
 
 
@@ -119,7 +119,7 @@ def rows_for(closing: Closing | None) -> int:
 
 def end(
     conn: Connection,
-    place: dict[str, Any],
+    episode_key: dict[str, Any],
     session_id: str,
     seq: int,
     closing: Closing,
@@ -127,12 +127,12 @@ def end(
     now: datetime,
     is_new: bool = False,
 ) -> None:
-    """End the episode of `place`; its summary gets the recall row of that `seq`.
+    """End the episode of `episode_key`; its summary gets the recall row of that `seq`.
 
     An `is_new` episode began in the same transaction, and has no facts yet.
     """
     new = closing.summary
-    this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}
+    this = {"episode_": episode_key["episode_id"], "scope_": episode_key["scope_id"]}
     check_text(conn, this, session_id, new)
     conn.execute(
         _end_episode,
@@ -152,16 +152,16 @@ def end(
     conn.execute(
         common.set_session_status,
         {
-            "scope_": place["scope_id"],
+            "scope_": episode_key["scope_id"],
             "session_": session_id,
             "status_": SessionStatus.after(closing.reason).value,
         },
     )
     if new is not None:
-        placeholders.put(conn, place, session_id, new.placeholders)
-        _insert_summary(conn, place, seq, new, at=closing.ended_at, now=now)
+        placeholders.put(conn, episode_key, session_id, new.placeholders)
+        _insert_summary(conn, episode_key, seq, new, at=closing.ended_at, now=now)
         if new.facts is not None:
-            facts.replace_found(conn, place, new.facts, is_new=is_new)
+            facts.replace_found(conn, episode_key, new.facts, is_new=is_new)
 
 
 def put_summary(
@@ -173,11 +173,11 @@ def put_summary(
     *,
     replacing: int | None = None,
 ) -> None:
-    held = scopes.lock(conn, scope)
+    locked = scopes.lock_scope(conn, scope)
     before = episodes.episodes(conn, scope, [episode_id]).get(episode_id)
-    if held is None or before is None or before.ended_at is None:
+    if locked is None or before is None or before.ended_at is None:
         return
-    if replacing is not None and not _is_summary(conn, held[0], episode_id, replacing):
+    if replacing is not None and not _is_summary(conn, locked.id, episode_id, replacing):
         return
     if summary.made_of is not None and before.is_archived:
         # Its turns have no recall rows any more, which would show whether they were rewritten.
@@ -186,19 +186,19 @@ def put_summary(
         # Turns that the summary was made of were removed.
         raise EpisodeChanged(before.session_id)
     agent_configs.check(agent_configs.asked(conn, scope, summary.settings), summary.settings)
-    check_text(conn, {"episode_": episode_id, "scope_": held[0]}, before.session_id, summary)
-    drop_summary_rows(conn, scope, held[0], episode_id, now=now)
+    check_text(conn, {"episode_": episode_id, "scope_": locked.id}, before.session_id, summary)
+    drop_summary_rows(conn, scope, locked.id, episode_id, now=now)
     scope_id, seq = scopes.take_rows(conn, scope, 1)
     conn.execute(
         _set_summary,
         {"episode_": episode_id, "scope_": scope_id, "by_": summary.by, "last_": seq}
         | rows.pack_summary(summary.summary),
     )
-    place = common.episode_key(scope, scope_id, episode_id)
-    placeholders.put(conn, place, before.session_id, summary.placeholders)
-    _insert_summary(conn, place, seq, summary, at=before.ended_at, now=now)
+    episode_key = common.episode_key(scope, scope_id, episode_id)
+    placeholders.put(conn, episode_key, before.session_id, summary.placeholders)
+    _insert_summary(conn, episode_key, seq, summary, at=before.ended_at, now=now)
     if summary.facts is not None:
-        facts.replace_found(conn, place, summary.facts)
+        facts.replace_found(conn, episode_key, summary.facts)
 
 
 def check_text(
@@ -227,7 +227,7 @@ def _is_summary(conn: Connection, scope_id: int, episode_id: UUID, seq: int) -> 
 
 def _insert_summary(
     conn: Connection,
-    place: dict[str, Any],
+    episode_key: dict[str, Any],
     seq: int,
     new: NewSummary,
     *,
@@ -242,10 +242,10 @@ def _insert_summary(
         "at": at,
         "model_id": None,
     }
-    conn.execute(common.insert_recall, place | row | rows.lexical_columns(new.lexical))
-    work = [rows.work_row(WorkKind.EMBED, place, SUMMARY_ORDINAL, seq, now)]
+    conn.execute(common.insert_recall, episode_key | row | rows.lexical_columns(new.lexical))
+    work = [rows.work_row(WorkKind.EMBED, episode_key, SUMMARY_ORDINAL, seq, now)]
     if new.improve:
-        work.append(rows.work_row(WorkKind.SUMMARIZE, place, SUMMARY_ORDINAL, seq, now))
+        work.append(rows.work_row(WorkKind.SUMMARIZE, episode_key, SUMMARY_ORDINAL, seq, now))
     conn.execute(common.insert_work, work)
 
 
@@ -269,7 +269,7 @@ def drop_rows(
     these = {"scope_": scope_id, "episode_": episode_id}
     conn.execute(_drop_work(part), these)
     removed = conn.execute(_drop_recall(part), these).rowcount
-    mirror.unfollow(
+    mirror.queue_removal(
         conn, scope.tenant, scope_id, episode_id, part=part, before_seq=next_seq, now=now
     )
     return removed

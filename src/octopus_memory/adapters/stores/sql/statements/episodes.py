@@ -28,7 +28,7 @@ from . import common
 
 T = TypeVar("T")
 
-_PLACES = (1, 2, 5, 10, 16)
+_SIZES = (1, 2, 5, 10, 16)
 """The numbers of turns in one statement. A few sizes serve all; recall asks for five by default."""
 _BY_START = attrgetter("started_at", "id")
 _EPISODE = attrgetter("episode_id")
@@ -221,10 +221,10 @@ def _is_hidden(row: rows.Row) -> bool:
 def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
     """The episodes of the last turns, and the ordinal at which the first of them begins."""
     missing = last
-    for place in reversed(range(len(found))):
-        missing -= _turns_in(found[place])
+    for i in reversed(range(len(found))):
+        missing -= _turns_in(found[i])
         if missing <= 0:
-            return found[place:], -missing + (found[place].replay_from or 0)
+            return found[i:], -missing + (found[i].replay_from or 0)
     return found, 0
 
 
@@ -305,11 +305,11 @@ def turns_at(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -
 
 
 def _at(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
-    for some in common.chunks(refs, _PLACES[-1]):
-        count = next(size for size in _PLACES if size >= len(some))
+    for some in common.chunks(refs, _SIZES[-1]):
+        count = next(size for size in _SIZES if size >= len(some))
         # Repeat the last reference to fill up the statement.
         asked = [*some, *[some[-1]] * (count - len(some))]
-        given = dict(zip(_place_names(count), chain.from_iterable(asked), strict=True))
+        given = dict(zip(_ref_names(count), chain.from_iterable(asked), strict=True))
         yield _turns_at(count), common.scope_params(scope) | given
 
 
@@ -324,18 +324,18 @@ def episodes_and_turns(
 
 
 @cache
-def _place_names(count: int) -> list[str]:
+def _ref_names(count: int) -> list[str]:
     return [f"{part}_{number}" for number in range(count) for part in ("episode", "ordinal")]
 
 
 @sql_for
 def _turns_at(count: int) -> sa.Select[Any]:
     # Not every dialect can compare pairs with a list.
-    places = [
+    refs = [
         sa.and_(
             schema.turns.c.episode_id == sa.bindparam(f"episode_{number}"),
             schema.turns.c.ordinal == sa.bindparam(f"ordinal_{number}"),
         )
         for number in range(count)
     ]
-    return _turns_in_scope().where(sa.or_(*places))
+    return _turns_in_scope().where(sa.or_(*refs))

@@ -24,7 +24,7 @@ _KEYS = "api keys"
 
 
 @cache
-def _places() -> dict[str, sa.Table]:
+def _tables() -> dict[str, sa.Table]:
     """The tables with rows of a scope; an episode's rows come before the episodes."""
     return {
         "turns": schema.turns,
@@ -96,14 +96,16 @@ def _erase_scopes(conn: Connection, subject: Subject, erasure: Erasure) -> Erasu
     for row in found:
         own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == row.id)
         holds.check(conn, subject.tenant, subject.user, conn.execute(own).scalars().all())
-    removed = dict.fromkeys((*_places(), "scopes"), 0)
+    removed = dict.fromkeys((*_tables(), "scopes"), 0)
     for row in found:
-        for place, table in _places().items():
-            removed[place] += conn.execute(_of_scope(table, row.id, subject.tenant)).rowcount
+        for name, table in _tables().items():
+            removed[name] += conn.execute(_of_scope(table, row.id, subject.tenant)).rowcount
         removed["scopes"] += conn.execute(
             sa.delete(schema.scopes).where(schema.scopes.c.id == row.id)
         ).rowcount
-        mirror.unfollow(conn, subject.tenant, row.id, None, before_seq=row.next_seq, now=erasure.at)
+        mirror.queue_removal(
+            conn, subject.tenant, row.id, None, before_seq=row.next_seq, now=erasure.at
+        )
     if subject.agent is None:
         removed[_KEYS] = _drop_api_keys(conn, subject)
     return replace(erasure, removed=removed, scope_ids=tuple(row.id for row in found))
@@ -129,16 +131,16 @@ def _erase_episode(
     conn: Connection, subject: Subject, episode_id: UUID, erasure: Erasure
 ) -> Erasure:
     scope = Scope(tenant=subject.tenant, agent=subject.agent or "", user=subject.user)
-    held = scopes.lock(conn, scope)
+    locked = scopes.lock_scope(conn, scope)
     known = conn.execute(
         sa.select(schema.episodes.c.session_id).where(
             common.in_scope(), schema.episodes.c.id == episode_id
         ),
         common.scope_params(scope),
     ).one_or_none()
-    if held is None or known is None:
+    if locked is None or known is None:
         raise EpisodeNotFound(episode_id)
-    scope_id = held[0]
+    scope_id = locked.id
     holds.check(conn, subject.tenant, subject.user, [episode_id])
     removed = {"waiting work": _count(conn, schema.work, _own_work(scope_id, episode_id))}
     removed |= remove.episode(conn, scope, scope_id, episode_id, now=erasure.at)
@@ -151,7 +153,7 @@ def _erase_session(
     conn: Connection, subject: Subject, session_id: str, erasure: Erasure
 ) -> Erasure:
     scope = Scope(tenant=subject.tenant, agent=subject.agent or "", user=subject.user)
-    held = scopes.lock(conn, scope)
+    locked = scopes.lock_scope(conn, scope)
     found = conn.execute(
         sa.select(schema.episodes.c.id).where(
             common.in_scope(), schema.episodes.c.session_id == session_id
@@ -159,19 +161,19 @@ def _erase_session(
         common.scope_params(scope),
     )
     ids: list[UUID] = list(found.scalars())
-    if held is None or not ids:
+    if locked is None or not ids:
         raise SessionNotFound(session_id)
     holds.check(conn, subject.tenant, subject.user, ids)
     removed: dict[str, int] = {}
     for episode_id in ids:
-        gone = {"waiting work": _count(conn, schema.work, _own_work(held.id, episode_id))}
-        gone |= remove.episode(conn, scope, held.id, episode_id, now=erasure.at)
-        removed = {place: removed.get(place, 0) + count for place, count in gone.items()}
-    this = {"scope_": held.id, "session_": session_id}
+        gone = {"waiting work": _count(conn, schema.work, _own_work(locked.id, episode_id))}
+        gone |= remove.episode(conn, scope, locked.id, episode_id, now=erasure.at)
+        removed = {name: removed.get(name, 0) + count for name, count in gone.items()}
+    this = {"scope_": locked.id, "session_": session_id}
     removed["message keys"] = conn.execute(message_keys.drop_of_session, this).rowcount
-    removed["sessions"] = remove.empty_session(conn, held.id, session_id)
-    removed["scopes"] = _remove_empty_scope(conn, held.id)
-    return replace(erasure, removed=removed, scope_ids=(held.id,), episode_ids=tuple(ids))
+    removed["sessions"] = remove.empty_session(conn, locked.id, session_id)
+    removed["scopes"] = _remove_empty_scope(conn, locked.id)
+    return replace(erasure, removed=removed, scope_ids=(locked.id,), episode_ids=tuple(ids))
 
 
 def _own_work(scope_id: int, episode_id: UUID) -> list[sa.ColumnElement[bool]]:
@@ -194,7 +196,7 @@ def _remove_empty_scope(conn: Connection, scope_id: int) -> int:
 
 def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
     left = {}
-    for place, table in _places().items():
+    for name, table in _tables().items():
         wanted = [table.c.tenant == erasure.tenant]
         only = list(erasure.episode_ids)
         if erasure.episode_id is not None:
@@ -207,7 +209,7 @@ def left_of(conn: Connection, erasure: Erasure) -> dict[str, int]:
         if table is schema.work:
             # Removals for the mirror are counted by `waiting_removals`.
             wanted.append(schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX])
-        left[place] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
+        left[name] = _count_in(conn, table, table.c.scope_id, erasure.scope_ids, wanted)
     if erasure.episode_id is None and not erasure.episode_ids:
         left["scopes"] = _count_in(conn, schema.scopes, schema.scopes.c.id, erasure.scope_ids, [])
     return left

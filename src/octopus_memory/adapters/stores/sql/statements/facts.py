@@ -200,7 +200,7 @@ def delete(
 
 def _changed(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
     """The fact that is to be changed; locks its scope and bumps its version."""
-    row = None if scopes.lock(conn, scope) is None else _one_of(conn, scope, fact_id)
+    row = None if scopes.lock_scope(conn, scope) is None else _one_of(conn, scope, fact_id)
     if row is None:
         raise FactNotFound(fact_id)
     scopes.take_rows(conn, scope, 0)
@@ -219,7 +219,7 @@ def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> No
 
 
 def rewrite_given(conn: Connection, scope: Scope, facts: Sequence[Fact]) -> None:
-    locked = scopes.lock(conn, scope) if facts else None
+    locked = scopes.lock_scope(conn, scope) if facts else None
     if locked is None:
         return
     holds.check(conn, scope.tenant, scope.user, [])
@@ -248,7 +248,7 @@ def rewrite(
 
 
 def replace_found(
-    conn: Connection, place: dict[str, Any], facts: Sequence[Fact], *, is_new: bool = False
+    conn: Connection, episode_key: dict[str, Any], facts: Sequence[Fact], *, is_new: bool = False
 ) -> None:
     """Replace an episode's facts with those that a summarizer found.
 
@@ -256,22 +256,22 @@ def replace_found(
     yet.
     """
     if is_new:
-        insert(conn, place, facts)
+        insert(conn, episode_key, facts)
         return
-    this = {"scope_": place["scope_id"], "episode_": place["episode_id"]}
+    this = {"scope_": episode_key["scope_id"], "episode_": episode_key["episode_id"]}
     known = list(conn.execute(_of_episode, this))
     deleted = [row for row in known if row.deleted_at is not None]
-    digests = fact_rows.Digests(conn, place["tenant"], place["scope_id"])
+    digests = fact_rows.Digests(conn, episode_key["tenant"], episode_key["scope_id"])
     there = {row.id: (row.kind, *fact_rows.content(row)) for row in known if row.deleted_at is None}
     pinned = {row.id for row in known if row.is_pinned}
     found = {(fact.kind.value, fact.slot, fact.text): fact for fact in facts}
     gone = [key for key, said in there.items() if key not in pinned and said not in found]
     if gone:
-        conn.execute(_drop, {"scope_": place["scope_id"], "ids": gone})
+        conn.execute(_drop, {"scope_": episode_key["scope_id"], "ids": gone})
     kept = set(there.values())
     insert(
         conn,
-        place,
+        episode_key,
         [
             fact
             for said, fact in found.items()
@@ -294,11 +294,13 @@ def _brings_back(fact: Fact, deleted: rows.Row, digests: fact_rows.Digests) -> b
     return fact.ordinal is None or deleted.ordinal is None or fact.ordinal <= deleted.ordinal
 
 
-def insert(conn: Connection, place: dict[str, Any], facts: Sequence[Fact]) -> None:
+def insert(conn: Connection, episode_key: dict[str, Any], facts: Sequence[Fact]) -> None:
     """Store facts of an episode, or of a scope if a caller gave them."""
     if not facts:
         return
-    digests = fact_rows.Digests(conn, place["tenant"], place["scope_id"])
+    digests = fact_rows.Digests(conn, episode_key["tenant"], episode_key["scope_id"])
     conn.insert(
-        _insert, fact_rows.NEW_FACT, [fact_rows.new_row(place, fact, digests) for fact in facts]
+        _insert,
+        fact_rows.NEW_FACT,
+        [fact_rows.new_row(episode_key, fact, digests) for fact in facts],
     )

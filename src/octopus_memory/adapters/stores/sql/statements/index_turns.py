@@ -76,7 +76,7 @@ def _whole() -> sa.Select[Any]:
 
 # An outer join, so that an episode whose turns are lost ends its wait as well.
 @sql
-def _places() -> sa.Select[Any]:
+def _refs() -> sa.Select[Any]:
     return (
         sa.select(
             schema.episodes.c.id,
@@ -134,14 +134,14 @@ def _take_rows() -> sa.Update:
     )
 
 
-Places = Mapping[int, tuple[int, datetime]]
+TurnsByOrdinal = Mapping[int, tuple[int, datetime]]
 """The role and time of each turn, by ordinal."""
 
 
 class _Waiting(NamedTuple):
     """An episode's unindexed turns, as this transaction sees them."""
 
-    place: tuple[int, int | None]
+    at: tuple[int, int | None]
     """The scope's number, and the ordinal of the first."""
     turns: dict[int, tuple[int, datetime]]
 
@@ -193,24 +193,24 @@ def _index(
     conn: Connection, done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]], *, now: datetime
 ) -> int:
     ids = sorted({found.scope_id for found, _ in done})
-    locked, places = results_of(
+    locked, refs = results_of(
         conn,
         (_lock_scopes, {"ids": ids}),
-        (_places, {"ids": [found.episode_id for found, _ in done]}),
+        (_refs, {"ids": [found.episode_id for found, _ in done]}),
     )
     # Skip a scope where rows were removed, because its ordinals may name other turns by now.
     as_read = {row[:-1]: row.next_seq for row in locked}
-    said = _said(places)
+    said = _said(refs)
     next_seq: dict[int, int] = {}
     gone_on: list[dict[str, Any]] = []
     new = _New([], [])
-    for found, findable in done:
+    for found, entries in done:
         scope_id, scope = found.scope_id, found.scope
         seq = as_read.get((scope_id, found.epoch, scope.tenant, scope.agent, scope.user))
         waits = said.pop(found.episode_id, None)
-        if seq is None or waits is None or waits.place != (scope_id, found.first):
+        if seq is None or waits is None or waits.at != (scope_id, found.first):
             continue
-        there = [each for each in findable if each.ordinal in waits.turns]
+        there = [each for each in entries if each.ordinal in waits.turns]
         seq = next_seq.get(scope_id, seq)
         next_seq[scope_id] = seq + len(there)
         episode = common.episode_key(scope, scope_id, found.episode_id)
@@ -225,9 +225,9 @@ def _index(
     return len(gone_on)
 
 
-def _said(places: Iterable[rows.Row]) -> dict[UUID, _Waiting]:
+def _said(refs: Iterable[rows.Row]) -> dict[UUID, _Waiting]:
     found: dict[UUID, _Waiting] = {}
-    for row in places:
+    for row in refs:
         waits = found.get(row.id)
         if waits is None:
             waits = found[row.id] = _Waiting((row.scope_id, row.unfindable_from), {})
@@ -245,28 +245,28 @@ def insert_new(
     now: datetime,
 ) -> None:
     """Insert the recall rows of turns that are stored with their `lexical`."""
-    said, findable = {}, []
+    said, entries = {}, []
     for ordinal, new in enumerate(turns, start=first):
         if not new.indexed:
             continue
         assert new.lexical is not None
         said[ordinal] = rows.ROLES[new.message.role], new.at
-        findable.append(IndexEntry(ordinal=ordinal, lexical=new.lexical, embed=new.embed))
-    insert(conn, episode, first_seq, said, findable, now=now)
+        entries.append(IndexEntry(ordinal=ordinal, lexical=new.lexical, embed=new.embed))
+    insert(conn, episode, first_seq, said, entries, now=now)
 
 
 def insert(
     conn: Connection,
     episode: dict[str, Any],
     first_seq: int,
-    said: Places,
-    findable: Sequence[IndexEntry],
+    said: TurnsByOrdinal,
+    entries: Sequence[IndexEntry],
     *,
     now: datetime,
 ) -> None:
     """Insert recall rows and the work that they need. The caller records the last `seq`."""
     new = _New([], [])
-    new.take_in(episode, first_seq, said, findable, now=now)
+    new.take_in(episode, first_seq, said, entries, now=now)
     new.insert(conn)
 
 
@@ -280,16 +280,16 @@ class _New(NamedTuple):
         self,
         episode: dict[str, Any],
         first_seq: int,
-        said: Places,
-        findable: Sequence[IndexEntry],
+        said: TurnsByOrdinal,
+        entries: Sequence[IndexEntry],
         *,
         now: datetime,
     ) -> None:
-        for seq, new in enumerate(findable, start=first_seq):
+        for seq, new in enumerate(entries, start=first_seq):
             role, at = said[new.ordinal]
-            place = {"seq": seq, "ordinal": new.ordinal, "role": role, "at": at}
-            place["model_id"] = None if new.embed else column_values.NO_MODEL
-            self.recall.append(episode | place | rows.lexical_columns(new.lexical))
+            row = {"seq": seq, "ordinal": new.ordinal, "role": role, "at": at}
+            row["model_id"] = None if new.embed else column_values.NO_MODEL
+            self.recall.append(episode | row | rows.lexical_columns(new.lexical))
             if new.embed:
                 self.work.append(rows.work_row(WorkKind.EMBED, episode, new.ordinal, seq, now))
 

@@ -141,8 +141,8 @@ def drop_for_turns(
     items, entries = schema.injected, schema.injections
     own = sa.select(entries.c.id).where(_of_turns_in_episode())
     found = conn.execute(own, {"episode_": episode_id, "scope_": scope_id}).scalars().all()
-    places = [(each, bisect_right(turn_ids, each.int)) for each in found]
-    dropped = [each for each, place in places if place < len(turn_ids) and turn_ids[place] in gone]
+    positions = [(each, bisect_right(turn_ids, each.int)) for each in found]
+    dropped = [each for each, i in positions if i < len(turn_ids) and turn_ids[i] in gone]
     for some in common.chunks(dropped):
         conn.execute(
             sa.delete(items).where(items.c.scope_id == scope_id, items.c.injection_id.in_(some))
@@ -206,9 +206,9 @@ def record(
     stored = 0
     # In one order for all writers, to prevent a deadlock.
     for scope in sorted(by_scope, key=lambda scope: (scope.tenant, scope.agent, scope.user)):
-        held = scopes.lock(conn, scope)
-        if held is not None:
-            stored += _record(conn, scope, held.id, by_scope[scope])
+        locked = scopes.lock_scope(conn, scope)
+        if locked is not None:
+            stored += _record(conn, scope, locked.id, by_scope[scope])
     return stored
 
 
@@ -362,10 +362,10 @@ def _with_turns(
     ids = [row.id.int for row in said]
 
     def placed(entry: Injection) -> Injection:
-        place = bisect_right(ids, entry.id.int)
-        if place == len(said):
+        i = bisect_right(ids, entry.id.int)
+        if i == len(said):
             return entry
-        turn = said[place]
+        turn = said[i]
         return replace(entry, episode_id=turn.episode_id, ordinal=turn.ordinal)
 
     return [placed(entry) for entry in entries]
@@ -422,15 +422,17 @@ def episode_uses(conn: Connection, scope: Scope, episode_id: UUID, *, limit: int
 
 
 def rewrite_queries(conn: Connection, scope: Scope, queries: Mapping[UUID, str]) -> None:
-    held = scopes.lock(conn, scope) if queries else None
-    if held is None:
+    locked = scopes.lock_scope(conn, scope) if queries else None
+    if locked is None:
         return
     table = schema.injections
     for entry_id, query in queries.items():
         mark, payload = codec.encode(query)
         conn.execute(
             sa.update(table)
-            .where(table.c.scope_id == held.id, table.c.id == entry_id, table.c.query.is_not(None))
+            .where(
+                table.c.scope_id == locked.id, table.c.id == entry_id, table.c.query.is_not(None)
+            )
             .values(codec=mark, query=payload)
         )
     meta.count_removal(conn)

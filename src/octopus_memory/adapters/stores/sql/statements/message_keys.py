@@ -54,16 +54,18 @@ def known(
     return frozenset(found)
 
 
-def put(conn: Connection, place: dict[str, Any], session_id: str, digests: Sequence[bytes]) -> None:
+def put(
+    conn: Connection, episode_key: dict[str, Any], session_id: str, digests: Sequence[bytes]
+) -> None:
     """:raises KeyTaken: when the session has one of the keys"""
     for some in common.chunks(digests):
-        these = {"scope_": place["scope_id"], "session_": session_id, "digests": some}
+        these = {"scope_": episode_key["scope_id"], "session_": session_id, "digests": some}
         if conn.execute(_known_there, these).first() is not None:
             raise KeyTaken(session_id)
     if digests:
         whose = {
-            "scope_id": place["scope_id"],
+            "scope_id": episode_key["scope_id"],
             "session_id": session_id,
-            "tenant": place["tenant"],
+            "tenant": episode_key["tenant"],
         }
         conn.execute(_insert, [whose | {"digest": digest} for digest in digests])

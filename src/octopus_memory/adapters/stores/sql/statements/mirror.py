@@ -29,7 +29,7 @@ def _seqs() -> sa.BindParameter[Any]:
 
 
 @sql
-def _drop_followed() -> sa.Delete:
+def _drop_queued() -> sa.Delete:
     return sa.delete(schema.work).where(
         schema.work.c.kind == rows.KINDS[WorkKind.INDEX],
         schema.work.c.scope_id == sa.bindparam("scope_"),
@@ -38,7 +38,7 @@ def _drop_followed() -> sa.Delete:
 
 
 @sql
-def _follow() -> sa.Insert:
+def _queue_upserts() -> sa.Insert:
     return work_statements.queueing(
         WorkKind.INDEX,
         schema.recall.c.scope_id == sa.bindparam("scope_"),
@@ -76,7 +76,7 @@ def queue_all(conn: Connection, now: datetime, scope_id: int | None = None) -> i
     return conn.execute(work_statements.queueing(WorkKind.INDEX, *wanted), {"now_": now}).rowcount
 
 
-def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None:
+def queue_upserts(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None:
     """Queue rows that were embedded just now."""
     if name(conn) is None:
         return
@@ -88,11 +88,11 @@ def follow(conn: Connection, embedded: Sequence[Work], *, now: datetime) -> None
             # Replace items that wait: a worker may be sending the old vector, and must not finish
             # this one.
             these = {"scope_": scope_id, "seqs": some}
-            conn.execute(_drop_followed, these)
-            conn.execute(_follow, these | {"now_": now})
+            conn.execute(_drop_queued, these)
+            conn.execute(_queue_upserts, these | {"now_": now})
 
 
-def unfollow(
+def queue_removal(
     conn: Connection,
     tenant: str,
     scope_id: int,

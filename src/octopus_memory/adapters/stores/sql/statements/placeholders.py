@@ -26,20 +26,23 @@ def _taken() -> sa.Select[Any]:
 
 
 def put(
-    conn: Connection, place: dict[str, Any], session_id: str, new: Sequence[Placeholder]
+    conn: Connection, episode_key: dict[str, Any], session_id: str, new: Sequence[Placeholder]
 ) -> None:
-    """Store new placeholders of the episode that `place` names.
+    """Store new placeholders of the episode that `episode_key` names.
 
     :raises EpisodeChanged: when another caller took one of the numbers first
     """
     if not new:
         return
-    taken = conn.execute(_taken, {"episode_": place["episode_id"]})
+    taken = conn.execute(_taken, {"episode_": episode_key["episode_id"]})
     if {tuple(row) for row in taken} & {(each.kind, each.number) for each in new}:
         raise EpisodeChanged(session_id)
     conn.execute(
         _insert,
-        [place | {"kind": each.kind, "number": each.number, "digest": each.digest} for each in new],
+        [
+            episode_key | {"kind": each.kind, "number": each.number, "digest": each.digest}
+            for each in new
+        ],
     )
 
 

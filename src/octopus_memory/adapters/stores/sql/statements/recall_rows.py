@@ -108,7 +108,7 @@ def _models() -> sa.Select[Any]:
 
 # In the order of the partial index of unindexed episodes, because SQLite would choose another.
 @cache
-def _unfindable() -> sa.ScalarSelect[Any]:
+def _unindexed() -> sa.ScalarSelect[Any]:
     return (
         sa.select(schema.episodes.c.id)
         .where(
@@ -128,7 +128,7 @@ def _state() -> sa.Select[Any]:
         schema.scopes.c.version,
         schema.scopes.c.epoch,
         schema.scopes.c.next_seq,
-        _unfindable().label("unfindable"),
+        _unindexed().label("unindexed"),
     ).where(common.this_scope())
 
 
@@ -145,7 +145,7 @@ def _state_of(row: Any) -> RecallState | None:
         version=row.version,
         epoch=row.epoch,
         newest=row.next_seq - 1,
-        has_unindexed=row.unfindable is not None,
+        has_unindexed=row.unindexed is not None,
     )
 
 

@@ -252,9 +252,9 @@ def _index(
         .values(embedding_ref=None)
     )
     _, first = scopes.take_rows(conn, scope, len(entries))
-    place = common.episode_key(scope, scope_id, before.id)
-    index_turns.insert(conn, place, first, said, entries, now=now)
-    common.set_last_seq(conn, place, first + len(entries) - 1)
+    episode_key = common.episode_key(scope, scope_id, before.id)
+    index_turns.insert(conn, episode_key, first, said, entries, now=now)
+    common.set_last_seq(conn, episode_key, first + len(entries) - 1)
 
 
 @direct_write
@@ -283,13 +283,13 @@ def purge(
 
 def _locked(
     conn: Connection, scope: Scope, episode_id: UUID
-) -> tuple[scopes.Held, rows.Row | None]:
+) -> tuple[scopes.LockedScope, rows.Row | None]:
     """The locked scope, and the episode, deleted or not."""
-    held = scopes.lock(conn, scope)
-    if held is None:
-        return scopes.Held(0, 0, 0), None
+    locked = scopes.lock_scope(conn, scope)
+    if locked is None:
+        return scopes.LockedScope(0, 0, 0), None
     found = conn.execute(_this, common.scope_params(scope) | {"episode_": episode_id}).one_or_none()
-    return held, found
+    return locked, found
 
 
 def _set(conn: Connection, scope_id: int, episode_id: UUID, **values: Any) -> None:

@@ -43,10 +43,10 @@ def take_rows(conn: Connection, scope: Scope, count: int, *, epochs: int = 0) ->
     row = conn.execute(_bump_scope, common.scope_params(scope) | counts).one_or_none()
     if row is not None:
         return row.id, row.next_seq - count
-    return _make(conn, scope, next_seq=1 + count, epoch=epochs), 1
+    return _create(conn, scope, next_seq=1 + count, epoch=epochs), 1
 
 
-def _make(conn: Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
+def _create(conn: Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
     made = conn.execute(
         _insert_scope,
         {
@@ -62,7 +62,7 @@ def _make(conn: Connection, scope: Scope, *, next_seq: int, epoch: int) -> int:
     return key
 
 
-class Held(NamedTuple):
+class LockedScope(NamedTuple):
     """A scope that this transaction has locked."""
 
     id: int
@@ -70,18 +70,18 @@ class Held(NamedTuple):
     epoch: int
 
 
-def lock(conn: Connection, scope: Scope) -> Held | None:
+def lock_scope(conn: Connection, scope: Scope) -> LockedScope | None:
     """Lock a scope against other writers until the transaction ends; None if it is unknown."""
     row = conn.execute(_lock_scope, common.scope_params(scope)).one_or_none()
-    return None if row is None else Held(row.id, row.next_seq, row.epoch)
+    return None if row is None else LockedScope(row.id, row.next_seq, row.epoch)
 
 
-def keep_others_out(conn: Connection, scope: Scope) -> None:
-    """As `lock`, without waiting for the answer."""
+def lock_blindly(conn: Connection, scope: Scope) -> None:
+    """As `lock_scope`, without waiting for the answer."""
     conn.execute(_lock_scope, common.scope_params(scope)).close()
 
 
-def hold(conn: Connection, scope: Scope) -> Held:
-    """As `lock`; creates an unknown scope."""
-    held = lock(conn, scope)
-    return held or Held(_make(conn, scope, next_seq=1, epoch=0), next_seq=1, epoch=0)
+def lock_or_create(conn: Connection, scope: Scope) -> LockedScope:
+    """As `lock_scope`; creates an unknown scope."""
+    locked = lock_scope(conn, scope)
+    return locked or LockedScope(_create(conn, scope, next_seq=1, epoch=0), next_seq=1, epoch=0)

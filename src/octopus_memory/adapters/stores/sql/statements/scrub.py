@@ -86,7 +86,7 @@ def rewrite(
     if not (turns or summary or facts or metadata is not None or placeholders):
         return
     scope, episode_id = was.episode.scope, was.episode.id
-    locked = scopes.lock(conn, scope)
+    locked = scopes.lock_scope(conn, scope)
     row = None if locked is None else _read_this(conn, scope, episode_id)
     if locked is None or row is None:
         raise EpisodeNotFound(episode_id)
@@ -104,8 +104,8 @@ def rewrite(
         fact_statements.rewrite(conn, scope_id, episode_id, facts)
     if metadata is not None:
         _rewrite_metadata(conn, scope_id, row.session_id, metadata)
-    key = common.episode_key(scope, scope_id, episode_id)
-    put_placeholders(conn, key, row.session_id, placeholders)
+    episode_key = common.episode_key(scope, scope_id, episode_id)
+    put_placeholders(conn, episode_key, row.session_id, placeholders)
     # A new epoch makes a concurrent indexing of the old text fail.
     scopes.take_rows(conn, scope, 0, epochs=1)
     meta.count_removal(conn)
@@ -289,7 +289,7 @@ def tell_mirror(
     *,
     now: datetime,
 ) -> None:
-    mirror.unfollow(
+    mirror.queue_removal(
         conn,
         scope.tenant,
         scope_id,

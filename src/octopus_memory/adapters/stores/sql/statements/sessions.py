@@ -35,13 +35,13 @@ def page(conn: Connection, scope: Scope, *, offset: int, limit: int) -> tuple[li
 
 def reset(conn: Connection, scope: Scope, session_id: str) -> None:
     """Leave a session's present turns out of its replay."""
-    held = scopes.lock(conn, scope)
-    if held is None:
+    locked = scopes.lock_scope(conn, scope)
+    if locked is None:
         raise SessionNotFound(session_id)
     done = conn.execute(
         sa.update(schema.episodes)
         .where(
-            schema.episodes.c.scope_id == held.id,
+            schema.episodes.c.scope_id == locked.id,
             schema.episodes.c.tenant == scope.tenant,
             schema.episodes.c.session_id == session_id,
             schema.episodes.c.deleted_at.is_(None),

@@ -131,7 +131,7 @@ def episode_page(
 def import_episode(conn: Connection, imported: ImportedEpisode) -> bool:
     episode = imported.kept.episode
     scope = episode.scope
-    if scopes.lock(conn, scope) is not None and _is_there(conn, scope, episode.id):
+    if scopes.lock_scope(conn, scope) is not None and _is_there(conn, scope, episode.id):
         return False
     scope_id, next_seq = scopes.take_rows(conn, scope, 0)
     agent_configs.check(agent_configs.asked(conn, scope, imported.settings), imported.settings)
@@ -140,11 +140,11 @@ def import_episode(conn: Connection, imported: ImportedEpisode) -> bool:
     conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, imported) | span))
     for some in _batches(imported.turns):
         _import_turns(conn, scope_id, imported, *some)
-    place = common.episode_key(scope, scope_id, episode.id)
-    placeholders.put(conn, place, episode.session_id, imported.placeholders)
+    episode_key = common.episode_key(scope, scope_id, episode.id)
+    placeholders.put(conn, episode_key, episode.session_id, imported.placeholders)
     if imported.summary is not None:
         close.put_summary(conn, imported.now, scope, episode.id, imported.summary)
-    facts.insert(conn, place, imported.facts)
+    facts.insert(conn, episode_key, imported.facts)
     return True
 
 

@@ -41,7 +41,7 @@ def remove(
     if not removals:
         return
     scope = removals[0].was.episode.scope
-    if scopes.lock(conn, scope) is None:
+    if scopes.lock_scope(conn, scope) is None:
         raise EpisodeNotFound(removals[0].was.episode.id)
     for removal in removals:
         _remove(conn, scope, removal, now=now)
@@ -58,7 +58,7 @@ def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: dateti
         raise EpisodeNotFound(episode_id)
     _check_unchanged(conn, row, removal)
     holds.check(conn, scope.tenant, scope.user, [episode_id])
-    place = common.episode_key(scope, row.scope_id, episode_id)
+    episode_key = common.episode_key(scope, row.scope_id, episode_id)
     left = [turn for turn in was.turns if turn.id not in removal.ids]
     number = {turn.ordinal: new for new, turn in enumerate(left)}
     _remove_facts(conn, row.scope_id, removal, left)
@@ -66,7 +66,7 @@ def _remove(conn: Connection, scope: Scope, removal: TurnRemoval, *, now: dateti
     _renumber_keys(conn, row.scope_id, episode_id, number)
     _correct_ledger(conn, row.scope_id, removal, number)
     _count(conn, row, removal, left)
-    _move_rows(conn, scope, place, number, now=now)
+    _move_rows(conn, scope, episode_key, number, now=now)
     if was.episode.is_open:
         return
     if removal.summary is not None:
@@ -176,7 +176,7 @@ def _count(conn: Connection, row: rows.Row, removal: TurnRemoval, left: Sequence
 def _move_rows(
     conn: Connection,
     scope: Scope,
-    place: dict[str, Any],
+    episode_key: dict[str, Any],
     number: Mapping[int, int],
     *,
     now: datetime,
@@ -189,10 +189,10 @@ def _move_rows(
     with a mirror every row moves.
     """
     recall = schema.recall
-    this = {"episode_": place["episode_id"], "scope_": place["scope_id"]}
+    this = {"episode_": episode_key["episode_id"], "scope_": episode_key["scope_id"]}
     here = [
-        recall.c.scope_id == place["scope_id"],
-        recall.c.episode_id == place["episode_id"],
+        recall.c.scope_id == episode_key["scope_id"],
+        recall.c.episode_id == episode_key["episode_id"],
         recall.c.ordinal >= 0,
         common.in_seq_span(recall),
     ]
@@ -206,28 +206,36 @@ def _move_rows(
         if each["ordinal"] in number and (mirrored or each["ordinal"] >= first - 1)
     ]
     gone = [each for each in known if each["ordinal"] not in number]
-    waiting = scrub.remove_rows(conn, place["scope_id"], [each["seq"] for each in gone + moved])
+    waiting = scrub.remove_rows(
+        conn, episode_key["scope_id"], [each["seq"] for each in gone + moved]
+    )
     _, first_seq = scopes.take_rows(conn, scope, len(moved), epochs=1)
     new_rows = [
         each | {"seq": seq, "ordinal": number[each["ordinal"]]}
         for seq, each in enumerate(moved, start=first_seq)
     ]
     work = [
-        rows.work_row(WorkKind.EMBED, place, new["ordinal"], new["seq"], now)
+        rows.work_row(WorkKind.EMBED, episode_key, new["ordinal"], new["seq"], now)
         for each, new in zip(moved, new_rows, strict=True)
         if each["seq"] in waiting
     ]
     if new_rows:
         conn.execute(common.insert_recall, new_rows)
-        common.set_last_seq(conn, place, first_seq + len(new_rows) - 1)
+        common.set_last_seq(conn, episode_key, first_seq + len(new_rows) - 1)
     if work:
         conn.execute(common.insert_work, work)
     if mirrored:
         scrub.tell_mirror(
-            conn, scope, place["scope_id"], place["episode_id"], new_rows, first_seq, now=now
+            conn,
+            scope,
+            episode_key["scope_id"],
+            episode_key["episode_id"],
+            new_rows,
+            first_seq,
+            now=now,
         )
     else:
-        scrub.set_references(conn, place["scope_id"], place["episode_id"], new_rows)
+        scrub.set_references(conn, episode_key["scope_id"], episode_key["episode_id"], new_rows)
 
 
 def _drop_summary(conn: Connection, scope: Scope, row: rows.Row, *, now: datetime) -> None:

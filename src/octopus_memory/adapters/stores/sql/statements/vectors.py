@@ -57,7 +57,7 @@ def put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]], *, now
     if meta.get(conn, meta.MODEL, keep=True) not in (None, model.encode()):
         return False
     _put(conn, model, done)
-    mirror.follow(conn, [work for work, _ in done], now=now)
+    mirror.queue_upserts(conn, [work for work, _ in done], now=now)
     return True
 
 

@@ -79,7 +79,7 @@ def _finish() -> sa.Delete:
 
 
 @sql
-def _unfindable() -> sa.Select[Any]:
+def _unindexed() -> sa.Select[Any]:
     return sa.select(
         sa.func.sum(schema.episodes.c.message_count - schema.episodes.c.unfindable_from).label(
             "waiting"
@@ -247,11 +247,11 @@ def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
     found = {kind: Backlog(waiting=0, oldest=None) for kind in WorkKind}
     for row in conn.execute(_counted):
         found[_KIND_OF[row.kind]] = Backlog(waiting=row.waiting, oldest=row.old)
-    unfindable = conn.execute(_unfindable).one()
-    if unfindable.waiting:
+    unindexed = conn.execute(_unindexed).one()
+    if unindexed.waiting:
         queued = found[WorkKind.EMBED]
-        oldest = min(queued.oldest or unfindable.old, unfindable.old)
-        found[WorkKind.EMBED] = Backlog(waiting=queued.waiting + unfindable.waiting, oldest=oldest)
+        oldest = min(queued.oldest or unindexed.old, unindexed.old)
+        found[WorkKind.EMBED] = Backlog(waiting=queued.waiting + unindexed.waiting, oldest=oldest)
     return found
 
 
