@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := dev,bench,client,docs,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo serve test test-pythons lint format docs texts bench bench-quick clean
+.PHONY: help demo serve test test-pythons lint format docs package texts bench bench-quick clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
 	@echo "make docs    build the documentation site into build/docs/site and check every link"
+	@echo "make package build wheel and sdist, check them, and use them on every Python that this machine has"
 	@echo "make texts   compile the statements of SQLite's hot calls again, after one has changed"
 	@echo "make bench   measure everything, beside other libraries, up to a million turns; an hour"
 	@echo "make bench-quick  Octopus, and the libraries that are there already, on little data, in two minutes"
@@ -45,6 +46,9 @@ format: $(VENV)/installed-dev
 
 docs: $(VENV)/installed-docs
 	$(BIN)/python scripts/build_docs.py
+
+package: $(VENV)/installed-dev
+	$(BIN)/python scripts/check_package.py
 
 texts: $(VENV)/installed-dev
 	$(BIN)/python scripts/build_sqlite_texts.py
