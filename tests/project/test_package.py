@@ -16,7 +16,7 @@ _TOOLS = ("build", "hatchling", "twine", "mypy", "pyright")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(
         any(importlib.util.find_spec(name) is None for name in _TOOLS),
         reason="the extra dev is not installed whole",
