@@ -1,4 +1,4 @@
-"""The ledger of injections: what the engine needs of a store to keep it."""
+"""The ledger of injections: the memories that were shown for each turn."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ if TYPE_CHECKING:
 
 
 class Ledger(ABC):
-    """The part of a store that keeps which memories were shown for which turn.
+    """Entries and their items.
 
-    Items go with their episode: a purge or an erasure of the episode removes them from every
-    entry. An entry goes with the episode of the turn that it was made for, with its session when
-    that loses its last episode, and with its scope. Nothing here bumps a scope's version, because
-    recall reads none of it.
+    A purge or an erasure of an episode removes its items from every entry. An entry is removed with
+    the episode of its turn, with its session when that loses its last episode, and with its scope.
+    Writes do not bump the scope's version, because recall does not read the ledger.
     """
 
     @abstractmethod
     def record_injections(self, tenant: str, entries: Sequence[tuple[Scope, Injection]]) -> int:
         """Store entries of one tenant in one transaction; returns how many were stored.
 
-        Passed over are entries of a scope that does not exist (it was erased since, or never
-        had anything to inject), entries whose id is there, and items of episodes that are not in
-        the scope.
+        Skips entries of a scope that does not exist (erased since, or without anything to inject),
+        entries whose id is stored already, and items of episodes that are not in the scope.
         """
 
     @abstractmethod
@@ -42,20 +40,20 @@ class Ledger(ABC):
     ) -> list[Injection]:
         """Entries of a session, or of the whole scope, by id, those above `after`.
 
-        Items of deleted episodes are left out. `episode_id` and `ordinal` say the first turn of
-        the session with a higher id, where there is one.
+        Leaves out items of deleted episodes. `episode_id` and `ordinal` name the first turn of the
+        session with a higher id, if there is one.
         """
 
     @abstractmethod
     def episode_uses(self, scope: Scope, episode_id: UUID, *, limit: int) -> EpisodeUses:
         """How often an episode was shown, when last, and in which `limit` newest entries.
 
-        An episode that is unknown or deleted was never shown.
+        An unknown or deleted episode was never shown.
         """
 
     @abstractmethod
     def rewrite_queries(self, scope: Scope, queries: Mapping[UUID, str]) -> None:
-        """Replace the queries of entries; those that are gone are passed over.
+        """Replace the queries of entries; entries that are gone are skipped.
 
-        It counts in `removals_made`, because the files have the old text until they are rewritten.
+        It counts as a removal, because the files hold the old text until they are rewritten.
         """

@@ -1,4 +1,4 @@
-"""The one-method ports: what the engine asks of a model, a tokenizer or a clock."""
+"""One-method ports: models, tokenizers, redactors, the clock."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """Texts to unit vectors. Thread-safe; the same text always gives the same vector.
+    """Texts to unit vectors. Thread-safe and deterministic.
 
-    It may have two attributes more: `calibration`, a scale of relevance that was fitted for it, and
-    `language`, the only language it knows, by Snowball's name. For a question in another language
-    recall then goes more by words.
+    It may have two more attributes: `calibration`, a relevance scale fitted for it, and `language`,
+    the only language it knows, by Snowball's name. For a question in another language, recall then
+    relies more on words.
     """
 
     @property
     def model(self) -> str:
-        """Names the vector space. Vectors of two models are never compared."""
+        """The name of the vector space. Vectors of two models are never compared."""
 
     @property
     def dimension(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit row a text, in order; any text is taken, the empty one too.
+        """One unit row for each text, in order. Accepts any text, also an empty one.
 
-        :raises EmbedderFailed: when the model cannot be reached; trying again is safe
+        :raises EmbedderFailed: when the model cannot be reached; a retry is safe
         """
 
 
@@ -42,53 +42,55 @@ class Summarizer(Protocol):
 
     @property
     def name(self) -> str:
-        """Recorded with the summary, so that a better one can replace it later."""
+        """The name recorded with the summary, so that a better summarizer can replace it later."""
 
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
-        """At most 2,000 characters of summary, in about `timeout` seconds at the most.
+        """A summary of at most 2,000 characters, within about `timeout` seconds.
 
-        :raises SummarizerFailed: for every way a model can fail: slow, down, refusing, malformed
+        :raises SummarizerFailed: when the model is slow, down, refuses, or answers malformed
         """
 
 
 class TokenCounter(Protocol):
     def count(self, text: str) -> int:
-        """How many tokens a model sees in `text`."""
+        """The number of tokens that a model sees in `text`."""
 
 
 class Analyzer(Protocol):
     """Text to the terms that lexical search compares. Thread-safe."""
 
     def language_of(self, text: str) -> str:
-        """The language that a text is indexed in; cheap, because every turn is asked for it."""
+        """The language that a text is indexed in. Must be cheap, because it is called for every
+        turn.
+        """
 
     def terms(self, text: str, cap: int | None = None, language: str | None = None) -> list[str]:
-        """Stemmed words in order, stopwords left out; the same text always gives the same.
+        """Stemmed words in order, without stopwords. Deterministic.
 
-        In `language` a space ends a word: a text's terms are those of the pieces between its
-        spaces. Without it the language is the text's own. Only the first `cap` characters are
-        read: without it, as many as suit a turn.
+        In `language`, spaces separate words: the terms of a text are those of its pieces between
+        spaces. Without `language`, the language is the text's own. Only the first `cap` characters
+        are read; without `cap`, as many as suit a turn.
         """
 
     def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]:
-        """Each of a question's words once, as the terms it may be indexed under, likeliest first.
+        """Each word of a question once, as the terms it may be indexed under, likeliest first.
 
-        Words that say nothing in the question's own language are left out.
+        Leaves out stopwords of the question's own language.
         """
 
     def related(self, term: str) -> Sequence[tuple[str, float]]:
-        """Terms that may stand for one, with how near each comes, 0 to 1; none is a fine answer."""
+        """Terms that may replace one, with a similarity from 0 to 1; may be empty."""
 
 
 class Redactor(Protocol):
-    """Finds personal data in a text. Thread-safe; the same call always gives the same spans."""
+    """Finds personal data in a text. Thread-safe and deterministic."""
 
     def find(self, text: str, *, names: Sequence[str] = ()) -> list[PiiSpan]:
-        """Where personal data stands in `text`, in order and without overlap; any text is taken.
+        """Spans of personal data in `text`, in order, without overlap. Accepts any text.
 
-        `names` are people already known in the conversation: they are found wherever they occur.
-        A placeholder such as `[EMAIL]` or `[EMAIL_1]` is never part of a span, nor is U+001E, which
-        parts texts that were joined.
+        `names` are people known from the conversation, who are found wherever they occur. A
+        placeholder such as `[EMAIL]` or `[EMAIL_1]` is never part of a span, nor is U+001E, which
+        separates joined texts.
         """
 
 

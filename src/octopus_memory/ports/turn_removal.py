@@ -1,4 +1,4 @@
-"""Removing single turns of a session: what that needs of a store."""
+"""Removing single turns of a session."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRemoval:
-    """The turns that one episode is to lose."""
+    """The turns to remove from one episode."""
 
     was: StoredEpisode
     """The episode as the caller read it."""
     ids: frozenset[UUID]
     """Ids of turns of `was`, at least one."""
     summary: NewSummary | None = None
-    """The summary of the turns that are left, for an episode that has ended.
+    """The summary of the remaining turns, for a closed episode.
 
-    None removes the summary, because nothing is left that it could be made of. An episode that is
-    open has no summary and takes none. Ordinals of its facts are those that the turns get.
+    None removes the summary, because no turn remains to make one of. An open episode has no summary
+    and takes none. The ordinals of its facts are the new ones.
     """
 
 
 class TurnRemovals(ABC):
-    """The part of a store that removes turns and keeps their episode."""
+    """Removing turns while their episode stays."""
 
     @abstractmethod
     def remove_turns(
@@ -39,15 +39,15 @@ class TurnRemovals(ABC):
     ) -> None:
         """Remove turns of one or more episodes of one scope, in one transaction.
 
-        The turns that are left are numbered anew from 0, and keep their ids, times and vectors.
-        Recall rows, work and facts of the removed turns go with them, pinned and deleted facts too,
-        and a remote index is told by a `Removal`. An idempotency key that stored some of the
-        removed turns stands for those that are left. Counts of messages and tokens go down. It
-        counts in `removals_made`, because the files hold the old bytes until they are rewritten.
+        The remaining turns are renumbered from 0, and keep their ids, times and vectors. Recall
+        rows, work and facts of the removed turns go with them, pinned and deleted facts too; a
+        `Removal` tells the mirror. An idempotency key that stored removed turns stands for the
+        remaining ones. Counts of messages and tokens decrease. It counts as a removal, because the
+        files hold the old bytes until they are rewritten.
 
         :raises EpisodeChanged: when an episode or its turns are not as in `was` any more, or were
-            rewritten since the summary was made of them
+            rewritten since the summary was made
         :raises EpisodeNotFound: when an episode is gone or deleted
-        :raises LegalHold: when a hold stands on an episode or on its user
-        :raises SettingsChanged: as `EpisodeStore.append`, by the summary's `settings`
+        :raises LegalHold: when a hold applies to an episode or to its user
+        :raises SettingsChanged: as `EpisodeLog.append`, by the summary's `settings`
         """

@@ -1,4 +1,4 @@
-"""The store suite: what an append writes, and where."""
+"""Store suite: appends, their targets, and idempotency."""
 
 from __future__ import annotations
 

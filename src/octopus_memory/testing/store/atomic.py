@@ -1,4 +1,4 @@
-"""The store suite: a write happens whole or not at all, whoever else writes meanwhile."""
+"""Store suite: a write is atomic, also among concurrent writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store suite: the audit log."""
+"""Store suite: the audit log."""
 
 from __future__ import annotations
 

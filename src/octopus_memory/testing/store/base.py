@@ -1,4 +1,4 @@
-"""What the parts of the store suite share: the fixtures, and ways to look at a store."""
+"""Fixtures and helpers of the store suite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Reopen: TypeAlias = Callable[[], EpisodeStore]
 ANA = make_scope("ana")
 BEN = make_scope("ben")
 FAR = datetime(2200, 1, 1, tzinfo=UTC)
-"""After everything that the suite writes, by whichever clock."""
+"""After everything that the suite writes, by any clock."""
 THREADS = 8
 
 
@@ -33,12 +33,12 @@ class StoreTests:
 
     @pytest.fixture
     def store(self) -> EpisodeStore:
-        """A new, empty store for each test. The adapter's test class makes and closes it."""
+        """A new, empty store for each test. The adapter's test class creates and closes it."""
         raise NotImplementedError("a store suite needs a `store` fixture")
 
     @pytest.fixture
     def reopen(self) -> Reopen | None:
-        """Closes `store` and opens its database again; None where nothing outlives the object."""
+        """Closes `store` and opens its database again; None if nothing outlives the object."""
         return None
 
     @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def _skip(capability: Capability) -> Callable[..., NoReturn]:
 
 
 def after(**time: float) -> datetime:
-    """So long after `START`."""
+    """`START` plus a `timedelta(**time)`."""
     return START + timedelta(**time)
 
 
@@ -72,19 +72,19 @@ def find(store: EpisodeStore, write: Append) -> Episode:
 
 
 def session_episodes(store: EpisodeStore, scope: Scope, session_id: str) -> list[Episode]:
-    """Oldest first."""
+    """The episodes of a session, oldest first."""
     replay = store.replay(scope, session_id)
     return [] if replay is None else [each.episode for each in replay.episodes]
 
 
 def cold_turns(store: EpisodeStore, scope: Scope, episode_id: UUID) -> list[Turn]:
-    """That a cold archive keeps, deleted or not."""
+    """The turns of a cold archive, deleted or not."""
     kept = store.stored_episode(scope, episode_id)
     return list(kept.turns) if kept is not None and kept.episode.is_cold else []
 
 
 def marked_turns(store: EpisodeStore, scope: Scope, episode_id: UUID) -> list[Turn]:
-    """Of a deleted episode that was not archived."""
+    """The turns of a deleted episode that was not archived."""
     kept = store.stored_episode(scope, episode_id)
     is_marked = kept is not None and kept.is_deleted and not kept.episode.is_archived
     return list(kept.turns) if kept is not None and is_marked else []
@@ -97,7 +97,7 @@ def texts(store: EpisodeStore, write: Append) -> list[str]:
 def claim_all(
     store: EpisodeStore, kind: WorkKind = WorkKind.EMBED, *, worker_id: str = "suite"
 ) -> list[Work]:
-    """Everything that waits, whatever the time, held by `worker_id` from then on."""
+    """Lease every waiting item to `worker_id`."""
     return store.claim(
         kind, worker_id=worker_id, limit=100_000, now=FAR, until=FAR + timedelta(days=1)
     )
@@ -108,7 +108,9 @@ def place(work: Work) -> tuple[Scope, UUID, int]:
 
 
 def snapshot(store: EpisodeStore, *scopes: Scope) -> dict[str, Any]:
-    """All that can be read of these scopes and of the whole, to see whether a call changed it."""
+    """Everything that can be read of these scopes and of the whole store, to compare before and
+    after.
+    """
     seen: dict[str, Any] = {
         "stats": dataclasses.replace(store.stats(), size_bytes=None),
         "owners": store.worker_ids(),
@@ -129,7 +131,7 @@ def snapshot(store: EpisodeStore, *scopes: Scope) -> dict[str, Any]:
 
 
 def at_once(do: Callable[[int], T], threads: int = THREADS) -> list[T | Exception]:
-    """What each of so many threads, all starting together, returned or raised."""
+    """The result or exception of each of several threads that start together."""
     ready = Barrier(threads)
 
     def run(number: int) -> T | Exception:

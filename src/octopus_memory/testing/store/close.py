@@ -1,4 +1,4 @@
-"""The store suite: closing, summaries, archiving, and keeping a session open."""
+"""Store suite: closing, summaries, archiving, and touching a session."""
 
 from __future__ import annotations
 

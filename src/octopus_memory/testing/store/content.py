@@ -1,4 +1,4 @@
-"""The store suite: what is read back is equal to what was written, to the last character."""
+"""Store suite: reads return exactly what was written."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _MOMENTS = [
     datetime(2016, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     datetime(2025, 3, 30, 1, 30, 0, 123_457, tzinfo=UTC),
     datetime(2038, 1, 19, 3, 14, 8, 1, tzinfo=UTC),
-    # A float of seconds cannot hold this one.
+    # A float of seconds cannot represent this one.
     datetime(2106, 2, 7, 6, 28, 16, 997, tzinfo=UTC),
     datetime(2200, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
     datetime(2025, 7, 1, 12, 0, 0, 7, tzinfo=timezone(timedelta(hours=5, minutes=45))),
@@ -90,7 +90,7 @@ class MessageTests(StoreTests):
         assert read == stored
         for turn, (name, body) in zip(read, _BODIES.items(), strict=True):
             assert turn.message.body == body, name
-            # 1, 1.0 and True are equal, and yet not the same.
+            # 1, 1.0 and True are equal, but not the same.
             assert _exactly(turn.message.body) == _exactly(body), name
 
     def test_every_character_is_kept(self, store: EpisodeStore) -> None:

@@ -1,4 +1,4 @@
-"""The store suite: sessions, episodes and turns as they are read."""
+"""Store suite: reading sessions, episodes and turns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SessionReadTests(StoreTests):
             assert state.session.last_seen_at == after(days=day)
 
     def test_an_open_episode_is_the_last_whatever_its_time(self, store: EpisodeStore) -> None:
-        # The clock that ids are made by may be set back, and a past conversation be brought in.
+        # The clock that makes ids may be set back, and a past conversation may be imported.
         lower = new_id()
         closing = make_closing(after(days=6))
         store.append(make_append(ANA, "a", at=after(days=5), closing=closing))
@@ -142,7 +142,7 @@ class EpisodeReadTests(StoreTests):
 
 
 def _past(day: int, count: int) -> Append:
-    """An episode of so many turns that ended the day it began."""
+    """An episode with this number of turns that ended on the day it began."""
     return make_append(
         ANA,
         *(f"{day} {number}" for number in range(count)),
@@ -184,7 +184,7 @@ class ListTests(StoreTests):
 
     def test_pages_cover_everything_once(self, store: EpisodeStore) -> None:
         for number in range(7):
-            # Equal ends, so that only a full order keeps the pages apart.
+            # Equal ends, so that only a total order keeps the pages apart.
             _tell(store, str(number), 0, 1 if number < 4 else 2)
         whole, _ = store.list_episodes(ANA, offset=0, limit=100)
         for size in (1, 2, 3, 7):

@@ -1,4 +1,4 @@
-"""The store suite: erasing, what is remembered of it, and the caches that must hear of it."""
+"""Store suite: erasing."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ NAMESAKES = [
     make_scope("ana "),
     make_scope("helper", agent="ana"),
 ]
-"""Whom an erasure of ANA must not touch."""
+"""Scopes that an erasure of ANA must not touch."""
 
 
 def fill(store: EpisodeStore, scope: Scope) -> Append:
-    """One of everything that a scope can hold; returns its open episode."""
+    """Fill a scope with one of everything that it can hold; returns its open episode."""
     store.append(
         make_append(scope, "c", "d", session_id="cold", closing=make_closing(at=after(days=1)))
     )
@@ -272,7 +272,7 @@ class EraseTests(StoreTests):
             store.append(make_next(first, "late"))
         again = make_append(ANA, "c", "d")
         store.append(again)
-        # A worker that began before the erasure ends after it.
+        # A worker that began before the erasure finishes after it.
         store.put_vectors("m", [(work, b"\x07") for work in stale])
         rows = store.recall_rows(ANA, after=0)[1]
         assert [(row.episode_id, row.vector) for row in rows] == [(again.episode_id, None)] * 2
@@ -284,7 +284,7 @@ class EraseTests(StoreTests):
         assert set(store.left_of(done).values()) == {0}
 
     def test_left_of_finds_what_is_there(self, store: EpisodeStore) -> None:
-        """So that its zeros mean something."""
+        """A control, so that the zeros after an erasure mean something."""
         opened = fill(store, ANA)
         state = store.recall_state(ANA)
         assert state is not None

@@ -1,4 +1,4 @@
-"""The store suite: what becomes of facts when their episodes change their stage."""
+"""Store suite: facts through the stages of their episodes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class FactLifeTests(StoreTests):
         expected = [replace(fact, episode_id=episode_id) for fact in kept]
         assert store.episode_facts(BEN, episode_id) == expected
         assert not store.import_episode(brought)
-        # What was brought as deleted is not brought back by its source either.
+        # A fact imported as deleted is not restored by a summary of its episode either.
         again = replace(new, id=new_id())
         store.put_summary(BEN, episode_id, make_summary("better", facts=[again]))
         assert current(store.facts(BEN)) == []

@@ -1,4 +1,4 @@
-"""The store suite: standing facts, from their source to their end."""
+"""Store suite: standing facts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ HOME: dict[str, Any] = {"kind": FactKind.HOME, "slot": ""}
 
 
 def told(store: EpisodeStore, *facts: Fact, **more: Any) -> Append:
-    """An episode that ended, with these facts found in it."""
+    """A closed episode with these facts."""
     return tell(store, closing=make_closing(summary=make_summary("They met.", facts=facts)), **more)
 
 
 def given(text: str = "Prefers tea.", **more: Any) -> Fact:
-    """A fact that the caller gives."""
+    """A fact that a caller gives."""
     more = {"kind": FactKind.PREFERENCE, "origin": FactOrigin.CALLER, "ordinal": None} | more
     return make_fact(text, **more)
 
@@ -200,7 +200,7 @@ class FactTests(StoreTests):
         with pytest.raises(LegalHold):
             store.rewrite_facts(ANA, [replace(tea, text="[X]")])
         assert store.facts(ANA) == before
-        # A pin changes nothing that was said.
+        # A pin does not change the text.
         assert store.pin_fact(ANA, tea.id, pinned=True).is_pinned
 
     def test_facts_are_brought_once(self, store: EpisodeStore) -> None:
@@ -266,7 +266,7 @@ class BetterFactsTests(StoreTests):
         for words in (fact.text, "Their home is Ghent."):
             better(store, write, replace(fact, id=new_id(), text=words))
             assert current(store.facts(ANA)) == []
-        # What was said later in the episode is news.
+        # A fact from a later turn is new.
         moved = make_fact("Lives in Lyon.", **HOME, ordinal=1, since=after(seconds=10))
         better(store, write, replace(fact, id=new_id()), moved)
         assert texts(current(store.facts(ANA))) == ["Lives in Lyon."]

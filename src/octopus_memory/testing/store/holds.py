@@ -1,4 +1,4 @@
-"""The store suite: legal holds, and who may run a job."""
+"""Store suite: legal holds, and the lead of a job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_hold(
 
 
 def _refused(store: EpisodeStore, write: Append) -> set[UUID]:
-    """The holds that each step out of a stage is refused by."""
+    """The holds that refuse each change of stage."""
     steps: list[Any] = [
         lambda: store.archive(write.scope, write.episode_id),
         lambda: store.archive(write.scope, write.episode_id, cold=True),

@@ -1,4 +1,4 @@
-"""The store suite: turns that are stored first and made findable afterwards."""
+"""Store suite: turns that are stored first and indexed later."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .retention import LATER, findable, tell
 from .scrub import rewritten, stored
 
 _MANY = 300
-"""Turns of an episode, more than are made findable at a time."""
+"""More turns of an episode than are indexed at a time."""
 _ELSEWHERE = make_scope("ana", tenant="other")
 
 
 def later(write: Append) -> Append:
-    """The append with turns that recall finds when it is told their words."""
+    """An append of turns that are indexed later."""
     return replace(write, turns=[replace(turn, lexical=None) for turn in write.turns])
 
 
@@ -63,7 +63,7 @@ def ordinals(store: EpisodeStore, write: Append) -> list[int]:
     return [row.ordinal for row in rows if row.episode_id == write.episode_id]
 
 
-class UnfindableTests(StoreTests):
+class UnindexedTurnsTests(StoreTests):
     def test_what_has_no_words_is_stored_and_not_found(self, store: EpisodeStore) -> None:
         write = say(store, "a", "b")
         assert texts(store, write) == ["a", "b"]
@@ -143,7 +143,7 @@ class UnfindableTests(StoreTests):
         assert [found.stop for found in store.unindexed_turns(limit=10)] == [1]
 
 
-class MakeFindableTests(StoreTests):
+class IndexTurnsTests(StoreTests):
     def test_each_turn_gets_its_row_in_order(self, store: EpisodeStore) -> None:
         write = say(store, "a", "short", "c")
         assert make_all(store, store.unindexed_turns(limit=10)) == 1
@@ -221,7 +221,7 @@ class MakeFindableTests(StoreTests):
     def test_what_was_read_before_something_was_removed_is_passed_over(
         self, store: EpisodeStore
     ) -> None:
-        """A turn of the same episode and number may be another by then."""
+        """The same ordinal may name another turn by then."""
         write = say(store, session_id="s")
         gone = say(store, session_id="t")
         done = [(each, how(store, each)) for each in store.unindexed_turns(limit=10)]
@@ -246,13 +246,13 @@ Done: TypeAlias = list[tuple[UnindexedTurns, Sequence[IndexEntry]]]
 
 
 def say_and_close(store: EpisodeStore) -> tuple[Append, Done]:
-    """An episode that ended before recall was given its turns, and who is about to do that."""
+    """An episode that closed before its turns were indexed, and their entries."""
     write = say(store)
     store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=2)
     return write, [(each, how(store, each)) for each in store.unindexed_turns(limit=10)]
 
 
-class UnfindableStageTests(StoreTests):
+class UnindexedStageTests(StoreTests):
     def test_a_closing_leaves_them(self, store: EpisodeStore) -> None:
         write = say(store)
         store.close_episode(ANA, write.episode_id, make_closing(), expect_messages=2)
@@ -277,7 +277,7 @@ class UnfindableStageTests(StoreTests):
         assert sorted(ordinals(store, write)) == [-1, 0, 1]
 
     def test_their_text_is_not_replaced_before(self, store: EpisodeStore) -> None:
-        """Who read the old text to make it findable must not be the one who comes later."""
+        """A worker that read the old text must not index it after a rewrite."""
         write = say(store, "I am Ana", "Hello")
         done = [(each, how(store, each)) for each in store.unindexed_turns(limit=10)]
         with pytest.raises(EpisodeChanged):
@@ -307,7 +307,7 @@ class UnfindableStageTests(StoreTests):
     def test_a_summary_of_turns_that_were_archived_meanwhile_is_refused(
         self, store: EpisodeStore
     ) -> None:
-        """They may have been rewritten since, and no recall row tells."""
+        """Refuse the summary: the turns may have been rewritten, and no recall row tells."""
         write = tell(store, "I am Ana")
         state = store.recall_state(ANA)
         assert state is not None

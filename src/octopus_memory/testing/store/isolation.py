@@ -1,4 +1,4 @@
-"""The store suite: a scope sees nothing of another, however much their names look alike."""
+"""Store suite: a scope sees nothing of another, even if their names look alike."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOK_ALIKES = (
     *("1", "01", "\U0001f419", "\U0001f469\u200d\U0001f467", "\U0001f469\U0001f467"),
     *("x" * 100, "x" * 99, "x" * 99 + "X", "x" * 99 + " "),
 )
-"""Different names that a database might take for the same."""
+"""Different names that a database might compare as equal."""
 
 _MOST_ALIKE = (
     *("ana", "Ana", "an\u00e1", "ana\u0301", "an%", "an_", "'ana'", "ana\\", "ana\0", "ana "),
@@ -37,7 +37,7 @@ _LONG = ("x" * 256, "x" * 255, "x" * 255 + "X", "\U0001f419" * 256)
 
 
 def crowd() -> list[Scope]:
-    """Scopes that differ in one name, and that name but little."""
+    """Scopes that differ slightly in one name."""
     scopes = [make_scope(name) for name in (*LOOK_ALIKES, *_LONG)]
     scopes += [make_scope(tenant=name) for name in _MOST_ALIKE]
     scopes += [make_scope(agent=name) for name in (*_MOST_ALIKE, *_LONG)]
@@ -50,7 +50,7 @@ def crowd() -> list[Scope]:
 
 
 def _fill(store: EpisodeStore, scopes: list[Scope], **more: Any) -> dict[Scope, Append]:
-    """The same in every scope, but for the text."""
+    """The same content in every scope, except for the text."""
     writes = {
         scope: make_append(scope, f"secret {number}", **more) for number, scope in enumerate(scopes)
     }
@@ -109,11 +109,11 @@ _WRITES: list[tuple[_Write, type[Exception] | None]] = [
         SessionNotFound,
     ),
 ]
-"""Writes with the ids of another scope's open and closed episode, and how each is refused."""
+"""Writes with ids of another scope's open and closed episodes, and the error of each."""
 
 
 def _scopes_in(value: Any, of: dict[Any, Scope]) -> set[Scope]:
-    """The scopes of every episode, turn, session or row in what a read returned."""
+    """The scopes of every episode, turn, session or row in a result."""
     if isinstance(value, list | tuple | dict):
         parts = list(value.values()) if isinstance(value, dict) else value
         return {scope for part in parts for scope in _scopes_in(part, of)}

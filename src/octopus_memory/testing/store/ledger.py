@@ -1,4 +1,4 @@
-"""The store suite: the ledger of injections, from its entries to their end."""
+"""Store suite: the ledger of injections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store suite: what a remote index must be told is never lost, and never told for nothing."""
+"""Store suite: the mirror gets every change, and none twice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _give_vectors(store: EpisodeStore, model: str = "m") -> list[Work]:
 
 
 def _removals(store: EpisodeStore) -> list[Removal]:
-    """Every removal that waits, taken off the list."""
+    """Every removal that waits, finished."""
     found = store.claim_removals(
         worker_id="suite", limit=1_000, now=FAR, until=FAR + timedelta(days=1)
     )
@@ -95,7 +95,7 @@ class MirrorTests(StoreTests):
         assert [(w.kind, w.seq) for w in queued] == [(WorkKind.INDEX, w.seq) for w in given]
 
     def test_a_new_vector_is_not_finished_with_the_old_one(self, store: EpisodeStore) -> None:
-        """A worker that gives the former vector may end after the new one came."""
+        """A worker that sends the old vector may finish after the new one came."""
         store.use_model("m")
         store.use_mirror(_MIRROR)
         store.append(make_append(ANA, "a"))
@@ -149,12 +149,12 @@ class MirrorTests(StoreTests):
 
 
 class MirrorRemovalTests(StoreTests):
-    """Each way of removing rows, and what the remote index is told to remove."""
+    """Every way of removing rows, and the removal that it queues."""
 
     def _after(
         self, store: EpisodeStore, do: Callable[[Append], object]
     ) -> tuple[Append, list[Removal], int]:
-        """The episode, what `do` queued, and the `seq` that nothing had before it."""
+        """The episode, the removals that `do` queued, and the first `seq` unused before it."""
         write = _closed(store)
         store.use_mirror(_MIRROR)
         state = store.recall_state(ANA)
@@ -224,7 +224,7 @@ class MirrorRemovalTests(StoreTests):
         assert store.backlog()[WorkKind.UNINDEX].waiting == 0
 
     def test_removals_are_not_the_rows_own_work(self, store: EpisodeStore) -> None:
-        """A second removal does not take away the first one's."""
+        """A second removal does not replace the first."""
         write = _closed(store)
         store.use_mirror(_MIRROR)
         store.archive(ANA, write.episode_id)
@@ -232,7 +232,7 @@ class MirrorRemovalTests(StoreTests):
         assert {found.part for found in _removals(store)} == {RowPart.TURNS, RowPart.ALL}
 
 
-class UnindexedTests(StoreTests):
+class WaitingRowsTests(StoreTests):
     def test_rows_that_wait_for_a_vector_or_for_the_index(self, store: EpisodeStore) -> None:
         store.use_model("m")
         store.use_mirror(_MIRROR)

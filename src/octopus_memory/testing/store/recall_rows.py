@@ -1,4 +1,4 @@
-"""The store suite: the rows that recall searches, their versions, and their vectors."""
+"""Store suite: recall rows, their versions and their vectors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _alive(store: EpisodeStore, *, up_to: int) -> list[int]:
 
 
 def _same_but_for_vectors(known: Mapping[int, RecallRow], now: Sequence[RecallRow]) -> bool:
-    """Whether every row that was known and is still there has no change but its vector."""
+    """Whether every known row that still exists changed in nothing but its vector."""
     return all(
         dataclasses.replace(row, model=None, vector=None)
         == dataclasses.replace(known[row.seq], model=None, vector=None)
@@ -54,7 +54,7 @@ def _same_but_for_vectors(known: Mapping[int, RecallRow], now: Sequence[RecallRo
 
 
 def _embed(store: EpisodeStore, model: str, vector: bytes = b"\x01\x7f\x80") -> None:
-    """Give every row of the scope that waits for a vector this one."""
+    """Give this vector to every row of the scope that waits for one."""
     mine = [work for work in claim_all(store) if work.scope == ANA]
     store.put_vectors(model, [(work, vector) for work in mine])
 
@@ -288,7 +288,7 @@ class ModelTests(StoreTests):
         store.append(make_append(ANA, "a", "b"))
         late = claim_all(store)
         store.use_model("new")
-        # A worker that began before the change ends after it.
+        # A worker that began before the change finishes after it.
         store.put_vectors("old", [(work, b"\x01") for work in late])
         store.release("suite")
         _embed(store, "new", b"\x02")

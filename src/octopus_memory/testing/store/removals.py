@@ -1,4 +1,4 @@
-"""The store suite: what is remembered of an erasure, and who must hear of removals."""
+"""Store suite: erasures and their receipts, removals, compaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .scrub import rewritten, stored
 
 
 def compact(store: EpisodeStore) -> None:
-    """Where it may: a store whose role does not own the files says so, and still owes it."""
+    """Compact, if the store may; a store whose role does not own the files still owes it."""
     if not store.compact():
         assert store.state().owes_compaction
         pytest.skip("this store may not rewrite its files")

@@ -1,4 +1,4 @@
-"""The store suite: what is deleted or kept cold comes back."""
+"""Store suite: restoring deleted and cold episodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RestoreTests(StoreTests):
         assert [(t.id, t.ordinal, t.message, t.tokens, t.at) for t in back] == [
             (t.id, t.ordinal, t.message, t.tokens, t.at) for t in turns
         ]
-        # Their vectors are made anew, where one is wanted.
+        # They are embedded again, if they have a vector.
         assert [turn.embedding_ref for turn in back] == [None, None]
         found = store.recall_rows(ANA, after=0)[1]
         assert [(r.ordinal, r.role, r.at) for r in found] == [
@@ -72,7 +72,7 @@ class RestoreTests(StoreTests):
             assert cold_turns(store, ANA, write.episode_id) == []
             found = [row.ordinal for row in store.recall_rows(ANA, after=0)[1]]
             assert found == [0, 1, SUMMARY_ORDINAL] * (number + 1)
-        # And once more, by the same way.
+        # Once more, in the same way.
         assert store.archive(ANA, write.episode_id, cold=True).is_cold
         assert cold_turns(store, ANA, write.episode_id) == turns
 
@@ -135,7 +135,7 @@ class RestoreTests(StoreTests):
 
 
 class StageEntryTests(StoreTests):
-    """What is asked to be recorded is, if anything changed, and with it."""
+    """An audit entry is recorded in the same transaction, if anything changed."""
 
     def test_once_for_each_change(self, store: EpisodeStore) -> None:
         write = tell(store)

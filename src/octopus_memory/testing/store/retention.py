@@ -1,4 +1,4 @@
-"""The store suite: from one stage to the next, and back."""
+"""Store suite: archiving, deleting and purging."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def make_entry(tenant: str = ANA.tenant, *, action: str = "test") -> AuditDraft:
 
 
 def findable(store: EpisodeStore, write: Append) -> list[IndexEntry]:
-    """How an episode is to be found again: every turn that is kept, and the summary."""
+    """Index entries of every stored turn and of the summary."""
     scope, episode_id = write.scope, write.episode_id
     kept = cold_turns(store, scope, episode_id) or marked_turns(store, scope, episode_id)
     turns = [
@@ -210,7 +210,7 @@ _UNSEEN: dict[str, Callable[[EpisodeStore, Append], object]] = {
         work for work in claim_all(store) if work.episode_id == write.episode_id
     ],
 }
-"""Reads that show nothing of a deleted episode."""
+"""Reads that return nothing of a deleted episode."""
 
 
 class DeleteTests(StoreTests):

@@ -1,4 +1,4 @@
-"""The store suite: text that is replaced leaves nothing behind, and moves nothing else."""
+"""Store suite: rewritten text leaves nothing behind, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TOLD = ("I am Ana", "Hello Ana", "It rains")
 
 
 def told(store: EpisodeStore, **more: Any) -> Append:
-    """An episode of three turns, which all have their vectors, as its summary does."""
+    """An episode of three turns, all embedded, and its summary."""
     write = tell(store, *_TOLD, metadata={"mail": "a@example.com"}, **more)
     store.use_model("m")
     store.put_vectors("m", [(work, bytes([work.seq])) for work in claim_all(store)])

@@ -1,4 +1,4 @@
-"""The store suite: when text is not replaced, and what a remote index hears when it is."""
+"""Store suite: rewrites that are refused, and what the mirror is told of a rewrite."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class RewriteRefusalTests(StoreTests):
         was = stored(store, write)
         store.rewrite(was, metadata={"n": 2}, now=LATER)
         self._refused(store, was, EpisodeChanged)
-        # Who does not replace it does not mind.
+        # A rewrite without metadata ignores changed metadata.
         store.rewrite(was, turns=[rewritten(0, "x")], now=LATER)
         assert stored(store, write).metadata == {"n": 2}
 
@@ -125,10 +125,10 @@ class RewriteRefusalTests(StoreTests):
 
 
 class RewrittenMeanwhileTests(StoreTests):
-    """A summary of text that was rewritten while it was made is not stored."""
+    """A summary of text that was rewritten meanwhile is refused."""
 
     def _late(self, store: EpisodeStore, write: Append, ordinal: int = 1) -> Closing:
-        """How an episode would end by what was read before one of its turns was rewritten."""
+        """Every way of closing an episode with a summary of turns that were rewritten since."""
         state = store.recall_state(ANA)
         assert state is not None
         made_of = SummarySource(turns=len(write.turns), newest=state.newest)
@@ -162,14 +162,14 @@ class RewrittenMeanwhileTests(StoreTests):
         store.append(other)
         store.append(write)
         closing = self._late(store, other, 0)
-        # Of the episode itself, turns that came later do not, either.
+        # Nor do later turns of the episode itself.
         store.append(make_next(write, "b"))
         store.append(make_next(write, closing=closing))
         assert not store.episodes(ANA, [write.episode_id])[write.episode_id].is_open
 
 
 class RewriteMirrorTests(StoreTests):
-    """A remote index removes by episode, so that all that stays must be given to it again."""
+    """The mirror deletes by episode, so that every remaining row is sent again."""
 
     def _rewrite(self, store: EpisodeStore) -> tuple[Append, dict[int, RecallRow], list[Removal]]:
         write = told(store)

@@ -1,4 +1,4 @@
-"""The store suite: keys of messages, sessions that are reset, turns that are never recalled."""
+"""Store suite: message keys, session resets, and turns that are never recalled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store must do: inherit `StoreSuite` and give it a store.
+"""The contract of every store: inherit `StoreSuite` and provide a store.
 
     class TestMyStore(StoreSuite):
         @pytest.fixture
@@ -7,9 +7,10 @@
             yield store
             store.close()
 
-A second fixture, `reopen`, closes that store and opens its database again; without it the tests
-of what outlives the object are skipped. A test is never left out for one adapter: where it cannot
-pass, mark it as an expected failure, with the reason.
+A second fixture, `reopen`, closes that store and opens its database again; without it, tests of
+durability are skipped. A test that calls a method of a capability which the store does not claim is
+skipped, with the reason. Otherwise no test is left out for one adapter: mark one that cannot pass
+as an expected failure, with the reason.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from .erasure import EraseTests
 from .fact_life import FactLifeTests
 from .facts import BetterFactsTests, FactAtomicityTests, FactIsolationTests, FactTests
 from .holds import HoldTests, LeadTests
-from .index_turns import MakeFindableTests, UnfindableStageTests, UnfindableTests
+from .index_turns import IndexTurnsTests, UnindexedStageTests, UnindexedTurnsTests
 from .isolation import IsolationTests, LookAlikeTests
 from .ledger import LedgerLifeTests, LedgerTests
-from .mirror import MirrorRemovalTests, MirrorTests, UnindexedTests
+from .mirror import MirrorRemovalTests, MirrorTests, WaitingRowsTests
 from .recall_rows import ModelTests, RecallRowTests, RecallStateTests, VectorTests
 from .removals import ErasureTests, OwnRowsTests, RemovalTests
 from .restore import RestoreTests, StageEntryTests
@@ -42,7 +43,7 @@ from .scrub import RewriteTests, StoredTests
 from .scrub_rewrite import RewriteMirrorTests, RewriteRefusalTests, RewrittenMeanwhileTests
 from .sessions import MessageKeyTests, ResetTests, SessionListTests, UnindexedTurnTests
 from .tenant import KeyTests, TenantReadTests
-from .transfer import BringTests, KeptTests
+from .transfer import ExportTests, ImportTests
 from .transfer_whole import ConfigTests, LifeTests, StatsTests
 from .turn_removal import TurnRemovalTests
 from .work import BacklogTests, ClaimTests, LeaseTests
@@ -75,15 +76,15 @@ class StoreSuite(
     RecallStateTests,
     VectorTests,
     ModelTests,
-    UnfindableTests,
-    MakeFindableTests,
-    UnfindableStageTests,
+    UnindexedTurnsTests,
+    IndexTurnsTests,
+    UnindexedStageTests,
     ClaimTests,
     LeaseTests,
     BacklogTests,
     MirrorTests,
     MirrorRemovalTests,
-    UnindexedTests,
+    WaitingRowsTests,
     ConfigTests,
     StatsTests,
     LifeTests,
@@ -103,8 +104,8 @@ class StoreSuite(
     RewriteRefusalTests,
     RewriteMirrorTests,
     RewrittenMeanwhileTests,
-    KeptTests,
-    BringTests,
+    ExportTests,
+    ImportTests,
     FactTests,
     BetterFactsTests,
     FactLifeTests,
@@ -118,4 +119,4 @@ class StoreSuite(
     SessionListTests,
     UnindexedTurnTests,
 ):
-    """The contract of `EpisodeStore`, sentence by sentence."""
+    """The contract of `EpisodeStore`."""

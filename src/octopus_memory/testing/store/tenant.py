@@ -1,4 +1,4 @@
-"""The store suite: a tenant read whole, and who may come in."""
+"""Store suite: reads across a tenant, and API keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store suite: taking everything of a user out, and bringing episodes in."""
+"""Store suite: export and import."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ANY = UUID(int=1)
 def make_brought(
     *texts: str, scope: Scope = ANA, session_id: str = "session", now: Any = None, **more: Any
 ) -> ImportedEpisode:
-    """An ended episode with these turns; `more` are fields of the episode."""
+    """A closed episode with these turns; `more` are fields of the episode."""
     turns = [make_turn(text, at=after(minutes=place)) for place, text in enumerate(texts)]
     ended = after(hours=1)
     facts: dict[str, Any] = {
@@ -86,7 +86,7 @@ def make_brought(
 
 
 def everything(store: EpisodeStore, scope: Scope) -> list[Any]:
-    """All that can be taken out of a scope, but for the vectors' references."""
+    """Everything that an export reads of a scope, without references to vectors."""
     found: list[Any] = []
     for session in store.sessions(scope, limit=MANY):
         found.append(session)
@@ -97,7 +97,7 @@ def everything(store: EpisodeStore, scope: Scope) -> list[Any]:
     return found
 
 
-class KeptTests(StoreTests):
+class ExportTests(StoreTests):
     def test_an_unknown_scope_has_nothing(self, store: EpisodeStore) -> None:
         assert store.sessions(ANA, limit=9) == []
         assert store.session_episodes(ANA, "session", limit=9) == []
@@ -198,7 +198,7 @@ class KeptTests(StoreTests):
         assert store.locate([*ids, new_id()]) == {ids[0]: ANA, ids[1]: other}
 
 
-class BringTests(StoreTests):
+class ImportTests(StoreTests):
     def test_an_episode_is_as_it_was(self, store: EpisodeStore) -> None:
         brought = make_brought("first words", "second words")
         assert store.import_episode(brought) is True
@@ -390,7 +390,7 @@ def _copy(
 
 
 def _without_place(item: Any) -> Any:
-    """The same wherever it is, and whatever id it was given there."""
+    """An episode without its scope and id, to compare copies."""
     nowhere = make_scope("nobody")
     if isinstance(item, Session):
         return replace(item, scope=nowhere)

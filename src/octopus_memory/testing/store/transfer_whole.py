@@ -1,4 +1,4 @@
-"""The store suite: settings, counts, the secret, and what outlives the object."""
+"""Store suite: settings, statistics, the secret, and durability."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .retention import make_entry
 def _writes_decided_by(
     store: EpisodeStore, started: Append, settings: str
 ) -> Iterator[Callable[[], object]]:
-    """Each kind of write that brings text to a store."""
+    """Every kind of write that stores text."""
     scope, episode_id = started.scope, started.episode_id
     for append in (
         make_next(started, "b", settings=settings),

@@ -1,4 +1,4 @@
-"""The store suite: turns are removed alone, with everything that was made of them."""
+"""Store suite: removing single turns, and all that was made of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SAID = ("zero", "one", "two", "three", "four")
 
 
 def told(store: EpisodeStore, **more: Any) -> Append:
-    """An open episode of five turns, which all have their vectors."""
+    """An open episode of five turns, all embedded."""
     write = make_append(ANA, *SAID, **more)
     store.append(write)
     store.use_model("m")

@@ -1,4 +1,4 @@
-"""The store suite: work is claimed once, given back, and never lost."""
+"""Store suite: the work queue."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ClaimTests(StoreTests):
         assert {(work.kind, work.attempts) for work in claimed} == {(WorkKind.EMBED, 0)}
 
     def test_the_turns_it_is_about_are_read_at_once(self, store: EpisodeStore) -> None:
-        """Each with the one before it, which it may answer."""
+        """Each with the turn before it, which it may answer."""
         write = make_append(ANA, "a", make_turn("b", embed=False), "c", "d", make_turn("e"))
         store.append(write)
         store.append(make_append(BEN, "f", closing=make_closing(summary=make_summary())))
@@ -185,7 +185,7 @@ class LeaseTests(StoreTests):
         assert sorted(store.worker_ids()) == ["alive", "new"]
 
     def test_leases_that_are_too_long_end(self, store: EpisodeStore) -> None:
-        """A clock was ahead when they were claimed, put off or queued."""
+        """A clock was ahead when they were claimed, postponed or queued."""
         _queue(store, 3)
         held, late, kept = _claim(store, limit=3, now=after(days=365), owner="ahead")
         store.postpone([late], until=after(days=400))
