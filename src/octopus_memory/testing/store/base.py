@@ -114,7 +114,7 @@ def snapshot(store: EpisodeStore, *scopes: Scope) -> dict[str, Any]:
     seen: dict[str, Any] = {
         "stats": dataclasses.replace(store.stats(), size_bytes=None),
         "owners": store.worker_ids(),
-        "unfindable": store.unindexed_turns(limit=1000),
+        "unindexed": store.unindexed_turns(limit=1000),
         "open": store.open_episodes(touched_before=FAR, opened_before=FAR, limit=1000),
     }
     for scope in scopes:

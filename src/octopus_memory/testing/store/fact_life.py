@@ -15,7 +15,7 @@ from ...ports.values import Append
 from ..fakes import START, make_fact, make_summary
 from .base import ANA, BEN, StoreTests, after
 from .facts import HOME, as_read, given, texts, told
-from .retention import LATER, findable, make_entry
+from .retention import LATER, index_entries, make_entry
 from .scrub import rewritten, stored
 from .transfer import make_brought
 
@@ -40,7 +40,7 @@ class FactLifeTests(StoreTests):
             store.pin_fact(ANA, fact.id, pinned=True)
         with pytest.raises(FactNotFound):
             store.delete_fact(ANA, fact.id, at=LATER)
-        store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+        store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER)
         assert sorted(store.facts(ANA), key=_id) == sorted(before, key=_id)
 
     @pytest.mark.parametrize("cold", [True, False])

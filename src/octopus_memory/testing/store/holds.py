@@ -26,7 +26,7 @@ from .base import (
     snapshot,
     texts,
 )
-from .retention import LATER, aged, findable, make_entry, tell
+from .retention import LATER, aged, index_entries, make_entry, tell
 
 
 def make_hold(
@@ -98,7 +98,7 @@ class HoldTests(StoreTests):
         with pytest.raises(LegalHold):
             store.purge(ANA, write.episode_id)
         assert len(marked_turns(store, ANA, write.episode_id)) == 2
-        store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+        store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER)
         assert texts(store, write) == ["a", "b"]
 
     def test_a_lifted_hold_stops_nothing(self, store: EpisodeStore) -> None:

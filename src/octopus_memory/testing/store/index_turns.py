@@ -25,7 +25,7 @@ from ..fakes import (
 )
 from .base import ANA, BEN, Reopen, StoreTests, after, at_once, claim_all, find, place, texts
 from .erasure import erase
-from .retention import LATER, findable, tell
+from .retention import LATER, index_entries, tell
 from .scrub import rewritten, stored
 
 _MANY = 300
@@ -137,7 +137,7 @@ class UnindexedTurnsTests(StoreTests):
         before = store.unindexed_turns(limit=10)
         assert reopened().unindexed_turns(limit=10) == before
 
-    def test_a_key_gives_back_what_is_not_findable_yet(self, store: EpisodeStore) -> None:
+    def test_a_key_gives_back_what_is_not_indexed_yet(self, store: EpisodeStore) -> None:
         write = replace(later(make_append(ANA, "a")), idempotency=make_key())
         assert store.append(write) == store.append(write)
         assert [found.stop for found in store.unindexed_turns(limit=10)] == [1]
@@ -206,7 +206,7 @@ class IndexTurnsTests(StoreTests):
         assert make_all(store, found) == 3
         assert [ordinals(store, write) for write in writes] == [[0, 1]] * 3
 
-    def test_an_episode_is_made_findable_once(self, store: EpisodeStore) -> None:
+    def test_an_episode_is_indexed_once(self, store: EpisodeStore) -> None:
         write = say(store)
         assert make_all(store, store.unindexed_turns(limit=10) * 2) == 1
         assert ordinals(store, write) == [0, 1]
@@ -272,7 +272,7 @@ class UnindexedStageTests(StoreTests):
         store.delete(ANA, write.episode_id, at=LATER)
         assert store.unindexed_turns(limit=10) == []
         assert store.index_turns(done) == 0
-        store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+        store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER)
         assert store.index_turns(done) == 0
         assert sorted(ordinals(store, write)) == [-1, 0, 1]
 
@@ -294,13 +294,13 @@ class UnindexedStageTests(StoreTests):
         store.delete(ANA, write.episode_id, at=LATER)
         state = store.recall_state(ANA)
         assert state is not None
-        old = findable(store, write)
+        old = index_entries(store, write)
         store.rewrite(stored(store, write), turns=[rewritten(0, "I am X")], now=LATER)
         with pytest.raises(EpisodeChanged):
             store.restore(ANA, write.episode_id, old, at=LATER, epoch=state.epoch)
         state = store.recall_state(ANA)
         assert state is not None
-        new = findable(store, write)
+        new = index_entries(store, write)
         store.restore(ANA, write.episode_id, new, at=LATER, epoch=state.epoch)
         assert store.recall_rows(ANA, after=0)[1][0].lexical == make_lexical("I am X")
 
@@ -318,6 +318,6 @@ class UnindexedStageTests(StoreTests):
 
     def test_words_that_are_given_do_not_pass_those_that_are_not(self, store: EpisodeStore) -> None:
         write = say(store, "a")
-        with pytest.raises(ValueError, match="findable"):
+        with pytest.raises(ValueError, match="indexed"):
             store.append(make_next(write, "b"))
         assert texts(store, write) == ["a"]

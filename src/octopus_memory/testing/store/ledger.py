@@ -17,7 +17,7 @@ from ...ports.values import Append, Target
 from ..fakes import START, make_append, make_closing, make_fact, make_next, make_scope
 from .base import ANA, BEN, Reopen, StoreTests, after, snapshot
 from .erasure import begin, entry
-from .retention import findable, tell
+from .retention import index_entries, tell
 
 _TOKENS = {"budget_tokens": 800, "block_tokens": 120}
 
@@ -195,7 +195,7 @@ class LedgerLifeTests(StoreTests):
         assert (hidden.shown, hidden.cut) == ((), ())
         assert store.episode_uses(ANA, old.episode_id, limit=5).times == 0
 
-        store.restore(ANA, old.episode_id, findable(store, old), at=after(days=2))
+        store.restore(ANA, old.episode_id, index_entries(store, old), at=after(days=2))
         assert read(store) == [made]
 
     def test_a_purge_takes_the_items_of_an_episode(self, store: EpisodeStore) -> None:

@@ -15,7 +15,7 @@ from ..fakes import make_append, make_closing, make_next, make_scope, make_summa
 from .base import ANA, BEN, FAR, Reopen, StoreTests, after, at_once, claim_all, raised, snapshot
 from .erasure import ANA_ELSEWHERE, entry, erase, fill
 from .index_turns import later, make_all, ordinals
-from .retention import LATER, findable, tell
+from .retention import LATER, index_entries, tell
 from .scrub import rewritten, stored
 
 
@@ -161,7 +161,7 @@ class RemovalTests(StoreTests):
         assert store.backlog()[WorkKind.UNINDEX].waiting == 0
 
 
-def _made_findable_later(store: EpisodeStore, write: Append) -> None:
+def _indexed_later(store: EpisodeStore, write: Append) -> None:
     ended = make_closing(at=after(hours=3), summary=make_summary("They met twice."))
     more = make_next(write, "c", at=after(hours=2), target=Target.RESUME, closing=ended)
     store.append(later(more))
@@ -170,14 +170,14 @@ def _made_findable_later(store: EpisodeStore, write: Append) -> None:
 
 def _restored(store: EpisodeStore, write: Append) -> None:
     store.delete(ANA, write.episode_id, at=LATER)
-    store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+    store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER)
 
 
 _WAYS: dict[str, Callable[[EpisodeStore, Append], object]] = {
     "gone on": lambda store, write: store.append(
         make_next(write, "c", at=after(hours=2), target=Target.RESUME)
     ),
-    "findable later": _made_findable_later,
+    "indexed later": _indexed_later,
     "summed up again": lambda store, write: store.put_summary(
         ANA, write.episode_id, make_summary("Better.")
     ),

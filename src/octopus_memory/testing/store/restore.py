@@ -23,7 +23,7 @@ from .base import (
     snapshot,
     texts,
 )
-from .retention import LATER, aged, findable, make_entry, tell
+from .retention import LATER, aged, index_entries, make_entry, tell
 
 
 class RestoreTests(StoreTests):
@@ -34,7 +34,7 @@ class RestoreTests(StoreTests):
         state = store.session(ANA, "session")
         rows = store.recall_rows(ANA, after=0)[1]
         store.delete(ANA, write.episode_id, at=LATER)
-        assert store.restore(ANA, write.episode_id, findable(store, write), at=LATER) == before
+        assert store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER) == before
         assert find(store, write) == before
         assert store.session(ANA, "session") == state
         back = store.turns(ANA, write.episode_id)
@@ -66,7 +66,7 @@ class RestoreTests(StoreTests):
             if deleted:
                 store.delete(ANA, write.episode_id, at=LATER)
                 assert cold_turns(store, ANA, write.episode_id) == turns
-            store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+            store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER)
             assert find(store, write) == before
             assert store.turns(ANA, write.episode_id) == turns
             assert cold_turns(store, ANA, write.episode_id) == []
@@ -81,11 +81,13 @@ class RestoreTests(StoreTests):
         archived = store.archive(ANA, write.episode_id, at=after(days=9))
         before = snapshot(store, ANA)
         with pytest.raises(EpisodeArchived) as caught:
-            store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+            store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER)
         assert caught.value.episode_id == write.episode_id
         assert snapshot(store, ANA) == before
         store.delete(ANA, write.episode_id, at=LATER)
-        assert store.restore(ANA, write.episode_id, findable(store, write), at=LATER) == archived
+        assert (
+            store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER) == archived
+        )
         assert aged(store, Stage.ARCHIVED) == [(write.episode_id, LATER)]
         [row] = store.recall_rows(ANA, after=0)[1]
         assert (row.ordinal, row.at) == (SUMMARY_ORDINAL, before[f"of {ANA}"]["rows"][0].at)
@@ -100,7 +102,7 @@ class RestoreTests(StoreTests):
     def test_what_is_not_what_it_was_taken_for_stays(self, store: EpisodeStore) -> None:
         write = tell(store)
         store.delete(ANA, write.episode_id, at=LATER)
-        whole = findable(store, write)
+        whole = index_entries(store, write)
         extra = IndexEntry(ordinal=7, lexical=make_lexical("x"))
         for wrong in ([], whole[:-1], whole[1:], [*whole, extra]):
             with pytest.raises(EpisodeChanged):
@@ -128,7 +130,7 @@ class RestoreTests(StoreTests):
     def test_it_goes_on_like_any_other(self, store: EpisodeStore) -> None:
         write = tell(store)
         store.delete(ANA, write.episode_id, at=LATER)
-        store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+        store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER)
         [turn] = store.append(make_next(write, "c", at=after(days=91), target=Target.RESUME))
         assert turn.ordinal == 2
         assert texts(store, write) == ["a", "b", "c"]
@@ -142,7 +144,7 @@ class StageEntryTests(StoreTests):
         for _ in range(2):
             store.delete(ANA, write.episode_id, at=LATER, entry=make_entry())
         assert len(store.audit(ANA.tenant)) == 1
-        found = findable(store, write)
+        found = index_entries(store, write)
         with pytest.raises(EpisodeChanged):
             store.restore(ANA, write.episode_id, [], at=LATER, entry=make_entry())
         for _ in range(2):

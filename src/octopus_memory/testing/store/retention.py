@@ -61,7 +61,7 @@ def make_entry(tenant: str = ANA.tenant, *, action: str = "test") -> AuditDraft:
     return AuditDraft(tenant=tenant, at=START, actor="suite", action=action)
 
 
-def findable(store: EpisodeStore, write: Append) -> list[IndexEntry]:
+def index_entries(store: EpisodeStore, write: Append) -> list[IndexEntry]:
     """Index entries of every stored turn and of the summary."""
     scope, episode_id = write.scope, write.episode_id
     kept = cold_turns(store, scope, episode_id) or marked_turns(store, scope, episode_id)
@@ -129,7 +129,7 @@ class AgedTests(StoreTests):
             for each in Stage:
                 expected = [(place, since)] if each is stage else []
                 assert aged(store, each) == expected, (stage, each)
-        store.restore(ANA, place, findable(store, write), at=after(days=95))
+        store.restore(ANA, place, index_entries(store, write), at=after(days=95))
         assert aged(store, Stage.ACTIVE) == [(place, after(days=95))]
         assert aged(store, Stage.ARCHIVED) == aged(store, Stage.DELETED) == []
 

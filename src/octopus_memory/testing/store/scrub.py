@@ -26,7 +26,7 @@ from .base import (
     place,
     snapshot,
 )
-from .retention import LATER, findable, tell
+from .retention import LATER, index_entries, tell
 
 _TOLD = ("I am Ana", "Hello Ana", "It rains")
 
@@ -240,7 +240,7 @@ class RewriteTests(StoreTests):
         assert store.turns(ANA, write.episode_id) == []
         assert list(rows_of(store, write)) == [SUMMARY_ORDINAL]
         assert [work.ordinal for work in claim_all(store)] == [SUMMARY_ORDINAL]
-        store.restore(ANA, write.episode_id, findable(store, write), at=LATER)
+        store.restore(ANA, write.episode_id, index_entries(store, write), at=LATER)
         assert [turn.text for turn in store.turns(ANA, write.episode_id)] == kept
 
     def test_a_deleted_one_stays_deleted(self, store: EpisodeStore) -> None:
