@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 EXTRAS := dev,bench,client,docs,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo serve test test-pythons lint format docs package texts bench bench-quick clean
+.PHONY: help demo serve test test-fast test-pythons lint format docs package texts bench bench-quick clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
 	@echo "make serve   install into .venv and run the REST service, on this machine alone"
 	@echo "make test    install what the tests need and run them all"
+	@echo "make test-fast     those that need SQLite alone and start no process; under two minutes"
 	@echo "make test-pythons  run them on every Python from 3.11 on that this machine has"
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
@@ -29,6 +30,13 @@ serve: $(VENV)/installed-server
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n auto --dist loadfile
+
+# What a test needs is told by its markers, which conftest.py sets or enforces: no list can go stale.
+FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tests/evaluation tests/project
+FAST_MARKERS := not server and not process
+
+test-fast: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m '$(FAST_MARKERS)' $(FAST_TESTS)
 
 # The script needs nothing but Python; each version gets an environment of its own in .venvs.
 test-pythons: $(VENV)/bin/python

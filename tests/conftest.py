@@ -6,7 +6,7 @@ import gc
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ pytest.register_assert_rewrite("octopus_memory.testing", "tests.support")
 from octopus_memory import EpisodicMemory, MemoryScope  # noqa: E402 - after the line above
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore  # noqa: E402 - the same
 from octopus_memory.testing import FixedClock  # noqa: E402 - the same
-from tests.support import postgres_server, sqlserver_server  # noqa: E402 - the same
+from tests.support import postgres_server, selection, sqlserver_server  # noqa: E402 - the same
 from tests.support.postgres_installation import Database, Installation  # noqa: E402 - the same
 from tests.support.postgres_server import LocalServer, Programs, Unavailable  # noqa: E402 - the same
+from tests.support.process_guard import processes_refused  # noqa: E402 - the same
+from tests.support.selection import may_start_processes  # noqa: E402 - the same
 from tests.support.sqlserver_server import SqlServer  # noqa: E402 - the same
 from tests.support.statement_cache import share_compiled_statements  # noqa: E402 - the same
 
@@ -39,8 +41,32 @@ def pytest_configure(config: pytest.Config) -> None:
         "both_databases(as_owner=False): on PostgreSQL, as application or owner, and SQL Server",
         "slow: builds or installs something whole: leave it out with -m 'not slow'",
         "sqlite_alone: not there: it looks at what only SQLite has, or at no database at all",
+        *selection.MARKERS,
     ):
         config.addinivalue_line("markers", line)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before pytest selects by markers."""
+    selection.mark_servers(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with _guarded(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with _guarded(item):
+        return (yield)
+
+
+def _guarded(item: pytest.Item) -> AbstractContextManager[None]:
+    """Not while fixtures are torn down: the last test of all stops the servers of the others."""
+    return nullcontext() if may_start_processes(item) else processes_refused(item.nodeid)
 
 
 def pytest_collection_finish() -> None:

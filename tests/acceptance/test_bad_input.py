@@ -254,6 +254,7 @@ thread.join()
 """
 
 
+@pytest.mark.process
 def test_no_depth_ends_a_process_whose_stack_is_small():
     """Python 3.13 lets JSON recurse for 10,000 levels, whatever room the thread has."""
     done = subprocess.run(

@@ -51,6 +51,7 @@ def check_all_embedded(memory: EpisodicMemory) -> None:
     assert sum(stats.vectors.values()) == stats.turns + summaries
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("database_url", "run"),
     [("sqlite", run) for run in range(4)]
@@ -83,6 +84,7 @@ def test_no_acknowledged_turn_is_lost(database_url: str, run: int):
         assert more.ordinal == len(stored)
 
 
+@pytest.mark.process
 @pytest.mark.both_databases
 @pytest.mark.parametrize("run", range(2))
 def test_a_whole_episode_is_there_or_not_at_all(database_url: str, run: int):
@@ -135,6 +137,7 @@ def talked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("action", child_actions.ACTIONS)
 def test_killed_at_every_statement(talked: Path, tmp_path: Path, action: str):
     # Making the file takes many statements, all alike: a few of them will do.
@@ -181,6 +184,7 @@ def test_a_retry_finds_what_was_stored_though_its_session_went_on(path: Path):
             scope.store(said, session_id="s", idempotency_key="another")
 
 
+@pytest.mark.process
 @pytest.mark.both_databases
 def test_killed_while_it_embeds(database_url: str):
     with child_process.child(child_actions.stay_in_the_embedder, database_url) as (process, pipe):

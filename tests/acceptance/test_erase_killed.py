@@ -17,9 +17,12 @@ from octopus_memory.domain.erasure import is_genuine
 from tests.support import byte_scan, child_actions, child_process, erase_child_actions
 from tests.support.erase_child_actions import VICTIM
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
-)
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(
+        not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
+    ),
+]
 MARKS = [f"Zanzibar{number:08d}" for number in range(12)]
 NEEDLES = {"words": [mark.encode() for mark in MARKS], "name": [VICTIM.encode()]}
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support import child_process, erase_child_actions
 from tests.support.erase_child_actions import VICTIM
 
-pytestmark = pytest.mark.both_databases
+pytestmark = [pytest.mark.process, pytest.mark.both_databases]
 
 THREADS, EACH = 3, 4
 

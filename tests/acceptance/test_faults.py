@@ -63,6 +63,7 @@ def public_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions are another matter there")
 def test_a_file_without_write_permission(filled: Path, public_folder: Path):
     path = Path(shutil.copy(filled, public_folder / "memory.db"))
@@ -83,6 +84,7 @@ def test_a_file_without_write_permission(filled: Path, public_folder: Path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions are another matter there")
 def test_a_folder_without_write_permission(public_folder: Path):
     public_folder.chmod(0o555)
@@ -190,6 +192,7 @@ def test_a_full_disk(path: Path, hooks: sqlite_hooks.Hooks):
         assert memory.flush()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no limit on the size of files")
 def test_a_file_that_may_not_grow(path: Path):
     room = path.stat().st_size + 50_000
@@ -205,6 +208,7 @@ def test_a_file_that_may_not_grow(path: Path):
         assert turns[-1].text == "after"
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="a writer cannot be killed there")
 def test_a_writer_that_holds_the_lock_for_too_long(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.group_commit.BUSY_SECONDS", 0.1)

@@ -32,6 +32,7 @@ def check_order(scope: MemoryScope, session_id: str) -> list[tuple[str, str]]:
     return [(turn.text, str(turn.id)) for turn in replay.turns]
 
 
+@pytest.mark.process
 def test_mixed_calls_on_one_file(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     barrier = child_process.CONTEXT.Barrier(PROCESSES)
@@ -69,6 +70,7 @@ def test_mixed_calls_on_one_file(tmp_path: Path):
         assert len(passages) >= rows
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("count", [2, 6])
 def test_processes_that_open_a_new_file_at_once(tmp_path: Path, count: int):
     for run in range(5):

@@ -24,9 +24,12 @@ from octopus_memory.testing.store.base import cold_turns, marked_turns
 from tests.support import child_process, retention_child_actions
 from tests.support.retention_child_actions import NOW, TALK, open_memory
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
-)
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(
+        not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
+    ),
+]
 AGENTS = ("plain", "cold", "old", "marked", "idle", "young")
 
 

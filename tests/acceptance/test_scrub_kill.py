@@ -13,9 +13,12 @@ from octopus_memory import EpisodicMemory, MemoryScope
 from tests.support import byte_scan, child_process, scrub_child_actions
 from tests.support.retention_child_actions import open_memory
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
-)
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(
+        not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
+    ),
+]
 NAME, MAIL = "Zyxwora Quuxleyson", "zyxwora.q@example.com"
 SECRETS = {"name": [b"Quuxleyson"], "mail": [MAIL.encode()], "other": [b"198.51.100.77"]}
 SESSION, COLD, MARKED = "talk", "cold", "marked"

@@ -16,9 +16,12 @@ from octopus_memory import EpisodicMemory
 from tests.support import rest_server
 from tests.support.service_processes import Program, check_all_there, serve, talking, wait_for_more
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
-)
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(
+        not hasattr(signal, "SIGKILL"), reason="this system cannot kill a process without a word"
+    ),
+]
 
 KILLS = 2
 

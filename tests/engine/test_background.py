@@ -81,6 +81,7 @@ def test_work_left_by_another_process_is_done_after_the_next_start(database_url:
         assert memory.stats().vectors == {"hashing-256": 3}
 
 
+@pytest.mark.process
 def test_the_lease_of_a_dead_process_ends_at_once(database_url: str):
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()

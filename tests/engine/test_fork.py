@@ -11,7 +11,10 @@ import pytest
 
 from octopus_memory import EpisodicMemory, MemoryClosed
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here"),
+]
 
 
 def in_a_fork(do: Callable[[], object]) -> int:

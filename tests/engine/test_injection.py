@@ -271,6 +271,7 @@ def hide_joiners(text: str) -> str:
 # --- The same bytes ---
 
 
+@pytest.mark.process
 def test_the_block_has_the_same_bytes_in_another_process():
     def elsewhere(seed: str) -> str:
         paths = [str(ROOT / "src"), str(ROOT)]

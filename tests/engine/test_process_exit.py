@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from octopus_memory import EpisodicMemory
+
+pytestmark = pytest.mark.process
 
 _UNCLOSED = """
 import sys, threading, time

@@ -226,6 +226,7 @@ def test_a_slow_one_notices_between_two_episodes(
     assert others[0].counts.archived == 2
 
 
+@pytest.mark.process
 @pytest.mark.sqlite_alone
 def test_the_lead_of_a_dead_process_ends_at_once(memory: EpisodicMemory, clock: FixedClock):
     import os

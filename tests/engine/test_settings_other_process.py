@@ -160,6 +160,7 @@ def _add_when_told(pipe: Connection, url: str, told: Connection) -> None:
             told.recv()
 
 
+@pytest.mark.process
 @pytest.mark.sqlite_alone
 def test_another_process_goes_by_the_change(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'memory.db'}"

@@ -119,7 +119,7 @@ def filled_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sq
     store.close()
 
 
-@pytest.fixture(params=["pgvector", "qdrant", "engine"])
+@pytest.fixture(params=[pytest.param("pgvector", marks=pytest.mark.server), "qdrant", "engine"])
 def made(request: pytest.FixtureRequest) -> Any:
     """Makes the index under test, and the exact one on the same store."""
 

@@ -30,6 +30,7 @@ def run(*arguments: str, url: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.process
 def test_without_a_server_they_are_skipped_and_say_why():
     said = run("-k", "sqlserver")
     assert " skipped" in said
@@ -37,6 +38,7 @@ def test_without_a_server_they_are_skipped_and_say_why():
     assert not {"passed", "failed", "error"}.intersection(said.split())
 
 
+@pytest.mark.process
 def test_the_server_that_is_named_is_asked():
     """Nobody answers at this address: the tests are no longer skipped, they fail."""
     pytest.importorskip("mssql_python", reason="needs the extra sqlserver")

@@ -46,6 +46,7 @@ def psql(programs: Programs, url: str, file: Path, folder: Path, **given: str) -
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.process
 def test_the_roles_of_the_compose_file(
     postgres_programs: Programs,
     server: LocalServer,
@@ -132,6 +133,7 @@ def test_doctor_warns_of_an_owner_with_bypassrls(
     assert (found["status"], "BYPASSRLS" in found["detail"]) == ("warning", True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", ["howto/operate.md", "reference/database.md"])
 def test_a_backup_by_the_guide_is_its_owners_alone(page: str, tmp_path: Path):
     [command] = re.findall(r"`([^`]*\.backup[^`]*)`", (ROOT / "docs" / page).read_text())

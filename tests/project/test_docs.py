@@ -43,6 +43,7 @@ def _run(script: Path, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if _BLOCK.search(page.read_text())],
@@ -67,6 +68,7 @@ def test_no_two_howtos_work_in_one_database():
     assert shared.most_common(1)[0][1] == 1, shared
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_every_example_runs(example: Path, tmp_path: Path):
     _run(example, tmp_path)

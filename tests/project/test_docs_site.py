@@ -65,6 +65,7 @@ def test_the_checker_finds(builder: ModuleType, tmp_path: Path, html: str, probl
     assert problem in found
 
 
+@pytest.mark.process
 @pytest.mark.skipif(
     importlib.util.find_spec("zensical") is None, reason="the extra docs is not installed"
 )

@@ -108,6 +108,7 @@ def run(code: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.process
 def test_an_import_loads_nothing_heavy():
     loaded = run(
         "import sys, octopus_memory; print(*{name.partition('.')[0] for name in sys.modules})"
@@ -116,6 +117,7 @@ def test_an_import_loads_nothing_heavy():
     assert [name for name in [*HEAVY, *AFTER_OPENING] if name in loaded] == []
 
 
+@pytest.mark.process
 def test_recall_with_a_quick_embedder_loads_nothing_heavy(tmp_path: Path):
     loaded = run(
         "import sys, octopus_memory\n"
@@ -156,6 +158,7 @@ for thread in threading.enumerate()[1:]:
 """
 
 
+@pytest.mark.process
 def test_an_import_reads_no_environment_writes_nothing_and_starts_nothing(tmp_path: Path):
     seen = run(
         WATCHED,
@@ -167,6 +170,7 @@ def test_an_import_reads_no_environment_writes_nothing_and_starts_nothing(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_opening_a_memory_is_seen_to_do_all_that(tmp_path: Path):
     """So that the test before this one cannot pass by looking away."""
     url = f"sqlite:///{tmp_path / 'new' / 'memory.db'}"

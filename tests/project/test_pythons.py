@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 SCRIPT = ROOT / "scripts" / "test_pythons.py"
@@ -25,6 +27,7 @@ def test_the_newest_of_each_version_that_is_admitted():
     assert newest(found, (3, 11)) == {(3, 11): Path("b"), (3, 13): Path("c")}
 
 
+@pytest.mark.process
 def test_this_python_is_among_them():
     listed = subprocess.run(
         [sys.executable, SCRIPT, "--extras", "dev", "--list"],

@@ -255,6 +255,7 @@ move(source, target, progress)
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("steps", [2, 25])
 def test_a_killed_move_is_finished_by_the_next(
     full: Path, tmp_path: Path, clock: FixedClock, steps: int

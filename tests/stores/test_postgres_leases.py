@@ -74,6 +74,7 @@ with PostgresStore(sys.argv[1]).lead("retention", worker_id="child") as lead:
 """
 
 
+@pytest.mark.process
 def test_a_leader_that_is_killed_leads_no_more(postgres_database: Database, store: PostgresStore):
     with subprocess.Popen(
         [sys.executable, "-c", _LEADING, postgres_database.url],

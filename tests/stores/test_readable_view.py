@@ -14,6 +14,7 @@ from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.stores.sql import views
 from octopus_memory.adapters.stores.sql.types import to_sql_server
 from octopus_memory.domain.ids import new_id
+from tests.support.postgres_installation import Database
 
 pytestmark = pytest.mark.both_databases
 OLD = datetime(1969, 12, 31, 23, 59, 58, 750_000, tzinfo=UTC)
@@ -95,9 +96,8 @@ def test_what_is_erased_is_gone_from_it(database_url: str, memory: EpisodicMemor
 
 
 @pytest.mark.parametrize("as_owner", [False, True], ids=["the application", "the owner"])
-def test_a_tenant_sees_no_other(request: pytest.FixtureRequest, as_owner: bool):
-    database = request.getfixturevalue("postgres_database")
-    url = database.owner_url if as_owner else database.url
+def test_a_tenant_sees_no_other(postgres_database: Database, as_owner: bool):
+    url = postgres_database.owner_url if as_owner else postgres_database.url
     with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
         for tenant in ("acme", "umbrella"):
             memory.scope(tenant=tenant, user="ana").store(SAID, session_id=tenant)

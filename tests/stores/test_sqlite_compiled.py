@@ -49,6 +49,7 @@ def test_a_text_is_what_is_compiled_now(key: tuple[str, ...]) -> None:
     assert json.loads(json.dumps(made)) == list(compiled_statements.shipped()[key]), REMEDY
 
 
+@pytest.mark.process
 def test_hot_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     EpisodicMemory.open(url, embedder="hashing", background=False).close()

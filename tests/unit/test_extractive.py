@@ -494,6 +494,7 @@ def test_any_episode_has_a_summary_inside_the_limits(messages, max_chars, max_fa
     assert summarizer.summarize(turns, timeout=5) == made
 
 
+@pytest.mark.process
 def test_every_process_makes_the_same_summary():
     script = (
         "import test_extractive as t\n"

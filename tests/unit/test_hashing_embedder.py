@@ -52,6 +52,7 @@ def test_a_vector_does_not_depend_on_the_others() -> None:
     np.testing.assert_array_equal(embedder.embed(texts), alone)
 
 
+@pytest.mark.process
 def test_another_process_gives_the_same_vector() -> None:
     # Python's own hash() differs from process to process.
     text = "the same everywhere"

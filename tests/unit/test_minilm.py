@@ -132,6 +132,7 @@ def test_threads_that_meet_at_the_first_call_share_one_model() -> None:
     np.testing.assert_array_equal(np.array(rows), MiniLMEmbedder(threads=1).embed(texts))
 
 
+@pytest.mark.process
 def test_nothing_heavy_is_loaded_before_the_first_text() -> None:
     program = (
         "import sys\n"

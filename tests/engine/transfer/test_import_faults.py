@@ -66,6 +66,7 @@ with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
 """
 
 
+@pytest.mark.process
 def test_a_killed_import_is_gone_on_with(memory: EpisodicMemory, tmp_path: Path, clock: FixedClock):
     fill(memory, clock)
     lines = export(memory)

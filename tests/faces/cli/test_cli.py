@@ -369,6 +369,7 @@ def test_nothing_stored_reaches_the_terminal_as_a_command():
     assert json.loads(raw)[0]["content"] == evil
 
 
+@pytest.mark.process
 def test_the_output_takes_what_its_encoding_has(tea):
     run("add", "tea", "草 Tee mit Öl")
 

@@ -148,6 +148,7 @@ def test_a_database_that_another_has_open_is_not_removed(monkeypatch: pytest.Mon
         other.close()
 
 
+@pytest.mark.process
 @POSIX
 @pytest.mark.parametrize("way", ["file", "standard input"])
 def test_an_import_shows_its_progress_on_a_terminal_alone(way: str):

@@ -38,6 +38,7 @@ def test_help_lists_every_command():
     assert "Usage" in CliRunner().invoke(program(), []).output
 
 
+@pytest.mark.process
 def test_help_loads_no_model_library():
     heavy = ["onnxruntime", "tokenizers", "openai", "tiktoken", "alembic"]
     script = (

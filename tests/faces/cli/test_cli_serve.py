@@ -67,6 +67,7 @@ def test_a_port_of_processes_that_are_still_starting():
         assert refused("--port", str(port), "--processes", "2").startswith("port: cannot listen")
 
 
+@pytest.mark.process
 def test_processes_that_end_by_themselves_are_not_started_again_and_again():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = Serving(sys.exit, [listener])

@@ -121,6 +121,7 @@ def test_demo_leaves_other_databases_alone():
     assert run_json("stats")["sessions"] == 1
 
 
+@pytest.mark.process
 @POSIX
 def test_demo_fits_a_narrow_terminal():
     raw, shown = on_terminal("demo", columns=80)
@@ -129,6 +130,7 @@ def test_demo_fits_a_narrow_terminal():
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.process
 @POSIX
 def test_progress_is_shown_on_a_terminal_alone():
     import pty
@@ -159,6 +161,7 @@ def test_a_chat_is_remembered_by_the_next():
     assert "Darjeeling" in added["context"]["messages"][1]["content"]
 
 
+@pytest.mark.process
 def test_a_chat_through_pipes_reads_as_a_transcript():
     done = subprocess.run(
         [*PROGRAM, "chat"], input="Tea, please.\n", capture_output=True, text=True, check=True
@@ -278,6 +281,7 @@ def heeding_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.process
 @POSIX
 @pytest.mark.usefixtures("heeding_ctrl_c")
 def test_ctrl_c_closes_the_session():

@@ -40,6 +40,7 @@ def test_out_and_in(talked: None):
     assert "Skipped 1 episode" in run("import", "ana.jsonl", "--db", "other.db").stdout
 
 
+@pytest.mark.process
 def test_standard_output_is_the_export_and_nothing_else(talked: None):
 
     done = subprocess.run(

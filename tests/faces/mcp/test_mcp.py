@@ -12,6 +12,8 @@ from octopus_memory.faces.mcp.tools import TOOLS
 from tests.support import mcp_process, rest_server
 from tests.support.mcp_process import TEA, Tools
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,6 +10,8 @@ import pytest
 from octopus_memory import EpisodicMemory
 from tests.support.mcp_process import MAIN, TEA, Raw
 
+pytestmark = pytest.mark.process
+
 POSIX = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no such signals")
 STRAY = f"""
 from octopus_memory.faces.mcp.tools import Recent

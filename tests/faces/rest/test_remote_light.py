@@ -88,6 +88,7 @@ def test_the_dependencies_are_those_of_the_package():
     assert names == set(BASE_DEPENDENCIES)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "import_line",
     ["from octopus_memory import RemoteMemory", "from octopus_memory.remote import RemoteMemory"],

@@ -171,6 +171,7 @@ def test_there_are_only_so_many_connections(memory: EpisodicMemory):
                 break
 
 
+@pytest.mark.process
 def test_the_command_has_the_limits(tmp_path: Path):
     env = os.environ | {
         "OCTOPUS_DATABASE_URL": f"sqlite:///{tmp_path / 'memory.db'}",

@@ -107,6 +107,7 @@ def test_without_the_setting_there_is_no_span(memory: EpisodicMemory, spans: InM
     assert spans.get_finished_spans() == ()
 
 
+@pytest.mark.process
 def test_without_the_setting_nothing_of_it_is_imported(tmp_path: Path):
     program = f"""
 import sys

@@ -186,6 +186,7 @@ def test_a_body_that_is_half_sent_is_ended(memory: EpisodicMemory):
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.process
 def test_a_service_that_stops_waits_for_no_upload(tmp_path: Path):
     """SIGTERM while an import is on its way, and an ordinary body, too."""
     path = tmp_path / "memory.db"

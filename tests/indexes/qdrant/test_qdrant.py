@@ -132,6 +132,7 @@ def test_the_background_feeds_it(open_memory: Open, server: QdrantServer) -> Non
     assert wait_until(lambda: len(server.points()) == 3)
 
 
+@pytest.mark.process
 def test_without_the_library_the_extra_is_named() -> None:
     said = subprocess.run(
         [sys.executable, "-c", _WITHOUT_CLIENT], capture_output=True, text=True, check=False

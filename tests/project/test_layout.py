@@ -1,0 +1,105 @@
+"""The folders of the tests, and which of them `make test-fast` runs, on SQLite alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.support.child_process import CONTEXT
+from tests.support.paths import ROOT, TESTS
+from tests.support.process_guard import ProcessRefusedError
+
+LEFT_OUT = {"tests/acceptance"}
+"""Folders that `make test` alone runs: most tests there kill processes or take long."""
+FEWEST = {
+    "tests/unit": 1_000,
+    "tests/engine": 400,
+    "tests/stores": 700,
+    "tests/indexes": 100,
+    "tests/faces": 400,
+    "tests/evaluation": 50,
+    "tests/project": 100,
+}
+"""Tests of each folder that the selection has at the least: a marker must not empty it."""
+
+
+def variable(name: str) -> str:
+    """The value that the Makefile gives a variable."""
+    found = re.search(rf"(?m)^{name} := (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert found is not None
+    return found[1]
+
+
+def test_every_folder_is_selected_or_left_out_on_purpose():
+    folders = {
+        str(folder.relative_to(ROOT))
+        for folder in TESTS.iterdir()
+        if folder.is_dir() and any(folder.rglob("test_*.py"))
+    }
+    assert folders == {*variable("FAST_TESTS").split(), *LEFT_OUT}
+    assert set(FEWEST) == folders - LEFT_OUT
+
+
+@pytest.mark.process
+def test_every_folder_has_tests_that_need_no_server():
+    arguments = ["-q", "-m", variable("FAST_MARKERS"), *variable("FAST_TESTS").split()]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *arguments],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if "PYTEST" not in name},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2_000:]
+    selected = [line for line in done.stdout.splitlines() if "::" in line]
+    counts = Counter("/".join(test.split("/")[:2]) for test in selected)
+    assert {folder: counts[folder] for folder in FEWEST if counts[folder] < FEWEST[folder]} == {}
+    in_need = re.compile(
+        r"test_(postgres_\w+|pgvector\w*|sqlserver_store)\.py|\[postgresql|\[sqlserver\b"
+    )
+    assert [test for test in selected if in_need.search(test)] == []
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(lambda: subprocess.run([sys.executable, "-V"], check=True), id="subprocess"),
+        pytest.param(lambda: CONTEXT.Process(target=print).start(), id="multiprocessing"),
+        pytest.param(
+            lambda: os.fork(),
+            id="fork",
+            marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here"),
+        ),
+    ],
+)
+def test_a_test_that_is_not_marked_cannot_start_a_process(start):
+    with pytest.raises(ProcessRefusedError, match="mark it `process`"):
+        start()
+
+
+@pytest.mark.process
+def test_a_test_that_is_marked_can():
+    assert subprocess.run([sys.executable, "-V"], check=True, capture_output=True).returncode == 0
+
+
+def test_the_folders_and_the_command_are_documented():
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert "make test-fast" in page
+    assert 'echo "make test-fast' in (ROOT / "Makefile").read_text(encoding="utf-8")
+    for folder in (*FEWEST, *LEFT_OUT, "tests/support"):
+        assert f"`{folder}/" in page, folder
+
+
+def test_no_test_file_imports_another():
+    """What two of them need stands in `tests/support`, so that each folder can be run alone."""
+    imported = re.compile(r"(?m)^\s*(?:from|import) (?:test_|conftest|tests\.(?!support))")
+    files = [file for file in TESTS.rglob("*.py") if file.name.startswith(("test_", "conftest"))]
+    assert files
+    assert [str(file) for file in files if imported.search(file.read_text(encoding="utf-8"))] == []
