@@ -226,7 +226,7 @@ _LATER = {
     "engine.privacy.scrub": ("ScrubReport",),
     "engine.scope": ("MemoryScope",),
     "engine.tenant": ("MemoryTenant",),
-    "ports.stats": ("StoreStats",),
+    "ports.registry": ("StoreStats",),
     "ports.work": ("Backlog",),
     "remote": ("RemoteMemory", "RemoteScope"),
     "wiring": ("EpisodicMemory",),
