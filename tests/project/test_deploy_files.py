@@ -140,12 +140,14 @@ def test_what_is_set_is_a_setting():
     assert {name.partition("__")[0] for name in given} <= known
 
 
+@pytest.mark.process
 @needs("check_jsonschema")
 def test_the_compose_file_follows_its_schema():
     schema = ["--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose.yaml")]
     subprocess.run([sys.executable, "-m", "check_jsonschema", *schema], check=True)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_the_unit_is_verified_by_systemd(tmp_path: Path):
     """With a program that is there in place of the one that an installation has."""
@@ -159,6 +161,7 @@ def test_the_unit_is_verified_by_systemd(tmp_path: Path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.process
 def test_the_linter_finds_nothing_in_the_dockerfile():
     hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if hadolint is None:
@@ -169,6 +172,7 @@ def test_the_linter_finds_nothing_in_the_dockerfile():
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(os.name == "nt", reason="the image is a Linux one")

@@ -46,6 +46,7 @@ def test_each_job_checks_out_and_may_only_read():
         assert job["timeout-minutes"] <= 60
 
 
+@pytest.mark.process
 @pytest.mark.skipif(
     importlib.util.find_spec("check_jsonschema") is None,
     reason="the extra dev is not installed whole",
