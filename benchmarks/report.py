@@ -13,8 +13,10 @@ from .targets import Result, figure, rows, times_floor
 
 HEAD = """# Benchmarks
 
-What Octopus costs beside the least code that does the same job, and beside other libraries:
-measured by `make bench`, which writes this page. Ratios travel between machines, milliseconds do
+For those who compare memories by what they cost. You get CPU, memory and disk of each call, beside
+the least code that does the same job and beside other libraries.
+
+`make bench` measures this and writes this page. Ratios travel between machines, milliseconds do
 not; each ratio is to the floor as it ran in the same process in the same minutes.
 """
 MEANS = """

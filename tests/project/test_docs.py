@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import json
 import os
 import re
@@ -59,6 +61,50 @@ def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path):
     quickly = {**os.environ, "OCTOPUS_EMBEDDER": "hashing"}
     with child_process.child(child_process.run_script, str(script), quickly) as (_, pipe):
         assert child_process.rest(pipe) == [None]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES[1:] if not re.match(r"\d{4}-", page.name)],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_page_opens_with_whom_it_is_for(page: Path):
+    opening = page.read_text().split("\n\n")[1]
+    assert opening.startswith("For ")
+    assert "You get" in opening or page.name == "README.md"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if _BLOCK.search(page.read_text())],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_block_stands_alone_or_says_what_it_continues(page: Path):
+    before, *rest = _BLOCK.split(page.read_text())
+    texts, blocks = [before, *rest[1::2]], rest[::2]
+    for text, block in zip(texts, blocks, strict=False):
+        unknown = _unknown_names(block)
+        said = re.search(r"\bcontinues?\b", before + text[-300:])
+        assert not unknown or said, (unknown, block)
+
+
+def _unknown_names(block: str) -> set[str]:
+    """The names that a block reads and nothing in it defines."""
+    defined = set(dir(builtins))
+    read = set()
+    for node in ast.walk(ast.parse(block)):
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                defined |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                defined.add(node.name)
+            case ast.arg():
+                defined.add(node.arg)
+            case ast.Name(ctx=ast.Load()):
+                read.add(node.id)
+            case ast.Name():
+                defined.add(node.id)
+    return read - defined
 
 
 def test_no_two_howtos_work_in_one_database():
