@@ -249,7 +249,7 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
     scheme, separator, _ = settings.url.partition(":")
     if not separator or len(scheme) == 1:
         raise InvalidSetting(
-            "database_url", "is no URL: write sqlite:///memory.db, with three slashes"
+            "database_url", "is not a URL: write sqlite:///memory.db, with three slashes"
         )
     if scheme == "sqlite":
         from .adapters.stores.sqlite.store import SqliteStore

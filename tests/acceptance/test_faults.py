@@ -103,12 +103,12 @@ def test_a_folder_without_write_permission(public_folder: Path):
 
 def test_a_folder_where_the_file_should_be(tmp_path: Path):
     for url in (tmp_path, f"{tmp_path}?mode=ro"):
-        with pytest.raises(StoreUnavailable, match="this is a folder; name a file in it"):
+        with pytest.raises(StoreUnavailable, match="this is a directory; name a file in it"):
             open_memory(url)
 
 
 def test_a_file_where_the_folder_should_be(path: Path):
-    with pytest.raises(StoreUnavailable, match=r"cannot make the folder .*\(choose a folder"):
+    with pytest.raises(StoreUnavailable, match=r"cannot create the folder .*\(choose a folder"):
         open_memory(path / "memory.db")
 
 

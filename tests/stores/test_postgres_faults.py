@@ -387,7 +387,7 @@ def test_a_door_that_stays_closed(fragile: Installation, database: Database):
             PostgresStore(wrong)
         assert "secret" not in str(caught.value)
         assert secret not in str(caught.value)
-    with pytest.raises(InvalidSetting, match="is no URL") as refused:
+    with pytest.raises(InvalidSetting, match="is not a URL") as refused:
         PostgresStore("postgresql://somebody:secret@host:port/octopus")
     assert "secret" not in str(refused.value)
 

@@ -271,7 +271,7 @@ def test_bombs_are_refused_before_they_unpack() -> None:
         (ASSISTANT, zstandard.ZstdCompressor().compress(blank)),
         (codec.GZIP, gzip.compress(blank, 1)),
     ):
-        with pytest.raises(StoreCorrupt, match="would unpack to more than 67,108,864"):
+        with pytest.raises(StoreCorrupt, match="would decompress to more than 67,108,864"):
             codec.decode(number, bomb)
 
 

@@ -26,7 +26,7 @@ RACES: Final = frozenset({SERIALIZATION, DEADLOCK, DUPLICATE}) | OUTDATED
 
 _Kind = tuple[type[StoreError], str]
 _RESTORE = "restore the database from a backup"
-_BUSY: _Kind = (StoreBusy, "other transactions are in the way; try again")
+_BUSY: _Kind = (StoreBusy, "it conflicts with other transactions; try again")
 _GONE: _Kind = (
     StoreUnavailable,
     "the server closed the connection; nothing was changed, try again",
@@ -42,11 +42,11 @@ _CODES: dict[str, _Kind] = {
     LOCK_TIMEOUT: _BUSY,
     CHANGED_PLAN: _BUSY,
     NOT_PREPARED: _BUSY,
-    "57014": (StoreBusy, "it took longer than statement_timeout_seconds; try again, or allow more"),
-    "53300": (StoreBusy, "the server has no connection left: lower pool_size, or allow it more"),
+    "57014": (StoreBusy, "it took longer than statement_timeout_seconds; try again, or raise it"),
+    "53300": (StoreBusy, "the server has no free connection: lower pool_size, or raise its limit"),
     "53200": (StoreBusy, "the server is out of memory; try again"),
     "53100": (StoreFull, "the server's disk is full; nothing was changed, free some space"),
-    "25006": (StoreReadOnly, "this server or role only reads: connect to the one that writes"),
+    "25006": (StoreReadOnly, "this server or role is read-only: connect to the primary"),
     "42501": (StoreReadOnly, "the role lacks a right: grant what the guide on PostgreSQL lists"),
     "58030": (StoreUnavailable, "the server's disk failed; nothing was changed"),
     "58P01": _BROKEN,
@@ -56,13 +56,13 @@ _CODES: dict[str, _Kind] = {
     "42703": _CHANGED,
     "42P05": (
         StoreError,
-        "a pooler mixes connections up: use one that knows prepared statements (PgBouncer 1.21)",
+        "a pooler mixes up connections: use one that supports prepared statements (PgBouncer 1.21)",
     ),
     "42804": _CHANGED,
 }
 _CLASSES: dict[str, _Kind] = {"08": _GONE, "57": _GONE}
 _LOST_ANSWER = (
-    "the connection was lost before the server said whether it stored this: look, or repeat the "
+    "the connection was lost before the server confirmed the write: check it, or repeat the "
     "call with the same idempotency key, which stores nothing twice"
 )
 

@@ -274,7 +274,7 @@ def _parsed(url: str) -> sa.URL:
     except (sa.exc.ArgumentError, ValueError):
         # The message would contain the password.
         raise InvalidSetting(
-            "database_url", "is no URL: write postgresql://role:password@host:5432/database"
+            "database_url", "is not a URL: write postgresql://role:password@host:5432/database"
         ) from None
     return parsed.set(drivername="postgresql+psycopg")
 

@@ -146,7 +146,7 @@ def _parse(plain: bytes) -> object:
     text = plain.decode("utf-8", "surrogatepass").strip(_BLANK)
     value, end = _load(text)
     if end != len(text):
-        raise ValueError("something follows the value")
+        raise ValueError("data follows the value")
     return value
 
 
@@ -168,7 +168,7 @@ def _sizes(payloads: Sequence[bytes]) -> list[int]:
     """The decompressed sizes, checked before anything is decompressed."""
     sizes = list(map(zstandard.frame_content_size, payloads))
     if 0 in sizes:
-        raise zstandard.ZstdError("a frame of nothing, which is never written")
+        raise zstandard.ZstdError("an empty frame, which is never written")
     # A negative size means that the frame does not say; `encode` always writes it.
     if min(sizes) < 0 or max(sizes) > MAX_DECODED_BYTES:
         raise StoreCorrupt(_too_large(max(payloads, key=len)))
@@ -187,13 +187,13 @@ def _unpack_gzip(payload: bytes) -> bytes:
     if len(plain) > MAX_DECODED_BYTES:
         raise StoreCorrupt(_too_large(payload))
     if not stream.eof or stream.unused_data:
-        raise zlib.error("the stream is cut short, or something follows it")
+        raise zlib.error("the stream is truncated, or data follows it")
     return plain
 
 
 def _too_large(payload: bytes) -> str:
     return (
-        f"a stored payload of {len(payload):,} bytes hides its size or would unpack to more than "
+        f"a stored payload of {len(payload):,} bytes has no size or would decompress to more than "
         f"{MAX_DECODED_BYTES:,}: Octopus did not write it so; restore the row from a backup"
     )
 

@@ -142,7 +142,7 @@ class Transactions:
 
 def _check(reach: Reach) -> None:
     if not isinstance(reach, str | Every):
-        raise TypeError("every transaction names a tenant")
+        raise TypeError("a transaction must name a tenant")
 
 
 @contextmanager

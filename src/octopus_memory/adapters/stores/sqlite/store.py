@@ -123,17 +123,15 @@ class SqliteStore(SqlStore):
     def _better_advice(self, kind: type[StoreError]) -> str | None:
         """A hint that fits better than the one for the error code."""
         if kind is StoreReadOnly and self._read_only:
-            return (
-                "it was opened with ?mode=ro; open it without, and with the right to write the file"
-            )
+            return "it was opened with ?mode=ro; open it without, and with write permission"
         if kind is not StoreUnavailable or self._in_memory:
             return None
         # A path may be too long to be checked.
         with suppress(OSError):
             if self._path.is_dir():
-                return "this is a folder; name a file in it"
+                return "this is a directory; name a file in it"
             if self._read_only and not self._path.exists():
-                return "there is no such file, and ?mode=ro makes none"
+                return "the file does not exist, and ?mode=ro does not create it"
         return None
 
     def index_turns(
@@ -312,7 +310,7 @@ class SqliteStore(SqlStore):
             self._path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnavailable(
-                f"cannot make the folder {self._path.parent}: {error.strerror} (choose a folder "
+                f"cannot create the folder {self._path.parent}: {error.strerror} (choose a folder "
                 "that can be written)"
             ) from error
 

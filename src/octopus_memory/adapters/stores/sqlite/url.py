@@ -37,22 +37,22 @@ def read_url(url: str) -> SqliteLocation:
     try:
         split = urlsplit(url)
     except ValueError as error:
-        raise InvalidSetting("database_url", f"is no URL: {_SLASHES}") from error
+        raise InvalidSetting("database_url", f"is not a URL: {_SLASHES}") from error
     path, options = unquote(split.path.removeprefix("/")), parse_qs(split.query)
     problem = None
     if split.netloc:
         problem = f"has a host: {_SLASHES}"
     elif "#" in url:
-        problem = "has a #, where a URL's path ends: write %23 for it"
+        problem = "must not contain #, which ends the path of a URL: write %23"
     elif not path:
         problem = (
-            "names no file: write sqlite:///memory.db, or sqlite:///:memory: for a database that "
+            "must name a file: write sqlite:///memory.db, or sqlite:///:memory: for one that "
             "is gone when it is closed"
         )
     elif path.split("/")[0] == "~":
-        problem = "begins with ~, which stands for no folder here: write the whole path"
+        problem = "must not begin with ~, which is not expanded: write the whole path"
     elif "\0" in path:
-        problem = "has a NUL in its path: no file can be named so"
+        problem = "must not contain a NUL character"
     elif set(options) - {"mode"} or options.get("mode", ["ro"]) != ["ro"]:
         problem = "only ?mode=ro may follow an SQLite path"
     if problem is not None:

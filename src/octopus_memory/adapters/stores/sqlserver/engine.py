@@ -87,7 +87,7 @@ def address(url: str) -> sa.URL:
     try:
         given = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        raise InvalidSetting("database_url", f"is no URL: write {_FORM}") from None
+        raise InvalidSetting("database_url", f"is not a URL: write {_FORM}") from None
     if not given.host or not given.database:
         raise InvalidSetting("database_url", f"names no server or no database: write {_FORM}")
     if not all(isinstance(value, str) for value in given.query.values()):

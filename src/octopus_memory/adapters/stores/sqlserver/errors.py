@@ -123,12 +123,12 @@ _NOT_DONE: Kinds = (
             r"|resource limit|duplicate key|Snapshot isolation transaction"
         ),
         StoreBusy,
-        "others' work on the server is in the way, and nothing was changed: try again",
+        "it conflicts with other work on the server, and nothing was changed: try again",
     ),
     (
         r"consistency-based I/O error|Invalid (object|column) name",
         StoreCorrupt,
-        "a table is not what it was: run DBCC CHECKDB, or restore the database from a backup",
+        "a table is damaged or changed: run DBCC CHECKDB, or restore the database from a backup",
     ),
 )
 _UNREACHABLE = re.compile(

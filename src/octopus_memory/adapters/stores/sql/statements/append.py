@@ -324,7 +324,7 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
 def _ends(conn: Connection, write: Append) -> int:
     """End an episode by an append without turns, however many it has by now."""
     if write.closing is None:
-        raise ValueError("an append to an episode that exists needs turns or a closing")
+        raise ValueError("an append to an existing episode needs turns or a closing")
     episode = episodes.episodes(conn, write.scope, [write.episode_id]).get(write.episode_id)
     if episode is None:
         raise EpisodeNotFound(write.episode_id)
