@@ -103,6 +103,8 @@ def _body(path: str, who: dict[str, str]) -> dict[str, object]:
         "memory-config": dict(MemoryConfig().to_dict()),
         "holds": {"userId": who["userId"], "reason": "a case"},
         "close": {**who},
+        "remove": {**who, "last": 1},
+        "reset": {**who},
         "heartbeat": {**who},
         "episodes": {**who},
     }
@@ -216,7 +218,7 @@ def test_a_user_has_their_own_facts(memory: EpisodicMemory, base: str, episode: 
         again = httpx.delete(f"{facts}/{changed['id']}", params=params, headers=key)
         assert again.status_code == 404
         assert again.json()["factId"] == changed["id"]
-        assert "facts lists those" in again.json()["detail"]
+        assert "facts lists them" in again.json()["detail"]
     auditor = rest_server.token(memory, "auditor", tenant="acme")
     listed = httpx.get(
         f"{base}/users/ana/facts",

@@ -47,6 +47,7 @@ class ImportOut(Wire):
     episodes: int
     turns: int
     facts: int
+    injections: int
     passed_over: int
     given_new_ids: int
     left_out: int
