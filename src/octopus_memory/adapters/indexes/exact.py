@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from ...domain.episode import Scope
 from ...domain.search import vectors
-from ...ports.index import AskProbe, RecallIndex
+from ...ports.index import AskProbe
 from ...ports.recall_rows import RecallRows, RecallState
 from ...ports.work import Work
-from .scope_cache import DEFAULT_CACHE_BYTES, ScopeCache
+from .cached_index import CachedIndex
+from .scope_cache import DEFAULT_CACHE_BYTES
+from .scope_columns import ScopeColumns
 from .scope_views import CachedScope, ExactView
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ EXACT_ROWS = 120_000
 """Larger scopes are searched by a sketch: exact search would need 200 MB at 384 dimensions."""
 
 
-class ExactIndex(RecallIndex):
+class ExactIndex(CachedIndex[ExactView]):
     """Compares every row of a scope. In a very large scope, compares the rows its sketch finds."""
 
     def __init__(
@@ -33,45 +35,36 @@ class ExactIndex(RecallIndex):
         exact_rows: int = EXACT_ROWS,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
-        self._store = store
-        self._exact_rows = exact_rows
-        self._cache = ScopeCache(store, cache_bytes=cache_bytes)
+        super().__init__(store, whole_rows=exact_rows, cache_bytes=cache_bytes)
 
-    def view(
-        self,
-        scope: Scope,
-        model: str,
-        probe: AskProbe | None = None,
-        state: RecallState | None = None,
-    ) -> ExactView:
-        state = state or self._store.recall_state(scope)
-        if probe is not None and state is not None and state.newest > self._exact_rows:
-            from .sketch_search import search_sketch
+    def _partial_view(
+        self, scope: Scope, state: RecallState, model: str, ask: AskProbe
+    ) -> ExactView | None:
+        from .sketch_search import search_sketch
 
-            sketch = self._sketch(scope, state, model)
-            if sketch is not None:
-                return search_sketch(self._store, scope, model, probe(), sketch, state.newest)
-        return self._cache.get(scope, state, model, _cached_scope).view
+        sketch = self._sketch(scope, state, model)
+        if sketch is None:
+            return None
+        return search_sketch(self._store, scope, model, ask(), sketch, state.newest)
 
     def _sketch(self, scope: Scope, state: RecallState, model: str) -> Sketch | None:
         """The scope's sketch; None if so many rows were removed that exact search is possible."""
         from .sketch import Sketch
 
         sketch = self._cache.get(scope, state, model, Sketch)
-        return sketch if len(sketch) > self._exact_rows else None
+        return sketch if len(sketch) > self._whole_rows else None
 
     def put(self, model: str, done: Sequence[tuple[Work, NDArray[np.float32]]]) -> None:
         self._store.put_vectors(model, pack(done))
 
-    def clear_cache(self) -> None:
-        self._cache.drop_removed()
-
-    def close(self) -> None:
-        self._cache.clear()
+    def _cached_scope(self, model: str) -> CachedScope[ExactView]:
+        return CachedScope(model, _make_view)
 
 
-def _cached_scope(model: str) -> CachedScope[ExactView]:
-    return CachedScope(model, lambda _scope, _state, columns, before: ExactView(columns, before))
+def _make_view(
+    _scope: Scope, _state: RecallState, columns: ScopeColumns, before: ExactView | None
+) -> ExactView:
+    return ExactView(columns, before)
 
 
 def pack(done: Sequence[tuple[Work, NDArray[np.float32]]]) -> list[tuple[Work, bytes]]:

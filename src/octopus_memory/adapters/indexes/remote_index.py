@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.episode import Scope
-from ...ports.index import AskProbe, Probe, RecallIndex, ScopeView
+from ...ports.index import AskProbe, Probe, ScopeView
 from ...ports.recall_rows import RecallState
 from ...ports.store import EpisodeStore
+from .cached_index import CachedIndex
 from .partial_view import stored_cosines
-from .scope_cache import ScopeCache
 from .scope_columns import ScopeColumns
 from .scope_views import CachedScope, Floats, RemoteView
 
@@ -27,38 +27,17 @@ Cosines: TypeAlias = tuple[NDArray[np.int64], Floats]
 NO_COSINES: Cosines = np.empty(0, np.int64), np.empty(0, np.float32)
 
 
-class RemoteIndex(RecallIndex):
-    """Loads all columns but the vectors. Of a scope over `whole_rows` rows it loads only part."""
+class RemoteIndex(CachedIndex[RemoteView]):
+    """Loads all columns of a scope but the vectors."""
+
+    _store: EpisodeStore
 
     def __init__(self, store: EpisodeStore, *, whole_rows: int, cache_bytes: int) -> None:
-        self._store = store
-        self._whole_rows = whole_rows
-        self._cache = ScopeCache(store, cache_bytes=cache_bytes)
-
-    def view(
-        self,
-        scope: Scope,
-        model: str,
-        probe: AskProbe | None = None,
-        state: RecallState | None = None,
-    ) -> ScopeView:
-        state = state or self._store.recall_state(scope)
-        if probe is not None and state is not None and state.newest > self._whole_rows:
-            part = self._partial_view(scope, state, model, probe)
-            if part is not None:
-                return part
-        return self._cache.get(scope, state, model, self._cached_scope).view
-
-    def clear_cache(self) -> None:
-        self._cache.drop_removed()
-
-    def close(self) -> None:
-        self._cache.clear()
+        super().__init__(store, whole_rows=whole_rows, cache_bytes=cache_bytes)
 
     def _partial_view(
         self, scope: Scope, state: RecallState, model: str, ask: AskProbe
     ) -> ScopeView | None:
-        """A view of the episodes near the probe; None if the whole scope must be loaded."""
         if not self._is_searchable(model):
             return None
         probe = ask()
