@@ -118,4 +118,4 @@ class FileSearch:
     sought: int
     """Number of different byte strings searched for."""
     found: Mapping[str, int] = field(default_factory=dict)
-    """How many of them are in a file but in no row, by the table they came from."""
+    """Number of them that are in a file but in no row, by the table they came from."""

@@ -83,9 +83,9 @@ class Fact:
     text: str
     slot: str
     since: datetime
-    """When it was said, or when the caller gave it."""
+    """Time when it was said, or when the caller gave it."""
     until: datetime | None = None
-    """When a newer fact replaced it; None while it is current."""
+    """Time when a newer fact replaced it; None while it is current."""
     replaces: UUID | None = None
     """Id of the fact that it replaced."""
     episode_id: UUID | None = None

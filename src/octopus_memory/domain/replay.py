@@ -89,7 +89,7 @@ def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
     requested = {r["id"]: r for turn in turns for r in turn.message.requests}
     history: list[dict[str, Json]] = []
     open_calls: set[str] = set()
-    for place, turn in enumerate(turns):
+    for i, turn in enumerate(turns):
         if turn.role is Role.TOOL:
             call_id = turn.message.body["tool_call_id"]
             if call_id not in open_calls:
@@ -102,7 +102,7 @@ def provider_messages(turns: Sequence[Turn]) -> list[dict[str, Json]]:
             history.append(_result(turn))
             continue
         body = _spoken(turn.message.body)
-        requests = [r for r in turn.message.requests if (place, r["id"]) in answered]
+        requests = [r for r in turn.message.requests if (i, r["id"]) in answered]
         open_calls = {request["id"] for request in requests}
         if requests:
             body["tool_calls"] = requests
@@ -122,9 +122,9 @@ def _answered(turns: Sequence[Turn]) -> set[tuple[int, str]]:
     """(Index, call id) of every request whose result comes before the next spoken message."""
     found: set[tuple[int, str]] = set()
     asking, asked = -1, set[str]()
-    for place, turn in enumerate(turns):
+    for i, turn in enumerate(turns):
         if turn.role is not Role.TOOL:
-            asking, asked = place, {request["id"] for request in turn.message.requests}
+            asking, asked = i, {request["id"] for request in turn.message.requests}
         elif (call_id := turn.message.body["tool_call_id"]) in asked:
             found.add((asking, call_id))
     return found

@@ -10,16 +10,16 @@ from .message import Message, Role
 
 def check_results(messages: Sequence[Message], waits_in_episode: Callable[[str], bool]) -> None:
     """Check that every bare tool result answers an open call."""
-    for place, message in enumerate(messages):
+    for i, message in enumerate(messages):
         if message.role is not Role.TOOL or message.tool_call is not None:
             continue
         call_id = message.body["tool_call_id"]
-        waits = is_waiting(messages[:place], call_id)
+        waits = is_waiting(messages[:i], call_id)
         if waits is None:
             waits = waits_in_episode(call_id)
         if not waits:
             raise ToolResultWithoutCall(
-                f"messages[{place}].tool_call_id",
+                f"messages[{i}].tool_call_id",
                 "names no open call of this episode: add the assistant message with its "
                 "tool_calls first, or give function_name and arguments with the result",
             )

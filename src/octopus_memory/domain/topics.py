@@ -171,7 +171,7 @@ def by_words(
     weights, turns = weights or ShiftWeights(), len(before)
     if not new.may_start or turns < _LEAST_TURNS or not window(before) or not _has_subject(before):
         return -math.inf
-    known = frozenset[str]().union(*(before[place].terms for place in window(before)))
+    known = frozenset[str]().union(*(before[i].terms for i in window(before)))
     score = math.log1p(min(len(new.terms - known), _MOST_NEW_TERMS)) - weights.needed
     score -= weights.young * max(0.0, (_GROWN_UP - turns) / (_GROWN_UP - _LEAST_TURNS))
     match new.opening:
@@ -186,8 +186,8 @@ def by_words(
 
 def window(before: Sequence[TopicTurn]) -> list[int]:
     """Indexes of the turns that a message is compared with: the last few with enough terms."""
-    places = [place for place, turn in enumerate(before) if len(turn.terms) >= _FEWEST_TERMS]
-    return places[-_WINDOW:]
+    positions = [i for i, turn in enumerate(before) if len(turn.terms) >= _FEWEST_TERMS]
+    return positions[-_WINDOW:]
 
 
 def cohesion(window: NDArray[np.float32], new: NDArray[np.float32]) -> float:

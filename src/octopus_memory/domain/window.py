@@ -81,9 +81,9 @@ def fit_messages(
     if summarize and config.prune == PruneStrategy.SUMMARIZE and len(kept) < _length(exchanges):
         spare = min(_SUMMARY_TOKENS, max(0, limit // 10))
         kept = _kept(exchanges, costs, room, config, count, spare=spare)
-        told = summarize(_bodies_without(chain(*exchanges), kept))
+        summary = summarize(_bodies_without(chain(*exchanges), kept))
         left = limit - _tokens([*kept, last], count)
-        head = _head_with_summary(prompts, told, left, config, count) or head
+        head = _head_with_summary(prompts, summary, left, config, count) or head
 
     tokens = _tokens([*head, *kept, last], count)
     return FittedMessages(
@@ -126,18 +126,18 @@ def _split_system(
 
 def _without_orphans(messages: Sequence[Message]) -> list[Message]:
     kept: list[Message] = []
-    place = 0
-    while place < len(messages):
-        message = messages[place]
-        place += 1
+    i = 0
+    while i < len(messages):
+        message = messages[i]
+        i += 1
         answers: dict[str, Message] = {}
         requests = message.requests if message.role is Role.ASSISTANT else ()
         asked = {request["id"] for request in requests}
-        while place < len(messages) and messages[place].role is Role.TOOL:
-            answer = messages[place].body["tool_call_id"]
+        while i < len(messages) and messages[i].role is Role.TOOL:
+            answer = messages[i].body["tool_call_id"]
             if answer in asked:
-                answers.setdefault(answer, messages[place])
-            place += 1
+                answers.setdefault(answer, messages[i])
+            i += 1
         if message.role is not Role.TOOL and asked == answers.keys():
             kept += (message, *answers.values())
     return kept
@@ -233,12 +233,12 @@ def _head(prompts: Sequence[str | Message | None], config: ContextConfig) -> lis
 
 def _head_with_summary(
     prompts: Sequence[str | Message | None],
-    told: str,
+    summary: str,
     room: int,
     config: ContextConfig,
     count: TokenCount,
 ) -> list[Message] | None:
-    safe = neutralise(told, SUMMARY_LIMIT)
+    safe = neutralise(summary, SUMMARY_LIMIT)
 
     def head(length: int) -> list[Message]:
         summary = f"{_SUMMARY_HEAD}\n{shorten(safe, length)}\n{_SUMMARY_END}"

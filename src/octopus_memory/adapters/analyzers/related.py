@@ -32,10 +32,10 @@ class RelatedWords:
         """Related stems with their similarity, 0 to 1, most similar first; empty if unknown."""
         known = stem.encode("ascii", "replace")
         # `np.searchsorted` would copy all stems for each look-up.
-        place = bisect_left(self._stems, known)
-        if self._stems[place : place + 1].tolist() != [known]:
+        at = bisect_left(self._stems, known)
+        if self._stems[at : at + 1].tolist() != [known]:
             return ()
-        row = self._table[place]
+        row = self._table[at]
         words = map(bytes.decode, self._stems[row["nearest"]].tolist())
         weights = filter(None, row["weights"].tolist())
         return tuple(zip(words, map(_NEARNESS.__getitem__, weights), strict=False))

@@ -98,14 +98,14 @@ class SnowballAnalyzer:
     def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]:
         """For each distinct word of a question, the terms it may be indexed as, likeliest first."""
         cap = TEXT_CAP if cap is None else cap
-        told = self._evidence(text[:cap])
-        of_word = self._forms_of[languages.guess(told, self._language)]
+        evidence = self._evidence(text[:cap])
+        of_word = self._forms_of[languages.guess(evidence, self._language)]
         # If the language of a few keywords is not detected, use for each a language that has it.
-        is_told = bool(told) or len(self._marks) == 1
+        is_detected = bool(evidence) or len(self._marks) == 1
         found: dict[str, dict[str, None]] = {}
         for word in words_in(fold_case(text, cap)):
             for forms in of_word[word]:
-                first, *others = forms if is_told else sorted(forms, key=self._is_unrelated)
+                first, *others = forms if is_detected else sorted(forms, key=self._is_unrelated)
                 found.setdefault(first, {}).update(dict.fromkeys(others))
         return [tuple(dict.fromkeys((first, *others))) for first, others in found.items()]
 

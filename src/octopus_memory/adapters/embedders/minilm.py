@@ -72,13 +72,13 @@ class MiniLMEmbedder:
             return rows
         model = self._model()
         if len(texts) == 1 or self._threads == 1:
-            for place, text in enumerate(texts):
-                rows[place] = model.vector(text)
+            for i, text in enumerate(texts):
+                rows[i] = model.vector(text)
         else:
             workers = min(self._threads, len(texts))
             with ThreadPoolExecutor(workers, initializer=_step_back) as pool:
-                for place, row in enumerate(pool.map(model.vector, texts)):
-                    rows[place] = row
+                for i, row in enumerate(pool.map(model.vector, texts)):
+                    rows[i] = row
         return rows
 
     def _model(self) -> _Model:

@@ -127,7 +127,7 @@ class OpenAIEmbedder:
     def _read(self, body: bytes, count: int) -> NDArray[np.float32]:
         try:
             data = json.loads(body)["data"]
-            order = [item.get("index", place) for place, item in enumerate(data)]
+            order = [item.get("index", i) for i, item in enumerate(data)]
             rows = np.array([item["embedding"] for item in data], dtype=np.float64)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise EmbedderFailed(

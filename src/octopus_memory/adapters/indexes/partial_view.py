@@ -23,7 +23,7 @@ from .scope_columns import ScopeColumns
 from .scope_views import ExactView
 
 MAX_UNINDEXED = 5_000
-"""With more unindexed rows than this a partial view would miss too much."""
+"""Maximum number of unindexed rows with which a partial view is useful."""
 MAX_EPISODES = 100
 _GAP = 8
 """Up to this many rows between two rows of an episode are read along."""

@@ -65,15 +65,15 @@ class _Slot:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.held: tuple[RecallState, CacheEntry] | None = None
+        self.current: tuple[RecallState, CacheEntry] | None = None
         self.size = 0
 
     def since(self, state: RecallState) -> CacheEntry | None:
         """The entry, if it is of this state or a later one."""
-        held = self.held
-        if held is None:
+        current = self.current
+        if current is None:
             return None
-        known, entry = held
+        known, entry = current
         is_new = (known.scope_id, known.version) >= (state.scope_id, state.version)
         return entry if is_new else None
 
@@ -128,9 +128,9 @@ class ScopeCache:
         """False if the slot is to be dropped: its scope is gone, or could not be read."""
         try:
             now = self._store.recall_state(key[0])
-            if slot.held is None or now is None or slot.held[0].scope_id != now.scope_id:
+            if slot.current is None or now is None or slot.current[0].scope_id != now.scope_id:
                 return False
-            if not _same_epoch(slot.held[0], now):
+            if not _same_epoch(slot.current[0], now):
                 self._refresh(slot, *key, now)
         except Exception as error:  # noqa: BLE001 - removed rows must leave every scope
             log.warning("dropping a cached scope, refreshing it failed: %s", type(error).__name__)
@@ -148,18 +148,18 @@ class ScopeCache:
         """Bring the slot's entry to this state or a later one."""
         try:
             with corrupt_rows_raise():
-                now, entry = self._read_on(slot.held, scope, model, make, state)
+                now, entry = self._read_on(slot.current, scope, model, make, state)
                 entry.refreshed(scope, now)
         except BaseException:
             # Rows may have been appended in part.
-            slot.held = None
+            slot.current = None
             raise
-        slot.held = now, entry
+        slot.current = now, entry
         return entry
 
     def _read_on(
         self,
-        held: tuple[RecallState, CacheEntry] | None,
+        current: tuple[RecallState, CacheEntry] | None,
         scope: Scope,
         model: str,
         make: MakeEntry[Any],
@@ -169,7 +169,7 @@ class ScopeCache:
 
         Terminates under concurrent removals, because each read makes progress.
         """
-        known, entry = held or (None, make(model))
+        known, entry = current or (None, make(model))
         late, first = entry.waiting, None
         ask_alive = known is not None and not _same_epoch(known, state)
         while True:
@@ -198,11 +198,11 @@ class ScopeCache:
     def _measure(self, key: Key, slot: _Slot) -> None:
         """Update the slot's size and evict until the cache fits."""
         with self._lock:
-            held = slot.held
-            if self._slots.get(key) is not slot or held is None:
+            current = slot.current
+            if self._slots.get(key) is not slot or current is None:
                 return
             self._total -= slot.size
-            slot.size = held[1].size
+            slot.size = current[1].size
             self._total += slot.size
             # Keep the newest even if it exceeds the bound alone, because it is in use.
             while self._total > self._cache_bytes and len(self._slots) > 1:

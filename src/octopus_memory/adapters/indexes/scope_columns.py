@@ -42,7 +42,7 @@ class ScopeColumns:
     """
 
     def __init__(self, model: str, *, keeps_vectors: bool = True) -> None:
-        """Without `keeps_vectors`, the columns only know which rows have a vector."""
+        """`keeps_vectors=False` remembers only which rows have a vector."""
         self.model = model
         self.newest = 0
         """The `seq` of the last row."""
@@ -74,7 +74,7 @@ class ScopeColumns:
         self._listed = 0
         """Number of rows whose terms are in `layers`."""
         self._has_turns: GrowingArray[np.bool_] = GrowingArray(np.bool_)
-        """By episode number."""
+        """True by number of an episode that has turns."""
         self._lone: NDArray[np.intp] = np.empty(0, np.intp)
         """Rows of summaries whose episodes have no turns."""
         self._summary_terms: dict[int, bytes] = {}

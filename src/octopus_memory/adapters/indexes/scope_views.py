@@ -20,7 +20,7 @@ from .scope_columns import ScopeColumns
 Floats = NDArray[np.float32]
 Seqs = NDArray[np.int64]
 Search: TypeAlias = Callable[[Floats], tuple[Seqs, Floats]]
-"""From a question's vector to the `seq` and the cosine of each row found."""
+"""Maps a question's vector to the `seq` and the cosine of each row found."""
 D = TypeVar("D", bound=np.generic)
 V = TypeVar("V", bound="OrderedView")
 _CACHED_ANSWERS = 4

@@ -147,8 +147,8 @@ def _turn_limit(turns: Sequence[Turn]) -> int:
     """Characters of each turn that are read: all, unless the episode is very long."""
     lengths = sorted(len(turn.text) for turn in turns)
     left = _EPISODE_CHARS
-    for place, length in enumerate(lengths):
-        share = left // (len(lengths) - place)
+    for i, length in enumerate(lengths):
+        share = left // (len(lengths) - i)
         if length > share:
             return max(_LEAST_TURN_CHARS, min(share, _TURN_CHARS))
         left -= length
@@ -203,12 +203,12 @@ def _chunks(sentence: str) -> Iterator[str]:
     """Parts of a sentence of bounded length, cut after clauses."""
     while len(sentence) > _SENTENCE_CHARS:
         head = sentence[:_SENTENCE_CHARS]
-        place = max(head.rfind(end) + len(end.rstrip()) for end in (", ", "; ", " – ", "，", "；"))
-        if place < _SENTENCE_CHARS // 3:
+        cut = max(head.rfind(end) + len(end.rstrip()) for end in (", ", "; ", " – ", "，", "；"))
+        if cut < _SENTENCE_CHARS // 3:
             yield shorten(sentence, _SENTENCE_CHARS)
             return
-        yield sentence[:place].rstrip(" ,;–，；")
-        sentence = sentence[place:].lstrip()
+        yield sentence[:cut].rstrip(" ,;–，；")
+        sentence = sentence[cut:].lstrip()
     if sentence:
         yield sentence
 

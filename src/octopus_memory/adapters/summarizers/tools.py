@@ -22,14 +22,14 @@ def tool_facts(turns: Sequence[Turn], limit: int) -> dict[int, str]:
     for turn in reversed(turns):
         if len(facts) >= limit:
             break
-        if turn.role is Role.TOOL and (told := _told(turn.text, said)):
-            fact = f"{speaker_of(turn)}{SAYS}{told.replace(SAYS, ', ')}"
+        if turn.role is Role.TOOL and (line := _result_line(turn.text, said)):
+            fact = f"{speaker_of(turn)}{SAYS}{line.replace(SAYS, ', ')}"
             if fact not in facts.values():
                 facts[turn.ordinal] = fact
     return facts
 
 
-def _told(text: str, said: str) -> str:
+def _result_line(text: str, said: str) -> str:
     """The result in one line, or empty if the conversation contains all of it."""
     pairs = list(_pairs(_parsed(text)))
     if not pairs:
@@ -42,11 +42,11 @@ def _told(text: str, said: str) -> str:
     room = _FACT_CHARS
     kept: set[int] = set()
     # New values come first, because not everything may fit.
-    for place in sorted(range(len(pairs)), key=lambda place: not is_new[place]):
-        room -= len(pairs[place][0]) + len(pairs[place][1]) + 3
+    for i in sorted(range(len(pairs)), key=lambda i: not is_new[i]):
+        room -= len(pairs[i][0]) + len(pairs[i][1]) + 3
         if room < 0:
             break
-        kept.add(place)
+        kept.add(i)
     shown = [f"{name} {value}".strip() for name, value in map(pairs.__getitem__, sorted(kept))]
     return ", ".join(shown) + "." if shown else ""
 

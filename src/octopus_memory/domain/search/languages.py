@@ -74,17 +74,17 @@ def evidence(piece: str) -> int:
     """Evidence for each language in a piece of text without spaces, packed in one summable int."""
     if len(piece) > _LONGEST:
         return 0
-    told = 0
+    total = 0
     for word in words_in(fold_case(piece, _LONGEST).replace("’", "'")):
-        told += _known().get(word) or _of_parts(word)
-    return told
+        total += _known().get(word) or _of_parts(word)
+    return total
 
 
-def guess(told: int, default: str = "english") -> str:
+def guess(total: int, default: str = "english") -> str:
     """The language with the most `evidence`, or `default` if that is not enough."""
-    if not told >> _BITS:
+    if not total >> _BITS:
         return default
-    scores = [(told >> shift & _MASK, language) for language, shift in _SHIFT.items()]
+    scores = [(total >> shift & _MASK, language) for language, shift in _SHIFT.items()]
     english = scores[0][0]
     (best, language), (second, _) = sorted(scores[1:], reverse=True)[:2]
     return language if best >= _ENOUGH and best > max(english, second) else default
@@ -111,7 +111,7 @@ def _of_parts(word: str) -> int:
     return _known().get(before, 0)
 
 
-_SHIFT = {language: place * _BITS for place, language in enumerate(LISTED)}
+_SHIFT = {language: i * _BITS for i, language in enumerate(LISTED)}
 
 
 @cache

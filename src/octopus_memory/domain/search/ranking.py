@@ -58,13 +58,13 @@ class Ranking:
         reach = 2 * k
         while True:
             rows = _first(self.turn_score, reach)
-            places = wanted[rows].nonzero()[0][:k]
-            if len(places) == k or len(rows) < reach:
+            positions = wanted[rows].nonzero()[0][:k]
+            if len(positions) == k or len(rows) < reach:
                 break
             reach *= 4
-        found = places.tolist()
+        found = positions.tolist()
         ranked = self._ranked(self.turn_score, self._odds, rows[: found[-1] + 1 if found else 0])
-        return [ranked[place] for place in found]
+        return [ranked[i] for i in found]
 
     def episodes(self, k: int) -> list[Ranked]:
         """The `k` best episodes, best first; an episode scores as high as its best row."""
@@ -97,12 +97,12 @@ class Ranking:
         # Include the best row, because relevance is relative to it. The other rows not asked for
         # only raise the odds of those before them.
         wanted[order[0]] = True
-        places = wanted[order].nonzero()[0]
-        shown = np.maximum.reduceat(self._odds[order], places)
+        positions = wanted[order].nonzero()[0]
+        shown = np.maximum.reduceat(self._odds[order], positions)
         relevance = self._calibration.relevance(
-            score[order[places]].tolist(), shown.tolist(), beyond=_beyond(self._odds, order)
+            score[order[positions]].tolist(), shown.tolist(), beyond=_beyond(self._odds, order)
         )
-        known = dict(zip(order[places].tolist(), relevance, strict=True))
+        known = dict(zip(order[positions].tolist(), relevance, strict=True))
         return {row: known[row] for row in rows}
 
     def why(self, row: int, relevance: float) -> Callable[[], tuple[SignalShare, ...]]:
@@ -151,8 +151,8 @@ def _first(score: Floats, k: int) -> NDArray[np.intp]:
     else:
         least, ordered = len(score) - k, score.copy()
         ordered.partition(least)
-        places = (score >= ordered[least]).nonzero()[0]
-        first = places[_in_order(score[places])[:k]]
+        positions = (score >= ordered[least]).nonzero()[0]
+        first = positions[_in_order(score[positions])[:k]]
     if len(first) and score[first[-1]] == _OUT:
         first = first[score[first] > _OUT]
     return first

@@ -58,7 +58,7 @@ class ScoreParts(NamedTuple):
     words: Floats
     around: Floats
     episode: Floats
-    """By episode number."""
+    """Contribution by episode number."""
     asked: tuple[QuerySignal, ...]
     score: Floats
 

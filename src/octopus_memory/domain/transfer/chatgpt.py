@@ -35,17 +35,17 @@ def chatgpt_conversations(
 
 
 def _conversation(value: Any, number: int) -> Conversation:
-    place = f"conversations[{number}]."
+    prefix = f"conversations[{number}]."
     if not isinstance(value, Mapping) or not isinstance(value.get("mapping"), Mapping):
-        raise InvalidInput(f"{place}mapping", "must be an object of messages by id")
+        raise InvalidInput(f"{prefix}mapping", "must be an object of messages by id")
     key = value.get("conversation_id") or value.get("id")
     if not isinstance(key, str) or not key:
-        raise InvalidInput(f"{place}conversation_id", "must be text")
+        raise InvalidInput(f"{prefix}conversation_id", "must be text")
     messages: list[dict[str, Json]] = []
     times: list[datetime | None] = []
     at, left_out = as_time(value.get("create_time")), 0
     call: str | None = None
-    for node_id, message in _branch(value, place):
+    for node_id, message in _branch(value, prefix):
         at = as_time(message.get("create_time")) or at
         body, call = _message(node_id, message, call)
         if body is None:
@@ -54,7 +54,7 @@ def _conversation(value: Any, number: int) -> Conversation:
         messages.append(body)
         times.append(at)
     return Conversation(
-        place=place,
+        prefix=prefix,
         session_id=f"chatgpt:{key}"[:256],
         key=key,
         messages=messages,
@@ -69,7 +69,7 @@ def _metadata(value: Mapping[str, Json]) -> dict[str, Json]:
     return {"source": "chatgpt"} | {k: v for k, v in named.items() if isinstance(v, str) and v}
 
 
-def _branch(value: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str, Any]]]:
+def _branch(value: Mapping[str, Any], prefix: str) -> list[tuple[str, Mapping[str, Any]]]:
     """Messages of the branch that was shown last, in order."""
     mapping = value["mapping"]
     node_id = value.get("current_node") or _last_leaf(mapping)
@@ -78,7 +78,7 @@ def _branch(value: Mapping[str, Any], place: str) -> list[tuple[str, Mapping[str
     while node_id is not None:
         node = mapping.get(node_id) if isinstance(node_id, str) else None
         if not isinstance(node, Mapping) or node_id in seen:
-            raise InvalidInput(f"{place}mapping", "must contain the parent of every message")
+            raise InvalidInput(f"{prefix}mapping", "must contain the parent of every message")
         seen.add(node_id)
         if isinstance(node.get("message"), Mapping):
             found.append((node_id, node["message"]))

@@ -34,7 +34,7 @@ class ImportSource(StrEnum):
 class Conversation:
     """One conversation, before validation."""
 
-    place: str
+    prefix: str
     """Prefix of the fields in errors: where the conversation is in its file."""
     session_id: str
     key: str
@@ -179,10 +179,10 @@ def openai_conversations(
         yield _openai(each, f"conversations[{number}].", seen)
 
 
-def _openai(value: Any, place: str, seen: Counter[str]) -> Conversation:
+def _openai(value: Any, prefix: str, seen: Counter[str]) -> Conversation:
     messages = value.get("messages") if isinstance(value, Mapping) else None
     if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
-        raise InvalidInput(f"{place}messages", "must be a list of messages")
+        raise InvalidInput(f"{prefix}messages", "must be a list of messages")
     known = value.get("id") or value.get("session_id")
     key = known if isinstance(known, str) else _digest(messages)
     seen[key] += 1
@@ -192,7 +192,7 @@ def _openai(value: Any, place: str, seen: Counter[str]) -> Conversation:
     metadata = value.get("metadata")
     start = _first_time(value)
     return Conversation(
-        place=place,
+        prefix=prefix,
         session_id=f"openai:{key}"[:256],
         key=key,
         messages=_openai_messages(messages),

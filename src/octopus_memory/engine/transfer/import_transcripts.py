@@ -44,7 +44,7 @@ def _messages(each: Conversation, config: MemoryConfig) -> list[Message]:
         tool_calls.check_results(messages, lambda _: False)
         check_metadata(each.metadata)
     except InvalidInput as error:
-        raise type(error)(f"{each.place}{error.field}", error.problem) from error
+        raise type(error)(f"{each.prefix}{error.field}", error.problem) from error
     return messages
 
 

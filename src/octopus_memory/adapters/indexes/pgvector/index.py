@@ -32,9 +32,9 @@ from .mirror import NOT_POSTGRES, Floats, PgVectorMirror
 log = logging.getLogger(__name__)
 
 WHOLE_ROWS = 20_000
-"""Of larger scopes only part is loaded; see docs/adr/0009-remote-indexes.md."""
+"""Maximum size of a scope that is loaded whole; see docs/adr/0009-remote-indexes.md."""
 GRAPH_ROWS = 100_000
-"""From this many rows on an HNSW graph pays; below, comparing every row is as fast."""
+"""Minimum size of a scope for an HNSW graph; below, comparing every row is as fast."""
 _RETRY_SECONDS = 600.0
 
 

@@ -31,9 +31,9 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 WHOLE_ROWS = 5_000
-"""Of larger scopes only part is loaded, because Qdrant returns one JSON object per row."""
+"""Maximum size of a scope that is loaded whole, because Qdrant returns one JSON object per row."""
 _BACKOFF_SECONDS = 10.0
-"""How long recall does not try Qdrant after a failure, so that not every call waits for it."""
+"""Pause after a failure of Qdrant, so that not every recall waits for it."""
 
 
 def connect(url: str, *, api_key: str | None, timeout: int) -> QdrantClient:

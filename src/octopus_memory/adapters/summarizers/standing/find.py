@@ -213,7 +213,7 @@ def _answered(turn: Turn, before: Turn, known: Language) -> Iterator[FoundFact]:
 def _topics(question: str, known: Language) -> list[Asked]:
     """Topics that a question asks the user about, in order."""
     found = ((asked.pattern.search(question), asked) for asked in known.asked)
-    placed = [(match.start(), place, asked) for place, (match, asked) in enumerate(found) if match]
+    placed = [(match.start(), i, asked) for i, (match, asked) in enumerate(found) if match]
     return [asked for *_, asked in sorted(placed, key=lambda each: each[:2])]
 
 

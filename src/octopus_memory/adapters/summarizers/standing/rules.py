@@ -161,12 +161,12 @@ def clauses(sentence: str, known: Language) -> list[int]:
     starts = {0, *(found.end() for found in _CLAUSE_END.finditer(sentence))}
     starts.update(found.end() for found in known.joint.finditer(sentence))
     for start in tuple(starts):
-        place = start
-        while opened := known.connective.match(sentence, place):
-            if opened.end() <= place:
+        at = start
+        while opened := known.connective.match(sentence, at):
+            if opened.end() <= at:
                 break
-            place = opened.end()
-            starts.add(place)
+            at = opened.end()
+            starts.add(at)
     return sorted(starts)
 
 
