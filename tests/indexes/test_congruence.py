@@ -1,4 +1,4 @@
-"""The indexes against one another: the same random data, the same best rows, never fewer."""
+"""Comparison of the indexes: for equal random data, equal best rows, and never fewer."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ WORDS = ["kite", "lemon", "marble", "north", "otter", "plum", "quilt", "river", 
 
 
 def _units(chance: np.random.Generator, count: int) -> NDArray[np.float32]:
-    """Around a few directions, so that there are near ones and far ones."""
+    """Unit vectors around a few directions, so that some are near and some are far."""
     middles = chance.standard_normal((6, DIMENSION))
     raw = middles[chance.integers(0, 6, count)] + 0.6 * chance.standard_normal((count, DIMENSION))
     return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
 
 
 def fill(store: EpisodeStore, index: RecallIndex) -> None:
-    """Scopes of different sizes, each with episodes of different lengths."""
+    """Fill scopes of different sizes with episodes of different lengths."""
     chance = np.random.default_rng(20250314)
     store.use_model(MODEL)
     for place, scope in enumerate(SCOPES):
@@ -70,7 +70,7 @@ class Pair:
     other: RecallIndex
 
     def assert_reached(self) -> None:
-        """Where Qdrant fails the store answers, and there would be nothing to compare."""
+        """Assert that Qdrant answered: on failure the store does, with nothing to compare."""
         assert getattr(self.other, "_retry_at", 0.0) == 0.0
 
 
@@ -107,7 +107,7 @@ def filled_qdrant() -> Iterator[tuple[SqliteStore, Any]]:
 
 @pytest.fixture(scope="module")
 def filled_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SqliteStore, Any]]:
-    """Qdrant's own engine, with its graphs and payload indexes made."""
+    """Qdrant's own engine, with its graphs and payload indexes built."""
     store, client = SqliteStore(":memory:"), EdgeClient(tmp_path_factory.mktemp("engine"))
     index = QdrantIndex(store, client)  # type: ignore[arg-type]
     store.use_mirror(index.mirror.name)
@@ -121,7 +121,7 @@ def filled_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sq
 
 @pytest.fixture(params=[pytest.param("pgvector", marks=pytest.mark.server), "qdrant", "engine"])
 def made(request: pytest.FixtureRequest) -> Any:
-    """Makes the index under test, and the exact one on the same store."""
+    """A function that makes the index under test, and an exact index on the same store."""
 
     def make(**named: Any) -> Pair:
         if request.param == "pgvector":
@@ -145,7 +145,7 @@ def _given(probe: Probe) -> Probe:
 
 
 def _best(view: ScopeView, vector: NDArray[np.float32]) -> list[tuple[tuple[Any, int], float]]:
-    """Every row that has a vector, nearest first."""
+    """All rows with a vector, nearest first."""
     cosines = view.cosine(vector)
     found = [(place, float(cosines[row])) for place, row in _places(view).items()]
     return sorted((f for f in found if not np.isnan(f[1])), key=lambda f: -f[1])
@@ -154,7 +154,7 @@ def _best(view: ScopeView, vector: NDArray[np.float32]) -> list[tuple[tuple[Any,
 def assert_same_best(
     exact: list[tuple[tuple[Any, int], float]], other: list[tuple[tuple[Any, int], float]]
 ) -> None:
-    """The same best up to ties: whatever is in one list only is as near as the last of them."""
+    """Assert equal best rows up to ties: a row of one list only is as near as the last."""
     wanted = min(K, len(exact))
     assert len(other) >= wanted
     least = exact[wanted - 1][1]
@@ -201,7 +201,7 @@ def test_words_bring_their_episodes(made: Any) -> None:
 
 
 def test_an_episode_that_is_near_is_there_whole(made: Any) -> None:
-    """Else a summary without its turns would pass for an archived one."""
+    """A summary without its turns would look like one of an archived episode."""
     pair, scope = made(whole_rows=0), SCOPES[-1]
     whole = pair.exact.view(scope, MODEL)
     probe = Probe(vector=questions()[0], terms=np.empty(0, np.uint32), episodes=3)
@@ -223,7 +223,7 @@ def test_fewer_near_than_wanted_are_filled_up(made: Any) -> None:
 
 
 def test_the_graph_is_used_and_never_returns_fewer(filled_postgres: PostgresStore) -> None:
-    """Both ways of finding the nearest, seen in the plan, agree with the exact order."""
+    """Search by the graph, as the plan shows, and without it agree with the exact order."""
     index = PgVectorIndex(filled_postgres)
     key = index.mirror.model_id(MODEL)
     for scope in SCOPES:

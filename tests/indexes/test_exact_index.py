@@ -1,4 +1,4 @@
-"""The index suite on the exact index: on a file, in memory, and with no room to keep anything."""
+"""The index suite on the exact index: on a file, in memory, and with a cache of one byte."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestExactIndexOnFile(IndexSuite):
 
     @pytest.fixture
     def other_index(self, path: Path) -> Iterator[RecallIndex]:
-        """On connections of its own, as in another process."""
+        """An index with its own connections, as in another process."""
         store = SqliteStore(path)
         index = ExactIndex(store)
         yield index
@@ -82,7 +82,7 @@ class TestExactIndexInMemory(IndexSuite):
 
 
 class TestExactIndexWithoutRoom(SharedTests):
-    """Every other scope that is asked for puts out the one before."""
+    """Each scope that is used evicts the one before."""
 
     @pytest.fixture
     def store(self) -> Iterator[EpisodeStore]:
@@ -104,7 +104,7 @@ class TestExactIndexWithoutRoom(SharedTests):
 
 
 class _InterruptedStore(SqliteStore):
-    """Something happens between the two reads of a view."""
+    """Runs a callback between the two reads of a view."""
 
     meanwhile: Callable[[], object] | None = None
 

@@ -1,4 +1,4 @@
-"""A view that grew row by row is the view that is made of all rows at once."""
+"""A view that grew row by row equals a view made of all rows at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.random_scope import WORDS, Life, segments_of, told
 
 @pytest.fixture
 def _no_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few rows are looked at anew; here even those are joined to what is known."""
+    """Extend even small views, which are otherwise rebuilt."""
     for module in (scope_views, row_order, term_lists):
         monkeypatch.setattr(module, "_FEW", 0)
 
@@ -58,7 +58,7 @@ def test_a_view_that_grew_is_the_view_made_anew(seed: int) -> None:
 
 
 def _found(index: ExactIndex) -> list[object]:
-    """All that the segments of a sketch tell that does not depend on where one ends."""
+    """Results of a sketch that do not depend on where its segments end."""
     segments = segments_of(index)
     terms, _, _ = term_hashing.unpack_all([make_lexical(" ".join(WORDS)).terms])
     known = sorted({str(known) for segment in segments for known in segment._ids})
@@ -85,7 +85,7 @@ def _found(index: ExactIndex) -> list[object]:
 @pytest.mark.usefixtures("_no_few")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_sketch_that_grew_is_the_sketch_made_anew(seed: int) -> None:
-    # All in one segment: which of them an episode's turns stand in depends on how it grew.
+    # All in one segment, because the segment of an episode's turns depends on how it grew.
     life = Life(seed, exact_rows=-1)
     for step in range(80):
         life.go_on()

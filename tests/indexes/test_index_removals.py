@@ -1,4 +1,4 @@
-"""What is removed leaves the scopes in memory, and nothing else does."""
+"""Removed rows, and only those, leave the scopes in memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HERE = "of this file alone"
 
 
 class _Counting(SqliteStore):
-    """Tells how many recall rows were read whole."""
+    """Counts the recall rows that were read."""
 
     read = 0
 
@@ -58,8 +58,8 @@ def test_what_is_known_is_not_read_again_because_rows_went(
         store.append(write)
     put(index, claim_all(store))
 
-    def look() -> tuple[int, int]:
-        """How many rows there are, and how many were read to know it."""
+    def count_rows() -> tuple[int, int]:
+        """Number of rows in the index, and of rows read for it."""
         before = store.read
         if exact_rows:
             return len(index.view(ANA, MODEL).rows), store.read - before
@@ -69,7 +69,7 @@ def test_what_is_known_is_not_read_again_because_rows_went(
         erase(store, ANA, episode_id=writes[3].episode_id)
         index.clear_cache()
 
-    assert look() == (32, 32)
+    assert count_rows() == (32, 32)
     deeds: list[tuple[Callable[[], object], tuple[int, int]]] = [
         (lambda: store.put_summary(ANA, writes[0].episode_id, make_summary("better")), (32, 1)),
         (lambda: store.archive(ANA, writes[1].episode_id), (29, 0)),
@@ -78,13 +78,13 @@ def test_what_is_known_is_not_read_again_because_rows_went(
     ]
     for do, expected in deeds:
         do()
-        assert look() == expected
+        assert count_rows() == expected
     index.close()
     store.close()
 
 
 class _Restless(_Counting):
-    """Somebody archives an episode before every read, as long as there are some."""
+    """Archives an episode before every read, as long as there are some."""
 
     def __init__(self, episodes: list[UUID]) -> None:
         super().__init__(":memory:")
@@ -163,7 +163,7 @@ def test_forgetting_does_not_fail_with_the_store(
 
 
 def _columns() -> list[ScopeColumns]:
-    """Every object in memory; those of other tests have another model."""
+    """Columns that are alive; those of other tests have another model."""
     gc.collect()
     found = [known for known in gc.get_objects() if isinstance(known, ScopeColumns)]
     return [known for known in found if known.model == _HERE]

@@ -1,4 +1,4 @@
-"""pgvector behind a memory: in the store's transactions, under its row-level security."""
+"""A memory with pgvector: vectors in the store's transactions, under row-level security."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_whatever_removes_a_row_removes_its_vector(
 def test_vectors_and_rows_are_written_together_or_not_at_all(
     database: Database, postgres: Installation
 ) -> None:
-    """A vector that pgvector cannot take leaves the work to be done."""
+    """A vector that pgvector rejects leaves its work item in the queue."""
     store = PostgresStore(database.url)
     index = PgVectorIndex(store)
     store.append(make_append(ANA, "a", "b"))
@@ -179,7 +179,7 @@ def test_drift_is_seen_and_mended(
 def test_rows_of_a_database_that_was_there_before(
     postgres: Installation, database: Database, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Turning pgvector on is one command; recall is right before and after it."""
+    """One command turns pgvector on; recall is correct before and after it."""
     named: dict[str, Any] = {"embedder": "hashing", "clock": clock, "background": False}
     with EpisodicMemory.open(database.url, **named) as exact:
         tell(exact.scope(user="ana"))
@@ -226,7 +226,7 @@ def test_a_big_scope_is_searched_by_the_probe(memory: EpisodicMemory, scope: Mem
 def test_the_owner_makes_the_graph_when_a_scope_has_grown(
     postgres: Installation, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The application's role may not: it says so once, and searches without."""
+    """The application's role may not: it logs that once, and searches without the graph."""
     asked = Probe(vector=unit([1]), terms=np.empty(0, np.uint32), episodes=1)
     for url, made in ((database.url, False), (database.owner_url, True)):
         empty(postgres, database)

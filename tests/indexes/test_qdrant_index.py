@@ -1,6 +1,6 @@
-"""The index suite on Qdrant: fed, behind and out of reach, on SQLite and on PostgreSQL.
+"""The index suite on Qdrant: up to date, behind and unreachable, on SQLite and PostgreSQL.
 
-In the client's local mode, or against the server that OCTOPUS_TEST_QDRANT_URL names.
+Uses the client's local mode, or the server at OCTOPUS_TEST_QDRANT_URL.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TestQdrantIndexOnPostgres(TestQdrantIndex):
 
 
 class TestQdrantEngine(TestQdrantIndex):
-    """The engine itself, in this process."""
+    """Qdrant's own engine, in this process."""
 
     @pytest.fixture
     def client(self, tmp_path: Path) -> Iterator[Any]:
@@ -88,7 +88,7 @@ class TestQdrantEngine(TestQdrantIndex):
 
 
 class TestQdrantIndexOutOfReach(IndexSuite):
-    """All that a view holds is in the store: without Qdrant not a row is missing."""
+    """Without Qdrant no row is missing, because the store has all of them."""
 
     @pytest.fixture
     def store(self) -> Iterator[EpisodeStore]:
@@ -100,7 +100,7 @@ class TestQdrantIndexOutOfReach(IndexSuite):
     def nowhere(self) -> Iterator[str]:
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
-            # Nobody listens there, and nobody else gets the port.
+            # A bound socket that does not listen keeps the port.
             yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
     @pytest.fixture

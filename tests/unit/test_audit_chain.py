@@ -1,4 +1,4 @@
-"""The audit log's chain: every way to tamper with it is seen."""
+"""The audit log's hash chain detects every kind of tampering."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_change_of_any_field_is_seen(field: str):
 
 
 def hidden(entries: list[AuditEntry]) -> list[AuditEntry]:
-    """Changed, with its own hash made anew: the next one still tells."""
+    """Change an entry and recompute its hash; the next entry still reveals it."""
     changed = replace(entries[3], actor="another")
     entries[3] = chained(changed, seq=4, previous=entries[2].hash)
     return entries

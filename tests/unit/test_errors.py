@@ -1,4 +1,4 @@
-"""Errors: what comes of them in another process."""
+"""Errors survive pickling to another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The export format by itself: what a line can hold, and what a reader refuses."""
+"""The export format: content of lines, and errors of the reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADER = header(made_at=MADE_AT, tenant="acme", user="ana", agent=None)
 
 
 def whole(*bodies: dict[str, Any]) -> list[str]:
-    """These lines between a header and the right trailer."""
+    """Lines of a whole export: header, these lines, and a matching trailer."""
     tally = LineCount()
     lines = []
     for body in (HEADER, *bodies):

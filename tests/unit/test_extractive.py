@@ -1,4 +1,4 @@
-"""What the extractive summarizer keeps of an episode, and what it leaves out."""
+"""The extractive summarizer: which sentences it keeps and which it leaves out."""
 
 import os
 import subprocess
@@ -143,7 +143,7 @@ def test_general_advice_is_no_key_fact():
 
 
 def interview(*exchanges) -> Summary:
-    """A talk in which the assistant asks and the user answers."""
+    """A dialogue in which the assistant asks and the user answers."""
     return summary_of(*(m for asks, says in exchanges for m in (assistant(asks), user(says))))
 
 

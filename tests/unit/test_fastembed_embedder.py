@@ -1,4 +1,4 @@
-"""FastEmbed itself runs here where it is installed, with a tiny model made for the test."""
+"""FastEmbedEmbedder, with FastEmbed and a tiny model if installed, else with a fake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANYTHING = ["", " \n", "ok", "🦑", "half a pair: \ud83d", "\x00", "[PAD]", "hu
 
 
 class StandIn:
-    """Answers as `fastembed.TextEmbedding` does."""
+    """Fake of `fastembed.TextEmbedding`."""
 
     made: list[dict[str, object]]
     asked: list[str]
@@ -122,7 +122,7 @@ def test_a_model_that_cannot_be_loaded(stand_in: type[StandIn], tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of FastEmbed's layout: a vector for each word, the same for translations."""
+    """A model in FastEmbed's layout: one vector per word, equal for translations."""
     pytest.importorskip("fastembed", reason="needs the extra fastembed")
     onnx = pytest.importorskip("onnx", reason="needs onnx to make a model")
     import tokenizers

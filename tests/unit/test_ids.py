@@ -1,4 +1,4 @@
-"""Ids: new ones, in the order they were made."""
+"""Ids: uniqueness, order and parsing."""
 
 from __future__ import annotations
 

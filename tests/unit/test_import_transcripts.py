@@ -1,4 +1,4 @@
-"""What other programs wrote: how it is read, piece by piece, and what is taken from it."""
+"""Readers of other programs' transcripts, fed in chunks of any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language of a text, and what its words are found by in each language."""
+"""Language detection, and the terms of words in each language."""
 
 from __future__ import annotations
 

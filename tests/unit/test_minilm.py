@@ -1,4 +1,4 @@
-"""The shipped model itself runs here; the reference vectors are those of the original weights."""
+"""The built-in embedder, compared with reference vectors of the original weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other people's words: defused, readable, and the same when neutralised again."""
+"""Neutralized text is harmless, readable, and unchanged by neutralizing again."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def shared(running: FakeOpenAIServer) -> Iterator[OpenAIEmbedder]:
 
 @pytest.fixture
 def embedder(server: FakeOpenAIServer, shared: OpenAIEmbedder) -> OpenAIEmbedder:
-    """One that knows the model's dimension; the same for every test, because a client costs."""
+    """An embedder with a known dimension; shared by all tests, because a client is slow to make."""
     return shared
 
 

@@ -61,7 +61,7 @@ def shared(running: Server) -> Iterator[OpenAISummarizer]:
 
 @pytest.fixture
 def summarizer(server: Server, shared: OpenAISummarizer) -> OpenAISummarizer:
-    """The same for every test, because a client costs."""
+    """A summarizer shared by all tests, because a client is slow to make."""
     return shared
 
 
@@ -99,7 +99,7 @@ def failure(summarizer: OpenAISummarizer, timeout: float = 10) -> str:
 
 
 def sent(server: Server) -> list[dict[str, Any]]:
-    """The turns of the last request, as the model reads them."""
+    """Turns of the last request, as the model reads them."""
     fenced = server.requests[-1].body["messages"][1]["content"]
     first, *lines, last = fenced.split("\n")
     assert (first, last) == ("<conversation>", "</conversation>")

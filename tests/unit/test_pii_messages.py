@@ -1,4 +1,4 @@
-"""Personal data in messages: replaced where people put it, and nothing else touched."""
+"""Redaction of messages: personal data is replaced, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_what_is_nested_deep_is_found_too():
 
 
 class WholeText:
-    """Claims everything, across every border."""
+    """A redactor that marks the whole text as personal data."""
 
     def find(self, text: str, *, names: Sequence[str] = ()) -> list[PiiSpan]:
         return [PiiSpan(0, len(text), PiiKind.ADDRESS)]

@@ -1,4 +1,4 @@
-"""What the patterns find, what they leave, and that they never blow up."""
+"""PatternRedactor: what it finds, what it leaves, and that its time is linear."""
 
 from __future__ import annotations
 

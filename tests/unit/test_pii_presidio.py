@@ -1,4 +1,4 @@
-"""Presidio behind the port: with a stand-in everywhere, with the library where it is installed."""
+"""PresidioRedactor, with a fake analyzer, and with the library if it is installed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Result:
 
 
 class StandIn:
-    """Answers as Presidio's analyzer does: unordered, overlapping, only what it was asked for."""
+    """Fake of Presidio's analyzer: unsorted, overlapping results of the requested entities."""
 
     def __init__(self, words: dict[str, str]) -> None:
         self.words = words

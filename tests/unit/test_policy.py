@@ -1,4 +1,4 @@
-"""An agent's settings refuse what nothing could work with, when they are made."""
+"""Validation of an agent's settings."""
 
 from __future__ import annotations
 

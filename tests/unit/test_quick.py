@@ -1,4 +1,4 @@
-"""Values that are made the quick way are like all others."""
+"""Values made by `maker` equal those made by the constructor."""
 
 from __future__ import annotations
 

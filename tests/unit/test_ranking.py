@@ -38,7 +38,7 @@ class Said(NamedTuple):
 
 
 class Talk:
-    """A scope made of what was said, asked without a model: cosines are given, or are missing."""
+    """A scope made of given turns; tests give the cosines, or leave them out."""
 
     def __init__(self, said: Sequence[Said]) -> None:
         self.said = said

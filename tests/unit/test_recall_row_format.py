@@ -1,4 +1,4 @@
-"""What a recall row holds: vectors and terms as bytes, and back."""
+"""Byte formats of recall rows: packed vectors and terms."""
 
 from __future__ import annotations
 

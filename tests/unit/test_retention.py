@@ -1,4 +1,4 @@
-"""How long an episode stays where it is: boundaries, schedules, counts."""
+"""Retention rules: boundaries, schedules and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standing facts by rules: what a user states plainly is found, and nothing else."""
+"""Rules for standing facts find plain statements of the user, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token counters, with tokenizers built on the spot: nothing is fetched."""
+"""The token counters, with tokenizers built in the test, without downloads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_four_characters_are_about_a_token(text: str, tokens: int) -> None:
 
 @pytest.fixture
 def tokenizer_file(tmp_path: Path) -> Path:
-    """A word is a token; marks around each text, cut and filled to four, as embedders have it."""
+    """A tokenizer with one token per word that adds special tokens, truncates and pads to four."""
     words = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "the", "sea", "is", "wide", "[", "]"]
     tokenizer = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, "[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_tokenizer_is_refused(tmp_path: Path, content: bytes |
 
 @pytest.fixture
 def encoding() -> tiktoken.Encoding:
-    """Every byte is a token, and so is "sea"; one special token."""
+    """An encoding with a token per byte, one for "sea", and a special token."""
     ranks = {bytes([byte]): byte for byte in range(256)} | {b"se": 256, b"sea": 257}
     return tiktoken.Encoding(
         "bytes", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={"<|end|>": 258}

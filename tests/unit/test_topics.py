@@ -1,4 +1,4 @@
-"""The decision whether a message leaves the subject, without any model."""
+"""Topic-shift detection, without an embedder."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_the_scale_is_read_off_pairs_that_belong_together():
 
 
 def test_an_embedder_whose_cosines_are_all_high_decides_the_same():
-    """Some models give 0.7 for unrelated texts: a constant direction is in every vector."""
+    """Some models give 0.7 for unrelated texts, because every vector shares a direction."""
     rng = np.random.default_rng(7)
     first = rng.normal(size=(8, 64)).astype(np.float32)
     second = first + rng.normal(scale=0.7, size=(8, 64)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The message list inside the model's limit: what stays, what goes, and in which order."""
+"""Fitting of messages into the model's limit: what stays, what is dropped, in which order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def config(limit: int = 100_000, **settings: Any) -> ContextConfig:
 
 
 def fit(history: Any, settings: ContextConfig, **given: Any) -> FittedMessages:
-    """With what most tests do not look at: a prompt, a block, and the current message."""
+    """Call `fit_messages` with a default prompt, block and current message."""
     return fit_messages(
         given.get("system", "You are HR."),
         given.get("block", "[Past Conversations]"),

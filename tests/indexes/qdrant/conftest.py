@@ -21,7 +21,7 @@ def server() -> Iterator[QdrantServer]:
 
 @pytest.fixture
 def qdrant_seconds() -> str:
-    """How long an answer is waited for: only a test of a server that hangs wants it short."""
+    """Timeout of requests to Qdrant; short only in tests of a server that hangs."""
     return "30"
 
 

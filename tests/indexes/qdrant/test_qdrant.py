@@ -1,4 +1,4 @@
-"""Qdrant behind a memory: fed, asked, and left again."""
+"""A memory with Qdrant: filling it, searching it, and dropping it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.qdrant_server import QdrantServer
 
 
 class _Another(HashingEmbedder):
-    """The same vectors under another name are another model's."""
+    """An embedder with equal vectors and another name, hence another model."""
 
     @property
     def model(self) -> str:
@@ -60,7 +60,7 @@ def test_nobody_is_named_there(
 def test_a_part_of_the_rows_is_there(
     memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
 ) -> None:
-    """What it has not got is compared by the store's own vectors."""
+    """Rows that Qdrant lacks are compared by the store's own vectors."""
     tell(scope)
     memory.run_pending()
     [name] = server.collections()
@@ -200,7 +200,7 @@ def test_a_big_scope_is_searched_by_the_probe(open_memory: Open, server: QdrantS
     assert found[0].session_id == "session 5"
     assert len(found) == 3
     assert any("/points/scroll" in request for request in server.requests)
-    # What is not embedded yet is found as well, and so is everything while nobody answers.
+    # Turns that are not embedded are found as well, and all turns while Qdrant is down.
     tell(scope, "newest", "The trombones are in the cellar.")
     assert scope.recall("Where are the trombones?")[0].session_id == "newest"
     server.fault = 503

@@ -1,4 +1,4 @@
-"""The commands about the index."""
+"""The commands `octopus index` with Qdrant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Qdrant holds beside what the store holds: compared, mended, made anew."""
+"""Differences between Qdrant and the store: found, repaired, and rebuilt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Qdrant out of reach in every way, fed beside others, and never holding what was erased."""
+"""Qdrant unreachable in every way, fed by several processes, and never keeping erased rows."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_rows_erased_while_they_are_given_do_not_stay(
     server: QdrantServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The erasure comes between reading the rows and giving them."""
+    """The erasure runs between reading the rows and sending them."""
     tell(scope)
     memory.flush()
     upsert = QdrantMirror.upsert
@@ -205,7 +205,7 @@ def test_a_failure_ends_the_run(
     server: QdrantServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else every batch of a long queue would wait for its own time-out."""
+    """Otherwise every batch of a long queue would wait for its own timeout."""
     monkeypatch.setattr(mirror, "_BATCH", 1)
     memory.run_pending()
     tell(scope)
