@@ -28,7 +28,7 @@ from octopus_memory.testing.fakes import START, make_next
 from octopus_memory.testing.index.base import MODEL, put, unit
 from octopus_memory.testing.store.base import ANA, claim_all
 from octopus_memory.testing.store.erasure import erase
-from octopus_memory.testing.store.retention import findable
+from octopus_memory.testing.store.retention import index_entries
 
 WORDS = [f"word{number}" for number in range(40)]
 
@@ -113,7 +113,7 @@ class Life:
 
     def _restore(self) -> None:
         for write in self._one_of(self._deleted):
-            self.store.restore(ANA, write.episode_id, findable(self.store, write), at=START)
+            self.store.restore(ANA, write.episode_id, index_entries(self.store, write), at=START)
             self._deleted.remove(write)
             self._closed.append(write)
 
