@@ -68,7 +68,7 @@ _MOST_FOR_SUMMARIES = 120
 _SUMMARY_LENGTH = 160
 _LEAST_SHARE = 0.1
 """The part of the budget for a question that has nothing to do with what is stored."""
-_FULL_AT = 0.5
+_FULL_AT = 0.6
 """How far from `min_recall_score` to 1 the best relevance must be for the whole budget."""
 _ROUNDS = 3
 

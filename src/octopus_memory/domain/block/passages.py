@@ -11,7 +11,7 @@ from uuid import UUID
 from ..episode import EpisodeSnippet, SignalShare, TurnHit
 from .one_line import split_sentences
 
-SHORT_ANSWER = 64
+SHORT_ANSWER = 40
 """A turn of fewer characters may mean nothing without the question before it."""
 WHOLE_TURN = 600
 """A turn of at most so many characters, or of half the budget, is quoted whole."""
@@ -28,7 +28,7 @@ SUMMARY_SPEAKER = "summary"
 """Who speaks in a passage that is made of a summary or key facts."""
 _GAP = " … "
 _SHORTEST_PART = 40
-_QUESTION_LENGTH = 240
+_QUESTION_LENGTH = 120
 """Characters at the end of a turn in which the question of a short answer is looked for."""
 # The chance that a turn of a rank is what was asked for falls like 1 / (rank + 2). A fixed cost
 # beside a quotation's tokens keeps long answers from falling behind everything that is short.
