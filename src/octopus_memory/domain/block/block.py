@@ -239,13 +239,13 @@ def _passage(
     hit = candidate.source
     if isinstance(hit, EpisodeSnippet):
         return _passage_of_summary(candidate, hit, draft, longest, weigh)
-    said = quoted(speaker(hit), excerpt(hit.text, weigh, longest))
+    said = draft.quote(hit, excerpt(hit.text, weigh, longest))
     if not said.text:
         return None
     asked, turn_ids = Said("", ""), [hit.id]
     before, question = candidate.before, question_before(candidate)
     if before is not None and question and before.id not in quoted_turns:
-        asked, turn_ids = quoted(speaker(before), question), [before.id, hit.id]
+        asked, turn_ids = draft.quote(before, question), [before.id, hit.id]
     passage = Passage(
         text=said.text,
         speaker=said.speaker,
@@ -338,7 +338,7 @@ def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
         told = one_line(neutralise(snippet.summary[: 3 * _SUMMARY_LENGTH]), _SUMMARY_LENGTH)
         said = [Said("", told)]
     else:
-        said = [quoted(speaker(turn), turn.text) for turn in snippet.turns]
+        said = [draft.quote(turn, turn.text) for turn in snippet.turns]
     passages = [each for each in draft.passages if each.episode_id == snippet.episode_id]
     words = tuple(each for each in said if each.text and not is_quoted(each.text, passages))
     facts: tuple[str, ...] = ()

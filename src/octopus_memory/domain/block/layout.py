@@ -29,6 +29,7 @@ _COMPACT_HEAD = (
     "[Past Conversation Context]",
     f"Relevant past conversations with this user ({RECORD}):",
 )
+_ROLES = frozenset(Role)
 _LONGEST_NAME = 64
 _IN_NAMES = " _.'-\u2019\u200c\u200d"
 # The words stand between straight quotes, so none may end them early.
@@ -62,6 +63,15 @@ class Draft:
     facts: dict[UUID, str] = field(default_factory=dict)
     passages: list[Passage] = field(default_factory=list)
     summaries: dict[UUID, ShownSummary] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+    """Speakers, neutralised once for the block."""
+
+    def quote(self, turn: TurnHit, text: str) -> Said:
+        """Return words of a turn as they may stand in a prompt."""
+        who = speaker(turn)
+        if who not in self._names:
+            self._names[who] = _name(who)
+        return Said(self._names[who], _harmless(text))
 
     def lines(self) -> Iterator[str]:
         return _compact(self) if self.layout == Layout.COMPACT else _detailed(self)
@@ -93,12 +103,16 @@ def fenced(lines: Iterable[str]) -> str:
 def speaker(turn: TurnHit) -> str:
     """The name, else the role. A user who is called "system" must not look like one."""
     name = turn.name
-    return turn.role if name is None or name.strip().casefold() in set(Role) else name
+    return turn.role if name is None or name.strip().casefold() in _ROLES else name
 
 
 def quoted(speaker: str, text: str) -> Said:
     """Someone's words as they may stand in a prompt: neutralised, and cut where they are long."""
-    return Said(_name(speaker), neutralise(text, SUMMARY_LIMIT).translate(_QUOTES))
+    return Said(_name(speaker), _harmless(text))
+
+
+def _harmless(text: str) -> str:
+    return neutralise(text, SUMMARY_LIMIT).translate(_QUOTES)
 
 
 def spoken(said: Said) -> str:
@@ -106,7 +120,7 @@ def spoken(said: Said) -> str:
 
 
 def _name(speaker: str) -> str:
-    if speaker in set(Role):
+    if speaker in _ROLES:
         return speaker
     letters = "".join(filter(_is_of_a_name, neutralise(speaker, _LONGEST_NAME)))
     # With the colon that it gets: nobody is called "System:".

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_QUERY = 2_000
 """Characters of the current message that recall is asked with: the rest of a paste adds noise."""
-_TOKENS_A_CANDIDATE = 16
+_TOKENS_A_CANDIDATE = 20
 """A turn is looked at for every so many tokens of the budget: most cost more than that."""
 _LEAST_CANDIDATES, _MOST_CANDIDATES = 30, 200
 _RELATED = 0.5

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -98,6 +99,10 @@ class _Found(NamedTuple):
     def is_short(self, row: int) -> bool:
         """Whether the turn may be an answer that means nothing without its question."""
         return int(self.view.ordinals[row]) > 0 and self.view.rows.length.item(row) < 0
+
+    def explain(self, row: int, score: float) -> tuple[SignalShare, ...]:
+        """Return the parts of a row's relevance."""
+        return self.ranking.why(row, score)()
 
     def places(self, rows: Sequence[int]) -> list[tuple[UUID, int]]:
         return [(self.episode_id(row), int(self.view.ordinals[row])) for row in rows]
@@ -204,7 +209,7 @@ def _candidates(
         if found.is_turn(row):
             turn, before = turns.get((episode_id, ordinal)), turns.get((episode_id, ordinal - 1))
             if turn is not None:
-                hit = plain_hit(turn, score=score, why=found.ranking.why(row, score))
+                hit = plain_hit(turn, score=score, why=partial(found.explain, row, score))
                 said = before is not None and before.indexed and found.is_short(row)
                 asked = plain_hit(before) if before is not None and said else None
                 yield Candidate(rank=place, score=score, source=hit, before=asked)
