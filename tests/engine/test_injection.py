@@ -178,7 +178,7 @@ def test_a_name_stays_a_name(name: str, shown: str):
 
     text = block_of(Material(candidates=said, relevance=1)).text
 
-    assert text.splitlines()[3] == f'Said: {shown}: "hello"'
+    assert text.splitlines()[2] == f'Said: {shown}: "hello"'
 
 
 # --- Mixtures ---

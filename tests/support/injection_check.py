@@ -117,7 +117,8 @@ def faults(shown: str) -> Iterator[str]:
 
 class Parsed(NamedTuple):
     shape: str
-    """A letter a line: date, summary, words, key facts, and "-" for a rule or a compact entry."""
+    """A letter a line: date, summary, words, key facts, and "-" for the end of an episode or a compact
+    entry."""
     speakers: list[str]
     days: dict[str, list[str]]
     """The stored text of each day."""
@@ -136,7 +137,8 @@ def parsed(text: str, layout: Layout) -> Parsed:
     head, *body = text.split("\n")
     known = [line for line in body if re.match("(?:- )?Known about this user: ", line)]
     assert len(known) <= 1
-    intro, *body = [line for line in body if line not in known]
+    body = [line for line in body if line not in known]
+    intro = body.pop(0) if layout is Layout.COMPACT else ""
     block = Parsed(_shape(body, layout), [], {})
     for line in known:
         _take(block, "", line.partition(": ")[2])
@@ -147,7 +149,6 @@ def parsed(text: str, layout: Layout) -> Parsed:
             _take(block, line[2:12], line[14:])
         return block
     assert (head, body[-1][:35]) == ("[Past Conversations]", "[End of past conversations] Use thi")
-    assert intro.startswith("The following are relevant conversations this user has had")
     day = ""
     for line in body[:-1]:
         field, _, stored = line.partition(": ")
@@ -169,10 +170,12 @@ def _shape(body: list[str], layout: Layout) -> str:
         "Key facts: .+": "K",
         "---": "-",
     }
-    return "".join(
+    lines = "".join(
         next(kind for pattern, kind in kinds.items() if re.fullmatch(pattern, line))
         for line in body[:-1]
     )
+    # A rule stands between two episodes; the closing line ends the last one.
+    return f"{lines}-"
 
 
 def _take(block: Parsed, day: str, stored: str) -> None:
