@@ -117,8 +117,8 @@ def faults(shown: str) -> Iterator[str]:
 
 class Parsed(NamedTuple):
     shape: str
-    """A letter a line: date, summary, words, key facts, and "-" for the end of an episode or a compact
-    entry."""
+    """A letter a line: date, summary, words, key facts, and "-" for the end of an
+    episode or a compact entry."""
     speakers: list[str]
     days: dict[str, list[str]]
     """The stored text of each day."""
