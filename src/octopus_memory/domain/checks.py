@@ -22,7 +22,7 @@ _MOST_TOKENS = 2**31 - 1
 
 
 class ParsedMessage(NamedTuple):
-    """One turn that a message becomes, and the place of that message among those given."""
+    """One turn of a message, with the index of the message in the call."""
 
     message: Message
     source: int
@@ -103,7 +103,7 @@ def session_id_of(given: str | None) -> str:
 
 
 def times_of(at: Times, count: int, now: datetime) -> list[datetime]:
-    """Return one time for each of `count` messages; `now` stands in where the caller gave none."""
+    """Return one time for each of `count` messages; `now` if the caller gave none."""
     if at is None:
         return [now] * count
     if isinstance(at, datetime):
@@ -168,7 +168,7 @@ def check_flag(field: str, value: bool) -> None:
 
 
 def index_of(given: bool | Sequence[bool], count: int) -> list[bool]:
-    """Return for each of `count` messages whether recall may find it."""
+    """Return one flag for each of `count` messages: True if recall may find it."""
     if isinstance(given, bool):
         return [given] * count
     if not isinstance(given, Sequence) or not all(isinstance(each, bool) for each in given):
@@ -190,7 +190,7 @@ def check_keys(keys: Sequence[str | None], messages: int) -> None:
 
 
 class Listed(NamedTuple):
-    """The lists of a call that have one value for each message, with one for each turn."""
+    """Per-message lists of a call, expanded to one value per turn."""
 
     times: list[datetime]
     tokens: list[int] | None
@@ -207,7 +207,7 @@ def listed(
     index: bool | Sequence[bool],
     now: datetime,
 ) -> Listed:
-    """Check the lists of a call against its messages, and spread them over the turns."""
+    """Check the per-message lists of a call, and expand them to its turns."""
     count = parsed[-1].source + 1
     times = times_of(at, count, now)
     flags = index_of(index, count)
@@ -217,7 +217,7 @@ def listed(
         check_keys(keys, count)
     return Listed(
         times=[times[each.source] for each in parsed],
-        # The first turn of a message stands for all of it.
+        # The first turn of a message gets all of its tokens.
         tokens=None if tokens is None else [_first(tokens, each) for each in parsed],
         keys=None if keys is None else [_part_key(keys[each.source], each) for each in parsed],
         indexed=[flags[each.source] and each.indexed for each in parsed],
@@ -233,7 +233,7 @@ def _part_key(key: str | None, parsed: ParsedMessage) -> str | None:
 
 
 def turn_choice(ids: Sequence[Turn | UUID | str] | None, last: int | None) -> frozenset[UUID]:
-    """Return the ids of the turns that a caller names; none where `last` chooses them.
+    """Return the ids of the turns that a caller names; empty if `last` selects them.
 
     :raises InvalidInput: unless exactly one of the two is given
     """

@@ -1,8 +1,8 @@
-"""Messages in the forms of providers other than chat completions: read, kept exactly, given back.
+"""Conversion of messages between the chat-completion format and other providers' formats.
 
-A message of another form is stored as the chat-completion message that says the same, with the item
-itself beside it under `as_given`. A message that holds several tool results becomes one turn for
-each, which `messages` joins again.
+A message of another format is stored as the equivalent chat-completion message, with the original
+item beside it under `as_given`. A message with several tool results becomes one turn for each;
+`messages` joins them again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from .message import AS_GIVEN, Json, MessageLike, as_text
 
 FORMS = ("openai", "responses", "anthropic", "gemini")
-"""The forms that `messages(form=…)` gives: chat completions, and three others."""
+"""Formats that `messages(form=…)` returns: chat completions, and three others."""
 _BLOCKS = frozenset(
     (
         "tool_use",
@@ -42,11 +42,11 @@ class Part(NamedTuple):
 
     body: MessageLike
     indexed: bool = True
-    """False for an item that says nothing which recall could find."""
+    """False for an item without text that recall could find."""
 
 
 def parts_of(given: MessageLike) -> list[Part]:
-    """Return the turns that a message becomes: itself, for one of the chat-completion form."""
+    """Return the turns of a message: the message itself, if it is a chat-completion message."""
     if not isinstance(given, Mapping):
         return [Part(given)]
     if AS_GIVEN in given:
@@ -74,7 +74,7 @@ def _kept(form: str, item: Mapping[str, Json], **more: Json) -> dict[str, Json]:
 
 
 def _spoken(content: Json) -> str:
-    """The words of a text, or of the text parts of a list."""
+    """Text content, or the text parts of a list."""
     if not isinstance(content, list):
         return as_text(content)
     said = [
@@ -120,7 +120,7 @@ def _from_anthropic(item: Mapping[str, Json]) -> list[Part]:
 
 
 def _runs(given: Sequence[Any], is_result: Callable[[Any], bool]) -> list[list[Any]]:
-    """Each result alone, and what stands between two results together."""
+    """Split blocks: each tool result alone, and the blocks between two results together."""
     runs: list[list[Any]] = []
     for alone, group in groupby(given, is_result):
         some = list(group)
@@ -162,7 +162,7 @@ def _from_gemini(item: Mapping[str, Json]) -> list[Part]:
 
 
 def _field(part: Json, name: str) -> Json:
-    """A field of a Gemini part, spelled as in JSON or as the Python SDK dumps it."""
+    """A field of a Gemini part, under its JSON name or the name that the Python SDK dumps."""
     if not isinstance(part, Mapping):
         return None
     head, _, tail = name.partition("_")
@@ -199,7 +199,7 @@ def _part(body: dict[str, Json], kept: dict[str, Json], *, has_words: bool) -> P
 
 
 def in_form(form: str, bodies: Iterable[Mapping[str, Json]]) -> list[dict[str, Json]]:
-    """Return stored messages in one of `FORMS`: those that came in it exactly as they came.
+    """Return stored messages in one of `FORMS`; messages stored from it are returned unchanged.
 
     A tool result whose call is not among them is left out, and so is a call without a result.
     """
@@ -239,7 +239,7 @@ def _paired(bodies: Sequence[Mapping[str, Json]]) -> Iterable[Mapping[str, Json]
 
 
 def _without_calls(body: Mapping[str, Json], gone: set[str]) -> dict[str, Json]:
-    """The message without the calls that never got a result; its item is written anew."""
+    """The message without calls that never got a result, and with a new item."""
     left = [call for call in body["tool_calls"] if call["id"] not in gone]
     kept = {k: v for k, v in body.items() if k not in {AS_GIVEN, "tool_calls"}}
     return {**kept, "tool_calls": left} if left else kept
@@ -271,7 +271,7 @@ def _to_anthropic(body: Mapping[str, Json], _: Mapping[str, Json]) -> list[dict[
         return [{"role": "user", "content": [result]}]
     said = _texts(body.get("content"))
     calls = body.get("tool_calls") or ()
-    # The system prompt is no message there.
+    # In this format the system prompt is not a message.
     role = "user" if body["role"] == "system" else body["role"]
     if not calls:
         content = _own(body.get("content"), _ANTHROPIC_PARTS)
@@ -305,7 +305,7 @@ _ANTHROPIC_PARTS = frozenset(("text", "image", "document"))
 
 
 def _own(content: Json, known: frozenset[str]) -> Json:
-    """The content as it is where the form has all its parts, else its words."""
+    """The content unchanged if the format has all its parts, else its text."""
     kinds = _kinds(content)
     return content if kinds and kinds <= known else _texts(content)
 
@@ -315,7 +315,7 @@ def _texts(content: Json) -> str:
 
 
 def _loaded(function: Mapping[str, Json]) -> Json:
-    """A call's arguments as an object; a text that is no JSON stays as it is."""
+    """A call's arguments as an object; text that is not JSON stays unchanged."""
     try:
         return json.loads(function.get("arguments") or "{}")
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""The ledger: which memories a model was shown for which turn, and why.
+"""The ledger: a record of the memories that a model was shown for each turn, with reasons.
 
-An entry names facts, turns and episodes by their ids, and copies none of their text. Only the
-query is kept in words, and only where the agent's setting `context.ledger` is `full`.
+An entry refers to facts, turns and episodes by id, without their text. It contains the query only
+if the agent's setting `context.ledger` is `full`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .episode import TurnHit
 from .errors import InvalidInput
 
 MOST_CUT = 10
-"""Cut items that an entry names, the most relevant; `left_out` counts all of them."""
+"""Maximum number of cut items in an entry, the most relevant; `left_out` counts all of them."""
 QUERY_LIMIT = 2_000
-"""Characters of a query that are kept."""
+"""Maximum characters of a query in an entry."""
 _MOST_SIGNALS = 3
 
 
 class InjectedKind(StrEnum):
-    """What an item of an entry is."""
+    """Kind of an item."""
 
     FACT = "fact"
     PASSAGE = "passage"
@@ -40,47 +40,47 @@ class Injected:
 
     kind: InjectedKind
     rank: int
-    """Its place among the items of its kind, by relevance; 1 is the best."""
+    """Rank among the items of its kind by relevance, from 1."""
     score: float | None = None
-    """The relevance, 0 to 1; None for what was not searched for."""
+    """Relevance, 0 to 1; None for an item that was not searched."""
     reason: str = ""
-    """For a shown item the strongest signals, or why it always stands there; for a cut one a
-    `LeftOutReason`."""
+    """For a shown item, the strongest signals or the reason why it is always shown; for a cut item,
+    a `LeftOutReason`."""
     episode_id: UUID | None = None
     """None for a fact that the caller gave."""
     ordinal: int | None = None
-    """The turn's place in its episode; None for a summary and for a fact."""
+    """Position of the turn in its episode; None for summaries and facts."""
     fact_id: UUID | None = None
     tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """One entry of the ledger: one block that was made for one turn of a session."""
+    """One entry of the ledger: a block that was made for one turn of a session."""
 
     id: UUID
     session_id: str
     at: datetime
     shown: tuple[Injected, ...] = ()
     cut: tuple[Injected, ...] = ()
-    """The best `MOST_CUT` of what was found and not shown."""
+    """The best `MOST_CUT` items that were found but not shown."""
     left_out: int = 0
-    """How many items were found and not shown."""
+    """Number of items that were found but not shown."""
     budget_tokens: int = 0
     block_tokens: int = 0
     block_hash: str = ""
-    """SHA-256 of the block's text, in hexadecimal; empty where there was no block."""
+    """SHA-256 of the block's text, in hexadecimal; empty if there was no block."""
     query: str | None = None
-    """The message that was answered; kept where the agent's ledger is `full`."""
+    """The message that was answered, if the agent's ledger is `full`."""
     episode_id: UUID | None = None
-    """The episode of the turn; None while no turn follows, and after its turns are gone."""
+    """Episode of the turn; None before a turn follows, and after its turns are removed."""
     ordinal: int | None = None
-    """The first turn of the session that was stored after the block was made: the message that was
-    answered, or the answer, where the message was stored before."""
+    """Position of the first turn that was stored after the block was made: the message that was
+    answered, or the answer if the message was stored before."""
 
     @property
     def episode_ids(self) -> frozenset[UUID]:
-        """The episodes that the entry names."""
+        """Ids of the episodes in the entry."""
         named = (item.episode_id for item in (*self.shown, *self.cut))
         return frozenset(each for each in named if each is not None)
 
@@ -96,27 +96,27 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeUse:
-    """One block that an episode was shown in."""
+    """One block in which an episode was shown."""
 
     injection_id: UUID
     session_id: str
     at: datetime
     items: int
-    """How many of the episode's turns, summaries and facts it shows."""
+    """Number of the episode's turns, summaries and facts in the block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeUses:
-    """Where an episode was shown to the model, how often, and when last."""
+    """Uses of an episode: how often it was shown to the model, and in which blocks."""
 
     episode_id: UUID
     times: int = 0
-    """In how many blocks it was shown."""
+    """Number of blocks that show it."""
     cut: int = 0
-    """In how many more it was found and cut."""
+    """Number of further blocks for which it was found but cut."""
     last: datetime | None = None
     recent: tuple[EpisodeUse, ...] = ()
-    """The newest blocks that show it, newest first."""
+    """Blocks that show it, newest first, limited."""
 
 
 def make_injection(
@@ -129,7 +129,7 @@ def make_injection(
     budget_tokens: int,
     query: str | None,
 ) -> Injection:
-    """The entry for a block that was made of this material."""
+    """Make the entry of a block."""
     ranks = _ranks(block)
     left_out = sorted(block.left_out, key=lambda each: -(each.score or 0.0))[:MOST_CUT]
     cut = {each.turn_id for each in left_out}
@@ -153,12 +153,12 @@ def make_injection(
 
 
 def block_hash(text: str) -> str:
-    """SHA-256 of a block's text, as the ledger keeps it."""
+    """SHA-256 of a block's text, in hexadecimal."""
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text else ""
 
 
 def _ranks(block: Block) -> Mapping[object, int]:
-    """The place of every passage and every summary by relevance, shown or cut."""
+    """Rank of every passage and every summary by relevance, shown or cut."""
     ranks: dict[object, int] = {}
     found: dict[str, list[tuple[float, object]]] = {"passage": [], "summary": []}
     for passage in block.passages:
@@ -232,7 +232,7 @@ def _cut(each: LeftOut, turns: Mapping[UUID, int], ranks: Mapping[object, int]) 
 
 
 def pack_items(items: Sequence[Injected]) -> list[list[Any]]:
-    """Items of one episode as JSON; their episode stands beside them."""
+    """Items of one episode as JSON, without the episode's id."""
     return [
         [
             item.kind.value,
@@ -248,7 +248,7 @@ def pack_items(items: Sequence[Injected]) -> list[list[Any]]:
 
 
 def unpack_items(packed: Any, episode_id: UUID | None) -> list[Injected]:
-    """The reverse of `pack_items`.
+    """Reverse of `pack_items`.
 
     :raises InvalidInput: for anything else
     """
@@ -272,12 +272,12 @@ def unpack_items(packed: Any, episode_id: UUID | None) -> list[Injected]:
 
 def _whole(value: Any) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise ValueError("is no whole number")
+        raise ValueError("is not a whole number")
     return value
 
 
 def by_episode(items: Iterable[Injected]) -> dict[UUID | None, list[Injected]]:
-    """Items in their order, by the episode that they belong to."""
+    """Items by episode, in order."""
     found: dict[UUID | None, list[Injected]] = {}
     for item in items:
         found.setdefault(item.episode_id, []).append(item)

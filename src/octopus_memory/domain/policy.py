@@ -39,13 +39,13 @@ class PruneStrategy(StrEnum):
 
 
 class LedgerMode(StrEnum):
-    """What the ledger keeps of a block that was made for a session."""
+    """Content of the ledger entry for a session's block."""
 
     OFF = "off"
     IDS = "ids"
-    """Which memories stood in the block and why, by their ids."""
+    """Ids of the memories in the block, and the reason for each."""
     FULL = "full"
-    """The query as well, after redaction."""
+    """Ids and reasons, and the redacted query."""
 
 
 class ConfigPart:
