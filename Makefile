@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 EXTRAS := dev,bench,client,docs,mcp,openai,otel,postgres,qdrant,server,sqlserver,tiktoken
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo serve test test-fast test-pythons lint format docs package texts bench bench-quick clean
+.PHONY: help demo serve test test-fast test-pythons test-integrations lint format docs package texts bench bench-quick clean
 
 help:
 	@echo "make demo    install into .venv and watch an agent remember"
@@ -14,6 +14,7 @@ help:
 	@echo "make test    install what the tests need and run them all"
 	@echo "make test-fast     those that need SQLite alone and start no process; under two minutes"
 	@echo "make test-pythons  run them on every Python from 3.11 on that this machine has"
+	@echo "make test-integrations  test each framework's adapter with the framework installed"
 	@echo "make lint    style, types, layers"
 	@echo "make format  let ruff mend what it can"
 	@echo "make docs    build the documentation site into build/docs/site and check every link"
@@ -41,6 +42,10 @@ test-fast: $(VENV)/installed-dev
 # The script needs nothing but Python; each version gets an environment of its own in .venvs.
 test-pythons: $(VENV)/bin/python
 	$(BIN)/python scripts/test_pythons.py --extras '$(EXTRAS)'
+
+# Each framework gets an environment of its own in .venvs/integrations.
+test-integrations: $(VENV)/bin/python
+	$(BIN)/python scripts/test_integrations.py
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

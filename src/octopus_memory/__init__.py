@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from .engine.tenant import MemoryTenant
     from .engine.work.pending import PendingReport
     from .episode_block import EpisodeInHand
+    from .integrations.clients import wrap
     from .ports.registry import StoreStats
     from .ports.work import Backlog
     from .remote import RemoteMemory, RemoteScope
@@ -199,6 +200,7 @@ __all__ = [
     "ToolResultWithoutCall",
     "Turn",
     "TurnHit",
+    "wrap",
 ]
 
 _LATER = {
@@ -229,6 +231,7 @@ _LATER = {
     "ports.registry": ("StoreStats",),
     "ports.work": ("Backlog",),
     "remote": ("RemoteMemory", "RemoteScope"),
+    "integrations.clients": ("wrap",),
     "wiring": ("EpisodicMemory",),
 }
 """What is loaded when it is first asked for, by its home: whoever imports the package for a

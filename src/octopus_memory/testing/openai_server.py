@@ -6,7 +6,8 @@
         server.fail(times=2, status=429, headers={"retry-after-ms": "1"})
 
 It is a real HTTP server on a free port of 127.0.0.1, so that timeouts, dropped connections and
-malformed bodies are real. It does not stream.
+malformed bodies are real. `/v1/responses` and Anthropic's `/v1/messages` are answered too, and all
+three stream.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -26,8 +27,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .provider_answers import (
+    Event,
+    chat_events,
+    message_events,
+    message_of,
+    response_events,
+    response_of,
+    sent,
+)
+
 _MAX_INPUTS = 2_048
 _DRIP_SECONDS = 0.01
+_PATHS = frozenset(("/v1/embeddings", "/v1/chat/completions", "/v1/responses", "/v1/messages"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +56,8 @@ class _Reply:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    events: Sequence[Event] = ()
+    """Sent one by one instead of the body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +78,7 @@ class _Refused(Exception):
 
 
 class FakeOpenAIServer:
-    """Serves `/v1/embeddings` and `/v1/chat/completions`, with configured answers and faults.
+    """Embeddings, chat completions, responses and messages, with answers and faults to order.
 
     Faults and answers are used in order: a fault by the next request of any kind, an answer by the
     next chat request without a fault.
@@ -169,16 +183,39 @@ class FakeOpenAIServer:
             if request.path == "/v1/embeddings":
                 answer = self._embeddings(request.body)
             else:
-                answer = self._completion(request.body)
+                answer, events = self._answered(request)
+                if request.body.get("stream"):
+                    return _Reply(events=list(events(answer)))
         except _Refused as refused:
             return refused.reply
         return _Reply(body=json.dumps(answer).encode())
 
+    def _answered(
+        self, request: SeenRequest
+    ) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], Iterable[Event]]]:
+        if request.path == "/v1/chat/completions":
+            return self._completion(request.body), chat_events
+        key = "input" if request.path == "/v1/responses" else "messages"
+        if not request.body.get(key):
+            raise _Refused(400, f"Invalid '{key}': empty")
+        message = self._next_choice({})["message"]
+        named = {"number": len(self.requests), "model": request.body["model"]}
+        if request.path == "/v1/responses":
+            return response_of(message, **named), response_events
+        return message_of(message, **named), message_events
+
+    def _next_choice(self, form: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self._answers.popleft()
+        except IndexError:
+            return _choice(_default_answer(form))
+
     def _check(self, request: SeenRequest) -> None:
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        given = given or request.headers.get("x-api-key", "")
         if self._api_key is not None and given != self._api_key:
             raise _Refused(401, f"Incorrect API key provided: {given}.")
-        if request.path not in {"/v1/embeddings", "/v1/chat/completions"}:
+        if request.path not in _PATHS:
             raise _Refused(404, f"Unknown request URL: {request.path}.")
         if not isinstance(request.body, dict) or not isinstance(request.body.get("model"), str):
             raise _Refused(400, "you must provide a model parameter")
@@ -215,12 +252,7 @@ class FakeOpenAIServer:
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise _Refused(400, "Invalid 'messages': empty array")
-        if body.get("stream"):
-            raise _Refused(400, "This server does not stream: ask without 'stream'")
-        try:
-            choice = self._answers.popleft()
-        except IndexError:
-            choice = _choice(_default_answer(body.get("response_format") or {}))
+        choice = self._next_choice(body.get("response_format") or {})
         asked = sum(_tokens(json.dumps(message)) for message in messages)
         answered = _tokens(choice["message"]["content"] or "")
         return {
@@ -274,15 +306,24 @@ class _Handler(BaseHTTPRequestHandler):
         if fault.seconds and not fault.drip:
             self.server.fake.closing.wait(fault.seconds)
         self.send_response(reply.status)
-        self.send_header("Content-Type", "application/json")
-        if not fault.drip:
+        kind = "text/event-stream" if reply.events else "application/json"
+        self.send_header("Content-Type", kind)
+        if not fault.drip and not reply.events:
             self.send_header("Content-Length", str(len(reply.body)))
         for name, value in reply.headers.items():
             self.send_header(name, value)
         self.end_headers()
         if fault.drip:
             self._drip(fault.seconds)
+        if reply.events:
+            self._stream(fault, reply.events)
+            return
         self.wfile.write(reply.body[: len(reply.body) // 2] if fault.midway else reply.body)
+
+    def _stream(self, fault: _Fault, events: Sequence[Event]) -> None:
+        for event in events[: len(events) // 2] if fault.midway else events:
+            self.wfile.write(sent(event))
+            self.wfile.flush()
 
     def _drip(self, seconds: float) -> None:
         until = time.monotonic() + seconds

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID
 
 from ...domain import boundary, tool_calls
@@ -36,6 +35,7 @@ from ...ports.values import Append, KeyTaken, NewTurn, Target
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
 from . import close, prepare
+from .message_keys import Given, session_named, unknown
 from .settings_retry import retry_on_settings_change
 from .target import (
     Destination,
@@ -156,11 +156,11 @@ def add(
     turns = parse_parts(messages, max_bytes=config.session.max_message_bytes)
     lists = listed(turns, at=at, tokens=tokens, keys=keys, index=index, now=now)
     parsed = [each.message for each in turns]
-    given = _Given(parsed, lists.times, lists.tokens, lists.indexed, (), parsed)
+    given = Given(parsed, lists.times, lists.tokens, lists.indexed, (), parsed)
     if lists.keys is None:
         return _add(runtime, scope, where, given, idempotency_key, now, config)
     for _ in range(_RETRIES):
-        new = _unknown(runtime, scope, where, given, lists.keys)
+        new = unknown(runtime, scope, where, given, lists.keys)
         if not new.messages:
             repeated = _repeated(runtime, scope, where, idempotency_key, parsed)
             return [] if repeated is None else repeated
@@ -171,66 +171,17 @@ def add(
     raise taken
 
 
-class _Given(NamedTuple):
-    """The messages of a call, or those of them that are stored."""
-
-    messages: Sequence[Message]
-    times: Sequence[datetime]
-    tokens: Sequence[int] | None
-    indexed: Sequence[bool]
-    digests: Sequence[bytes]
-    """Of the keys that are new in the session."""
-    whole: Sequence[Message]
-    """All that the call has, which an idempotency key stands for."""
-
-
-def _unknown(
-    runtime: Runtime,
-    scope: Scope,
-    where: Episode | UUID | str,
-    given: _Given,
-    keys: Sequence[str | None],
-) -> _Given:
-    """The messages that have no key, or one that is new in the session and in this call."""
-    episode = find_episode(runtime, scope, where)
-    session_id = _session_named(where) if episode is None else episode.session_id
-    digest = dict(
-        zip(
-            texts := [key for key in keys if key is not None],
-            prepare.key_digests(runtime, scope, session_id or "", texts),
-            strict=True,
-        )
-    )
-    seen = set(runtime.store.known_keys(scope, session_id or "", [*digest.values()]))
-    kept: list[int] = []
-    new: list[bytes] = []
-    for i, key in enumerate(keys):
-        if key is not None and digest[key] in seen:
-            continue
-        kept.append(i)
-        if key is not None:
-            seen.add(digest[key])
-            new.append(digest[key])
-    return given._replace(
-        messages=[given.messages[i] for i in kept],
-        times=[given.times[i] for i in kept],
-        tokens=None if given.tokens is None else [given.tokens[i] for i in kept],
-        indexed=[given.indexed[i] for i in kept],
-        digests=new,
-    )
-
-
 def _add(
     runtime: Runtime,
     scope: Scope,
     where: Episode | UUID | str,
-    given: _Given,
+    given: Given,
     idempotency_key: str | None,
     now: datetime,
     config: MemoryConfig,
 ) -> list[Turn]:
     parsed, times, tokens = given.messages, given.times, given.tokens
-    first_guard = runtime.guard(scope, session_id=_session_named(where))
+    first_guard = runtime.guard(scope, session_id=session_named(where))
     first_turns = prepare.new_turns(
         runtime,
         scope,
@@ -263,7 +214,7 @@ def _add(
         session_id = destination.session_id
         idempotency = prepare.idempotency(runtime, idempotency_key, session_id, given.whole)
         # Who names an episode does not say in which session its names were heard.
-        unheard = destination.session_id != _session_named(where) and runtime.heard.of(
+        unheard = destination.session_id != session_named(where) and runtime.heard.of(
             scope, destination.session_id
         )
         if unheard or (guard.used() and destination.target is not Target.NEW):
@@ -310,7 +261,7 @@ def _add(
         except EpisodeNotFound:
             runtime.open_episodes.drop(scope, where)
             # Erased since it was planned: a session begins anew, an episode does not.
-            if _session_named(where) != destination.session_id:
+            if session_named(where) != destination.session_id:
                 raise
             continue
         if guard.names:
@@ -330,16 +281,9 @@ def _repeated(
 ) -> list[Turn] | None:
     """The turns that an earlier call with this key stored."""
     episode = find_episode(runtime, scope, where)
-    session_id = _session_named(where) if episode is None else episode.session_id
+    session_id = session_named(where) if episode is None else episode.session_id
     idempotency = prepare.idempotency(runtime, key, session_id or "", messages)
     return None if idempotency is None else runtime.store.repeated(scope, idempotency)
-
-
-def _session_named(where: Episode | UUID | str) -> str | None:
-    """The session, as far as it can be told before the store is asked."""
-    if isinstance(where, Episode):
-        return where.session_id
-    return where if isinstance(where, str) else None
 
 
 @retry_on_settings_change

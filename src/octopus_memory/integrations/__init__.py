@@ -1,0 +1,1 @@
+"""Octopus inside the libraries that agents are built with. Each module needs its extra."""

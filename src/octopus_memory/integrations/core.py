@@ -1,0 +1,155 @@
+"""The part that every integration shares: whose memory, what is new, and the block to inject."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from ..aio import AsyncMemoryScope
+from ..domain.checks import parse_messages
+from ..domain.episode import check_name
+from ..domain.errors import OctopusError, SessionNotFound
+from ..domain.message import AS_GIVEN, Json, Message, Role
+from ..domain.policy import LARGEST_MESSAGE
+from ..domain.replay import SessionReplay
+
+if TYPE_CHECKING:
+    from ..engine.scope import MemoryScope
+    from ..remote import RemoteScope
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+AnyScope: TypeAlias = "MemoryScope | RemoteScope | AsyncMemoryScope"
+"""One user's memory with one agent: embedded, behind a service, or awaited."""
+
+
+class Conversation:
+    """One session of one user. The caller chooses both, never the model."""
+
+    def __init__(
+        self, scope: AnyScope, session_id: str, *, budget_tokens: int | None = None
+    ) -> None:
+        self.session_id = check_name("session_id", session_id)
+        self.sync: Any = scope.sync if isinstance(scope, AsyncMemoryScope) else scope
+        self.awaited = scope if isinstance(scope, AsyncMemoryScope) else AsyncMemoryScope(scope)
+        self._budget = budget_tokens
+        self._running: set[asyncio.Future[Any]] = set()
+
+    def block(self, query: str) -> str:
+        """The memory block for what the user says now; "" where nothing fits or memory is away."""
+        if not query.strip():
+            return ""
+        try:
+            made = self.sync.context(query, session_id=self.session_id, budget_tokens=self._budget)
+        except OctopusError as error:
+            return _without(error)
+        return str(made.text)
+
+    async def ablock(self, query: str) -> str:
+        """As `block`."""
+        if not query.strip():
+            return ""
+        try:
+            made = await self.awaited.context(
+                query, session_id=self.session_id, budget_tokens=self._budget
+            )
+        except OctopusError as error:
+            return _without(error)
+        return made.text
+
+    def tail(self, count: int) -> SessionReplay | None:
+        """The last turns of the session; None for one that is new."""
+        try:
+            found: SessionReplay = self.sync.session(self.session_id, last=max(1, count))
+        except SessionNotFound:
+            return None
+        return found
+
+    async def atail(self, count: int) -> SessionReplay | None:
+        """As `tail`."""
+        try:
+            return await self.awaited.session(self.session_id, last=max(1, count))
+        except SessionNotFound:
+            return None
+
+    def add(self, messages: Sequence[Json], keys: Sequence[str | None] | None = None) -> None:
+        if messages:
+            self.sync.add(self.session_id, list(messages), keys=keys)
+
+    async def aadd(
+        self, messages: Sequence[Json], keys: Sequence[str | None] | None = None
+    ) -> None:
+        """As `add`. A cancelled caller does not stop it: what was said is stored."""
+        if messages:
+            await self.finish(self.awaited.add(self.session_id, list(messages), keys=keys))
+
+    async def finish(self, work: Awaitable[T]) -> T:
+        """Await work that goes on when the caller is cancelled."""
+        task = asyncio.ensure_future(_coroutine(work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+
+def _coroutine(work: Awaitable[T]) -> Coroutine[Any, Any, T]:
+    async def run() -> T:
+        return await work
+
+    return run()
+
+
+def _without(error: OctopusError) -> str:
+    log.warning("the model is asked without its memory: %s", error.for_log())
+    return ""
+
+
+def parsed(messages: Sequence[Json]) -> list[Message]:
+    """The turns that messages become."""
+    return parse_messages(list(messages), max_bytes=LARGEST_MESSAGE) if messages else []
+
+
+def last_said(messages: Sequence[Json]) -> str:
+    """The words of the user's last message."""
+    for message in reversed(parsed(messages)):
+        if message.role is Role.USER and message.text.strip():
+            return message.text
+    return ""
+
+
+def new_ones(given: Sequence[Json], stored: SessionReplay | None) -> list[Json]:
+    """Those of the messages that do not stand at the end of the session yet.
+
+    Callers send the whole history, its end, or the last message alone: what overlaps with the end
+    of the session is known.
+    """
+    known = [] if stored is None else [_mark(turn.message) for turn in stored.turns]
+    marks = [[_mark(message) for message in parsed([each])] for each in given]
+    for count in range(len(given), 0, -1):
+        head = [mark for some in marks[:count] for mark in some]
+        if head and known[-len(head) :] == head:
+            return list(given[count:])
+    return list(given)
+
+
+def _mark(message: Message) -> tuple[Any, ...]:
+    """Equal for two messages that say the same, whatever else their client wrote beside it."""
+    body = message.body
+    calls = tuple(request["id"] for request in message.requests)
+    item = (body.get(AS_GIVEN) or {}).get("item", {}) if not message.text and not calls else {}
+    kept = (str(item.get("type")), str(item.get("id"))) if item else ()
+    return message.role.value, message.text.strip(), calls, body.get("tool_call_id"), kept
+
+
+def plain(value: Any) -> Any:
+    """A client's object as JSON, whether it is a model of pydantic's or a dict already."""
+    dump = getattr(value, "model_dump", None)
+    if dump is not None:
+        return dump(mode="json", exclude_none=True, warnings=False)
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
