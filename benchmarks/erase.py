@@ -117,7 +117,7 @@ def main() -> None:
             ("a plain write of one turn", plain),
             ("the transaction that removes the rows", logical),
             ("the rewrite of the files", rewrite),
-            ("the whole call, with a writer beside it", whole),
+            ("the whole call, with a concurrent writer", whole),
             ("the writer's longest wait", max(writer.waited)),
             ("the writer's median wait", quiet),
         ):

@@ -46,9 +46,9 @@ class Measured:
     usual: float
     """Median CPU milliseconds of a later recall."""
     after_add: float
-    """The same right after a turn was added."""
+    """Median CPU milliseconds right after a turn was added."""
     after_delete: float
-    """The same right after an episode was deleted."""
+    """Median CPU milliseconds right after an episode was deleted."""
     memory: float
     """Peak memory in MB above that of the process before."""
     found: list[list[Any]]

@@ -1,4 +1,4 @@
-"""What the ledger adds to a call of `context()` with the built-in embedder, writing included."""
+"""Measure what the ledger adds to `context()` with the built-in embedder, writing included."""
 
 from __future__ import annotations
 

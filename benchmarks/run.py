@@ -38,7 +38,7 @@ FULL_SECONDS = 3 * 3600
 
 
 class Run:
-    """One run: its results, and what it skipped and why."""
+    """A run: its results, and what it skipped and why."""
 
     def __init__(
         self, folder: Path, environments: Path, *, quick: bool, largest: int, seconds: float

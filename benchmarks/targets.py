@@ -14,7 +14,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the table of targets."""
+    """A line of the table of targets."""
 
     what: str
     floor: str

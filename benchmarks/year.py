@@ -47,7 +47,7 @@ class Spent:
 
 @dataclass
 class Week:
-    """One row of the record. `spent` covers the seven days of the week."""
+    """A row of the record. `spent` covers the seven days of the week."""
 
     day: int
     before: Sizes

@@ -53,7 +53,7 @@ the docstrings.
 
 
 def main() -> int:
-    """Stage, build, check; returns the exit code."""
+    """Stage, build and check the site. Return the exit code."""
     stage()
     built = subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--clean", "--strict"],
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def stage() -> None:
-    """Copy the pages to where the generator reads them, with the API pages added."""
+    """Copy the pages and the API pages to the folder that the generator reads."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     for path in sorted(DOCS.rglob("*")):
         if path.is_dir() or path.suffix == ".toml":
@@ -98,7 +98,7 @@ def _staged_name(name: str) -> str:
 
 
 def stage_page(page: Path) -> str:
-    """A page's text with its links as they are in the site.
+    """Return the text of a page with links for the site.
 
     A link to a file that the site does not have becomes the file's path in the repository.
     """
@@ -123,7 +123,7 @@ def stage_page(page: Path) -> str:
 
 
 def api_pages() -> dict[str, str]:
-    """The API pages: every public name by its kind, and the modules of the ports."""
+    """Return the API pages: every public name by kind, and the modules of the ports."""
     groups: dict[str, list[str]] = {name: [] for name in _INTROS}
     for name, home in public_names().items():
         if home == "domain.errors":
@@ -139,7 +139,7 @@ def api_pages() -> dict[str, str]:
 
 
 def public_names() -> dict[str, str]:
-    """Each name of `__all__` with the module it comes from, without importing anything."""
+    """Return the module of each name of `__all__`, without importing anything."""
     tree = ast.parse((ROOT / "src" / PACKAGE / "__init__.py").read_text(encoding="utf-8"))
     homes = {
         alias.asname or alias.name: node.module or ""
@@ -156,7 +156,7 @@ def public_names() -> dict[str, str]:
 
 
 class _Page(HTMLParser):
-    """Collects a page's anchors, its links, and what the browser loads for it."""
+    """Collects the anchors, the links and the loaded files of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class _Page(HTMLParser):
         self.links: list[str] = []
         self.loads: list[str] = []
         self.open_code = 0
-        """How many code elements were not closed: a page where one is looks broken."""
+        """Number of unclosed code elements, which make a page look broken."""
 
     def handle_endtag(self, tag: str) -> None:
         self.open_code -= tag == "code"
@@ -182,14 +182,14 @@ class _Page(HTMLParser):
 
 
 def check_site(site: Path) -> Iterator[str]:
-    """The faults of the built pages: links that lead nowhere, files loaded from other hosts."""
+    """Return the faults of the built pages: broken links, files loaded from other hosts."""
     pages: dict[Path, _Page] = {}
     for path in sorted(site.rglob("*.html")):
         pages[path] = page = _Page()
         page.feed(path.read_text(encoding="utf-8"))
     for path, page in pages.items():
         name = path.relative_to(site)
-        # The page for missing addresses is served at any address: its links are absolute.
+        # The page for missing addresses is served at any address, so its links are absolute.
         if name.name == "404.html":
             continue
         if page.open_code:

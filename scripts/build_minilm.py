@@ -129,7 +129,7 @@ class Graph:
 
 
 class Arithmetic(Protocol):
-    """How numbers are stored and multiplied."""
+    """A format in which numbers are stored and multiplied."""
 
     def words(self, graph: Graph, table: Array) -> str:
         """Return the rows of `table` at `input_ids`."""

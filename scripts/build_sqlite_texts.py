@@ -1,8 +1,8 @@
-"""Makes `compiled_statements.json`: SQLite's hot statements, as SQLAlchemy compiles them.
+"""Write `compiled_statements.json`: the hot statements of SQLite as SQLAlchemy compiles them.
 
     make texts
 
-It makes the calls, and writes down which statements they asked the driver for.
+Makes the calls, and records the statements that they send to the driver.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from octopus_memory.domain.facts import FactKind, FoundFact
 from octopus_memory.testing import FakeSummarizer
 
 MOST_PLACES = 16
-"""How many turns one statement reads by their places."""
+"""Number of turns that one statement reads."""
 
 
 def main() -> None:
     compiled_statements.FILE.write_text("[]\n", encoding="utf-8")
     asked: dict[tuple[str, ...], compiled_statements.Compiled] = {}
     with tempfile.TemporaryDirectory() as folder:
-        # The second time, everything is there already.
+        # In the second round everything exists already.
         for _ in range(2):
             for statement, keys in _asked(Path(folder, "memory.db")):
                 asked[statement.name, *keys] = compiled_statements.compile_statement(
@@ -43,10 +43,10 @@ def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
         _talk(scope)
         memory.flush()
         _recall(scope)
-        # Vectors that come after what they are of.
+        # Vectors that are stored after their texts.
         memory.flush()
         scope.recall("thanks")
-        # What the background thread looks for.
+        # The calls of the background thread.
         memory.run_pending()
         memory.next_retention()
         store.recall_block_at(scope.scope, [1])

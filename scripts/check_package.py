@@ -57,7 +57,7 @@ def names_in(archive: Path) -> list[str]:
 
 
 def problems_of_wheel(names: Iterable[str]) -> Iterator[str]:
-    """What is in a wheel and must not be, and what is not and must be."""
+    """Return files that a wheel has but must not have, and those that it lacks."""
     names = list(names)
     yield from unwanted(names)
     for name in names:

@@ -30,7 +30,7 @@ _PANELS = {
 }
 """The commands as `octopus --help` groups them."""
 _FUNCTIONS = {"import": "import_", "run-pending": "run_pending"}
-"""Where the name of a command is none that Python allows."""
+"""Functions of commands whose names are not valid in Python."""
 
 
 def main() -> None:

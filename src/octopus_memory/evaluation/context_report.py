@@ -23,9 +23,9 @@ _SHARES = ("evidence", "long_turns", "answer_words")
 _NOTE = (
     "Columns are budgets in tokens. Shares are in per cent, each question counting the same, with "
     "95 % bootstrap intervals over questions. Evidence in the block: share of the evidence turns "
-    "of which at least 60 % of the word 4-grams stand in the block. Long evidence turns (over 400 "
+    "of which at least 60 % of the word 4-grams are in the block. Long evidence turns (over 400 "
     "characters, each counting the same): share of which the sentences that answer, at most 3, "
-    "stand in the block by the same measure. Answer words in the block: share of the answer's "
+    "are in the block by the same measure. Answer words in the block: share of the answer's "
     "strings. Tokens are counted at four characters each, for every system alike. Strangers' "
     "questions are those of the next conversation, about the people who speak in this one."
 )

@@ -1,4 +1,4 @@
-"""One embedder for every system of a run. Turns are embedded once, questions each time.
+"""The embedder that every system of a run shares. Turns are embedded once, questions each time.
 
 Systems then differ by what they do with the vectors, and the time of a query includes its encoding.
 """

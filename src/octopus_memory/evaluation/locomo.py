@@ -1,7 +1,7 @@
 """LoCoMo: ten long chats of two friends, with questions (Maharana et al., ACL 2024).
 
-`speaker_a` stands for the user and `speaker_b` for the assistant; both keep their names. The data
-date sessions, not turns, so each turn has its session's time.
+`speaker_a` plays the user and `speaker_b` the assistant; both keep their names. The data have dates
+of sessions, not of turns, so each turn has the time of its session.
 """
 
 from __future__ import annotations

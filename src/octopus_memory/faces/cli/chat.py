@@ -83,7 +83,7 @@ def chat(
 
 
 class _Talk:
-    """One run of the chat."""
+    """A running chat."""
 
     def __init__(
         self, scope: MemoryScope, model: Answerer, view: View, session_id: str | None

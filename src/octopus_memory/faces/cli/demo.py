@@ -48,7 +48,7 @@ _RANKED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One past session of the demo."""
+    """A past session of the demo."""
 
     id: str
     title: str

@@ -237,7 +237,7 @@ def _watched(stream: IO[str], label: str) -> Iterator[Callable[[Iterable[str]], 
             for piece in pieces:
                 yield piece
                 taken += len(piece)
-                # Of a pipe, characters are counted, because its size is unknown.
+                # The size of a pipe is unknown, so its characters are counted.
                 done(raw.tell() if size is not None else taken)
 
         yield watched

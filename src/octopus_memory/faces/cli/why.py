@@ -71,7 +71,7 @@ def _number(entry: Injection, numbers: dict[tuple[UUID, int], int]) -> int | Non
 
 
 def _is_for(entry: Injection, turn: int | None, numbers: dict[tuple[UUID, int], int]) -> bool:
-    """Whether a block was made for a turn: for the message itself, or for the one it answers."""
+    """Return whether a block was made for a turn, or for the message that it answers."""
     if turn is None:
         return True
     number = _number(entry, numbers)

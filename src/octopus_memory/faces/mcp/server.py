@@ -118,7 +118,7 @@ class Connection:
                 self._answer(message)
 
     def _cancel(self, id_: Json) -> None:
-        """Drop a call that still waits for a thread. One that is running goes on to its end."""
+        """Drop a call that waits for a thread. A running call is not interrupted."""
         call = self._calls.get(id_) if isinstance(id_, str | int) else None
         if call is not None:
             call.cancel()

@@ -180,7 +180,7 @@ class ReadSession(Tool):
 
 
 class Said(BaseModel):
-    """One message."""
+    """A message of the conversation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     role: Literal["user", "assistant"] = Field(description="Who said it. You are the assistant")

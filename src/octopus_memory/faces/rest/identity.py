@@ -59,7 +59,7 @@ class Limiter:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def wait(self, caller: str) -> float:
-        """Return how many seconds the caller must wait; zero if it may go on."""
+        """Return how many seconds the caller must wait; zero if it need not."""
         now = time.monotonic()
         bucket = self._buckets.get(caller)
         if bucket is None:

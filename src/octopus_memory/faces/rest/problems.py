@@ -39,7 +39,7 @@ _RETRY_SECONDS = 1
 
 
 class FieldProblem(BaseModel):
-    """One value that is not valid."""
+    """A value that is not valid."""
 
     field: str
     problem: str

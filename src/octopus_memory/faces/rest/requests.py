@@ -46,7 +46,7 @@ class HowItEnds(Wire):
 
 
 class ClosingBody(HowItEnds, WhoBody):
-    """How an episode ends. `agentId` and `userId` must match the episode if they are given."""
+    """The end of an episode. `agentId` and `userId` must match the episode if they are given."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"reason": "user_closed"}})
 

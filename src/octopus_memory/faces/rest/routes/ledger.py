@@ -48,7 +48,7 @@ def episode_uses(
     userId: WhoseText = None,
     limit: _Limit = 20,
 ) -> Response:
-    """Where an episode was shown to a model: how often, when last, in which sessions."""
+    """Return how often an episode was shown to a model, when last, and in which sessions."""
     need(caller, *SEES)
     scope = scope_with(request, caller, episode_id, agentId, userId)
     return answer(request, UsesOut, uses_out(scope.uses(episode_id, limit=limit)))

@@ -75,7 +75,7 @@ def add_to_session(
 def remove_turns(
     request: Request, caller: Principal, session_id: NameText, body: RemoveTurnsBody
 ) -> Response:
-    """Remove messages for good, with all that was made of them; they are given back once."""
+    """Remove messages for good, with everything derived from them. Returns them once."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     removed = scope.remove_turns(
@@ -137,7 +137,7 @@ def close_session(
 def reset_session(
     request: Request, caller: Principal, session_id: NameText, body: WhoBody | None = None
 ) -> Response:
-    """Begin the replay of the session anew; its messages stay recallable."""
+    """Reset the replay of a session. Its messages can still be recalled."""
     need(caller, *WRITES)
     body = body or WhoBody()
     scope_of(request, caller, body.agent_id, body.user_id).reset_session(session_id)
