@@ -1,4 +1,4 @@
-"""Direct calls: statements executed on psycopg, several in one round trip.
+"""Hot calls: statements executed on psycopg, several in one round trip.
 
 A statement is sent when it is executed, and awaited when its rows are read. So BEGIN travels with
 the first statements and COMMIT with the last, and a read of one statement is one round trip.
@@ -180,7 +180,7 @@ class DriverConnection:
 
 
 class Driver:
-    """Lends the connections of the SQLAlchemy pool to direct calls."""
+    """Lends the connections of the SQLAlchemy pool to hot calls."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine

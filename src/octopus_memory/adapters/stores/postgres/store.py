@@ -20,7 +20,7 @@ from ....domain.errors import (
 from ....ports.models import Clock
 from ....ports.retention import Lead
 from ..sql import migrate
-from ..sql.lazy import Connection, Direct, direct_mode
+from ..sql.lazy import Connection, Hot, hot_mode
 from ..sql.store import SqlStore
 from ..sql.transactions import REACH, READING, Every, Reach
 from . import compaction, errors, security
@@ -77,7 +77,7 @@ class PostgresStore(SqlStore):
             pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
         )
         sa.event.listen(engine, "begin", self._begin)
-        self._direct = Driver(engine)
+        self._hot = Driver(engine)
         super().__init__(lambda: engine, clock=clock)
 
     def _engine_with(self, **options: Any) -> sa.Engine:
@@ -156,9 +156,9 @@ class PostgresStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        mode = direct_mode(do)
+        mode = hot_mode(do)
         if mode is not None:
-            with self._driven(reach, SNAPSHOT if mode is Direct.SNAPSHOT else None) as driven:
+            with self._driven(reach, SNAPSHOT if mode is Hot.SNAPSHOT else None) as driven:
                 return do(driven, *args, **named)
 
         def committed(conn: Connection) -> T:
@@ -176,14 +176,14 @@ class PostgresStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        if direct_mode(do) is Direct.WRITE:
+        if hot_mode(do) is Hot.WRITE:
             with self._driven(reach, WRITING) as driven:
                 return do(driven, *args, **named)
         return super()._attempt_write(reach, do, *args, **named)
 
     def _driven(self, reach: Reach, begin: str | None) -> AbstractContextManager[Any]:
         reached = security.setting(reach, self._engine.dialect)
-        return self._direct.connection(begin=begin, settings=(self._patience, reached))
+        return self._hot.connection(begin=begin, settings=(self._patience, reached))
 
     def _prepare_schema(self) -> None:
         unhurried = {REACH: Every.TENANT, _UNHURRIED: True}

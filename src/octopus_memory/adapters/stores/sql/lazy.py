@@ -1,8 +1,8 @@
 """Lazy imports of SQLAlchemy, and statements with names.
 
-Direct calls on SQLite never import SQLAlchemy: their statements were compiled when the package was
+Hot calls on SQLite never import SQLAlchemy: their statements were compiled when the package was
 built, and are looked up by name (`sqlite/compiled.py`). This module is the only one that statement
-authors need: `@sql` names a statement, `@direct_read` and its siblings mark a call.
+authors need: `@sql` names a statement, `@hot_read` and its siblings mark a call.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, c
 __all__ = [
     "Asked",
     "Connection",
-    "Direct",
+    "Hot",
     "Statement",
-    "direct_mode",
-    "direct_read",
-    "direct_snapshot",
-    "direct_write",
+    "hot_mode",
+    "hot_read",
+    "hot_snapshot",
+    "hot_write",
     "load",
     "results_of",
     "sa",
@@ -114,8 +114,8 @@ def _name(make: Callable[..., Any]) -> str:
     return f"{make.__module__.removeprefix(f'{__package__}.')}.{make.__name__}"
 
 
-class Direct(Enum):
-    """How a call that uses named statements alone runs on the driver, without SQLAlchemy."""
+class Hot(Enum):
+    """How a hot call runs on the driver, without SQLAlchemy. It uses named statements alone."""
 
     READ = "read"
     """Without a transaction: the call needs no common snapshot of its statements."""
@@ -123,30 +123,30 @@ class Direct(Enum):
     WRITE = "write"
 
 
-_direct: dict[Callable[..., Any], Direct] = {}
+_hot: dict[Callable[..., Any], Hot] = {}
 
 
-def direct_read(do: Callable[P, T]) -> Callable[P, T]:
-    """Mark a read of named statements that need no common snapshot."""
-    _direct[do] = Direct.READ
+def hot_read(do: Callable[P, T]) -> Callable[P, T]:
+    """Mark a hot read of named statements that need no common snapshot."""
+    _hot[do] = Hot.READ
     return do
 
 
-def direct_snapshot(do: Callable[P, T]) -> Callable[P, T]:
-    """Mark a read of named statements that must see one snapshot."""
-    _direct[do] = Direct.SNAPSHOT
+def hot_snapshot(do: Callable[P, T]) -> Callable[P, T]:
+    """Mark a hot read of named statements that must see one snapshot."""
+    _hot[do] = Hot.SNAPSHOT
     return do
 
 
-def direct_write(do: Callable[P, T]) -> Callable[P, T]:
-    """Mark a write of named statements."""
-    _direct[do] = Direct.WRITE
+def hot_write(do: Callable[P, T]) -> Callable[P, T]:
+    """Mark a hot write of named statements."""
+    _hot[do] = Hot.WRITE
     return do
 
 
-def direct_mode(do: Callable[..., Any]) -> Direct | None:
+def hot_mode(do: Callable[..., Any]) -> Hot | None:
     """How a store with a driver of its own runs `do`; None for SQLAlchemy's connection."""
-    return _direct.get(do)
+    return _hot.get(do)
 
 
 class Connection:

@@ -58,7 +58,7 @@ class Reader:
 
 
 class Result:
-    """The part of the interface of a SQLAlchemy result that direct calls use."""
+    """The part of the interface of a SQLAlchemy result that hot calls use."""
 
     def __init__(self, cursor: Cursor, reader: Reader) -> None:
         self._cursor = cursor

@@ -1,4 +1,4 @@
-"""Compiled statements of direct calls on SQLite, shipped as `compiled_statements.json`.
+"""Compiled statements of hot calls on SQLite, shipped as `compiled_statements.json`.
 
 `scripts/build_sqlite_texts.py` writes the file, and a test compares it with what SQLAlchemy
 compiles now. A statement that is not in it is compiled on first use.

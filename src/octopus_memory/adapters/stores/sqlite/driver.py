@@ -1,6 +1,6 @@
-"""Direct calls: statements executed on the driver, without SQLAlchemy.
+"""Hot calls: statements executed on the driver, without SQLAlchemy.
 
-Only the text and the types of a statement are used. Those of direct calls are shipped; SQLAlchemy
+Only the text and the types of a statement are used. Those of hot calls are shipped; SQLAlchemy
 compiles any other once. A short statement takes a fifth of the time that it takes through a
 SQLAlchemy connection.
 """

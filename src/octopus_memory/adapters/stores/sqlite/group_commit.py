@@ -69,11 +69,11 @@ _NO_BATCH = _Batch()
 class _Job:
     """One write and its outcome."""
 
-    __slots__ = ("batch", "direct", "do", "error", "outcome", "wake_lock")
+    __slots__ = ("batch", "do", "error", "hot", "outcome", "wake_lock")
 
-    def __init__(self, do: Callable[[Any], Any], *, direct: bool) -> None:
+    def __init__(self, do: Callable[[Any], Any], *, hot: bool) -> None:
         self.do = do
-        self.direct = direct
+        self.hot = hot
         self.outcome: Any = None
         self.error: Exception | None = None
         self.batch = _NO_BATCH
@@ -107,16 +107,16 @@ class GroupCommit:
         self._engine: sa.Engine | None = None
         self._known: dict[Any, Prepared] = {}
 
-    def write(self, do: Callable[[Any], T], *, direct: bool = False) -> T:
+    def write(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
         """Run `do` in a transaction; durable when it returns.
 
-        A `direct` write gets the driver's connection, another one SQLAlchemy's. Both raise the
+        A `hot` write gets the driver's connection, another one SQLAlchemy's. Both raise the
         driver's errors.
         """
-        if not direct:
+        if not hot:
             # Import it before queueing, because others would wait for the import.
             load("sqlalchemy")
-        job = _Job(do, direct=direct)
+        job = _Job(do, hot=hot)
         with self._queueing:
             self._queue.append(job)
             leads, self._has_leader = not self._has_leader, True
@@ -180,7 +180,7 @@ class GroupCommit:
 
     def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
-        if self._core is None and not all(job.direct for job in jobs):
+        if self._core is None and not all(job.hot for job in jobs):
             self._open_core(raw)
         when_free(raw, "BEGIN IMMEDIATE")
         try:
@@ -228,7 +228,7 @@ class GroupCommit:
         raw.execute("RELEASE job")
 
     def _run_job(self, raw: sqlite3.Connection, job: _Job) -> None:
-        if job.direct:
+        if job.hot:
             job.outcome = job.do(DriverConnection(raw, self._known))
             return
         try:

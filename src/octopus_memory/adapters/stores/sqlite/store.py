@@ -24,7 +24,7 @@ from ....ports.models import Clock
 from ....ports.recall_rows import UnindexedTurns
 from ....ports.values import IndexEntry
 from ..sql import column_values, migrate
-from ..sql.lazy import Connection, Direct, direct_mode, sa
+from ..sql.lazy import Connection, Hot, hot_mode, sa
 from ..sql.store import SqlStore
 from ..sql.transactions import READING, Every, Reach
 from . import errors
@@ -59,7 +59,7 @@ class SqliteStore(SqlStore):
         self._read_only = read_only
         # Threads of this process queue here; SQLite polls only for other processes.
         self._writing = threading.RLock()
-        # Idle connections of direct calls; the others are in the pool of SQLAlchemy.
+        # Idle connections of hot calls; the others are in the pool of SQLAlchemy.
         self._idle: list[sqlite3.Connection] = []
         self._known: dict[Any, Prepared] = {}
         self._closed = False
@@ -172,7 +172,7 @@ class SqliteStore(SqlStore):
         if not self._in_memory:
             self._file.check()
             done = self._commit(
-                lambda conn: do(conn, *args, **named), direct=direct_mode(do) is Direct.WRITE
+                lambda conn: do(conn, *args, **named), hot=hot_mode(do) is Hot.WRITE
             )
             # Check before acknowledging: the commit may have gone to a removed file.
             self._file.check()
@@ -180,9 +180,9 @@ class SqliteStore(SqlStore):
         with self._writing:
             return super()._write(reach, do, *args, **named)
 
-    def _commit(self, do: Callable[[Any], T], *, direct: bool = False) -> T:
+    def _commit(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
         try:
-            return self._group_commit.write(do, direct=direct)
+            return self._group_commit.write(do, hot=hot)
         except _DRIVER_ERRORS as error:
             raise self._as_ours(error) from error
 
@@ -194,7 +194,7 @@ class SqliteStore(SqlStore):
         **named: P.kwargs,
     ) -> T:
         self._file.check()
-        mode = direct_mode(do)
+        mode = hot_mode(do)
         if mode is not None and not self._in_memory:
             return self._on_driver(mode, do, *args, **named)
         if not self._in_memory:
@@ -203,9 +203,9 @@ class SqliteStore(SqlStore):
         with self._writing:
             return super()._read(reach, do, *args, **named)
 
-    def _on_driver(self, mode: Direct, do: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _on_driver(self, mode: Hot, do: Callable[..., T], *args: Any, **named: Any) -> T:
         """Run a read on a driver connection."""
-        is_snapshot = mode is Direct.SNAPSHOT
+        is_snapshot = mode is Hot.SNAPSHOT
         try:
             raw = self._take()
             try:

@@ -12,7 +12,7 @@ from .....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from .....ports.values import SUMMARY_ORDINAL, Closing, NewSummary
 from .....ports.work import RowPart, WorkKind
 from .. import rows
-from ..lazy import Connection, direct_write, sa, schema, sql, sql_for, types
+from ..lazy import Connection, hot_write, sa, schema, sql, sql_for, types
 from . import agent_configs, common, episodes, facts, mirror, placeholders, scopes
 
 
@@ -86,7 +86,7 @@ def _rewritten() -> sa.Select[Any]:
     )
 
 
-@direct_write
+@hot_write
 def close_episode(
     conn: Connection,
     now: datetime,

@@ -16,8 +16,8 @@ from .. import rows
 from ..lazy import (
     Asked,
     Connection,
-    direct_read,
-    direct_snapshot,
+    hot_read,
+    hot_snapshot,
     results_of,
     sa,
     schema,
@@ -156,7 +156,7 @@ def _turns_between() -> sa.Select[Any]:
     )
 
 
-@direct_read
+@hot_read
 def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | None:
     row = conn.execute(
         _session, common.scope_params(scope) | {"session_": session_id}
@@ -167,7 +167,7 @@ def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | N
     return SessionState(session=rows.session(row, scope), episode=rows.episode(row, scope))
 
 
-@direct_snapshot
+@hot_snapshot
 def replay(
     conn: Connection, scope: Scope, session_id: str, *, last: int | None = None
 ) -> SessionReplay | None:
@@ -246,7 +246,7 @@ def _said(
     return said
 
 
-@direct_read
+@hot_read
 def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
     found = results_of(conn, *_by_ids(scope, ids))
     return {row.id: rows.episode(row, scope) for some in found for row in some}
@@ -272,13 +272,13 @@ def _replayed() -> sa.Select[Any]:
     )
 
 
-@direct_read
+@hot_read
 def replayed(conn: Connection, scope: Scope, session_id: str) -> dict[UUID, int]:
     found = conn.execute(_replayed, common.scope_params(scope) | {"session_": session_id})
     return {row.id: row.replay_from or 0 for row in found}
 
 
-@direct_read
+@hot_read
 def episode_ids(
     conn: Connection, scope: Scope, session_id: str, *, deleted: bool = False
 ) -> list[UUID]:
@@ -286,7 +286,7 @@ def episode_ids(
     return [row.id for row in conn.execute(_episode_ids(deleted), parameters)]
 
 
-@direct_read
+@hot_read
 def turns(
     conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, stop: int | None = None
 ) -> list[Turn]:
@@ -298,7 +298,7 @@ def turns(
     return rows.turns(conn.execute(_turns_between, parameters).all())
 
 
-@direct_read
+@hot_read
 def turns_at(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
     found = results_of(conn, *_at(scope, refs))
     return [turn for some in found for turn in rows.turns(some.all())]
@@ -313,7 +313,7 @@ def _at(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
         yield _turns_at(count), common.scope_params(scope) | given
 
 
-@direct_read
+@hot_read
 def episodes_and_turns(
     conn: Connection, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
 ) -> tuple[dict[UUID, Episode], list[Turn]]:

@@ -13,7 +13,7 @@ from .....domain.errors import EpisodeNotFound, SessionNotFound
 from .....domain.message import Json
 from .....ports.work import WorkKind
 from .. import rows
-from ..lazy import Connection, direct_read, sa, schema, sql_for
+from ..lazy import Connection, hot_read, sa, schema, sql_for
 from . import audit, common, holds, ledger, message_keys, meta, mirror, remove, scopes
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _erasures(given: tuple[str, ...], unfinished: bool) -> sa.Select[Any]:
     return statement
 
 
-@direct_read
+@hot_read
 def erasures(
     conn: Connection,
     tenant: str | None = None,

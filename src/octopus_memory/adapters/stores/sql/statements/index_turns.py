@@ -13,7 +13,7 @@ from .....ports.recall_rows import UnindexedTurns
 from .....ports.values import IndexEntry, NewTurn
 from .....ports.work import WorkKind
 from .. import column_values, rows
-from ..lazy import Connection, direct_read, direct_write, results_of, sa, schema, sql
+from ..lazy import Connection, hot_read, hot_write, results_of, sa, schema, sql
 from . import common
 
 _MOST_TURNS = 256
@@ -146,7 +146,7 @@ class _Waiting(NamedTuple):
     turns: dict[int, tuple[int, datetime]]
 
 
-@direct_read
+@hot_read
 def unindexed_turns(
     conn: Connection, scope: Scope | None = None, *, episode_id: UUID | None = None, limit: int
 ) -> list[UnindexedTurns]:
@@ -172,7 +172,7 @@ def unindexed_turns(
     ]
 
 
-@direct_read
+@hot_read
 def turns(conn: Connection, found: Sequence[UnindexedTurns]) -> list[Turn]:
     read: list[Turn] = []
     for some in common.chunks([each.episode_id for each in found]):
@@ -180,7 +180,7 @@ def turns(conn: Connection, found: Sequence[UnindexedTurns]) -> list[Turn]:
     return read
 
 
-@direct_write
+@hot_write
 def index_turns(
     conn: Connection, done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]], *, now: datetime
 ) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..lazy import Connection, direct_read, sa, schema, sql
+from ..lazy import Connection, hot_read, sa, schema, sql
 
 _SKEW = timedelta(hours=1)
 """How far the clocks of two machines may differ."""
@@ -54,7 +54,7 @@ def _ran() -> sa.Select[Any]:
     return sa.select(schema.jobs.c.last_run).where(schema.jobs.c.name == sa.bindparam("job_"))
 
 
-@direct_read
+@hot_read
 def last_run(conn: Connection, job: str) -> datetime | None:
     row = conn.execute(_ran, {"job_": job}).first()
     return None if row is None else row.last_run

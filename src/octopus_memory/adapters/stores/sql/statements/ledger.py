@@ -13,7 +13,7 @@ from uuid import UUID
 from .....domain.episode import Scope
 from .....domain.errors import InvalidInput, StoreCorrupt
 from .. import codec, column_values, rows
-from ..lazy import Connection, direct_write, sa, schema, sql
+from ..lazy import Connection, hot_write, sa, schema, sql
 from . import common, meta, scopes
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _unpacked(packed: Any, episode_id: UUID | None) -> list[Injected]:
         raise StoreCorrupt(column_values.DAMAGED) from error
 
 
-@direct_write
+@hot_write
 def record(
     conn: Connection,
     tenant: str,  # noqa: ARG001 - the transaction's reach

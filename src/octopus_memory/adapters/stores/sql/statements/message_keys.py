@@ -7,7 +7,7 @@ from typing import Any
 
 from .....domain.episode import Scope
 from .....ports.values import KeyTaken
-from ..lazy import Connection, direct_read, sa, schema, sql
+from ..lazy import Connection, hot_read, sa, schema, sql
 from . import common
 
 
@@ -43,7 +43,7 @@ def drop_of_session() -> sa.Delete:
     )
 
 
-@direct_read
+@hot_read
 def known(
     conn: Connection, scope: Scope, session_id: str, digests: Sequence[bytes]
 ) -> frozenset[bytes]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from .....domain.errors import InvalidInput, StoreBusy
-from ..lazy import Connection, direct_read, sa, schema
+from ..lazy import Connection, hot_read, sa, schema
 from . import meta
 
 Row: TypeAlias = dict[str, Any]
@@ -78,7 +78,7 @@ def table_at(position: MovePosition) -> sa.Table:
     return tables()[position.table]
 
 
-@direct_read
+@hot_read
 def is_being_filled(conn: Connection) -> bool:
     return meta.get(conn, _MOVING) is not None
 

@@ -15,7 +15,7 @@ from .....domain.errors import StoreCorrupt
 from .....domain.ids import id_of
 from .....ports.recall_rows import RecallBlock, RecallState
 from ..column_values import DAMAGED, LAST_SEQ, NO_MODEL
-from ..lazy import Connection, direct_read, direct_snapshot, results_of, sa, schema, sql, types
+from ..lazy import Connection, hot_read, hot_snapshot, results_of, sa, schema, sql, types
 from . import common
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def _state() -> sa.Select[Any]:
     ).where(common.this_scope())
 
 
-@direct_read
+@hot_read
 def state(conn: Connection, scope: Scope) -> RecallState | None:
     return _state_of(conn.execute(_state, common.scope_params(scope)).one_or_none())
 
@@ -149,7 +149,7 @@ def _state_of(row: Any) -> RecallState | None:
     )
 
 
-@direct_snapshot
+@hot_snapshot
 def block(
     conn: Connection,
     scope: Scope,
@@ -186,7 +186,7 @@ def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-@direct_snapshot
+@hot_snapshot
 def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
     found: list[Sequence[Any]] = []
     for some in common.chunks(sorted(set(seqs))):

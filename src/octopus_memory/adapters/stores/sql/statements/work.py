@@ -14,9 +14,9 @@ from .. import rows
 from ..lazy import (
     Connection,
     Statement,
-    direct_read,
-    direct_snapshot,
-    direct_write,
+    hot_read,
+    hot_snapshot,
+    hot_write,
     sa,
     schema,
     sql,
@@ -106,7 +106,7 @@ def _said() -> sa.Select[Any]:
     )
 
 
-@direct_write
+@hot_write
 def claim(
     conn: Connection,
     kind: WorkKind,
@@ -150,7 +150,7 @@ def _claimed(row: rows.Row) -> Work:
     )
 
 
-@direct_write
+@hot_write
 def finish(conn: Connection, work: Sequence[Work | Removal]) -> None:
     for some in common.chunks([piece.id for piece in work]):
         conn.execute(_finish, {"ids": some})
@@ -181,7 +181,7 @@ def _worker_ids() -> sa.CompoundSelect[Any]:
     )
 
 
-@direct_read
+@hot_read
 def worker_ids(conn: Connection) -> list[str]:
     return [row.owner for row in conn.execute(_worker_ids) if row.owner]
 
@@ -213,7 +213,7 @@ def _stale() -> sa.Select[Any]:
     return sa.select(schema.work.c.id).where(_is_stale()).limit(1)
 
 
-@direct_read
+@hot_read
 def has_stale(conn: Connection, latest: datetime) -> bool:
     return conn.execute(_stale, {"latest_": latest}).first() is not None
 
@@ -242,7 +242,7 @@ def _counted() -> sa.Select[Any]:
     ).group_by(schema.work.c.kind)
 
 
-@direct_snapshot
+@hot_snapshot
 def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
     found = {kind: Backlog(waiting=0, oldest=None) for kind in WorkKind}
     for row in conn.execute(_counted):
@@ -255,7 +255,7 @@ def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
     return found
 
 
-@direct_read
+@hot_read
 def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
     found: dict[tuple[UUID, int], Sequence[Any]] = {}
     for some in common.chunks([piece.id for piece in work]):
