@@ -14,7 +14,7 @@ import pytest
 from octopus_memory import EpisodicMemory, StoreBusy
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sql.rows import KINDS
-from octopus_memory.adapters.stores.sql.statements import episodes
+from octopus_memory.adapters.stores.sql.statements import common
 from octopus_memory.engine.core import runtime
 from octopus_memory.ports.work import RowPart, WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
@@ -141,7 +141,7 @@ def test_turns_are_read_by_their_places(filled: Filled, role: str):
     """Not every turn of a scope, however few episodes the server takes it to have."""
     places = [(write.episode_id, 3) for write in filled.writes[:5]]
     assert len(filled.store.turns_at(ANA, places)) == 5
-    given = episodes.who(ANA) | {
+    given = common.scope_params(ANA) | {
         name: value
         for number, place in enumerate(places)
         for name, value in zip((f"episode_{number}", f"ordinal_{number}"), place, strict=True)
