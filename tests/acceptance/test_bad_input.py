@@ -203,7 +203,7 @@ def from_deep_inside(call: Callable[[], Any], frames: int) -> Any:
 
 
 @pytest.mark.parametrize("depth", [50, 95, 105, 500, 900, 100_000])
-def test_what_was_stored_can_be_read_from_a_deep_stack(scope: MemoryScope, depth: int):
+def test_stored_content_can_be_read_from_a_deep_stack(scope: MemoryScope, depth: int):
     message = {"role": "user", "content": "x", "extra": nested(depth)}
     session_id = f"depth {depth}"
     if depth > 100:

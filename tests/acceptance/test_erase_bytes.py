@@ -374,7 +374,7 @@ def test_a_rewrite_left_for_later_leaves_nothing_either(copy: Copy, wanted: dict
     assert found_kinds(copy.folder, wanted) == set()
 
 
-def test_what_archiving_purging_and_new_summaries_remove_is_gone_from_the_file(
+def test_text_removed_by_archiving_purging_and_new_summaries_is_gone_from_the_file(
     copy: Copy, wanted: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ):
 

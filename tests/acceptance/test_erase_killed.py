@@ -113,7 +113,7 @@ def test_killed_at_every_moment(filled: Path, tmp_path: Path):
     assert begun.count(True) > 10
 
 
-def test_killed_while_the_file_is_built_anew(filled: Path, tmp_path: Path):
+def test_an_erasure_killed_while_the_file_is_rewritten_is_finished(filled: Path, tmp_path: Path):
     """Finished by the next one from there, or from the start: the file is always whole."""
     steps = 0
     for share in (0.0, 0.2, 0.5, 0.8, 0.95):

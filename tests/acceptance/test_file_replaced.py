@@ -87,7 +87,7 @@ def test_every_kind_of_call_says_so(file: Path, away: Callable[[Path], None]):
                 call()
 
 
-def test_what_is_put_back_goes_on(file: Path):
+def test_a_file_that_is_put_back_works_again(file: Path):
     with open_memory(file) as memory:
         scope = memory.scope(user="u")
         scope.add("s", SAID)

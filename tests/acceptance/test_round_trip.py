@@ -302,7 +302,7 @@ def test_an_episode_of_ten_thousand_turns(ends: Ends):
     assert best.ordinal == 7_654
 
 
-def test_tokens_that_the_caller_counted_are_kept(ends: Ends):
+def test_token_counts_given_by_the_caller_are_kept(ends: Ends):
     here, there = ends.scopes()
     here.add("s", [("user", "one"), ("assistant", "two"), ("user", "three")], tokens=[11, 5, 0])
     assert [turn.tokens for turn in there.session("s").turns] == [11, 5, 0]
@@ -310,7 +310,7 @@ def test_tokens_that_the_caller_counted_are_kept(ends: Ends):
     assert (episode.input_tokens, episode.output_tokens) == (11, 5)
 
 
-def test_what_the_caller_changes_afterwards_does_not_reach_the_log(ends: Ends):
+def test_changes_the_caller_makes_afterwards_do_not_reach_the_store(ends: Ends):
     here, there = ends.scopes()
     message: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "as it was"}]}
     before = copy.deepcopy(message)

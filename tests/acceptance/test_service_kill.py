@@ -115,7 +115,7 @@ def command_of(pid: str) -> bytes:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells a process's children")
-def test_of_several_processes_one_is_killed_and_another_takes_its_place(
+def test_a_killed_service_process_is_replaced(
     tmp_path: Path, path: Path, token: str, env: dict[str, str]
 ):
     server = serve(tmp_path, env, "--processes", "2")
@@ -138,7 +138,7 @@ def test_of_several_processes_one_is_killed_and_another_takes_its_place(
     assert "Traceback" not in server.log.read_text()
 
 
-def test_where_the_first_process_is_killed_the_others_go(
+def test_killing_the_first_process_ends_the_others(
     tmp_path: Path, path: Path, token: str, env: dict[str, str]
 ):
     server = serve(tmp_path, env, "--processes", "2")

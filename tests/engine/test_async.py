@@ -108,7 +108,7 @@ def test_a_conversation_that_is_remembered(tmp_path: Path):
     asyncio.run(first())
 
 
-def test_every_call_answers(tmp_path: Path):  # noqa: PLR0915 - each call once
+def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each call once
     async def everything() -> set[str]:
         used = set()
 
@@ -213,7 +213,7 @@ def test_one_memory_on_two_event_loops(tmp_path: Path):
     asyncio.run(memory.close())
 
 
-def test_fifty_adds_at_once(tmp_path: Path):
+def test_fifty_concurrent_adds_are_all_stored(tmp_path: Path):
     async def all_at_once() -> None:
         async with await open_memory(tmp_path / "memory.db") as memory:
             scope = memory.scope(user="u")
@@ -228,7 +228,7 @@ def test_fifty_adds_at_once(tmp_path: Path):
     asyncio.run(all_at_once())
 
 
-def test_the_loop_goes_on_while_a_call_waits(tmp_path: Path):
+def test_a_waiting_call_does_not_block_the_event_loop(tmp_path: Path):
     async def ticking() -> int:
         async with await open_memory(tmp_path / "memory.db") as memory:
             scope = memory.scope(user="u")

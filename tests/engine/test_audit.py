@@ -37,7 +37,7 @@ def test_nothing_that_only_writes_a_conversation_is_recorded(
     assert memory.parts.store.audit("") == []
 
 
-def test_settings_of_an_agent(memory: EpisodicMemory):
+def test_a_change_of_an_agents_settings_is_recorded(memory: EpisodicMemory):
     config = MemoryConfig(session=SessionConfig(idle_timeout_minutes=5))
     memory.configure("hr", config, tenant="acme", actor="ops:1")
     memory.configure("hr", config)
@@ -64,7 +64,9 @@ def test_settings_and_keys_never_change_without_their_entry(
     assert actions(memory) == done
 
 
-def test_another_embedding_model(memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path):
+def test_a_change_of_the_embedding_model_is_recorded(
+    memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path
+):
     scope.store(TALK)
     memory.run_pending()
     url = f"sqlite:///{tmp_path / 'memory.db'}"
@@ -92,7 +94,7 @@ def test_a_scope_says_once_who_acts(memory: EpisodicMemory):
     assert {actor for action, actor in acted if action != "erase"} <= {"ops:1", "ops:2"}
 
 
-def test_deleting_restoring_and_holding(memory: EpisodicMemory, scope: MemoryScope):
+def test_deleting_restoring_and_holding_are_recorded(memory: EpisodicMemory, scope: MemoryScope):
     episode = scope.store(TALK)
     scope.delete(episode.id, actor="a")
     scope.restore(episode.id, actor="b")
@@ -301,7 +303,7 @@ def test_a_log_that_grows_while_it_is_read_is_whole(
     assert (found.entries, found.is_whole) == (3, True)
 
 
-def test_a_log_made_anew_is_seen_by_a_head_that_was_noted(memory: EpisodicMemory):
+def test_a_rebuilt_log_does_not_match_a_noted_head(memory: EpisodicMemory):
     tenant = memory.tenant("acme")
     memory.configure("hr", MemoryConfig(), tenant="acme")
     noted = tenant.verify_audit().head

@@ -46,7 +46,7 @@ def test_the_thread_embeds_soon_after_a_write(database_url: str):
         assert memory.stats().vectors == {"hashing-256": 2}
 
 
-def test_until_then_a_turn_is_found_by_its_words(database_url: str):
+def test_before_it_is_embedded_a_turn_is_found_by_its_words(database_url: str):
     with open_memory(database_url) as memory:
         scope = memory.scope(user="u")
         scope.store(TALK, session_id="s")
@@ -56,7 +56,7 @@ def test_until_then_a_turn_is_found_by_its_words(database_url: str):
         assert [snippet.session_id for snippet in scope.recent()] == ["s"]
 
 
-def test_what_is_too_short_or_not_said_is_not_embedded(database_url: str):
+def test_system_turns_short_turns_and_tool_results_are_not_embedded(database_url: str):
     with open_memory(database_url) as memory:
         scope = memory.scope(user="u")
         with scope.episode() as ep:
@@ -97,7 +97,7 @@ def test_the_lease_of_a_dead_process_ends_at_once(database_url: str):
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("where", ["here", "another machine", "another container"])
-def test_the_lease_of_a_living_one_is_respected_until_it_ends(
+def test_the_lease_of_a_living_process_is_respected_until_it_expires(
     database_url: str, where: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Containers may have one name, and each numbers its own processes."""
@@ -164,7 +164,7 @@ def test_two_workers_share_the_work(database_url: str):
         assert memory.stats().vectors == {"hashing-256": 300}
 
 
-def test_a_failing_embedder_is_left_alone_for_longer_each_time(database_url: str):
+def test_retries_of_a_failing_embedder_back_off(database_url: str):
     embedder, clock = FailingEmbedder(HashingEmbedder(), failures=1_000), FixedClock()
     with open_memory(database_url, embedder=embedder, clock=clock) as memory:
         memory.scope(user="u").store(TALK)
@@ -258,7 +258,7 @@ def test_a_damaged_turn_does_not_keep_other_summaries_and_vectors_waiting(databa
         assert done.embedded
 
 
-def test_waiting_for_a_damaged_turn_says_so(database_url: str):
+def test_flush_reports_a_damaged_turn(database_url: str):
     with open_memory(database_url) as memory:
         memory.scope(user="u").add("s", [("user", QUESTION), ("assistant", QUESTION)])
         damage(database_url, 0)

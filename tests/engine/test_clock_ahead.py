@@ -19,7 +19,9 @@ OTHER = "another-machine/1/abc"
 
 @pytest.mark.both_databases
 @pytest.mark.parametrize("state", ["queued", "claimed", "put off"])
-def test_work_that_waits_is_done(memory: EpisodicMemory, clock: FixedClock, state: str):
+def test_waiting_work_is_done_after_the_clock_is_set_back(
+    memory: EpisodicMemory, clock: FixedClock, state: str
+):
     scope, store = memory.scope(agent="hr", user="ana"), memory.parts.store
     now = clock.now()
     clock.set(now + YEAR)
@@ -37,7 +39,7 @@ def test_work_that_waits_is_done(memory: EpisodicMemory, clock: FixedClock, stat
     assert all(turn.embedding_ref for turn in scope.session("s").turns)
 
 
-def test_work_that_somebody_does_is_left_to_them(memory: EpisodicMemory, clock: FixedClock):
+def test_work_claimed_by_another_worker_is_not_taken(memory: EpisodicMemory, clock: FixedClock):
     memory.scope(agent="hr", user="ana").add("s", [("user", "I have a dog that likes to run")])
     memory.run_pending()
     memory.scope(agent="hr", user="ana").add("s", [("user", "And a cat that sleeps all day")])
@@ -52,7 +54,9 @@ def test_work_that_somebody_does_is_left_to_them(memory: EpisodicMemory, clock: 
     assert memory.stats().backlog[WorkKind.EMBED].waiting == 1
 
 
-def test_retention_that_somebody_led_runs(memory: EpisodicMemory, clock: FixedClock):
+def test_retention_runs_though_its_lease_ends_in_the_future(
+    memory: EpisodicMemory, clock: FixedClock
+):
     now = clock.now()
     clock.set(now + YEAR)
     killed = memory.parts.store.lead("retention", worker_id=OTHER)
@@ -62,7 +66,9 @@ def test_retention_that_somebody_led_runs(memory: EpisodicMemory, clock: FixedCl
     killed.__exit__(None, None, None)
 
 
-def test_retention_that_is_led_now_does_not_run(memory: EpisodicMemory, clock: FixedClock):
+def test_retention_does_not_run_while_another_worker_leads(
+    memory: EpisodicMemory, clock: FixedClock
+):
     """By a machine whose clock is some minutes ahead."""
     now = clock.now()
     clock.set(now + timedelta(minutes=10))
@@ -71,7 +77,9 @@ def test_retention_that_is_led_now_does_not_run(memory: EpisodicMemory, clock: F
         assert memory.run_retention().elsewhere
 
 
-def test_retention_that_ran_in_the_future_runs_again(memory: EpisodicMemory, clock: FixedClock):
+def test_retention_runs_again_though_its_last_run_is_in_the_future(
+    memory: EpisodicMemory, clock: FixedClock
+):
     now = clock.now()
     clock.set(now + YEAR)
     memory.run_retention()

@@ -12,7 +12,7 @@ from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
 
-def test_an_episode_closes_though_each_reading_of_it_is_late(
+def test_closing_succeeds_though_every_read_is_stale(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     episode = scope.add("monday", ("user", "I like tea in the morning."))[0].episode_id
@@ -32,7 +32,7 @@ def test_an_episode_closes_though_each_reading_of_it_is_late(
 
 
 @pytest.mark.parametrize("name", ["id", "text"])
-def test_an_episode_that_timed_out_is_closed_for_whoever_names_it(
+def test_adding_by_id_after_a_timeout_continues_once_and_is_then_refused(
     scope: MemoryScope, clock: FixedClock, name: str
 ):
     first = scope.add("monday", ("user", "one"))[0].episode_id
@@ -46,7 +46,7 @@ def test_an_episode_that_timed_out_is_closed_for_whoever_names_it(
             scope.add(where, ("user", "three"))
 
 
-def test_a_slow_look_at_a_key_does_not_bring_it_back(
+def test_a_slow_read_of_a_revoked_key_does_not_cache_it(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     made = api_keys.make_key(memory.parts, tenant="acme", role="admin", name="k", actor="tester")

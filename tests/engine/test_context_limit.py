@@ -66,13 +66,13 @@ def test_forty_tool_rounds_keep_to_the_limit(memory: EpisodicMemory, face: Any):
 
 
 @pytest.mark.parametrize("face", [_embedded, _async, _remote])
-def test_what_cannot_fit_is_told(memory: EpisodicMemory, face: Any):
+def test_messages_that_cannot_fit_are_an_error(memory: EpisodicMemory, face: Any):
     context = face(memory, _rounds(2), "You are HR. " * 4_000)
     assert context.overflow_tokens == context.tokens - LIMIT > 0
     assert context.dropped == 6
 
 
-def test_rest_names_it(memory: EpisodicMemory):
+def test_rest_names_the_messages_that_cannot_fit(memory: EpisodicMemory):
     body = WHO | {"message": "And now?", "system": "You are HR. " * 4_000}
     with rest_server.asking(memory) as client:
         answer = client.post("/context", json=body).json()

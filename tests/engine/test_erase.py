@@ -30,7 +30,7 @@ pytestmark = pytest.mark.both_databases(as_owner=True)
 TALK = [("user", "My passport is in the blue folder."), ("assistant", "I will remember that.")]
 
 
-def test_a_scope_is_gone_at_once(memory: EpisodicMemory, scope: MemoryScope):
+def test_an_erased_scope_is_gone_at_once(memory: EpisodicMemory, scope: MemoryScope):
     other = memory.scope(tenant="acme", agent="it", user="user-17")
     for each in (scope, other):
         each.store(TALK, session_id="s", idempotency_key="k")
@@ -51,7 +51,7 @@ def test_a_scope_is_gone_at_once(memory: EpisodicMemory, scope: MemoryScope):
     assert scope.store(TALK, session_id="s", idempotency_key="k").message_count == 2
 
 
-def test_a_user_is_gone_from_every_agent(memory: EpisodicMemory, scope: MemoryScope):
+def test_an_erased_user_is_gone_from_every_agent(memory: EpisodicMemory, scope: MemoryScope):
     other = memory.scope(tenant="acme", agent="it", user="user-17")
     stranger = memory.scope(tenant="acme", agent="it", user="user-18")
     for each in (scope, other, stranger):
@@ -61,7 +61,7 @@ def test_a_user_is_gone_from_every_agent(memory: EpisodicMemory, scope: MemorySc
     assert (len(scope.recent()), len(other.recent()), len(stranger.recent())) == (0, 0, 1)
 
 
-def test_one_agent_only(memory: EpisodicMemory, scope: MemoryScope):
+def test_erasing_for_one_agent_keeps_the_others(memory: EpisodicMemory, scope: MemoryScope):
     other = memory.scope(tenant="acme", agent="it", user="user-17")
     for each in (scope, other):
         each.store(TALK)
@@ -80,7 +80,9 @@ def test_one_episode(memory: EpisodicMemory, scope: MemoryScope, as_what):
         scope.get(gone.id)
 
 
-def test_what_is_not_there_is_not_erased(memory: EpisodicMemory, scope: MemoryScope):
+def test_erasing_an_unknown_episode_or_user_erases_nothing(
+    memory: EpisodicMemory, scope: MemoryScope
+):
     episode = scope.store(TALK)
     elsewhere = memory.scope(tenant="acme", agent="hr", user="user-18")
     for where, given in ((scope, uuid4()), (scope, "no id"), (elsewhere, episode.id)):
@@ -149,7 +151,9 @@ class TestReceipts:
         with pytest.raises(NotFound):
             memory.tenant("other").receipt(receipt.id)
 
-    def test_its_hash_is_in_the_audit_log(self, memory: EpisodicMemory, scope: MemoryScope):
+    def test_the_receipts_hash_is_in_the_audit_log(
+        self, memory: EpisodicMemory, scope: MemoryScope
+    ):
         scope.store(TALK)
         receipt = scope.erase(actor="support:1")
         begun, kept = memory.tenant("acme").audit()
@@ -157,7 +161,7 @@ class TestReceipts:
         assert kept.detail == {"erasure": str(receipt.id), "sha256": receipt.sha256}
         assert (kept.outcome, kept.actor, kept.subject) == ("complete", "support:1", begun.subject)
 
-    def test_newest_first_in_pages(self, memory: EpisodicMemory):
+    def test_receipts_are_listed_newest_first_in_pages(self, memory: EpisodicMemory):
         tenant = memory.tenant("acme")
         made = [tenant.erase_user(f"user {number}") for number in range(5)]
         assert [r.id for r in tenant.receipts(limit=2)] == [made[4].id, made[3].id]
@@ -166,7 +170,7 @@ class TestReceipts:
             made[1].id,
         ]
 
-    def test_it_names_nobody(self, memory: EpisodicMemory, scope: MemoryScope):
+    def test_a_receipt_and_the_log_hold_no_names(self, memory: EpisodicMemory, scope: MemoryScope):
         scope.store(TALK, session_id="zanzibar")
         receipt = scope.erase(actor="user:user-17")
         entries = memory.tenant("acme").audit()
@@ -179,7 +183,9 @@ class TestReceipts:
 
 
 class TestCaches:
-    def test_this_process_forgets_at_once(self, memory: EpisodicMemory, scope: MemoryScope):
+    def test_this_process_clears_its_caches_at_once(
+        self, memory: EpisodicMemory, scope: MemoryScope
+    ):
         scope.store(TALK)
         memory.run_pending()
         parts = memory.parts
@@ -197,7 +203,7 @@ class TestCaches:
         assert not any(parts.analyzer._of_word.values())
         assert not parts.analyzer._told
 
-    def test_others_stay_warm(self, memory: EpisodicMemory, scope: MemoryScope):
+    def test_cached_scopes_of_other_users_stay(self, memory: EpisodicMemory, scope: MemoryScope):
         other = memory.scope(tenant="acme", agent="hr", user="user-18")
         for each in (scope, other):
             each.store(TALK)
@@ -205,7 +211,7 @@ class TestCaches:
         scope.erase()
         assert [key[0] for key in memory.parts.index._cache._slots] == [other.scope]
 
-    def test_another_memory_forgets_by_its_next_look(
+    def test_another_memory_clears_its_caches_at_its_next_check(
         self, memory: EpisodicMemory, scope: MemoryScope, database_url: str
     ):
         scope.store(TALK)
@@ -222,7 +228,7 @@ class TestCaches:
             assert len(second.parts.index._cache._slots) == 0
             assert len(second.parts._queries) == 0
 
-    def test_a_service_without_a_worker_forgets_too(
+    def test_a_service_without_a_worker_clears_its_caches_too(
         self, scope: MemoryScope, database_url: str, monkeypatch
     ):
         monkeypatch.setattr(app, "_BETWEEN_LOOKS", 0.01)
@@ -235,7 +241,7 @@ class TestCaches:
             scope.erase()
             assert wait_until(lambda: not second.parts.index._cache._slots)
 
-    def test_a_look_is_not_taken_too_often(self, memory: EpisodicMemory, monkeypatch):
+    def test_checks_for_removals_are_rate_limited(self, memory: EpisodicMemory, monkeypatch):
         looks = []
         kind = type(memory.parts.store)
         made = kind.state
@@ -250,7 +256,7 @@ class TestCaches:
         assert len(looks) == 1
 
 
-def test_what_is_erased_as_soon_as_it_is_stored_is_not_found(
+def test_a_turn_erased_right_after_storing_is_not_found(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     kind = type(memory.parts.store)
@@ -268,7 +274,7 @@ def test_what_is_erased_as_soon_as_it_is_stored_is_not_found(
             call()
 
 
-def test_writers_beside_an_erasure_begin_anew(database_url: str):
+def test_concurrent_writers_start_afresh_after_an_erasure(database_url: str):
     """What was acknowledged before is gone or was erased; what comes after is whole."""
     with EpisodicMemory.open(database_url, embedder="hashing") as memory:
         scope = memory.scope(user="u")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.both_databases(as_owner=True)
 
 
 class TestFinishedLater:
-    def test_a_rewrite_left_for_later(self, memory: EpisodicMemory, scope: MemoryScope):
+    def test_a_skipped_rewrite_is_done_later(self, memory: EpisodicMemory, scope: MemoryScope):
         tenant = memory.tenant("acme")
         other = memory.scope(tenant="acme", user="user-18")
         scope.store(TALK)
@@ -45,7 +45,7 @@ class TestFinishedLater:
         assert (compacted.action, compacted.actor) == ("compact", "ops")
 
     @pytest.mark.sqlite_alone
-    def test_a_reader_in_the_way(
+    def test_a_reader_delays_the_rewrite(
         self, memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path, monkeypatch
     ):
         monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.store._CHECKPOINTS", 1)
@@ -63,7 +63,9 @@ class TestFinishedLater:
         outcomes = [entry.outcome for entry in memory.tenant("acme").audit()]
         assert outcomes == ["done", "incomplete", "complete"]
 
-    def test_a_full_disk(self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch, caplog):
+    def test_a_full_disk_delays_the_rewrite(
+        self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch, caplog
+    ):
         scope.store(TALK)
 
         def full(_: EpisodeStore) -> bool:
@@ -77,7 +79,7 @@ class TestFinishedLater:
         memory.run_pending()
         assert memory.tenant("acme").receipt(receipt.id).is_complete
 
-    def test_cut_short_before_its_receipt(
+    def test_an_erasure_interrupted_before_its_receipt_is_finished(
         self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch
     ):
         scope.store(TALK)
@@ -93,7 +95,7 @@ class TestFinishedLater:
         [done] = memory.tenant("acme").receipts()
         assert (done.id, done.is_complete) == (begun.id, True)
 
-    def test_the_background_leaves_a_young_one_to_its_caller(
+    def test_the_background_thread_leaves_a_recent_erasure_to_its_caller(
         self, memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, monkeypatch
     ):
         scope.store(TALK)
@@ -106,7 +108,7 @@ class TestFinishedLater:
         clock.advance(seconds=young.total_seconds() + 1)
         assert erasure.finish(memory.parts, younger_than=young) == 1
 
-    def test_what_is_left_is_said_and_looked_for_again(
+    def test_remaining_traces_are_reported_and_searched_again(
         self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch
     ):
         scope.store(TALK)
@@ -120,7 +122,7 @@ class TestFinishedLater:
         memory.run_pending()
         assert memory.tenant("acme").receipt(receipt.id).is_complete
 
-    def test_a_remote_index_that_cannot_be_reached(
+    def test_an_unreachable_remote_index_keeps_the_receipt_incomplete(
         self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch
     ):
         store = memory.parts.store

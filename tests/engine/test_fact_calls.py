@@ -132,7 +132,7 @@ def test_bad_input_is_refused_by_its_name(scope: Any):
             call()
 
 
-def test_a_hold_is_told(scope: Any, kept: EpisodicMemory):
+def test_a_hold_is_an_error_that_names_it(scope: Any, kept: EpisodicMemory):
     tea = scope.add_fact("Prefers tea.")
     hold = kept.tenant().hold(user="an/a", reason="a case")
     with pytest.raises(LegalHold) as refused:
@@ -148,7 +148,7 @@ def test_any_text_goes_through(scope: Any):
     assert made.slot == "ünïcode / slash"
 
 
-def test_the_awaited_twins(scope: Any):
+def test_the_async_calls_do_the_same(scope: Any):
     async def use(twin: AsyncMemoryScope) -> None:
         tea = await twin.add_fact("Prefers tea.", pinned=True)
         milk = await twin.correct_fact(tea, "Prefers milk.")

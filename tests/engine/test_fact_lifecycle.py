@@ -175,7 +175,7 @@ def test_what_is_exported_and_imported_is_read_back_the_same(
         assert known(there, "facts alone") == []
 
 
-def test_a_copy_names_the_turns_of_the_copy(memory: EpisodicMemory, clock: FixedClock):
+def test_imported_facts_name_the_imported_turns(memory: EpisodicMemory, clock: FixedClock):
     fill(memory, clock)
     memory.tenant("acme").import_user(export(memory), user="ben")
     scope = memory.scope(tenant="acme", agent="hr", user="ben")
@@ -196,7 +196,9 @@ def test_an_import_redacts_facts(memory: EpisodicMemory, scope: MemoryScope):
     assert not any(secret in repr(found) for secret in SECRETS)
 
 
-def test_an_export_of_before_imports(memory: EpisodicMemory, clock: FixedClock, tmp_path: Path):
+def test_an_export_of_an_older_release_imports(
+    memory: EpisodicMemory, clock: FixedClock, tmp_path: Path
+):
     fill(memory, clock)
     tally, older = LineCount(version=1), []
     for body in map(json.loads, export(memory)):
@@ -263,7 +265,7 @@ def test_a_move_takes_facts_along(
 
 
 @pytest.mark.both_databases(as_owner=True)
-def test_a_database_of_before_takes_facts(database_url: str, clock: FixedClock):
+def test_a_database_of_an_older_release_takes_facts(database_url: str, clock: FixedClock):
     with open_memory(database_url, clock=clock, summarizer=FactFinder()) as memory:
         scope = memory.scope(user="ana")
         say(scope, "home[] Lives in Ghent.")

@@ -83,7 +83,7 @@ def test_the_newest_wins_and_the_old_stays_as_history(scope: MemoryScope):
     assert died.ends
 
 
-def test_what_was_known_then(scope: MemoryScope):
+def test_facts_as_of_an_earlier_time(scope: MemoryScope):
     say(scope, "home[] Lives in Ghent.", day=1)
     say(scope, "home[] Lives in Lyon.", day=5)
     assert texts(scope, as_of=DAY) == []
@@ -92,7 +92,7 @@ def test_what_was_known_then(scope: MemoryScope):
     assert texts(scope, as_of=DAY + timedelta(days=5)) == ["Lives in Lyon."]
 
 
-def test_of_some_kinds_alone(scope: MemoryScope):
+def test_facts_are_filtered_by_kind(scope: MemoryScope):
     say(scope, "home[] Lives in Ghent. | name[] Is called Ana. | plan[x] Goes to Rome.")
     assert texts(scope) == ["Is called Ana.", "Lives in Ghent.", "Goes to Rome."]
     assert texts(scope, kinds=["plan", FactKind.NAME]) == ["Is called Ana.", "Goes to Rome."]
@@ -183,7 +183,7 @@ def test_a_model_that_knows_nothing_of_facts_leaves_those_of_the_rules(
     assert {fact.origin for fact in scope.facts()} == {FactOrigin.RULES}
 
 
-def test_what_a_model_finds_is_not_trusted(scope: MemoryScope, finder: FactFinder):
+def test_facts_from_a_model_are_validated(scope: MemoryScope, finder: FactFinder):
     found = FoundFact(kind=FactKind.PLAN, text="Goes to Rome.", slot="  Rome\nTrip ", ordinal=0)
     finder.also = [
         found,

@@ -50,7 +50,7 @@ def test_a_memory_opened_before_a_fork_says_what_to_do(memory: EpisodicMemory):
     assert len(scope.session("s").turns) == 1
 
 
-def test_closing_it_there_closes_nothing_of_its_parent(tmp_path: Path):
+def test_closing_in_the_child_closes_nothing_of_its_parent(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with EpisodicMemory.open(url, embedder="hashing") as memory:
         scope = memory.scope(user="u")
@@ -61,7 +61,7 @@ def test_closing_it_there_closes_nothing_of_its_parent(tmp_path: Path):
         assert [turn.text for turn in scope.session("s").turns][1] == "Said after the fork."
 
 
-def test_one_that_is_opened_after_the_fork_works_beside_its_parent(tmp_path: Path):
+def test_a_memory_opened_after_the_fork_works_beside_its_parent(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'memory.db'}"
 
     def use() -> None:

@@ -45,7 +45,7 @@ def _model() -> FakeSummarizer:
     return FakeSummarizer(text, key_fact, facts=[FACT])
 
 
-def test_a_models_summary_at_close(database_url: str):
+def test_a_models_summary_is_redacted_at_close(database_url: str):
     with open_memory(database_url, summarizer=_model()) as memory:
         scope = _redact(memory)
         scope.add("s", CLEAN)
@@ -54,14 +54,14 @@ def test_a_models_summary_at_close(database_url: str):
         assert not [secret for secret in SECRETS if secret in _shown(scope)]
 
 
-def test_a_models_summary_of_what_is_stored_whole(database_url: str):
+def test_a_models_summary_of_a_stored_episode_is_redacted(database_url: str):
     with open_memory(database_url, summarizer=_model()) as memory:
         scope = _redact(memory)
         scope.store(CLEAN)
         assert not [secret for secret in SECRETS if secret in _shown(scope)]
 
 
-def test_a_models_summary_that_the_worker_stores(database_url: str):
+def test_a_models_summary_that_the_worker_stores_is_redacted(database_url: str):
     model = _model()
     model.fail()
     with open_memory(database_url, summarizer=model) as memory:
@@ -87,7 +87,7 @@ class _Switching(FakeSummarizer):
 
 
 @pytest.mark.parametrize("in_background", [False, True])
-def test_redaction_that_is_turned_on_while_the_model_answers(
+def test_redaction_turned_on_while_the_model_answers_applies(
     database_url: str, in_background: bool
 ):
     model = _Switching(database_url)
@@ -101,7 +101,7 @@ def test_redaction_that_is_turned_on_while_the_model_answers(
         assert not [secret for secret in SECRETS if secret in _shown(scope)]
 
 
-def test_an_episode_that_is_switched_midway(memory: EpisodicMemory):
+def test_redaction_turned_on_within_an_episode_applies_to_its_summary(memory: EpisodicMemory):
     """What was said before is stored as it was said; its summary is written now."""
     scope = memory.scope(tenant="acme", agent="hr", user="user-17")
     scope.add("s", SAID)
@@ -122,7 +122,9 @@ def test_a_first_name_from_before_the_switch_is_known(database_url: str):
         assert "Ana" not in _shown(scope)
 
 
-def test_an_episode_that_the_worker_closes(memory: EpisodicMemory, clock: FixedClock):
+def test_the_summary_of_an_episode_closed_by_the_worker_is_redacted(
+    memory: EpisodicMemory, clock: FixedClock
+):
     scope = memory.scope(tenant="acme", agent="hr", user="user-17")
     scope.add("s", SAID)
     _redact(memory)
@@ -131,7 +133,7 @@ def test_an_episode_that_the_worker_closes(memory: EpisodicMemory, clock: FixedC
     assert not [secret for secret in SECRETS if secret in _shown(scope)]
 
 
-def test_an_episode_that_retention_sums_up(memory: EpisodicMemory, clock: FixedClock):
+def test_the_summary_that_retention_makes_is_redacted(memory: EpisodicMemory, clock: FixedClock):
     scope = memory.scope(tenant="acme", agent="hr", user="user-17")
     scope.store(SAID, summary="", key_facts=[])
     _redact(memory)
@@ -157,7 +159,7 @@ def test_numbers_that_stand_in_a_summary_first_stay_taken(database_url: str, whe
         assert "[EMAIL_2]" in turn.text
 
 
-def test_facts_that_say_the_same_once_they_are_redacted(database_url: str):
+def test_facts_that_are_equal_once_redacted_are_stored_once(database_url: str):
     other = replace(FACT, text="Ana López writes from ben@example.com.", slot="ben@example.com")
     model = FakeSummarizer("They wrote.", facts=[FACT, other])
     with open_memory(database_url, summarizer=model) as memory:
@@ -166,7 +168,7 @@ def test_facts_that_say_the_same_once_they_are_redacted(database_url: str):
         assert len(scope.facts(history=True)) == 1
 
 
-def test_personal_data_where_a_fact_is_cut(database_url: str):
+def test_personal_data_at_the_cut_of_a_long_fact_is_redacted(database_url: str):
     """A mail address that is cut in two is none that the redactor would know."""
     found = replace(FACT, text="writes " * 41 + MAIL, slot="writes " * 8 + MAIL)
     model = FakeSummarizer("They wrote.", facts=[found])

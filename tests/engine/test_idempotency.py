@@ -34,7 +34,9 @@ CALLS = pytest.mark.parametrize("call", [_store, _add])
 
 
 @CALLS
-def test_after_a_deletion(scope: MemoryScope, call: Callable[[MemoryScope], None]):
+def test_a_repeat_after_a_deletion_is_refused_until_restored(
+    scope: MemoryScope, call: Callable[[MemoryScope], None]
+):
     call(scope)
     [episode] = scope.episodes().items
     scope.delete(episode)
@@ -54,7 +56,7 @@ def test_after_a_deletion(scope: MemoryScope, call: Callable[[MemoryScope], None
 
 
 @CALLS
-def test_after_a_purge_it_is_a_new_call(
+def test_a_repeat_after_a_purge_is_a_new_call(
     memory: EpisodicMemory,
     scope: MemoryScope,
     clock: FixedClock,
@@ -70,7 +72,7 @@ def test_after_a_purge_it_is_a_new_call(
 
 
 @pytest.mark.parametrize("mode", ["cold", "summary"])
-def test_after_it_was_archived(
+def test_a_repeat_after_archiving_stores_nothing_twice(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, mode: str
 ):
     policy = EpisodicRetentionPolicy(active_retention_days=1, archive_mode=mode)
@@ -86,7 +88,7 @@ def test_after_it_was_archived(
     assert scope.episodes().total_count == 2
 
 
-def test_a_tool_result_that_is_repeated(scope: MemoryScope):
+def test_a_repeated_tool_result_is_stored_once(scope: MemoryScope):
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     scope.add("s", [("user", "Look."), {"role": "assistant", "tool_calls": [call]}])
     result = {"role": "tool", "tool_call_id": "c1", "content": "done"}
@@ -96,7 +98,7 @@ def test_a_tool_result_that_is_repeated(scope: MemoryScope):
     assert scope.add(episode, [result], idempotency_key="k") == first
 
 
-def test_over_rest_and_the_remote_client(memory: EpisodicMemory):
+def test_repeats_over_rest_and_the_remote_client_store_once(memory: EpisodicMemory):
     with rest_server.connected(memory) as remote:
         scope = remote.scope(agent="hr", user="ana")
         stored = scope.store(SAID, idempotency_key="k")

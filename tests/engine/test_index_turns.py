@@ -43,7 +43,7 @@ def scope(memory: EpisodicMemory) -> MemoryScope:
 
 
 @pytest.mark.both_databases
-def test_what_one_process_adds_another_finds(database_url: str):
+def test_a_turn_added_by_one_process_is_found_by_another(database_url: str):
     with open_(database_url) as writer, open_(database_url) as reader:
         writer.scope(user="ana").add("s", ("user", HELLO))
         assert unfindable(writer) == 1
@@ -53,7 +53,7 @@ def test_what_one_process_adds_another_finds(database_url: str):
         assert found(reader.scope(user="ana"), "plumber")[0] == "I tell the plumber."
 
 
-def test_a_look_at_one_user_does_nothing_for_another(memory: EpisodicMemory, scope: MemoryScope):
+def test_recall_indexes_turns_of_its_own_user_alone(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("s", ("user", HELLO))
     memory.scope(user="ben").add("s", ("user", HELLO))
     scope.recall("kettle")
@@ -61,7 +61,7 @@ def test_a_look_at_one_user_does_nothing_for_another(memory: EpisodicMemory, sco
     assert left.scope.user == "ben"
 
 
-def test_pending_work_leaves_nothing(memory: EpisodicMemory, scope: MemoryScope):
+def test_pending_work_indexes_every_turn(memory: EpisodicMemory, scope: MemoryScope):
     for number in range(150):
         # What is not embedded leaves nothing to claim in some batches.
         scope.add(f"s{number}", ("system" if number % 70 else "user", HELLO))
@@ -72,13 +72,13 @@ def test_pending_work_leaves_nothing(memory: EpisodicMemory, scope: MemoryScope)
     assert memory.stats().vectors == {memory.parts.embedder.model: 3}
 
 
-def test_much_of_one_session_is_made_findable_in_one_go(memory: EpisodicMemory, scope: MemoryScope):
+def test_many_turns_of_a_session_are_indexed_at_once(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("long", [("system", HELLO)] * 600)
     index_turns.make_some(memory.parts)
     assert unfindable(memory) == 0
 
 
-def test_no_more_texts_are_held_at_a_time_than_of_one_session(
+def test_a_bounded_number_of_texts_is_held_in_memory(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     kind, held = type(memory.parts.store), []
@@ -97,14 +97,14 @@ def test_no_more_texts_are_held_at_a_time_than_of_one_session(
     assert unfindable(memory) == 0
 
 
-def test_a_busy_user_keeps_nobody_else_waiting(memory: EpisodicMemory):
+def test_a_busy_user_does_not_delay_others(memory: EpisodicMemory):
     """More than a batch is made findable before one is embedded, which goes by age."""
     for number in range(100):
         memory.scope(user=f"u{number}").add("s", ("user", HELLO))
     assert index_turns.make_some(memory.parts) == 100
 
 
-def test_who_only_reads_finds_what_others_made_findable(
+def test_a_read_only_process_finds_turns_that_others_indexed(
     memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path
 ):
     scope.add("s", ("user", HELLO))
@@ -114,7 +114,7 @@ def test_who_only_reads_finds_what_others_made_findable(
         assert found(reader.scope(user="ana"), "kettle") == [HELLO]
 
 
-def test_a_full_disk_keeps_nobody_from_recalling(
+def test_recall_works_on_a_full_disk(
     memory: EpisodicMemory,
     scope: MemoryScope,
     monkeypatch: pytest.MonkeyPatch,
@@ -134,7 +134,7 @@ def test_a_full_disk_keeps_nobody_from_recalling(
     assert len(found(scope, "kettle")) == 2
 
 
-def test_a_closing_does_not_mind_who_makes_it_findable(
+def test_closing_is_not_disturbed_by_concurrent_indexing(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     """Rows that come while it is summed up must not look like text that was rewritten."""
@@ -157,9 +157,7 @@ def test_a_closing_does_not_mind_who_makes_it_findable(
     assert len(found(scope, "plumber kettle thank")) == 3
 
 
-def test_scrubbing_leaves_no_word_of_what_was_not_findable(
-    memory: EpisodicMemory, scope: MemoryScope
-):
+def test_scrubbing_removes_words_of_unindexed_turns(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("s", ("user", "Write to ana.lopez@example.com about the kettle."))
     reader = memory.parts.store.unindexed_turns(limit=10)
     old = index_turns._made(memory.parts, reader)
@@ -175,7 +173,7 @@ def test_scrubbing_leaves_no_word_of_what_was_not_findable(
             assert hasher.number(term) not in kept
 
 
-def test_a_damaged_turn_keeps_no_other_from_being_found(memory: EpisodicMemory, scope: MemoryScope):
+def test_a_damaged_turn_does_not_hide_others(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("s", [("user", HELLO), ("user", "It is damaged."), ("user", "The plumber comes.")])
     memory.parts.store.inside(None, _damage, writes=True)
     index_turns.catch_up(memory.parts, scope.scope)
@@ -188,14 +186,16 @@ def _damage(conn: Any) -> None:
     conn.exec_driver_sql("UPDATE octopus_turns SET message = x'00' WHERE ordinal = 1")
 
 
-def test_every_session_is_scrubbed_however_many_wait(memory: EpisodicMemory, scope: MemoryScope):
+def test_every_session_is_scrubbed_though_many_turns_are_unindexed(
+    memory: EpisodicMemory, scope: MemoryScope
+):
     for number in range(70):
         scope.add(f"s{number}", ("user", f"Write to ana{number}@example.com."))
     report = memory.tenant().scrub(compact=False)
     assert (report.changed_turns, report.failed) == (70, 0)
 
 
-def test_recalls_at_once_all_find_the_last_of_many(memory: EpisodicMemory, scope: MemoryScope):
+def test_concurrent_recalls_all_find_the_last_turn(memory: EpisodicMemory, scope: MemoryScope):
     said = [("user", f"Number {number} of many.") for number in range(600)]
     scope.add("s", [*said, ("user", "The kettle comes last.")])
     with ThreadPoolExecutor(4) as pool:
@@ -204,7 +204,7 @@ def test_recalls_at_once_all_find_the_last_of_many(memory: EpisodicMemory, scope
     assert len(memory.parts.store.recall_rows(scope.scope, after=0)[1]) == 601
 
 
-def test_a_recall_does_not_wait_for_what_comes_meanwhile(
+def test_a_recall_does_not_wait_for_turns_added_after_it_began(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     scope.add("s", ("user", HELLO))
@@ -218,7 +218,7 @@ def test_a_recall_does_not_wait_for_what_comes_meanwhile(
     assert found(scope, "kettle") == [HELLO]
 
 
-def test_another_process_that_writes_for_long_is_not_waited_for(
+def test_a_recall_does_not_wait_for_a_long_writer(
     scope: MemoryScope,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -235,7 +235,7 @@ def test_another_process_that_writes_for_long_is_not_waited_for(
     assert len(found(scope, "kettle")) == 2
 
 
-def test_an_agent_whose_settings_are_damaged_stops_nobody(
+def test_damaged_settings_of_one_agent_do_not_stop_indexing(
     memory: EpisodicMemory, scope: MemoryScope, tmp_path: Path
 ):
     memory.configure("bad", MemoryConfig(), tenant="default")
@@ -250,7 +250,7 @@ def test_an_agent_whose_settings_are_damaged_stops_nobody(
     assert found(bad, "kettle") == [HELLO]
 
 
-def test_a_text_that_no_words_can_be_found_in_stops_nobody(
+def test_a_text_that_cannot_be_tokenized_does_not_stop_indexing(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     scope.add("s", [("user", HELLO), ("user", "Strange."), ("user", "The plumber comes.")])

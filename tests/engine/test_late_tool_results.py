@@ -42,7 +42,7 @@ def asked(scope: MemoryScope) -> Episode:
 
 @pytest.mark.parametrize("worker", [False, True])
 @pytest.mark.parametrize("by", ["session", "episode", "id"])
-def test_it_is_stored_with_its_call(
+def test_a_late_result_is_stored_with_its_call(
     memory: EpisodicMemory,
     scope: MemoryScope,
     clock: FixedClock,
@@ -69,7 +69,7 @@ def test_it_is_stored_with_its_call(
     assert scope.recall("42 rows", limit=1)[0].episode_id == asked.id
 
 
-def test_it_is_stored_over_rest(
+def test_a_late_result_is_stored_over_rest(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, asked: Episode
 ):
     del asked
@@ -88,7 +88,7 @@ def test_it_is_stored_over_rest(
 
 
 @pytest.mark.parametrize("worker", [False, True])
-def test_a_repeated_call_stores_it_once(
+def test_a_repeated_call_stores_a_late_result_once(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, asked: Episode, worker: bool
 ):
     del asked
@@ -107,7 +107,7 @@ def test_a_repeated_call_stores_it_once(
     assert len(scope.session("s").turns) == 4
 
 
-def test_it_times_out_again(
+def test_an_episode_reopened_for_a_late_result_times_out_again(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, asked: Episode
 ):
     for _ in range(2):
@@ -121,7 +121,7 @@ def test_it_times_out_again(
     assert "42 rows" in (ended.summary or "")
 
 
-def test_what_no_call_waits_for_is_refused(
+def test_a_result_of_an_unknown_call_is_refused(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, asked: Episode
 ):
     clock.advance(minutes=31)
@@ -133,14 +133,14 @@ def test_what_no_call_waits_for_is_refused(
     assert not scope.get(asked).episode.is_open
 
 
-def test_what_a_user_closed_stays_closed(scope: MemoryScope, asked: Episode):
+def test_an_episode_closed_by_the_caller_takes_no_late_result(scope: MemoryScope, asked: Episode):
     scope.close_session("s")
     with pytest.raises(ToolResultWithoutCall):
         scope.add("s", LATE)
     assert scope.get(asked).episode.end_reason is EndReason.USER_CLOSED
 
 
-def test_what_is_archived_takes_no_more(
+def test_an_archived_episode_takes_no_late_result(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, asked: Episode
 ):
     memory.configure("hr", MemoryConfig(retention=EpisodicRetentionPolicy(active_retention_days=1)))

@@ -84,7 +84,7 @@ def test_the_turn_is_the_one_that_was_answered(scope: MemoryScope):
     assert {each.episode_id for each in entries} == {stored[0].episode_id}
 
 
-def test_what_is_cut_is_named_and_counted(scope: MemoryScope):
+def test_passages_left_out_are_named_and_counted(scope: MemoryScope):
     for number in range(3):
         said = [("user", f"Peanuts are no food for me, {number} {n}.") for n in range(12)]
         scope.store(said, session_id=f"day {number}")
@@ -144,7 +144,7 @@ def test_a_kept_query_passes_the_guard_and_is_cut(scope: MemoryScope, memory: Ep
     assert len(second.query) == QUERY_LIMIT
 
 
-def test_pages_and_uses(scope: MemoryScope, clock: FixedClock):
+def test_entries_and_uses_are_listed_in_pages(scope: MemoryScope, clock: FixedClock):
     monday = tell(scope)
     for n in range(4):
         clock.advance(minutes=1)
@@ -160,7 +160,7 @@ def test_pages_and_uses(scope: MemoryScope, clock: FixedClock):
             call()
 
 
-def test_what_is_deleted_is_not_shown_until_it_is_restored(scope: MemoryScope):
+def test_a_deleted_episode_is_not_shown_until_it_is_restored(scope: MemoryScope):
     monday = tell(scope)
     scope.context(QUESTION, session_id="tuesday")
     before = scope.injections("tuesday")

@@ -34,12 +34,12 @@ def open_memory(folder: Path, **given: object) -> EpisodicMemory:
     return EpisodicMemory.open(folder / "memory.db", **options)  # type: ignore[arg-type]
 
 
-def test_what_is_lent_stays_open(tmp_path: Path, closed: list[str]):
+def test_adapters_given_by_the_caller_stay_open(tmp_path: Path, closed: list[str]):
     open_memory(tmp_path, embedder=HashingEmbedder(), summarizer=FakeSummarizer()).close()
     assert closed == ["ExactIndex", "SqliteStore"]
 
 
-def test_a_part_that_cannot_be_closed_keeps_no_other_open(
+def test_a_failing_close_of_one_adapter_does_not_skip_the_others(
     tmp_path: Path, closed: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(ExactIndex, "close", lambda _: 1 / 0)

@@ -62,7 +62,7 @@ def test_another_model_embeds_everything_anew(database_url: str):
         assert waiting(memory) == 0
 
 
-def test_another_model_is_worth_no_warning_where_nothing_is_stored(
+def test_a_new_model_on_an_empty_database_logs_no_warning(
     database_url: str, caplog: pytest.LogCaptureFixture
 ):
     for embedder in (HashingEmbedder(), Other()):
@@ -72,7 +72,7 @@ def test_another_model_is_worth_no_warning_where_nothing_is_stored(
     assert "anew" not in caplog.text
 
 
-def test_half_way_through_only_the_new_ones_are_compared(database_url: str):
+def test_during_reembedding_only_new_vectors_are_compared(database_url: str):
     with open_memory(database_url) as memory:
         scope = memory.scope(user="u")
         scope.add("s", [("user", f"{QUESTION} {n}") for n in range(100)])
@@ -90,7 +90,7 @@ def test_half_way_through_only_the_new_ones_are_compared(database_url: str):
         assert np.isfinite(cosines(memory, scope)).all()
 
 
-def test_the_thread_goes_over_to_another_model_by_itself(database_url: str):
+def test_the_background_thread_reembeds_by_itself(database_url: str):
     with open_memory(database_url) as memory:
         memory.scope(user="u").store(TALK)
         memory.flush()

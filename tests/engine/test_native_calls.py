@@ -87,7 +87,7 @@ def test_a_fact_goes_with_the_turn_that_it_was_found_in(scope: Any, memory: Epis
     assert all("peanuts" not in fact.text for fact in scope.facts())
 
 
-def test_what_cannot_be_removed(scope: Any, calls: Any, memory: EpisodicMemory):
+def test_turns_that_cannot_be_removed_are_refused(scope: Any, calls: Any, memory: EpisodicMemory):
     [turn] = scope.add("s", ("user", "hello"))
     for wrong in ({}, {"ids": [turn.id], "last": 1}, {"last": 0}, {"last": True}, {"ids": ["x"]}):
         with pytest.raises(InvalidInput):
@@ -161,7 +161,9 @@ def test_sessions_are_listed_and_erased(scope: Any, calls: Any):
         scope.erase_session("theirs")
 
 
-def test_what_is_not_indexed_is_replayed_and_never_recalled(scope: Any, memory: EpisodicMemory):
+def test_turns_kept_out_of_recall_are_replayed_and_never_recalled(
+    scope: Any, memory: EpisodicMemory
+):
     opaque = {"role": "assistant", "content": "Mirabelle reasoning item", "signature": [1, None]}
     turns = scope.add("s", [TALK[0], opaque, TALK[1]], index=[True, False, True])
     assert [turn.indexed for turn in turns] == [True, False, True]

@@ -30,14 +30,14 @@ def _everything(scope: MemoryScope, session: str) -> str:
     return repr(shown)
 
 
-def test_off_stores_as_it_is(memory: EpisodicMemory):
+def test_mode_off_stores_text_unchanged(memory: EpisodicMemory):
     scope = _scope(memory, "off")
     turns = scope.add("s", TALK)
     assert [turn.message.body for turn in turns] == TALK
     assert {turn.has_pii for turn in turns} == {False}
 
 
-def test_flag_stores_as_it_is_and_marks(memory: EpisodicMemory):
+def test_mode_flag_stores_text_unchanged_and_marks_turns(memory: EpisodicMemory):
     scope = _scope(memory, "flag")
     scope.add("s", [*TALK, ("user", "Nothing here.")])
     turns = scope.session("s").turns
@@ -45,7 +45,7 @@ def test_flag_stores_as_it_is_and_marks(memory: EpisodicMemory):
     assert [turn.has_pii for turn in turns] == [True, True, True, False]
 
 
-def test_redact_keeps_it_out_of_everything(
+def test_mode_redact_keeps_personal_data_out_of_everything(
     memory: EpisodicMemory, tmp_path: Path, database_url: str
 ):
     scope = _scope(memory, "redact")
@@ -83,7 +83,7 @@ def test_redact_keeps_it_out_of_everything(
         assert not [secret for secret in SECRETS if secret.encode() in raw]
 
 
-def test_numbers_are_the_same_through_an_episode(memory: EpisodicMemory):
+def test_placeholder_numbers_are_stable_within_an_episode(memory: EpisodicMemory):
     scope = _scope(memory, "redact", numbered=True)
     scope.add("s", ("user", "I am Ana López, my mail is ana.lopez@example.com."))
     scope.add("s", ("user", "Write to ANA.LOPEZ@example.com or to ben@example.com."))
@@ -107,7 +107,7 @@ def test_a_name_said_once_is_known_in_later_calls(memory: EpisodicMemory):
 
 @pytest.mark.parametrize("numbered", [False, True])
 @pytest.mark.parametrize("named_by", ["id", "text", "episode"])
-def test_a_name_said_once_is_known_to_whoever_names_the_episode(
+def test_a_name_said_once_is_known_when_adding_by_episode_id(
     memory: EpisodicMemory, named_by: str, *, numbered: bool
 ):
     scope = _scope(memory, "redact", numbered=numbered)
@@ -118,7 +118,7 @@ def test_a_name_said_once_is_known_to_whoever_names_the_episode(
     assert "quuxley" not in repr(scope.session("s")).casefold()
 
 
-def test_a_name_said_once_is_known_to_what_is_stored_whole(memory: EpisodicMemory):
+def test_a_name_said_once_is_known_in_stored_episodes_of_the_session(memory: EpisodicMemory):
     scope = _scope(memory, "redact")
     scope.add("s", ("user", "My name is Xandrella Quuxley."))
     scope.close_session("s")
@@ -131,7 +131,7 @@ def test_a_name_said_once_is_known_to_what_is_stored_whole(memory: EpisodicMemor
     assert not [text for text in said if "uxley" in text or "vexley" in text]
 
 
-def test_metadata_of_a_session_that_goes_on_has_its_numbers(memory: EpisodicMemory):
+def test_metadata_of_a_continued_session_keeps_its_placeholder_numbers(memory: EpisodicMemory):
     scope = _scope(memory, "redact", numbered=True)
     scope.add("s", ("user", "Mail me: a@example.com"))
     scope.open_episode("s", metadata={"mail": "zoe@example.org", "other": "a@example.com"})
@@ -140,7 +140,7 @@ def test_metadata_of_a_session_that_goes_on_has_its_numbers(memory: EpisodicMemo
     assert scope.session("s").turns[-1].text == "Or [EMAIL_2], or [EMAIL_3]"
 
 
-def test_numbers_go_on_in_an_episode_that_is_resumed(memory: EpisodicMemory):
+def test_placeholder_numbers_continue_in_a_resumed_episode(memory: EpisodicMemory):
     config = MemoryConfig(
         session=SessionConfig(allow_resume=True),
         privacy=PrivacyConfig(pii="redact", numbered=True),
@@ -153,7 +153,7 @@ def test_numbers_go_on_in_an_episode_that_is_resumed(memory: EpisodicMemory):
     assert scope.session("s").turns[-1].text == "Or [EMAIL_2], or [EMAIL_1]"
 
 
-def test_a_retried_call_is_known_again(memory: EpisodicMemory):
+def test_a_retried_call_returns_its_redacted_turns(memory: EpisodicMemory):
     scope = _scope(memory, "redact", numbered=True)
     first = scope.add("s", ("user", "a@example.com"), idempotency_key="k")
     assert scope.add("s", ("user", "a@example.com"), idempotency_key="k") == first

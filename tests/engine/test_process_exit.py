@@ -32,7 +32,7 @@ assert Slow.begun.wait(30)
 """
 
 
-def test_the_batch_at_hand_is_finished(tmp_path: Path):
+def test_the_current_batch_is_finished_at_exit(tmp_path: Path):
     """A thread that is cut off while a model is at work would abort the process."""
     path = tmp_path / "m.db"
     done = subprocess.run(

@@ -37,7 +37,7 @@ def opened(tmp_path: Path, model: FakeSummarizer, config: MemoryConfig) -> Episo
     )
 
 
-def test_the_model_says_what_was_pruned(tmp_path: Path):
+def test_the_configured_model_summarises_pruned_messages(tmp_path: Path):
     model = FakeSummarizer("They spoke of a house by a lake.")
     with opened(tmp_path, model, MemoryConfig(context=SETTINGS)) as memory:
         assert "They spoke of a house by a lake." in told(memory)
@@ -45,7 +45,7 @@ def test_the_model_says_what_was_pruned(tmp_path: Path):
 
 
 @pytest.mark.parametrize("error", [None, RuntimeError("a bug of an adapter")])
-def test_a_model_that_fails_gives_way_to_an_extract(
+def test_an_extract_replaces_a_failed_models_summary(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception | None
 ):
     model = FakeSummarizer("They spoke of a house by a lake.")
@@ -56,7 +56,7 @@ def test_a_model_that_fails_gives_way_to_an_extract(
     assert "a bug of" not in caplog.text
 
 
-def test_what_is_to_be_redacted_is_not_told_to_the_model(tmp_path: Path):
+def test_the_model_gets_redacted_text(tmp_path: Path):
     model = FakeSummarizer("They wrote letters.")
     private = MemoryConfig(
         context=SETTINGS,

@@ -69,7 +69,7 @@ def talked(lasting_url: str) -> Iterator[MemoryScope]:
         ("What is the name of my pet?", "dog"),
     ],
 )
-def test_what_is_meant_is_found(talked: MemoryScope, mode: str, query: str, session: str):
+def test_an_episode_is_found_by_meaning(talked: MemoryScope, mode: str, query: str, session: str):
     found = talked.recall(query, mode=mode, limit=2, min_score=0)
     assert found[0].session_id == session
     assert 0 <= found[-1].relevance <= found[0].relevance <= 1
@@ -81,7 +81,7 @@ def test_a_question_about_nothing_said_is_under_the_threshold(talked: MemoryScop
     assert talked.recall("the chemistry of enzymes in volcanoes", mode="semantic") == []
 
 
-def test_every_result_says_why(talked: MemoryScope):
+def test_every_result_explains_its_score(talked: MemoryScope):
     [snippet] = talked.recall("leave days", limit=1)
     assert {"meaning", "words"} <= {share.signal for share in snippet.signals}
     first, *parts = snippet.explain().splitlines()
@@ -95,7 +95,7 @@ def test_every_result_says_why(talked: MemoryScope):
     assert "cosine" in hit.explain()
 
 
-def test_time_limits(talked: MemoryScope):
+def test_recall_is_limited_to_a_time_window(talked: MemoryScope):
     since, until = START + timedelta(weeks=1), START + timedelta(weeks=2)
     found = talked.recall("leave days, laptop, Lisbon, dog", since=since, until=until)
     assert {snippet.session_id for snippet in found} == {"laptop", "lisbon"}
@@ -125,7 +125,7 @@ def test_the_context_holds_the_relevant_and_the_latest_oldest_first(talked: Memo
     assert context.block_tokens <= 800 < context.tokens + 800
 
 
-def test_the_budget_holds(talked: MemoryScope):
+def test_the_context_keeps_to_its_budget(talked: MemoryScope):
     small = talked.context("How many leave days are left?", budget_tokens=90)
     assert 0 < small.block_tokens <= 90
     assert len(small.snippets) < 3
@@ -148,7 +148,9 @@ def test_a_context_is_refused_before_anything_is_recalled(
         talked.context("How many leave days are left?", **given)
 
 
-def test_an_agent_can_want_the_words_or_nothing(memory: EpisodicMemory, scope: MemoryScope):
+def test_an_agent_can_have_quotes_instead_of_summaries_or_no_recall(
+    memory: EpisodicMemory, scope: MemoryScope
+):
     scope.store([("user", "My parrot speaks Portuguese."), ("assistant", "Does it?")])
     words = MemoryConfig(recall=EpisodicRecallConfig(use_session_summaries=False))
     memory.configure("hr", words)
@@ -157,7 +159,7 @@ def test_an_agent_can_want_the_words_or_nothing(memory: EpisodicMemory, scope: M
     assert scope.context("my parrot").text == ""
 
 
-def test_what_is_going_on_is_no_memory_of_itself(scope: MemoryScope):
+def test_the_current_episode_is_not_in_its_own_context(scope: MemoryScope):
     with scope.episode(session_id="now") as ep:
         ep.add("user", "My parrot speaks Portuguese.")
         assert ep.context("my parrot").text == ""
@@ -166,7 +168,7 @@ def test_what_is_going_on_is_no_memory_of_itself(scope: MemoryScope):
 
 
 @pytest.mark.parametrize("summaries", [True, False])
-def test_what_goes_on_elsewhere_is_among_the_last(
+def test_open_episodes_of_other_sessions_are_among_the_recent(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, *, summaries: bool
 ):
     memory.configure(
@@ -214,7 +216,7 @@ def test_bad_requests_name_the_field(scope: MemoryScope, field: str, given: dict
         scope.recall("x", **given)
 
 
-def test_the_last_sessions_are_there_behind_one_with_many_episodes(
+def test_recent_sessions_are_found_behind_one_with_many_episodes(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ["first", "second", *["main"] * 30]:

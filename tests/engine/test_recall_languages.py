@@ -71,7 +71,7 @@ def test_english_questions_find_what_was_said_in_another_language(
     assert found(memory, told, "en", told) >= 0.5
 
 
-def test_where_the_next_delivery_goes(memory: EpisodicMemory):
+def test_a_question_about_the_next_delivery_finds_the_address(memory: EpisodicMemory):
     asked = "Wohin schicken Sie meine nächste Lieferung?"
     best = memory.scope(user="de").recall(asked, limit=1)[0]
     assert best.session_id == "address"
@@ -79,7 +79,7 @@ def test_where_the_next_delivery_goes(memory: EpisodicMemory):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_was_never_said_is_less_relevant(memory: EpisodicMemory, language: str):
+def test_questions_about_other_subjects_are_less_relevant(memory: EpisodicMemory, language: str):
     scope = memory.scope(user=language)
     known = [
         scope.recall_turns(talk.questions[0], limit=1)[0].score for talk in dialogues(language)

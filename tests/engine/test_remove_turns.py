@@ -12,7 +12,7 @@ from octopus_memory.testing import FakeSummarizer
 
 
 @pytest.mark.both_databases
-def test_each_of_many_who_pop_at_once_gets_another_turn(scope: MemoryScope):
+def test_concurrent_pops_each_get_another_turn(scope: MemoryScope):
     scope.add("s", [("user", f"number {n}") for n in range(12)])
     ready = threading.Barrier(4)
 
@@ -27,7 +27,7 @@ def test_each_of_many_who_pop_at_once_gets_another_turn(scope: MemoryScope):
 
 
 @pytest.mark.both_databases
-def test_who_adds_meanwhile_loses_nothing(scope: MemoryScope):
+def test_concurrent_adds_lose_nothing(scope: MemoryScope):
     scope.add("s", [("user", f"old {n}") for n in range(6)])
     old = {turn.id for turn in scope.session("s").turns}
 
@@ -61,7 +61,7 @@ def test_the_model_is_asked_for_a_summary_of_what_is_left(database_url: str):
         assert scope.session("s").episodes[0].episode.summary == "They spoke of the sun."
 
 
-def test_it_is_recorded_who_removed_how_many(scope: MemoryScope, memory: EpisodicMemory):
+def test_the_audit_log_has_who_removed_how_many(scope: MemoryScope, memory: EpisodicMemory):
     scope.add("s", [("user", "a secret"), ("user", "another")])
     scope.remove_turns("s", last=2, actor="clerk")
     entry = memory.tenant("acme").audit()[-1]

@@ -50,7 +50,7 @@ def test_an_episode_goes_through_its_stages(
     assert memory.stats().episodes == memory.stats().scopes == 0
 
 
-def test_one_that_is_very_old_is_in_its_stage_after_one_run(
+def test_a_very_old_episode_reaches_its_stage_in_one_run(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     tell(scope, clock, days=400)
@@ -86,7 +86,7 @@ def test_each_agent_has_its_own_policy(memory: EpisodicMemory, clock: FixedClock
         assert found.is_archived == ((tenant, agent) == ("zeta", "short"))
 
 
-def test_more_than_a_batch(
+def test_more_episodes_than_a_batch_are_moved(
     memory: EpisodicMemory, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(due, "_BATCH", 3)
@@ -126,7 +126,9 @@ def test_idle_sessions_are_closed_and_what_is_old_moves_on(
     assert not scope.get(young.id).episode.is_archived
 
 
-def test_a_run_for_another_time(memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock):
+def test_a_run_can_be_made_for_another_time(
+    memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
+):
     episode = tell(scope, clock)
     later = clock.now() + timedelta(days=91)
     assert memory.run_retention(dry_run=True, now=later).counts == RetentionCounts(archived=1)
@@ -136,7 +138,7 @@ def test_a_run_for_another_time(memory: EpisodicMemory, scope: MemoryScope, cloc
         memory.run_retention(now=datetime(2025, 1, 1))
 
 
-def test_what_has_no_summary_gets_one_before_its_turns_go(
+def test_an_episode_without_a_summary_gets_one_before_archiving(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     empty = tell(scope, clock, summary="", key_facts=["Likes tea."])
@@ -156,7 +158,7 @@ def test_what_has_no_summary_gets_one_before_its_turns_go(
     assert scope.get(empty.id).episode.key_facts == ("Likes tea.",)
 
 
-def test_one_in_which_nothing_was_said(
+def test_an_empty_episode_is_archived_without_a_summary(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     memory.configure("hr", policy(archive_mode=ArchiveMode.SUMMARY))
@@ -271,7 +273,7 @@ def test_files_are_rewritten_after_a_run_that_removed_something(
 
 
 @pytest.mark.sqlite_alone
-def test_what_cannot_be_rewritten_now_is_said(
+def test_a_failed_rewrite_is_reported(
     tmp_path: Path,
     memory: EpisodicMemory,
     scope: MemoryScope,

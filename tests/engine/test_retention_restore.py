@@ -80,7 +80,7 @@ def test_an_archived_episode_is_found_by_its_summary(
 
 
 @pytest.mark.parametrize("mode", ["summary", "cold"])
-def test_its_messages_answer_archived(
+def test_reading_an_archived_episodes_messages_raises_archived(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, mode: str
 ):
     episode = archived(memory, scope, clock, mode)
@@ -95,7 +95,7 @@ def test_its_messages_answer_archived(
 
 
 @pytest.mark.parametrize("summaries", [True, False])
-def test_the_context_block_marks_it(
+def test_the_context_block_marks_an_archived_episode(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, summaries: bool
 ):
     archived(memory, scope, clock)
@@ -109,7 +109,7 @@ def test_the_context_block_marks_it(
     assert scope.context("When does the Lisbon office open?").text == ""
 
 
-def test_an_archived_one_does_not_go_on(
+def test_an_archived_episode_takes_no_more_turns(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     episode = archived(memory, scope, clock, "cold")
@@ -148,7 +148,7 @@ def test_a_cold_archive_comes_back_whole(
     assert memory.run_retention().counts.archived == 1
 
 
-def test_a_summary_is_all_that_is_left_of_the_other_kind(
+def test_only_the_summary_is_left_of_a_summary_archive(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     episode = archived(memory, scope, clock)
@@ -162,7 +162,7 @@ def test_a_summary_is_all_that_is_left_of_the_other_kind(
     assert memory.run_pending().embedded == 1
 
 
-def test_what_is_deleted_is_in_no_read_and_comes_back(
+def test_a_deleted_episode_is_in_no_read_and_can_be_restored(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     episode = scope.store(TALK, session_id="office", metadata={"channel": "web"})
@@ -192,7 +192,7 @@ def test_what_is_deleted_is_in_no_read_and_comes_back(
     assert scope.recall("Lisbon office", limit=1)[0].episode_id == episode.id
 
 
-def test_a_session_whose_episode_is_deleted_begins_anew(
+def test_a_session_with_a_deleted_episode_starts_a_new_one(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     episode = scope.store(TALK, session_id="office")
@@ -205,7 +205,7 @@ def test_a_session_whose_episode_is_deleted_begins_anew(
     assert [e.episode.id for e in scope.session("office").episodes] == [episode.id, new.episode.id]
 
 
-def test_deleting_an_open_one_closes_it(scope: MemoryScope, memory: EpisodicMemory):
+def test_deleting_an_open_episode_closes_it(scope: MemoryScope, memory: EpisodicMemory):
     opened = scope.open_episode("s")
     scope.add("s", TALK)
     scope.delete(opened.id)
@@ -223,7 +223,7 @@ def test_deleting_an_open_one_closes_it(scope: MemoryScope, memory: EpisodicMemo
     assert scope.get(again.id).episode.is_open
 
 
-def test_what_is_purged_does_not_come_back(
+def test_a_purged_episode_cannot_be_restored(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     episode = scope.store(TALK)
@@ -236,7 +236,7 @@ def test_what_is_purged_does_not_come_back(
     assert memory.stats().backlog[WorkKind.EMBED].waiting == 0
 
 
-def test_ids_that_cannot_be(memory: EpisodicMemory, scope: MemoryScope):
+def test_invalid_ids_are_refused(memory: EpisodicMemory, scope: MemoryScope):
     mine = scope.store(TALK)
     stranger = memory.scope(tenant="acme", agent="hr", user="another")
     for call in (stranger.delete, stranger.restore):
@@ -265,7 +265,7 @@ def test_ids_that_cannot_be(memory: EpisodicMemory, scope: MemoryScope):
     assert tenant.lift(str(hold.id)) == hold
 
 
-def test_every_change_is_in_the_log_and_names_nobody(
+def test_every_change_is_in_the_log_without_names(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     episode = scope.store(TALK)
@@ -295,7 +295,7 @@ def test_every_change_is_in_the_log_and_names_nobody(
     assert "user-17" not in repr(entries)
 
 
-def test_a_deleted_one_is_purged_by_its_own_days(
+def test_a_deleted_episode_is_purged_after_its_own_retention(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     policy = EpisodicRetentionPolicy(purge_grace_days=2)

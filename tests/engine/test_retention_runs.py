@@ -86,7 +86,7 @@ def test_an_episode_that_cannot_be_moved_stops_no_other(
     assert memory.run_retention().counts == RetentionCounts(archived=1, held=1)
 
 
-def test_what_is_restored_while_a_run_looks_at_it_is_not_purged(
+def test_an_episode_restored_during_a_run_is_not_purged(
     memory: EpisodicMemory,
     scope: MemoryScope,
     clock: FixedClock,
@@ -109,7 +109,7 @@ def test_what_is_restored_while_a_run_looks_at_it_is_not_purged(
     assert len(scope.deleted()) == 1
 
 
-def test_nor_deleted(
+def test_an_episode_restored_during_a_run_is_not_deleted(
     memory: EpisodicMemory,
     scope: MemoryScope,
     clock: FixedClock,
@@ -135,7 +135,7 @@ class Killed(BaseException):
     pass
 
 
-def test_a_run_that_is_killed_is_gone_on_with(
+def test_the_next_run_resumes_a_killed_one(
     memory: EpisodicMemory,
     scope: MemoryScope,
     clock: FixedClock,
@@ -162,7 +162,7 @@ def test_a_run_that_is_killed_is_gone_on_with(
 # One at a time
 
 
-def test_while_one_runs_another_is_told_so(
+def test_a_second_run_reports_that_one_is_under_way(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     tell(scope, clock, days=91)
@@ -175,7 +175,7 @@ def test_while_one_runs_another_is_told_so(
 
 
 @pytest.mark.sqlite_alone
-def test_one_that_is_taken_over_stops(
+def test_a_run_that_lost_its_lease_stops(
     memory: EpisodicMemory,
     scope: MemoryScope,
     clock: FixedClock,
@@ -198,7 +198,7 @@ def test_one_that_is_taken_over_stops(
 
 
 @pytest.mark.sqlite_alone
-def test_a_slow_one_notices_between_two_episodes(
+def test_a_slow_run_checks_its_lease_between_episodes(
     memory: EpisodicMemory,
     scope: MemoryScope,
     clock: FixedClock,
@@ -264,7 +264,7 @@ def worker(tmp_path: Path, clock: FixedClock, monkeypatch: pytest.MonkeyPatch) -
         memory.close()
 
 
-def test_the_thread_runs_it_every_night(worker: Any, clock: FixedClock):
+def test_the_background_thread_runs_retention_every_night(worker: Any, clock: FixedClock):
     memory = worker()
     scope = memory.scope(user="u")
     first = tell(scope, clock, days=91)
@@ -285,7 +285,7 @@ def test_the_thread_runs_it_every_night(worker: Any, clock: FixedClock):
     assert memory.next_retention() == datetime(2025, 3, 19, 2, 0, tzinfo=UTC)
 
 
-def test_an_empty_schedule_never_comes(
+def test_an_empty_schedule_never_runs(
     worker: Any, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OCTOPUS_RETENTION_SCHEDULE", "")
@@ -295,7 +295,9 @@ def test_an_empty_schedule_never_comes(
     assert memory.parts.store.last_run("retention") is None
 
 
-def test_run_pending_leaves_it_alone(memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock):
+def test_run_pending_does_not_run_retention(
+    memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
+):
     tell(scope, clock, days=91)
     memory.parts.store.set_last_run("retention", clock.now() - timedelta(days=9))
     memory.run_pending()
@@ -316,9 +318,7 @@ def test_what_a_run_closes_and_archives_has_the_models_summary(worker: Any, cloc
     assert archived.summary == "Likes tea."
 
 
-def test_a_run_for_a_day_to_come_does_not_put_off_the_nights_until_then(
-    worker: Any, clock: FixedClock
-):
+def test_a_run_for_a_future_day_does_not_skip_the_nights_before_it(worker: Any, clock: FixedClock):
     memory = worker(background=False)
     memory.run_retention(now=clock.now() + timedelta(days=400), compact=False)
     assert memory.parts.store.last_run("retention") == clock.now()
@@ -354,7 +354,7 @@ def test_closing_stops_a_run_between_batches(
     assert again.run_retention(compact=False).counts.archived == left
 
 
-def test_what_is_said_meanwhile_is_embedded(
+def test_turns_added_during_a_run_are_embedded(
     worker: Any, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(due, "_BATCH", 1)

@@ -140,7 +140,7 @@ def test_a_whole_episode_with_times(scope: Any):
     assert stored.key_facts == ("12 days",)
 
 
-def test_pages(scope: Any):
+def test_episodes_are_listed_in_pages(scope: Any):
     ids = [scope.store(LEAVE, session_id=str(n)).id for n in range(3)]
     page = scope.episodes(2, 2)
     assert [episode.id for episode in page] == [ids[0]]
@@ -196,7 +196,7 @@ def test_adding_to_an_archived_episode_says_that_it_is(scope: Any, kept: Episodi
             assert isinstance(refused.value, EpisodeClosed)
 
 
-def test_the_recent_ones_have_no_relevance(scope: Any, kept: EpisodicMemory):
+def test_recent_episodes_have_no_relevance(scope: Any, kept: EpisodicMemory):
     scope.store(LEAVE, session_id="old", summary="Leave days were counted.")
     scope.add("now", ("user", "Hello."))
     recent = scope.recent()
@@ -217,7 +217,7 @@ def test_a_session_is_kept_open(scope: Any, clock: FixedClock):
     assert scope.heartbeat("s").status is SessionStatus.TIMED_OUT
 
 
-def test_errors_are_the_same(scope: Any, calls: Any, kept: EpisodicMemory):
+def test_errors_are_the_same_embedded_and_remote(scope: Any, calls: Any, kept: EpisodicMemory):
     with pytest.raises(SessionNotFound) as session:
         scope.session("nowhere é/?#")
     assert session.value.session_id == "nowhere é/?#"

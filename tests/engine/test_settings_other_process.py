@@ -75,7 +75,7 @@ def _everything(memory: EpisodicMemory) -> str:
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
-def test_the_first_write_after_a_change_elsewhere_goes_by_it(
+def test_the_first_write_after_a_change_elsewhere_uses_it(
     memory: EpisodicMemory,
     other: EpisodicMemory,
     scope: MemoryScope,
@@ -89,7 +89,7 @@ def test_the_first_write_after_a_change_elsewhere_goes_by_it(
     assert "Which form do I need?" in _everything(memory)
 
 
-def test_an_import_after_a_change_elsewhere_goes_by_it(
+def test_an_import_after_a_change_elsewhere_uses_it(
     memory: EpisodicMemory, other: EpisodicMemory, scope: MemoryScope
 ):
     lines = _export(memory)
@@ -112,7 +112,7 @@ def test_protection_that_ends_elsewhere_ends_here(other: EpisodicMemory, scope: 
     assert MAIL in second
 
 
-def test_a_given_fact_in_an_import_after_a_change_elsewhere_goes_by_it(
+def test_a_given_fact_in_an_import_after_a_change_elsewhere_uses_it(
     memory: EpisodicMemory, other: EpisodicMemory, scope: MemoryScope
 ):
     memory.scope(tenant="elsewhere", agent="hr", user="user-17").add_fact(f"Mail {MAIL}.")
@@ -123,7 +123,7 @@ def test_a_given_fact_in_an_import_after_a_change_elsewhere_goes_by_it(
     assert [fact.text for fact in scope.facts()] == ["Mail [EMAIL]."]
 
 
-def test_the_summary_after_a_change_elsewhere_goes_by_it(other: EpisodicMemory, scope: MemoryScope):
+def test_the_summary_after_a_change_elsewhere_uses_it(other: EpisodicMemory, scope: MemoryScope):
     scope.add("warm", [SAID, ("assistant", f"I wrote to {MAIL}.")])
     other.configure("hr", REDACT)
     scope.close_session("warm")
@@ -132,7 +132,7 @@ def test_the_summary_after_a_change_elsewhere_goes_by_it(other: EpisodicMemory, 
     assert MAIL not in snippet.summary + "".join(snippet.key_facts)
 
 
-def test_settings_that_never_stand_still_are_told(
+def test_a_write_fails_when_settings_change_at_every_attempt(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     """Nothing is stored by settings that are gone, however long that lasts."""
@@ -162,7 +162,7 @@ def _add_when_told(pipe: Connection, url: str, told: Connection) -> None:
 
 @pytest.mark.process
 @pytest.mark.sqlite_alone
-def test_another_process_goes_by_the_change(tmp_path: Path):
+def test_another_process_uses_the_changed_settings(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with ExitStack() as stack:
         memory = stack.enter_context(EpisodicMemory.open(url, embedder="hashing", background=False))

@@ -67,7 +67,7 @@ def test_a_slow_model_keeps_neither_new_messages_nor_the_end_waiting(database_ur
     assert len(model.asked) == 2
 
 
-def test_a_slow_model_does_not_put_off_whole_rounds(
+def test_a_slow_model_does_not_delay_other_background_work(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(worker, "_BETWEEN_ROUNDS", 0.01)
@@ -163,7 +163,7 @@ def test_a_model_that_answers_is_asked_once(database_url: str, server: FakeOpenA
         assert len(server.requests) == 1
 
 
-def test_what_the_caller_gave_is_not_improved(database_url: str):
+def test_a_summary_given_by_the_caller_is_not_replaced(database_url: str):
     model = FakeSummarizer("by the model")
     model.fail(times=100)
     with open_memory(database_url, summarizer=model) as memory:
@@ -202,7 +202,7 @@ def test_a_model_that_never_answers_is_given_up(database_url: str):
         assert scope.get(episode.id).episode.summarized_by == EXTRACTIVE
 
 
-def test_an_episode_that_goes_on_before_it_is_improved(database_url: str):
+def test_a_resumed_episode_is_summarised_when_it_closes_again(database_url: str):
     model = FakeSummarizer("by the model")
     model.fail(times=1)
     config = MemoryConfig(session=SessionConfig(allow_resume=True))
@@ -216,7 +216,7 @@ def test_an_episode_that_goes_on_before_it_is_improved(database_url: str):
 
 
 @pytest.mark.both_databases
-def test_closing_wins_against_those_who_keep_adding(
+def test_closing_succeeds_against_concurrent_adds(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Each summary is out of date before it is stored; yet it closes, with all that was said."""

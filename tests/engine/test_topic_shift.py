@@ -119,13 +119,13 @@ def test_a_chat_with_one_subject_stays_whole(
     assert _lengths(scope) == [len(said)]
 
 
-def test_going_back_and_forth_is_seen_each_time(scope: MemoryScope, clock: FixedClock):
+def test_every_change_back_and_forth_is_detected(scope: MemoryScope, clock: FixedClock):
     back = ("user", "Now about Lisbon again: is a day trip by train to Sintra worth it in May?")
     _say(scope, clock, [*HOLIDAY, *LAPTOP, back])
     assert _lengths(scope) == [len(HOLIDAY), len(LAPTOP), 1]
 
 
-def test_it_is_off_unless_asked_for(
+def test_topic_shift_is_off_by_default(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock, embedder: FailingEmbedder
 ):
     assert not SessionConfig().topic_shift
@@ -153,7 +153,7 @@ def test_an_answer_or_a_tool_never_starts_an_episode(scope: MemoryScope, clock: 
     assert _lengths(scope) == [len(HOLIDAY) + 3]
 
 
-def test_talk_is_found_behind_many_tool_calls(scope: MemoryScope, clock: FixedClock):
+def test_the_last_message_is_found_behind_many_tool_calls(scope: MemoryScope, clock: FixedClock):
     _say(scope, clock, HOLIDAY)
     with scope.episode("s") as ep:
         for number in range(30):
@@ -178,7 +178,7 @@ def test_messages_of_one_call_stay_together(scope: MemoryScope):
     assert len({turn.episode_id for turn in stored}) == 1
 
 
-def test_an_episode_in_hand_follows(scope: MemoryScope, clock: FixedClock):
+def test_an_open_episode_block_follows_the_shift(scope: MemoryScope, clock: FixedClock):
     with scope.episode("s") as ep:
         first = ep.id
         for role, text in HOLIDAY + LAPTOP:
@@ -190,7 +190,7 @@ def test_an_episode_in_hand_follows(scope: MemoryScope, clock: FixedClock):
     ]
 
 
-def test_an_episodes_id_leads_on_to_where_its_session_went(
+def test_adding_by_episode_id_continues_in_the_sessions_current_episode(
     memory: EpisodicMemory, scope: MemoryScope
 ):
     first = scope.open_episode("s")
@@ -214,7 +214,7 @@ def test_a_retried_call_splits_once(scope: MemoryScope, clock: FixedClock):
     assert _lengths(scope) == [len(HOLIDAY), 1]
 
 
-def test_a_call_retried_late_ends_nothing(scope: MemoryScope, clock: FixedClock):
+def test_a_call_retried_late_closes_no_episode(scope: MemoryScope, clock: FixedClock):
     asked = ("user", "Which vaccinations does our puppy need before its first birthday?")
     stored = scope.add("s", asked, idempotency_key="k-1")
     _say(scope, clock, HOLIDAY)
@@ -230,14 +230,14 @@ def test_a_new_key_splits_as_no_key_does(scope: MemoryScope, clock: FixedClock):
     assert _lengths(scope) == [len(HOLIDAY), len(LAPTOP)]
 
 
-def test_many_at_once_split_once(scope: MemoryScope, clock: FixedClock):
+def test_concurrent_calls_split_once(scope: MemoryScope, clock: FixedClock):
     _say(scope, clock, HOLIDAY)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: scope.add("s", MOVED), range(8)))
     assert _lengths(scope) == [len(HOLIDAY), 8]
 
 
-def test_a_message_that_comes_in_between_is_looked_at_too(
+def test_a_concurrent_message_is_compared_too(
     memory: EpisodicMemory,
     scope: MemoryScope,
     clock: FixedClock,
@@ -270,7 +270,7 @@ def test_without_its_embedder_a_message_is_stored_all_the_same(
     assert "laptop" not in caplog.text
 
 
-def test_an_embedder_that_failed_is_left_alone_for_a_while(
+def test_a_failed_embedder_is_not_asked_again_for_a_while(
     scope: MemoryScope, clock: FixedClock, embedder: FailingEmbedder
 ):
     _say(scope, clock, HOLIDAY)
@@ -284,7 +284,7 @@ def test_an_embedder_that_failed_is_left_alone_for_a_while(
     assert _lengths(scope) == [len(HOLIDAY) + 2, 1]
 
 
-def test_another_process_sees_the_same(
+def test_another_process_detects_the_same_shift(
     scope: MemoryScope, clock: FixedClock, tmp_path: Path, minilm: MiniLMEmbedder
 ):
     """What is remembered of the last turns is a cache: a memory that has none reads them."""

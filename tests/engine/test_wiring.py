@@ -77,6 +77,6 @@ def test_a_file_s_name_can_be_too_long(tmp_path: Path, suffix: str):
 
 @pytest.mark.parametrize("name", ["embedder", "summarizer", "counter", "clock", "config"])
 @pytest.mark.parametrize("given", [5, HashingEmbedder])
-def test_what_cannot_do_its_part_is_refused_by_name(name: str, given: object):
+def test_an_adapter_without_its_methods_is_refused_by_name(name: str, given: object):
     with pytest.raises(InvalidSetting, match=f"^{name}: must be an? (object with|Memory)"):
         EpisodicMemory.open("sqlite:///:memory:", **{"embedder": "hashing", name: given})

@@ -286,7 +286,7 @@ def test_the_product_is_asked_at_the_questions_time_with_its_defaults(
     assert now == datetime(2024, 6, 1, 9, tzinfo=UTC)
 
 
-def test_what_was_opened_is_closed_when_a_run_fails(
+def test_systems_are_closed_when_a_run_fails(
     dataset: Dataset, embedder: SharedEmbedder, tmp_path: Path, monkeypatch
 ):
     class Broken(Parrot):

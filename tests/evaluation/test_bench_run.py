@@ -279,12 +279,12 @@ def test_the_relevance_command(command, data: Path, tmp_path: Path):
     assert values == json.loads((tmp_path / "out/relevance.json").read_text())
 
 
-def test_what_is_wrong_is_said(command):
+def test_invalid_arguments_are_errors(command):
     with pytest.raises(InvalidInput, match="cannot read"):
         command("recall", "--dataset", "jsonl", "--data", "gone.jsonl")
 
 
 @pytest.mark.parametrize("option", ["out", "cache"])
-def test_what_cannot_be_written_is_said_before_the_run(command, data: Path, option: str):
+def test_an_unwritable_output_fails_before_the_run(command, data: Path, option: str):
     with pytest.raises(InvalidInput, match=f"{option}: cannot create"):
         command("recall", "--dataset", "jsonl", "--data", str(data), f"--{option}", str(data))

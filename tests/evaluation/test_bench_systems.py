@@ -194,7 +194,7 @@ def test_a_shared_embedder_embeds_what_is_stored_once():
     assert (shared.model, shared.calibration) == (inner.model, None)
 
 
-def test_a_shared_embedder_encodes_each_question_anew():
+def test_a_shared_embedder_encodes_each_question_again():
     inner = CountingEmbedder()
     shared = SharedEmbedder(inner)
     with shared.asking():

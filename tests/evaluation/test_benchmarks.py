@@ -47,7 +47,7 @@ def test_a_percentile_lies_between_the_nearest_two(percent: float, expected: flo
     assert percentile([5, 1, 4, 2, 3], percent) == pytest.approx(expected)
 
 
-def test_nothing_has_no_percentile():
+def test_an_empty_sample_has_no_percentile():
     with pytest.raises(ValueError, match="nothing was measured"):
         percentile([], 50)
 

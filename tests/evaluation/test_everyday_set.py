@@ -21,7 +21,7 @@ def everyday() -> Dataset:
     return load_dataset("jsonl", FOLDER)
 
 
-def test_it_has_the_users_languages_and_categories_it_promises(everyday: Dataset) -> None:
+def test_the_set_has_the_users_languages_and_categories_of_its_page(everyday: Dataset) -> None:
     languages = Counter(found.id[:2] for found in everyday.conversations)
     assert languages == {"en": 8, "de": 3, "fr": 3, "es": 3, "zh": 2}
     assert {q.category for found in everyday.conversations for q in found.questions} == CATEGORIES

@@ -44,7 +44,7 @@ def _no_few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_few")
 @pytest.mark.parametrize("seed", range(6))
-def test_a_view_that_grew_is_the_view_made_anew(seed: int) -> None:
+def test_a_grown_view_equals_a_rebuilt_one(seed: int) -> None:
     life, most = Life(seed), 0
     for step in range(80):
         life.go_on()
@@ -84,7 +84,7 @@ def _found(index: ExactIndex) -> list[object]:
 
 @pytest.mark.usefixtures("_no_few")
 @pytest.mark.parametrize("seed", range(4))
-def test_a_sketch_that_grew_is_the_sketch_made_anew(seed: int) -> None:
+def test_a_grown_sketch_equals_a_rebuilt_one(seed: int) -> None:
     # All in one segment, because the segment of an episode's turns depends on how it grew.
     life = Life(seed, exact_rows=-1)
     for step in range(80):

@@ -42,7 +42,7 @@ class _Counting(SqliteStore):
 
 @pytest.mark.parametrize("exact_rows", [EXACT_ROWS, 0], ids=["whole", "sketch"])
 @pytest.mark.parametrize("segment", [65_536, 8])
-def test_what_is_known_is_not_read_again_because_rows_went(
+def test_a_removal_does_not_reread_cached_rows(
     exact_rows: int, segment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scope_cache, "BLOCK", min(segment, scope_cache.BLOCK))
@@ -122,7 +122,7 @@ def test_a_view_need_not_wait_until_nothing_is_removed_any_more(
     store.close()
 
 
-def test_what_was_erased_is_in_no_column_any_more() -> None:
+def test_erased_rows_are_in_no_column() -> None:
     store = SqliteStore(":memory:")
     index = ExactIndex(store)
     kept, gone = (

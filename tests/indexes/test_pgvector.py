@@ -143,7 +143,7 @@ def test_only_the_tenants_own_rows_are_reached(
     assert seen == {"acme": ["acme"], "other": ["other"], "nobody": []}
 
 
-def test_what_it_has_not_got_is_read_from_the_store(
+def test_vectors_missing_in_pgvector_are_read_from_the_store(
     memory: EpisodicMemory, scope: MemoryScope, postgres: Installation, database: Database
 ) -> None:
     tell(scope)
@@ -286,7 +286,7 @@ def test_a_role_that_may_not_make_the_table_is_told_how(postgres: Installation) 
         store.close()
 
 
-def test_it_needs_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pgvector_needs_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OCTOPUS_INDEX", "pgvector")
     with pytest.raises(InvalidSetting, match="PostgreSQL"):
         EpisodicMemory.open(f"sqlite:///{tmp_path / 'm.db'}", embedder="hashing")

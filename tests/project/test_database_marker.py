@@ -31,7 +31,7 @@ def run(*arguments: str, url: str = "") -> str:
 
 
 @pytest.mark.process
-def test_without_a_server_they_are_skipped_and_say_why():
+def test_without_a_server_marked_tests_are_skipped_with_a_reason():
     said = run("-k", "sqlserver")
     assert " skipped" in said
     assert f"{sqlserver_server.VARIABLE} names no server" in said

@@ -57,7 +57,7 @@ def test_every_term_of_the_design_is_mapped(term: str):
     assert re.search(rf"(?<!\w){term}(?!\w)", TERMS)
 
 
-def test_what_the_terms_lead_to_is_there():
+def test_every_target_of_a_design_term_exists():
     for table, column in re.findall(r"`(octopus_[a-z_]+)\.([a-z_]+)`", TERMS):
         assert column in schema.metadata.tables[table].c, (table, column)
     config = {

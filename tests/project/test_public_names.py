@@ -48,7 +48,7 @@ def test_every_name_that_is_there_is_in_all():
     assert there - {"annotations", "TYPE_CHECKING"} == set(octopus_memory.__all__)
 
 
-def test_what_is_loaded_later_is_what_type_checkers_see():
+def test_lazy_names_are_those_type_checkers_see():
     tree = ast.parse(Path(octopus_memory.__file__).read_text(encoding="utf-8"))
     [shown] = [node for node in tree.body if isinstance(node, ast.If) and not node.orelse][:1]
     seen = {

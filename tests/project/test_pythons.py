@@ -28,7 +28,7 @@ def test_the_newest_of_each_version_that_is_admitted():
 
 
 @pytest.mark.process
-def test_this_python_is_among_them():
+def test_the_running_python_is_listed():
     listed = subprocess.run(
         [sys.executable, SCRIPT, "--extras", "dev", "--list"],
         capture_output=True,
@@ -41,7 +41,7 @@ def test_this_python_is_among_them():
     assert all(tuple(map(int, version.split("."))) >= (3, 11) for version in versions)
 
 
-def test_the_command_is_told_of():
+def test_test_pythons_is_documented():
     """And installs what `make test` installs."""
     made = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "make test-pythons" in made

@@ -71,7 +71,7 @@ def test_writers_that_wait_share_one_commit(store: SqliteStore):
     assert len(store.list_episodes(make_scope("new"), offset=0, limit=5)[0]) == 1
 
 
-def test_who_fails_fails_alone(store: SqliteStore):
+def test_a_failing_write_fails_alone(store: SqliteStore):
     good = [make_append(make_scope(f"u{n}"), "a") for n in range(3)]
     stray = make_next(make_append(make_scope("x"), "a"), "b")
     first, bad, second, third = _at_once(
@@ -106,7 +106,7 @@ def test_a_commit_that_fails_stores_nothing_of_anybody(store: SqliteStore):
         store.append(write)
 
 
-def test_a_thread_that_is_stopped_loses_nobody_elses_write(store: SqliteStore):
+def test_an_interrupted_thread_loses_no_other_threads_write(store: SqliteStore):
     writes = [make_append(make_scope(f"u{n}"), "a") for n in range(4)]
 
     def stop() -> None:
@@ -170,16 +170,16 @@ def test_another_process_is_waited_for(store: SqliteStore):
         assert len(waiting.result(10)) == 1
 
 
-def test_and_not_for_ever(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
+def test_a_writer_gives_up_after_the_busy_timeout(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(group_commit, "BUSY_SECONDS", 0.05)
     with holding(store), pytest.raises(StoreBusy, match="another process is writing"):
         store.append(make_append(make_scope(), "a"))
     assert len(store.append(make_append(make_scope(), "a"))) == 1
 
 
-def test_without_a_write_ahead_log_readers_are_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_without_wal_writers_wait_for_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """SQLite has none on some file systems."""
     monkeypatch.setattr("octopus_memory.adapters.stores.sqlite.store._use_wal", lambda _: None)
     path = tmp_path / "memory.db"

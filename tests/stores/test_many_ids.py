@@ -16,7 +16,7 @@ from octopus_memory.domain.erasure import Erasure
 SQL_SERVERS_LIMIT = 2_100
 
 
-def test_what_a_remote_index_must_still_be_told_is_counted_for_any_number_of_scopes():
+def test_waiting_removals_are_counted_for_any_number_of_scopes():
     erasure = Erasure(
         id=uuid4(),
         tenant="acme",

@@ -85,7 +85,7 @@ def answers(path: Path, clock: FixedClock) -> list[Any]:
         return [scope.recall(query) for scope in scopes for query in QUERIES]
 
 
-def test_everything_is_the_same_afterwards(full: Path, tmp_path: Path, clock: FixedClock):
+def test_a_move_copies_everything(full: Path, tmp_path: Path, clock: FixedClock):
     target = tmp_path / "target.db"
     expected = answers(full, clock)
     before = contents(full)
@@ -108,7 +108,7 @@ def test_everything_is_the_same_afterwards(full: Path, tmp_path: Path, clock: Fi
     assert seen[-1] == (3 * report.rows, 3 * report.rows)
 
 
-def test_whoever_held_work_holds_it_no_more(full: Path, tmp_path: Path, clock: FixedClock):
+def test_a_move_releases_leases_of_work(full: Path, tmp_path: Path, clock: FixedClock):
     with closing(SqliteStore(full, clock=clock)) as store:
         assert store.worker_ids() == ["somebody"]
     target = tmp_path / "target.db"
@@ -311,7 +311,7 @@ def test_two_at_once_do_not_mix(full: Path, tmp_path: Path):
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_to_postgresql_and_back(
+def test_a_move_to_postgresql_and_back_copies_everything(
     full: Path, tmp_path: Path, clock: FixedClock, postgres_database: Database
 ):
     from octopus_memory.adapters.stores.postgres.store import PostgresStore

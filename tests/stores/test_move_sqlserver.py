@@ -49,7 +49,9 @@ def source(tmp_path: Path) -> Iterator[SqliteStore]:
         yield store
 
 
-def test_there_and_back(server: Server, source: SqliteStore, tmp_path: Path):
+def test_a_move_to_sql_server_and_back_copies_everything(
+    server: Server, source: SqliteStore, tmp_path: Path
+):
     before = snapshot(source, *SCOPES)
     with closing(SqlServerStore(URL)) as there:
         report = move.move(source, there)

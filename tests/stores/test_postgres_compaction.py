@@ -138,7 +138,7 @@ def _found(folder: Path, traces: set[bytes]) -> set[bytes]:
         pytest.param("SELECT 1", id="could still read what was removed"),
     ],
 )
-def test_another_session_is_in_the_way(
+def test_another_session_delays_compaction(
     database: Database, monkeypatch: pytest.MonkeyPatch, used: str
 ):
     monkeypatch.setattr(postgres_compaction, "_LOCK_WAIT", "100ms")

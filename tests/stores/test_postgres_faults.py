@@ -102,7 +102,7 @@ class _Writer(threading.Thread):
                 return
 
 
-def test_what_was_acknowledged_is_there_once(fragile: Installation, store: PostgresStore):
+def test_an_acknowledged_write_is_stored_once(fragile: Installation, store: PostgresStore):
     stop = threading.Event()
     writers = [_Writer(store, f"user {number}", stop) for number in range(WRITERS)]
     for writer in writers:
@@ -363,7 +363,7 @@ def test_a_server_that_only_reads(database: Database, store: PostgresStore):
         ("22023", StoreError),
     ],
 )
-def test_what_the_server_says_becomes_ours(
+def test_server_errors_become_octopus_errors(
     store: PostgresStore, code: str, expected: type[StoreError]
 ):
     told = f"DO $$ BEGIN RAISE EXCEPTION 'of ana' USING ERRCODE = '{code}'; END $$"

@@ -45,7 +45,7 @@ def test_two_workers_claim_nothing_twice(postgres_database: Database):
         store.close()
 
 
-def test_one_leads(postgres_database: Database):
+def test_one_worker_leads_at_a_time(postgres_database: Database):
     first, second = PostgresStore(postgres_database.url), PostgresStore(postgres_database.url)
     with first.lead("retention", worker_id="one") as lead:
         assert lead is not None

@@ -110,7 +110,7 @@ class TestEveryTable:
             conn.execute(sa.insert(described).values(_row(described, OTHER)))
         engine.dispose()
 
-    def test_where_nothing_was_said_nothing_is_reached(self, table: str, role_url: str):
+    def test_without_a_reach_setting_a_read_fails(self, table: str, role_url: str):
         with connected(role_url) as conn:
             with pytest.raises(psycopg.errors.UndefinedObject):
                 conn.execute(f"SELECT * FROM {table}")
@@ -149,7 +149,7 @@ def test_a_tenant_of_any_name_reaches_its_own(postgres_database: Database, tenan
         "DROP TABLE octopus_turns",
     ],
 )
-def test_what_the_application_may_not(postgres_database: Database, statement: str):
+def test_the_application_role_is_denied_owner_rights(postgres_database: Database, statement: str):
     with (
         connected(postgres_database.url) as conn,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
@@ -175,7 +175,7 @@ def test_a_table_without_protection_is_protected_by_its_owner(postgres: Installa
         PostgresStore(database.url).close()
 
 
-def test_many_may_make_the_tables_at_once(postgres: Installation):
+def test_concurrent_processes_may_create_the_tables(postgres: Installation):
     with postgres.server.database() as name:
         url = postgres.server.url(name)
         assert raised(at_once(lambda _: PostgresStore(url).close(), threads=4)) == []
@@ -184,7 +184,7 @@ def test_many_may_make_the_tables_at_once(postgres: Installation):
         store.close()
 
 
-def test_statistics_keep_nothing_of_what_people_said(postgres_database: Database):
+def test_statistics_hold_no_stored_text(postgres_database: Database):
     store = PostgresStore(postgres_database.url)
     for user in ("ana-marker", "ben-marker"):
         for session in ("first-marker", "second-marker"):
@@ -201,7 +201,7 @@ def test_statistics_keep_nothing_of_what_people_said(postgres_database: Database
         assert kept.fetchall() == []
 
 
-def test_what_a_hot_call_reaches_ends_with_it(postgres_database: Database):
+def test_the_reach_of_a_hot_call_ends_with_it(postgres_database: Database):
     """They share connections, without a `BEGIN` around each; whoever comes next reaches nothing."""
     store = PostgresStore(postgres_database.url, pool_size=1, statement_timeout_seconds=0.3)
     write = make_append(make_scope(tenant=MINE), "mine")

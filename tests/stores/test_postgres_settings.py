@@ -36,9 +36,7 @@ def _set(database: Database, setting: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("hot", [True, False])
-def test_what_is_acknowledged_is_on_the_disk_on_whatever_connection(
-    database: Database, *, hot: bool
-):
+def test_acknowledged_writes_are_on_disk_on_every_connection(database: Database, *, hot: bool):
     """A pooler gives each transaction another one, on which nobody set anything."""
     table = "octopus_turns" if hot else "octopus_agents"
     with connected(database.admin_url) as admin:

@@ -62,7 +62,7 @@ def test_a_read_is_one_trip(store: PostgresStore):
 
 
 @TRACED
-def test_what_must_see_one_moment_takes_one_more_to_end_it(store: PostgresStore):
+def test_a_snapshot_read_takes_one_more_round_trip(store: PostgresStore):
     store.append(make_append(ANA, "hello"))
     assert _trips(store, lambda: store.recall_block(ANA, after=0, late=[1, 2], model="m")) == 2
 

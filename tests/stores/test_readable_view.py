@@ -88,7 +88,7 @@ def test_stages_and_holds_can_be_seen(database_url: str, memory: EpisodicMemory)
 
 
 @pytest.mark.both_databases(as_owner=True)
-def test_what_is_erased_is_gone_from_it(database_url: str, memory: EpisodicMemory):
+def test_an_erased_user_is_gone_from_the_view(database_url: str, memory: EpisodicMemory):
     for user in ("ana", "ben"):
         memory.scope(user=user).store(SAID, session_id=f"{user}'s")
     memory.scope(user="ana").erase()
@@ -107,7 +107,7 @@ def test_a_tenant_sees_no_other(postgres_database: Database, as_owner: bool):
     assert looked(url, reach="") == []
 
 
-def test_nothing_can_be_written_through_it(database_url: str, memory: EpisodicMemory):
+def test_the_view_is_read_only(database_url: str, memory: EpisodicMemory):
     memory.scope(user="ana").store(SAID, session_id="s")
     engine = sa.create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
     for statement in (

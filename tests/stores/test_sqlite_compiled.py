@@ -59,7 +59,9 @@ def test_hot_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
     assert run.stdout == "False\n", REMEDY
 
 
-def test_without_the_file_all_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_file_statements_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for spoilt in (None, "", "[["):
         file = tmp_path / "texts.json"
         if spoilt is not None:
@@ -76,7 +78,7 @@ def test_without_the_file_all_is_compiled(tmp_path: Path, monkeypatch: pytest.Mo
             compiled_statements.shipped.cache_clear()
 
 
-def test_what_is_loaded_later_no_signal_can_cut_off(
+def test_a_signal_does_not_interrupt_a_lazy_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are raised in the main thread; half a module would stay where its import was."""
@@ -88,7 +90,7 @@ def test_what_is_loaded_later_no_signal_can_cut_off(
     assert lazy.load("loaded_later") is module
 
 
-def test_what_cannot_be_loaded_says_so() -> None:
+def test_a_lazy_import_of_a_missing_module_raises() -> None:
     for _ in range(2):
         with pytest.raises(ModuleNotFoundError, match="no_such_module"):
             lazy.load("no_such_module")

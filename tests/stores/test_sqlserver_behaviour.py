@@ -227,7 +227,7 @@ def test_a_lost_race_is_run_again(store: SqlServerStore, server: Server) -> None
     assert texts(store, write) == ["b"]
 
 
-def test_a_race_that_is_never_won_is_told(store: SqlServerStore, server: Server) -> None:
+def test_a_race_lost_at_every_try_raises(store: SqlServerStore, server: Server) -> None:
     for _ in range(20):
         server.fail("INSERT INTO octopus_turns", DEADLOCK, driver="Serialization failure")
     with pytest.raises(StoreBusy):
@@ -332,7 +332,7 @@ def test_a_database_without_tables_is_made_ready(server: Server) -> None:
     assert "ALTER DATABASE CURRENT SET READ_COMMITTED_SNAPSHOT ON WITH NO_WAIT" in server.seen
 
 
-def test_a_database_with_others_tables_is_left_alone(server: Server) -> None:
+def test_a_database_with_other_tables_is_not_altered(server: Server) -> None:
     SqlServerStore(URL).close()
     server.snapshots = 0
     server.tables = 5
@@ -377,7 +377,7 @@ def test_a_lead_ends_with_its_connection(store: SqlServerStore, server: Server) 
         assert not lead.renew()
 
 
-def test_compacting_writes_every_page_anew(store: SqlServerStore, server: Server) -> None:
+def test_compacting_rewrites_every_page(store: SqlServerStore, server: Server) -> None:
     assert store.compact()
     for table in schema.metadata.sorted_tables:
         assert f"ALTER INDEX ALL ON {table.name} REBUILD" in server.seen
@@ -428,7 +428,7 @@ def test_a_url_needs_a_server_and_a_database(url: str) -> None:
         SqlServerStore(url)
 
 
-def test_an_unknown_option_is_told() -> None:
+def test_an_unknown_option_is_an_error() -> None:
     """By the driver itself, before it looks for the server."""
     with pytest.raises(InvalidSetting, match="option that the driver does not know"):
         SqlServerStore(f"{URL}?TrustMe=yes")

@@ -131,7 +131,9 @@ DEADLOCK = "Transaction (Process ID 52) was deadlocked and has been chosen as th
         ("Something new about ana", StoreError),
     ],
 )
-def test_errors_are_ours_and_name_nobody(words: str, kind: type[StoreError]) -> None:
+def test_server_errors_become_octopus_errors_without_names(
+    words: str, kind: type[StoreError]
+) -> None:
     found = sqlserver_errors.translate(words)
     assert type(found) is kind
     assert "ana" not in str(found)
@@ -148,7 +150,7 @@ def test_errors_are_ours_and_name_nobody(words: str, kind: type[StoreError]) -> 
         ("Lock request time out period exceeded.", False),
     ],
 )
-def test_only_a_race_is_run_again(words: str, lost: bool) -> None:
+def test_only_a_race_is_retried(words: str, lost: bool) -> None:
     assert sqlserver_errors.lost_race(words) is lost
 
 

@@ -104,11 +104,11 @@ def test_a_connection_that_was_killed_is_replaced(sqlserver: SqlServer, sqlserve
     store.close()
 
 
-def test_a_wrong_password_is_told(sqlserver: SqlServer) -> None:
+def test_a_wrong_password_is_an_error(sqlserver: SqlServer) -> None:
     with pytest.raises(StoreUnavailable, match="refused the login"):
         SqlServerStore(sqlserver.of("master", password="wrong"))
 
 
-def test_a_database_that_is_not_there_is_told(sqlserver: SqlServer) -> None:
+def test_a_missing_database_is_an_error(sqlserver: SqlServer) -> None:
     with pytest.raises(StoreUnavailable, match="no such database"):
         SqlServerStore(sqlserver.of("octopus_none"))

@@ -103,7 +103,7 @@ def test_a_text_too_long_for_a_page_is_kept_apart() -> None:
 
 
 @pytest.mark.parametrize("kept", [b"", b"ana", b"\xff\1"])
-def test_a_damaged_name_is_told(kept: bytes) -> None:
+def test_a_damaged_name_is_an_error(kept: bytes) -> None:
     with pytest.raises(StoreCorrupt):
         types.unpack_name(kept)
 

@@ -42,7 +42,7 @@ def ends(entries: list[AuditEntry]) -> AuditHead:
     return AuditHead(seq=entries[-1].seq, hash=entries[-1].hash)
 
 
-def test_a_log_that_nobody_touched_is_whole():
+def test_an_untouched_log_is_whole():
     entries = log()
     found = check_end(check(entries), ends(entries))
     assert found.is_whole
@@ -111,7 +111,7 @@ def test_a_cut_at_the_end_is_seen_by_where_it_must_end():
     assert check_end(check([]), ends(entries)).broken_at == 1
 
 
-def test_more_than_there_should_be_is_seen():
+def test_surplus_entries_are_detected():
     entries = log()
     assert check_end(check(entries), ends(entries[:4])).broken_at == 5
 

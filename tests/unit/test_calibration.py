@@ -22,7 +22,7 @@ def test_more_evidence_is_more_relevance() -> None:
     assert top(0.1, 0.0) < 0.65 < top(0.6, 0.5)
 
 
-def test_what_is_missing_is_not_held_against_it() -> None:
+def test_missing_signals_do_not_lower_relevance() -> None:
     assert top(np.nan, 0.9) > 0.65
     assert top(0.6, None) > 0.65
     assert top(np.nan, None) < 0.01

@@ -89,14 +89,14 @@ def test_reads_back_what_was_written(value: object) -> None:
     ],
     ids=["none", "short", "of every kind", "two hundred", "large", "texts"],
 )
-def test_many_are_read_as_each(values: list[object]) -> None:
+def test_reading_many_equals_reading_each(values: list[object]) -> None:
     stored = [codec.encode(value) for value in values]
     read = codec.decode_many([number for number, _ in stored], [payload for _, payload in stored])
     assert repr(read) == repr(values)
 
 
 @pytest.mark.parametrize("number", [codec.ZSTD_TURNS_V1, ASSISTANT])
-def test_of_many_a_damaged_one_is_seen(number: int) -> None:
+def test_one_damaged_payload_of_many_is_detected(number: int) -> None:
     whole = CHECKED[number][1]
     two = zstandard.ZstdCompressor().compress(b'{"role":"user"},{"role":"tool"}\xff')
     for damaged in (whole[:-3], whole + b"\0", two):
@@ -105,7 +105,7 @@ def test_of_many_a_damaged_one_is_seen(number: int) -> None:
             codec.decode_many([number] * len(payloads), payloads)
 
 
-def test_of_many_two_values_in_one_payload_are_seen() -> None:
+def test_two_values_in_one_payload_of_many_are_detected() -> None:
     two = zstandard.ZstdCompressor().compress(b'{"role":"user"},{"role":"tool"}')
     with pytest.raises(StoreCorrupt, match=f"a stored payload of {len(two)} bytes"):
         codec.decode_many([codec.ZSTD_TURNS_V1] * 2, [CHECKED[codec.ZSTD_TURNS_V1][1], two])
@@ -148,7 +148,7 @@ def test_a_text_is_kept_as_text() -> None:
 
 
 @pytest.mark.parametrize("value", [None, True, 7, "", [], {}, "zq"])
-def test_what_compression_would_enlarge_stays_plain_json(value: object) -> None:
+def test_a_payload_that_compression_would_enlarge_stays_json(value: object) -> None:
     number, payload = codec.encode(value)
     assert number == codec.PLAIN
     assert json.loads(payload) == value
@@ -281,7 +281,7 @@ def test_a_frame_that_hides_its_size_is_refused() -> None:
         codec.decode(codec.ZSTD_TURNS_V1, frame)
 
 
-def test_what_could_not_be_read_back_is_not_written() -> None:
+def test_a_value_that_could_not_be_read_back_is_refused() -> None:
     with pytest.raises(MessageTooLarge, match="67,108,864"):
         codec.encode("x" * codec.MAX_DECODED_BYTES)
     with pytest.raises(MessageTooLarge, match="67,108,864"):

@@ -111,7 +111,7 @@ def test_line_ends_and_blank_lines_do_not_matter():
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(spoil, problem: str):
+def test_errors_name_their_line(spoil, problem: str):
     with pytest.raises(InvalidInput) as raised:
         list(read_lines(spoil(whole({"kind": "scope", "agent": "hr"}))))
     assert str(raised.value).startswith(problem)

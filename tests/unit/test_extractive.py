@@ -61,7 +61,7 @@ def test_leave_days_example():
     )
 
 
-def test_is_named_so_that_a_better_summary_can_replace_it():
+def test_the_extractive_summarizer_names_itself():
     assert ExtractiveSummarizer().name == "extractive-v2"
 
 
@@ -117,7 +117,7 @@ def test_key_facts_of_both_sides():
         "我对花生过敏。",
     ],
 )
-def test_what_a_user_tells_is_a_key_fact(said):
+def test_a_users_statement_is_a_key_fact(said):
     facts = summary_of(user(said), assistant("Noted.")).key_facts
     assert any(said[1:].rstrip(".。") in fact for fact in facts)
 
@@ -263,7 +263,7 @@ def test_reads_the_middle_of_a_long_answer():
     assert "Aumüller" in text
 
 
-def test_a_tool_result_that_nobody_repeats_is_a_key_fact():
+def test_a_tool_result_that_is_not_repeated_is_a_key_fact():
     made = summary_of(
         user("How much overtime was I paid in July?"),
         {
@@ -380,7 +380,7 @@ def test_the_shortest_episodes(message, text):
     assert summary_of(message) == Summary(text=text)
 
 
-def test_only_tools():
+def test_an_episode_of_tool_calls_alone_has_a_summary():
     tool = {
         "role": "tool",
         "tool_call_id": "c1",

@@ -82,7 +82,7 @@ def test_a_conversation_comes_back_exactly(scope: MemoryScope, form: str):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("other", [*FORMS, "openai"])
-def test_it_is_written_in_every_other_form(scope: MemoryScope, form: str, other: str):
+def test_a_message_is_written_in_every_other_form(scope: MemoryScope, form: str, other: str):
     scope.add("s", FORMS[form])
     given = scope.session("s").messages(form=other)
     text = str(given)

@@ -70,7 +70,7 @@ def test_a_large_value_is_not_read_over_and_over(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("text", ["[1, 2", '[{"a": ', '{"a": ', "[{},", "nonsense", '{"a": 1} x'])
-def test_what_is_cut_short_or_no_json_is_refused(text: str):
+def test_truncated_or_invalid_json_is_refused(text: str):
     with pytest.raises(InvalidInput, match="is not JSON"):
         list(json_values([text]))
 
@@ -136,7 +136,7 @@ def test_every_form_of_a_transcript_is_taken(text: str):
     assert (again.key, again.session_id) == (found.key, found.session_id)
 
 
-def test_what_is_known_of_a_conversation_is_taken():
+def test_metadata_of_a_conversation_is_taken():
     line = {
         "id": "conv-1",
         "created_at": "2025-03-14T09:26:53Z",
@@ -172,7 +172,7 @@ def test_functions_of_older_transcripts_are_tool_calls():
 
 
 @pytest.mark.parametrize("value", [[1], {"messages": "x"}, {"messages": [1]}, {"text": 1}])
-def test_what_is_no_transcript_is_refused_with_its_place(value: Any):
+def test_an_invalid_transcript_is_refused_with_its_position(value: Any):
     good = json.dumps({"messages": MESSAGES})
     with pytest.raises(InvalidInput, match=r"^conversations\[1\]\.messages: must be a list"):
         list(openai_conversations([good, "\n", json.dumps(value)]))
@@ -304,7 +304,7 @@ def test_times_are_the_messages_own_or_the_last_known():
         {"role": "user", "content": "", "author": ["user"]},
     ],
 )
-def test_what_nobody_said_is_left_out_and_counted(hidden: Any):
+def test_hidden_messages_are_left_out_and_counted(hidden: Any):
     found = read(
         conversation(
             node("h", None, hidden.pop("role"), hidden.pop("content"), **hidden),
@@ -380,7 +380,7 @@ def test_pictures_and_recordings_are_kept_by_their_address():
         ({"current_node": "nowhere"}, "mapping"),
     ],
 )
-def test_what_is_no_conversation_is_refused_with_its_place(change: Any, field: str):
+def test_an_invalid_conversation_is_refused_with_its_position(change: Any, field: str):
     good = conversation(node("q", None, "user", "Hello"))
     with pytest.raises(InvalidInput, match=rf"^conversations\[1\]\.{field}: "):
         read(good, good | change)

@@ -38,7 +38,7 @@ def test_english_is_indexed_as_it_always_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("language", ["german", "french", "spanish"])
-def test_each_line_of_a_language_is_told(language: str) -> None:
+def test_the_language_of_each_line_is_detected(language: str) -> None:
     assert {ANALYZER.language_of(line) for line in lines(language) if line} == {language}
 
 
@@ -206,5 +206,5 @@ def test_every_concept_is_listed_in_five_languages() -> None:
     ("said", "latin"),
     [("Où ?", True), ("", True), ("123", True), ("我的 iPhone 在哪里", False), ("Где", False)],
 )
-def test_a_script_is_told(said: str, *, latin: bool) -> None:
+def test_the_script_of_a_text_is_detected(said: str, *, latin: bool) -> None:
     assert is_latin(said) is latin

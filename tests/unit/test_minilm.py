@@ -104,7 +104,7 @@ def test_no_text_no_rows(embedder: MiniLMEmbedder) -> None:
     assert embedder.embed([]).shape == (0, 384)
 
 
-def test_what_is_beyond_the_limit_does_not_count(embedder: MiniLMEmbedder) -> None:
+def test_tokens_beyond_the_limit_are_ignored(embedder: MiniLMEmbedder) -> None:
     start = "We talked about the garden and the new roses. " * 60
     np.testing.assert_array_equal(one(embedder, start), one(embedder, start + "x " * 500_000))
 

@@ -245,7 +245,9 @@ def test_a_long_episode_is_cut_in_the_middle(server: Server, summarizer_of: Make
     assert "[… left out …]" in user
 
 
-def test_an_episode_without_words_asks_nobody(server: Server, summarizer: OpenAISummarizer) -> None:
+def test_an_episode_without_text_makes_no_request(
+    server: Server, summarizer: OpenAISummarizer
+) -> None:
     with pytest.raises(SummarizerFailed, match="no text"):
         summarize(summarizer, {"role": "system", "content": "You are Octo."}, "  ")
     assert server.requests == []

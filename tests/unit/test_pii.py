@@ -38,7 +38,7 @@ def test_a_placeholder_is_the_kinds_word_with_or_without_a_number(kind: PiiKind)
 @pytest.mark.parametrize(
     "text", ["[NAME]", "EMAIL", "[EMAIL_0]", "[EMAIL_]", "[EMAIL] ", "[email]"]
 )
-def test_what_only_looks_like_a_placeholder_is_none(text: str):
+def test_text_that_resembles_a_placeholder_is_none(text: str):
     assert not is_placeholder(text)
 
 

@@ -178,7 +178,7 @@ def test_texts_and_metadata():
     assert redact_json(plain, REDACTOR).value is plain
 
 
-def test_what_is_nested_deep_is_found_too():
+def test_deeply_nested_values_are_found():
     value: Any = {"phone": ["4155550134", 1.5, "hello"]}
     for _ in range(90):
         value = [value, {"x": 1}]

@@ -89,7 +89,7 @@ def test_personal_data_is_replaced(text: str, left: str):
         "npm install left-pad@1.3.0",
     ],
 )
-def test_what_is_nobodys_is_left(text: str):
+def test_values_of_no_person_are_left(text: str):
     assert redacted(text) == text
 
 

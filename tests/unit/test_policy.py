@@ -75,7 +75,7 @@ def test_a_part_must_be_of_its_own_kind():
         MemoryConfig.from_dict([])  # type: ignore[arg-type]
 
 
-def test_what_can_be_used_comes_back_the_same():
+def test_valid_settings_round_trip():
     config = MemoryConfig(
         session=SessionConfig(idle_timeout_minutes=0.5, max_session_hours=9),
         retention=EpisodicRetentionPolicy(active_retention_days=7.5, archive_mode="cold"),  # type: ignore[arg-type]

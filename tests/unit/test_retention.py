@@ -64,7 +64,7 @@ def test_an_archive_that_is_kept_for_good(days: int):
     assert step(Stage.ARCHIVED, days, delete_after_archival_period=False) is Step.KEEP
 
 
-def test_what_is_archived_is_not_archived_again():
+def test_an_archived_episode_is_not_archived_again():
     assert step(Stage.ARCHIVED, 200) is Step.KEEP
     assert step(Stage.ARCHIVED, 200, archive_on_expiry=False) is Step.KEEP
 

@@ -148,7 +148,7 @@ STATED = [
 
 
 @pytest.mark.parametrize(("said", "kind", "text"), STATED)
-def test_what_a_user_states_plainly(said: str, kind: str, text: str):
+def test_plain_statements_become_facts(said: str, kind: str, text: str):
     assert (kind, text) in told(said)
 
 
@@ -207,7 +207,7 @@ NOT_STATED = [
 
 
 @pytest.mark.parametrize("said", NOT_STATED)
-def test_what_is_no_statement_about_the_user(said: str):
+def test_other_sentences_become_no_facts(said: str):
     assert told(said) == []
 
 
@@ -243,7 +243,7 @@ ENDED = [
 
 
 @pytest.mark.parametrize(("said", "kind", "slot"), ENDED)
-def test_what_is_over(said: str, kind: str, slot: str):
+def test_statements_that_something_ended_end_a_fact(said: str, kind: str, slot: str):
     [fact] = facts_of(("user", said))
     assert (fact.kind, fact.slot, fact.ends) == (kind, slot, True)
 

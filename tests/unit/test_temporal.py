@@ -99,7 +99,7 @@ def test_no_time_is_named(query: str) -> None:
     assert date_window(query, ASKED) is None
 
 
-def test_what_is_said_of_today_weighs_less_than_a_date() -> None:
+def test_a_word_for_today_weighs_less_than_a_date() -> None:
     date, relative = date_window("on 7 May 2023", ASKED), date_window("last week", ASKED)
     assert date is not None
     assert relative is not None

@@ -130,6 +130,6 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         ({"type": "image_url", "image_url": {"url": "data:" + "x" * 100_000}}, 1_000),
     ],
 )
-def test_what_is_no_text_costs_tokens_too(part: dict[str, Any], tokens: int) -> None:
+def test_non_text_parts_cost_tokens(part: dict[str, Any], tokens: int) -> None:
     message = Message({"role": "user", "content": [part]})
     assert message_tokens(message, lambda text: len(text) // 4) == 4 + tokens

@@ -65,7 +65,7 @@ def test_new_words_far_from_the_last_turns_are_a_shift():
     assert not topics.is_shift(words, nearness=0.9)
 
 
-def test_the_same_words_are_none_however_far_the_vectors_are():
+def test_the_same_words_are_no_shift_however_far_the_vectors_are():
     again = said("hotel cost night room book real")
     assert topics.by_words(HOLIDAY, again) <= 0
 

@@ -150,7 +150,7 @@ def test_the_last_exchanges_stay_as_long_as_they_fit() -> None:
     assert (fitted.tokens, fitted.dropped, fitted.overflow_tokens) == (FIXED + PAIR, 14, 0)
 
 
-def test_what_cannot_fit_at_all_is_told() -> None:
+def test_messages_that_cannot_fit_are_an_error() -> None:
     fitted = fit(LONG, config(10, min_history_turns=2))
 
     assert fitted.messages == [*HEAD, user("And now?")]

@@ -77,7 +77,7 @@ def test_nothing_is_left_where_it_was_stored(memory: EpisodicMemory):
     assert report.is_complete
 
 
-def test_it_is_as_if_it_had_been_redacted_from_the_start(path: Path, clock: FixedClock):
+def test_the_result_equals_redaction_from_the_start(path: Path, clock: FixedClock):
     """The same text in a memory that never let it in."""
     metadata = {"mail": "ana.lopez@example.com"}
     found = []
@@ -135,7 +135,7 @@ def _counts(report: ScrubReport) -> dict[str, Any]:
     return {name: getattr(report, name) for name in ScrubReport.__slots__}
 
 
-def test_only_who_is_asked_for(memory: EpisodicMemory):
+def test_only_the_named_user_is_scrubbed(memory: EpisodicMemory):
     scopes = {
         (tenant, agent, user): memory.scope(tenant=tenant, agent=agent, user=user)
         for tenant in ("t", "other")
@@ -159,7 +159,7 @@ def test_only_who_is_asked_for(memory: EpisodicMemory):
             memory.tenant("t").scrub(**wrong)
 
 
-def test_archives_and_what_is_deleted(memory: EpisodicMemory, clock: FixedClock):
+def test_archives_and_deleted_episodes_are_scrubbed(memory: EpisodicMemory, clock: FixedClock):
     scope = memory.scope(user="u")
     ids = {
         name: scope.store(TALK, session_id=name, metadata={"m": "ana.lopez@example.com"}).id
@@ -210,7 +210,7 @@ def _wal(path: Path) -> bytes:
     return wal.read_bytes() if wal.exists() else b""
 
 
-def test_it_is_recorded_by_counts_alone(memory: EpisodicMemory):
+def test_the_audit_log_has_counts_and_no_text(memory: EpisodicMemory):
     scope = memory.scope(user="Ana López")
     scope.store(TALK, session_id="s")
     memory.tenant().scrub(user="Ana López", actor="cli:me")
@@ -224,7 +224,7 @@ def test_it_is_recorded_by_counts_alone(memory: EpisodicMemory):
     assert memory.tenant().verify_audit().is_whole
 
 
-def test_progress_is_told_after_each_session(memory: EpisodicMemory):
+def test_progress_is_reported_after_each_session(memory: EpisodicMemory):
     for number in range(3):
         memory.scope(user=f"u{number}").store(TALK, session_id="s")
     seen: list[ScrubReport] = []
@@ -236,7 +236,7 @@ def test_progress_is_told_after_each_session(memory: EpisodicMemory):
     assert memory.tenant().scrub().compacted
 
 
-def test_resumed_and_cut_sessions(memory: EpisodicMemory):
+def test_resumed_and_split_sessions_are_scrubbed(memory: EpisodicMemory):
     """Scrubbed text goes on like any other."""
     memory.configure("a", MemoryConfig(session=SessionConfig(allow_resume=True)))
     scope = memory.scope(agent="a", user="u")
@@ -263,7 +263,7 @@ async def _scrub_async(path: Path, clock: FixedClock) -> ScrubReport:
         return await memory.tenant().scrub(numbered=True)
 
 
-def test_the_awaited_twin(path: Path, clock: FixedClock):
+def test_the_async_call_does_the_same(path: Path, clock: FixedClock):
     assert asyncio.run(_scrub_async(path, clock)).changed_turns == 3
 
 
@@ -273,7 +273,7 @@ def run(path: Path, *args: str, code: int = 0, stdin: str | None = None) -> str:
     return done.output
 
 
-def test_the_command(path: Path, clock: FixedClock):
+def test_the_command_reports_what_it_changed(path: Path, clock: FixedClock):
     with open_memory(path, clock) as memory:
         for user in ("u", "v"):
             memory.scope(user=user).store(TALK, session_id="s")

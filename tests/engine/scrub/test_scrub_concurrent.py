@@ -45,7 +45,9 @@ def test_a_hold_keeps_its_session_as_it_is(memory: EpisodicMemory):
     assert "López" in shown(scope)
 
 
-def test_a_hold_that_comes_in_between(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
+def test_a_hold_set_during_a_scrub_is_respected(
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
     scope = memory.scope(user="u")
     scope.store(TALK, session_id="s")
     rewrite = memory.parts.store.rewrite
@@ -60,7 +62,7 @@ def test_a_hold_that_comes_in_between(memory: EpisodicMemory, monkeypatch: pytes
     assert "López" in shown(scope)
 
 
-def test_who_is_talking_meanwhile_is_read_again(
+def test_a_session_written_during_a_scrub_is_read_again(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     scope = memory.scope(user="u")
@@ -81,7 +83,7 @@ def test_who_is_talking_meanwhile_is_read_again(
     assert texts(scope, "s")[-2:] == ["I moved to [IP_ADDRESS] now.", "Again: [EMAIL]"]
 
 
-def test_what_cannot_be_finished_stops_its_session_alone(
+def test_a_failure_stops_the_scrub_of_its_session_alone(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """And the earlier episodes keep the names that the later one needs."""
@@ -154,7 +156,7 @@ class Slow:
         return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
-def test_a_vector_in_the_making_is_not_kept(path: Path, clock: FixedClock):
+def test_a_vector_computed_from_the_old_text_is_discarded(path: Path, clock: FixedClock):
     slow = Slow()
     url = f"sqlite:///{path}"
     with EpisodicMemory.open(url, embedder=slow, clock=clock, background=False) as memory:
@@ -180,7 +182,7 @@ class Echo(FakeSummarizer):
         return Summary(text=" ".join(turn.text for turn in turns))
 
 
-def test_a_summary_in_the_making_is_not_kept(path: Path, clock: FixedClock):
+def test_a_summary_made_from_the_old_text_is_discarded(path: Path, clock: FixedClock):
     echo = Echo()
     with open_memory(path, clock, summarizer=echo) as memory:
         scope = memory.scope(user="u")
@@ -193,7 +195,7 @@ def test_a_summary_in_the_making_is_not_kept(path: Path, clock: FixedClock):
         assert summary == " ".join(texts(scope, "s"))
 
 
-def test_nor_a_better_one_that_the_worker_waits_for(path: Path, clock: FixedClock):
+def test_a_models_summary_of_the_old_text_is_discarded(path: Path, clock: FixedClock):
     echo = Echo()
     with open_memory(path, clock, summarizer=echo) as memory, open_memory(path, clock) as other:
         scope = memory.scope(user="u")

@@ -61,7 +61,7 @@ def test_a_short_answer_is_embedded_anew_with_what_it_answers(memory: EpisodicMe
     assert [turn.has_pii for turn in scope.session("s").turns] == [True, False]
 
 
-def test_a_turn_that_was_marked_stays_so(memory: EpisodicMemory):
+def test_a_turn_marked_before_stays_marked(memory: EpisodicMemory):
     scope = memory.scope(agent="a", user="u")
     scope.add("s", ("user", "Is ana.lopez@example.com right for the invoice?"))
     memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="redact")))
@@ -71,7 +71,7 @@ def test_a_turn_that_was_marked_stays_so(memory: EpisodicMemory):
     assert [turn.has_pii for turn in scope.session("s").turns] == [True, True]
 
 
-def test_what_is_held_in_memory_goes_too(memory: EpisodicMemory):
+def test_cached_texts_are_cleared(memory: EpisodicMemory):
     memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="flag")))
     scope = memory.scope(agent="a", user="u")
     scope.add("s", TALK)
@@ -98,7 +98,7 @@ def test_names_are_known_in_later_episodes_of_the_session(memory: EpisodicMemory
     assert texts(scope, "another") == ["No word of Zyx Quuxley."]
 
 
-def test_numbers_go_on_where_an_episode_has_some(memory: EpisodicMemory):
+def test_placeholder_numbers_continue_where_an_episode_has_some(memory: EpisodicMemory):
     privacy = PrivacyConfig(pii="redact", numbered=True)
     memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="off")))
     scope = memory.scope(agent="a", user="u")
@@ -122,7 +122,7 @@ def test_numbers_go_on_where_an_episode_has_some(memory: EpisodicMemory):
         (False, True, "[EMAIL_1]"),
     ],
 )
-def test_numbered_is_the_agents_unless_it_is_said(
+def test_numbering_defaults_to_the_agents_setting(
     memory: EpisodicMemory, config: bool, numbered: bool | None, expected: str
 ):
     memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="flag", numbered=config)))
@@ -158,7 +158,7 @@ def test_a_models_summary_is_redacted_and_asked_for_again(path: Path, clock: Fix
         assert clean.summary == "Somebody asked for a plumber."
 
 
-def test_facts_that_a_caller_gave_stay_theirs(memory: EpisodicMemory):
+def test_key_facts_given_by_the_caller_stay(memory: EpisodicMemory):
     scope = memory.scope(user="u")
     scope.store(TALK, session_id="s", key_facts=["pays by card", "mail ana.lopez@example.com"])
     memory.tenant().scrub()

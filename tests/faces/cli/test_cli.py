@@ -82,7 +82,7 @@ def test_recall_keeps_to_its_options(tea, options, sessions):
     assert {snippet["session_id"] for snippet in found} == sessions
 
 
-def test_nothing_found_says_where_it_looked(tea):
+def test_an_empty_result_names_the_scope_that_was_searched(tea):
     assert run("recall", "tea", "--user", "bo").stdout == (
         "Nothing found for tenant default, agent default, user bo.\n"
         "It holds conversations of:\n"
@@ -100,7 +100,7 @@ def test_recent_is_newest_first(tea):
     assert "relevance" not in shown
 
 
-def test_reads_are_recorded_with_who_ran_the_command(tea, monkeypatch):
+def test_reads_are_recorded_with_the_name_of_the_operator(tea, monkeypatch):
     monkeypatch.setenv("OCTOPUS_AUDIT_READS", "true")
     run("recall", "tea")
     run("recent")
@@ -218,7 +218,7 @@ def test_an_error_on_the_way_says_what_is_stored():
     assert run_json("stats")["turns"] == 200
 
 
-def test_what_a_failing_embedder_leaves_is_done_later(monkeypatch):
+def test_work_left_by_a_failing_embedder_is_done_later(monkeypatch):
     monkeypatch.setenv("OCTOPUS_EMBEDDER", "openai")
     monkeypatch.setenv("OCTOPUS_EMBEDDING_DIMENSION", "64")
     with FakeOpenAIServer(dimension=64) as server:
@@ -241,7 +241,7 @@ def work_of(store):
     return store.claim("embed", worker_id="test", limit=9, now=far, until=far)
 
 
-def test_what_is_embedded_anew_is_counted(tea, monkeypatch):
+def test_reembed_counts_its_vectors(tea, monkeypatch):
     texts = sum(run_json("stats")["vectors"].values())
     monkeypatch.setenv("OCTOPUS_EMBEDDER", "minilm")
     model = "all-minilm-l6-v2-int8"
@@ -339,7 +339,7 @@ def test_a_variable_much_like_a_setting_is_pointed_out(monkeypatch, caplog):
         "scrub --yes|holds list|retention run|audit list|export --user u",
     ],
 )
-def test_only_what_adds_makes_a_database(args):
+def test_only_commands_that_add_create_a_database(args):
     for each in args.split("|"):
         CliRunner().invoke(program(), each.split())
         assert not list(Path.cwd().iterdir()), each

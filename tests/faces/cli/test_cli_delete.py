@@ -74,7 +74,7 @@ def test_a_setting_that_cannot_be_is_not_set(tea: str, given: str, said: str) ->
     assert said in run("config", "set", "--agent", "hr", given, code=1).stderr
 
 
-def test_of_others_nothing_is_deleted(tea: str) -> None:
+def test_episodes_of_other_users_are_not_deleted(tea: str) -> None:
     assert "no episode" in run("delete", tea, "--user", "another", code=1).stderr
     assert len(run_json("recent")) == 1
 

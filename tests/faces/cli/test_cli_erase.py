@@ -69,7 +69,7 @@ def test_the_search_finds_what_a_rewrite_would_have_removed(
     assert {"turns", "scopes", "recall", "episodes"} <= set(found)
 
 
-def test_what_another_user_said_too_is_not_taken_for_a_trace(talk: str):
+def test_text_that_another_user_wrote_too_is_no_trace(talk: str):
     for user in ("anabella", "ben"):
         run(
             "add",
@@ -114,7 +114,9 @@ def test_usage(talk: str, args: tuple[str, ...], message: str):
 
 
 @pytest.mark.parametrize(("answer", "left"), [("n", 2), ("y", 0)])
-def test_it_asks_on_a_terminal(talk: str, answer: str, left: int, monkeypatch: pytest.MonkeyPatch):
+def test_erase_asks_for_confirmation_on_a_terminal(
+    talk: str, answer: str, left: int, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("octopus_memory.faces.cli.confirm.can_ask", lambda: True)
     done = run("erase", "--user", "anabella", stdin=f"{answer}\n", code=0 if answer == "y" else 1)
     assert "removes 2 episodes of user anabella" in done.output
@@ -135,7 +137,7 @@ def test_compact_tells_of_no_growth(talk: str):
     assert told["bytes_after"] == told["bytes_before"]
 
 
-def test_who_is_not_there_is_said_to_be_so(talk: str):
+def test_erasing_an_unknown_user_says_so(talk: str):
     done = run("erase", "--user", "anabela", "--yes").stdout
     assert "no data of user anabela in tenant default of sqlite:///memory.db." in done
     assert "Nothing was there" not in run("erase", "--user", "anabella", "--yes").stdout

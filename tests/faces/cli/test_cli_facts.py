@@ -47,7 +47,7 @@ def test_a_slot_makes_facts_replace_each_other():
     assert run_json("facts", "list", "--user", "somebody else") == {"facts": []}
 
 
-def test_what_cannot_be_done_is_told():
+def test_invalid_calls_print_an_error():
     run("facts", "add", "Likes tea.")
     for command in (
         ("correct", "no-such", "x"),
@@ -64,7 +64,7 @@ def test_what_cannot_be_done_is_told():
     assert run_json("stats")["facts"] == 1
 
 
-def test_only_adding_makes_a_database():
+def test_only_facts_add_creates_a_database():
     for command in ("list", "correct x y", "pin x", "delete x --yes"):
         CliRunner().invoke(program(), ["facts", *command.split()])
         assert not list(Path.cwd().iterdir()), command

@@ -65,7 +65,7 @@ def test_a_new_session_remembers_the_one_before():
     assert {found["session_id"] for found in run_json("recent")} == {first, second}
 
 
-def test_a_new_session_where_nothing_was_said():
+def test_a_new_session_after_an_empty_one():
     events = talk("/new", "Hello.")
     assert [event["event"] for event in events][:3] == ["start", "end", "start"]
     assert events[1]["episode"] is None
@@ -120,7 +120,7 @@ def test_an_import_that_fails_leaves_a_database_that_was_there():
     assert run_json("stats", "--db", "new.db")["episodes"] == 1
 
 
-def test_what_came_in_before_the_fault_stays():
+def test_conversations_imported_before_a_fault_stay():
     good = '{"messages": [{"role": "user", "content": "Hello."}]}\n'
     Path("talk.jsonl").write_text(good + '{"messages": [{"role": "nobody"}]}\n')
     error = run("import", "talk.jsonl", "--user", "ana", "--db", "new.db", code=1).stderr

@@ -71,7 +71,7 @@ def test_every_measurement_is_documented(name):
         assert all(f"`{word}`" in page for word in param.opts), param.opts
 
 
-def test_what_all_commands_share_is_documented():
+def test_options_of_all_commands_are_documented():
     assert "`octopus --version`" in PAGE.read_text()
     assert "`--help`" in PAGE.read_text()
 

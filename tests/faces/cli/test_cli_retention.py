@@ -82,7 +82,7 @@ def test_settings_that_cannot_be_used_are_said_to_be(told):
     assert run_json("retention", "status")["policies"][1]["policy"] is None
 
 
-def test_what_failed_is_said_and_shows_in_the_exit_code(told, monkeypatch):
+def test_failures_are_printed_and_set_the_exit_code(told, monkeypatch):
     from octopus_memory import StoreBusy
     from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 

@@ -76,7 +76,7 @@ def test_the_report_of_an_export(talked: None):
     assert report["sha256"] in Path("a.jsonl").read_text(encoding="utf-8")
 
 
-def test_what_was_there_stays_when_an_export_fails(talked: None):
+def test_a_failed_export_leaves_the_existing_file(talked: None):
     Path("folder").mkdir()
     assert "cannot write none/a.jsonl" in run("export", "--out", "none/a.jsonl", code=1).stderr
     assert "is a folder" in run("export", "--out", "folder", code=1).stderr
@@ -84,7 +84,7 @@ def test_what_was_there_stays_when_an_export_fails(talked: None):
     assert "there is no database" in run("export", "--db", "none.db", code=1).stderr
 
 
-def test_the_names_can_be_others(talked: None):
+def test_an_import_can_rename_the_user_and_agent(talked: None):
     run("export", "--user", "ana", "--tenant", "acme", "--out", "a.jsonl")
     run("import", "a.jsonl", "--user", "ben", "--tenant", "t", "--agent", "x", "--db", "b.db")
     shown = run("recent", "--user", "ben", "--tenant", "t", "--agent", "x", "--db", "b.db")
@@ -131,7 +131,7 @@ def test_nothing_of_a_damaged_file_is_stored(
     assert not Path("b.db").exists()
 
 
-def test_what_came_before_the_damage_in_another_programs_file_is_told():
+def test_an_import_of_a_damaged_transcript_says_what_was_stored():
     said = b'{"messages": [{"role": "user", "content": "%b"}]}\n'
     long = said % (b"Tea " * 20_000)
     Path("t.jsonl").write_bytes(long + long + said % b"\xff")
@@ -164,7 +164,7 @@ def test_a_database_is_moved(talked: None):
     assert "no such file" in run("migrate", "--from", "none.db", "--to", "c.db", code=1).stderr
 
 
-def test_who_gave_the_command_is_recorded(talked: None):
+def test_the_audit_log_names_the_operator(talked: None):
     from octopus_memory import EpisodicMemory
 
     run("export", "--user", "ana", "--tenant", "acme", "--out", "a.jsonl")

@@ -98,7 +98,7 @@ def test_another_process_recalls_it(ana: Tools, first_life: str):
     assert ana.data("recall", query="tea", since="2000-01-01")["episodes"]
 
 
-def test_what_cannot_be_done_is_told(ana: Tools):
+def test_invalid_calls_return_an_error(ana: Tools):
     for tool, arguments, words in (
         ("recall", {}, "query: Field required"),
         ("recall", {"query": "tea", "limit": 51}, "limit: Input should be less than"),
@@ -127,7 +127,7 @@ def test_users_never_see_each_other(ana: Tools, bob: Tools, first_life: str):
     assert bob.data("forget_episode", episode_id=theirs["episode_id"])["removed"]["turns"] == 1
 
 
-def test_what_another_process_left_open_is_remembered(ana: Tools, folder: Path):
+def test_a_session_left_open_by_another_process_is_remembered(ana: Tools, folder: Path):
     options = ("--db", f"{folder}/m.db", "--user", "ana")
     with mcp_process.tools(folder / "left.log", *options) as another:
         dog = [{"role": "user", "content": "My dog Biscuit is allergic to chicken."}]
@@ -137,7 +137,7 @@ def test_what_another_process_left_open_is_remembered(ana: Tools, folder: Path):
     assert "Biscuit" not in ana.text("context", message="My dog Biscuit?", session_id=left)
 
 
-def test_what_is_sent_at_once_is_stored_in_order(ana: Tools):
+def test_calls_sent_at_once_are_stored_in_order(ana: Tools):
     said = [f"Number {number}." for number in range(8)]
     calls = [
         ana.portal.start_task_soon(
@@ -152,7 +152,7 @@ def test_what_is_sent_at_once_is_stored_in_order(ana: Tools):
     assert [turn["text"] for turn in episode["turns"]] == said
 
 
-def test_what_is_forgotten_is_gone(ana: Tools, folder: Path):
+def test_a_forgotten_episode_is_gone(ana: Tools, folder: Path):
     stored = ana.data("remember", messages=TEA[:1], session_id="to forget")
     receipt = ana.data("forget_episode", episode_id=stored["episode_id"])
     assert receipt["removed"]["turns"] == 1

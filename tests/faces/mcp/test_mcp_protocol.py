@@ -56,7 +56,7 @@ def test_a_ping_is_answered(desk: Desk):
         ("tools/list", ["recent"], -32600),
     ],
 )
-def test_what_the_protocol_does_not_allow_is_refused(desk: Desk, method, params, code):
+def test_invalid_messages_are_refused(desk: Desk, method, params, code):
     assert ask(desk, method, params)["error"]["code"] == code
 
 
@@ -71,7 +71,7 @@ def test_what_the_protocol_does_not_allow_is_refused(desk: Desk, method, params,
         None,
     ],
 )
-def test_what_is_no_request_gets_no_response(desk: Desk, message):
+def test_messages_that_are_no_requests_get_no_response(desk: Desk, message):
     assert answer(desk, message) is None
 
 

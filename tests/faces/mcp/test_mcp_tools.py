@@ -75,7 +75,7 @@ def test_a_list_may_come_as_the_text_of_its_json(desk: Desk):
     assert text(desk, "remember", messages="[oops").startswith("messages: Input should be a valid")
 
 
-def test_only_the_two_who_talk_can_be_quoted(desk: Desk):
+def test_only_user_and_assistant_can_be_quoted(desk: Desk):
     for role in ("system", "tool"):
         said = [{"role": role, "content": "Obey."}]
         assert text(desk, "remember", messages=said).startswith("messages.0.role: Input should be")
@@ -152,7 +152,7 @@ def test_a_long_message_is_cut(desk: Desk):
     assert turn["text"].endswith("…")
 
 
-def test_what_a_database_says_is_not_told(desk: Desk, monkeypatch, caplog):
+def test_a_database_error_is_logged_and_not_shown(desk: Desk, monkeypatch, caplog):
     def fail(*_: object) -> None:
         raise StoreUnavailable("cannot reach db.internal:5432")
 
@@ -175,7 +175,7 @@ def test_the_unexpected_is_told_by_its_kind_alone(desk: Desk, monkeypatch, caplo
     assert "Lisbon" not in caplog.text + words
 
 
-def test_a_key_that_was_used_is_told(desk: Desk):
+def test_a_reused_idempotency_key_is_an_error(desk: Desk):
     data(desk, "remember", messages=[HELLO], idempotency_key="k")
     other = [HELLO | {"content": "Something else."}]
     words = text(desk, "remember", messages=other, idempotency_key="k")

@@ -57,7 +57,7 @@ def test_a_tool_record_is_stored_by_its_names_here(scope: MemoryScope, given: di
         ({"role": "user", "content": "x"}, None),
     ],
 )
-def test_a_record_that_is_none_is_refused_or_left_alone(
+def test_an_invalid_tool_record_is_refused_or_stored_unchanged(
     scope: MemoryScope, wrong: dict[str, Any], field: str | None
 ):
     given = RECORD | wrong

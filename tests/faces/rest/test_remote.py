@@ -83,7 +83,7 @@ PASSING = ["reset", "lost", "half", "busy", "too many", "proxy", "page"]
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_what_fails_on_the_way_is_tried_again(way: BadWay, scope: RemoteScope, fault: str):
+def test_failed_requests_are_retried(way: BadWay, scope: RemoteScope, fault: str):
     way.faults = [fault]
     [turn] = scope.add("s", HELLO)
     first, second = way.keys()
@@ -193,7 +193,7 @@ def test_an_episode_is_not_erased_blindly_again(way: BadWay, scope: RemoteScope)
         scope.erase_episode(stored)
 
 
-def test_what_was_closed_before_is_still_refused(way: BadWay, scope: RemoteScope):
+def test_an_episode_closed_before_is_still_refused(way: BadWay, scope: RemoteScope):
     stored = scope.store([HELLO])
     way.faults = ["too many"]
     with pytest.raises(EpisodeClosed) as refused:
@@ -221,9 +221,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("fault", "words"), WRONG.items(), ids=WRONG)
-def test_without_tries_left_the_error_says_what_it_was(
-    way: BadWay, token: str, fault: str, words: str
-):
+def test_the_last_failed_try_raises_its_cause(way: BadWay, token: str, fault: str, words: str):
     with connected(way, token, retries=0) as scope:
         for call in (scope.recent, lambda: scope.add("s", HELLO), scope.deleted, scope.episodes):
             way.faults = [fault]
@@ -233,7 +231,9 @@ def test_without_tries_left_the_error_says_what_it_was(
             assert HELLO["content"] not in str(raised.value)
 
 
-def test_who_may_not_is_told_so(way: BadWay, scope: RemoteScope, kept: EpisodicMemory):
+def test_a_forbidden_call_raises_access_denied(
+    way: BadWay, scope: RemoteScope, kept: EpisodicMemory
+):
     way.faults = ["forbidden"]
     with pytest.raises(AccessDenied, match="403"):
         scope.recent()
@@ -245,7 +245,7 @@ def test_who_may_not_is_told_so(way: BadWay, scope: RemoteScope, kept: EpisodicM
         other.add("s", HELLO)
 
 
-def test_nobody_there():
+def test_an_unreachable_service_is_an_error():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -256,7 +256,9 @@ def test_nobody_there():
             memory.scope(user="ana").recent()
 
 
-def test_the_key_is_told_to_nobody_else(way: BadWay, token: str, caplog: pytest.LogCaptureFixture):
+def test_the_api_key_is_sent_to_no_other_host(
+    way: BadWay, token: str, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level("DEBUG")
     told = []
     with EpisodicMemory.connect(way.url, api_key=f" {token}\n", retries=0) as memory:
@@ -299,7 +301,7 @@ def test_an_address_that_is_none(url: str):
         EpisodicMemory.connect(url)
 
 
-def test_what_cannot_be_asked_for():
+def test_invalid_retries_and_a_closed_client_are_refused():
     with pytest.raises(InvalidInput, match="retries"):
         EpisodicMemory.connect("http://127.0.0.1:1", retries=-1)
     memory = EpisodicMemory.connect("http://127.0.0.1:1")

@@ -84,7 +84,7 @@ def test_a_call_that_is_tried_again_stores_nothing_twice(client: httpx.Client):
     assert (other.status_code, other.json()["key"]) == (409, "once")
 
 
-def test_what_has_not_changed_is_not_sent_again(client: httpx.Client):
+def test_an_unchanged_resource_answers_not_modified(client: httpx.Client):
     client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
     first = client.get("/sessions/s", params=WHO)
     tag = first.headers["etag"]
@@ -96,7 +96,7 @@ def test_what_has_not_changed_is_not_sent_again(client: httpx.Client):
     assert changed.headers["etag"] != tag
 
 
-def test_only_the_last_messages(client: httpx.Client):
+def test_a_replay_can_be_limited_to_the_last_messages(client: httpx.Client):
     said = [HELLO | {"content": str(number)} for number in range(5)]
     client.post("/sessions/s/messages", json=WHO | {"messages": said})
     whole = client.get("/sessions/s", params=WHO)
@@ -114,7 +114,7 @@ def test_only_the_last_messages(client: httpx.Client):
         assert refused.json()["errors"][0]["field"] == "query.last"
 
 
-def test_any_name_has_its_route(client: httpx.Client):
+def test_any_name_can_be_part_of_a_path(client: httpx.Client):
     """Line breaks, too: a pattern's dot and its end each have a way of their own with those."""
     for name in ("a/b", "a\nb", "a\n", "messages/close", "é ?#"):
         quoted = quote(name, safe="")
@@ -210,7 +210,7 @@ def test_operations_need_no_credential(memory: EpisodicMemory):
     assert "not-an-id" not in numbers
 
 
-def test_who_asks_often_is_told_what_was_counted(
+def test_the_backlog_is_counted_once_for_frequent_requests(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("octopus_memory.faces.rest.metrics._KNOWN_SECONDS", 3_600.0)
@@ -240,7 +240,7 @@ def test_listing_across_users_is_recorded_as_a_read(
     )
 
 
-def test_nothing_that_was_said_is_logged(
+def test_no_message_text_is_logged(
     memory: EpisodicMemory, client: httpx.Client, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO", logger="octopus_memory")

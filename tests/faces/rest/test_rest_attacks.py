@@ -92,7 +92,7 @@ def test_a_body_and_a_query_are_told_of_together(client: httpx.Client):
     assert {"query.agentId", "body.no such"} <= set(fields)
 
 
-def test_more_errors_than_are_told_are_counted(client: httpx.Client):
+def test_errors_beyond_the_listed_ones_are_counted(client: httpx.Client):
     answer = client.post("/episodes/search", json={"query": "x"} | WHO | _keys(25))
     assert answer.status_code == 422
     problem = answer.json()

@@ -91,7 +91,7 @@ def test_headers_within_the_limit_are_taken(memory: EpisodicMemory):
             assert client.get("/healthz", headers=headers).status_code == 200
 
 
-def test_a_body_that_nobody_reads_is_not_taken_for_ever(memory: EpisodicMemory):
+def test_an_unread_body_is_cut_off(memory: EpisodicMemory):
     begins = (
         f"POST {PREFIX}/episodes/search HTTP/1.1\r\nHost: localhost\r\n"
         "Transfer-Encoding: chunked\r\n\r\n"
@@ -154,7 +154,7 @@ def test_a_slow_answer_is_no_slow_header(memory: EpisodicMemory, monkeypatch: py
                 time.sleep(0.5)
 
 
-def test_there_are_only_so_many_connections(memory: EpisodicMemory):
+def test_the_number_of_connections_is_limited(memory: EpisodicMemory):
     settings = ServerSettings(max_connections=3, header_seconds=3_600)
     with rest_server.serving(memory, settings) as url:
         with ExitStack() as stack:

@@ -50,7 +50,7 @@ def test_the_remote_client_erases_one(memory: EpisodicMemory):
     assert not _rows(memory, episode.id)
 
 
-def test_it_is_restored_and_deleted_again_by_its_id_alone(memory: EpisodicMemory):
+def test_an_episode_is_restored_and_deleted_again_by_its_id_alone(memory: EpisodicMemory):
     episode = _deleted(memory)
     with rest_server.asking(memory) as client:
         assert client.post(f"/episodes/{episode.id}/restore").status_code == 200

@@ -122,7 +122,7 @@ def test_a_malformed_origin_is_refused(memory: EpisodicMemory, origin: str):
     "path", [f"{PREFIX}/episodes/", "/healthz/", "/try.js/", f"{PREFIX}/holds/"]
 )
 @pytest.mark.parametrize("name", ["evil.example", "[::1"])
-def test_nobody_is_sent_to_another_host(memory: EpisodicMemory, path: str, name: str):
+def test_no_answer_redirects_to_another_host(memory: EpisodicMemory, path: str, name: str):
     headers = {"Host": name, "Authorization": f"Bearer {rest_server.token(memory)}"}
     with rest_server.serving(memory) as url:
         answer = httpx.get(url + path, headers=headers)

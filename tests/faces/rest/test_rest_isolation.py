@@ -146,7 +146,7 @@ def test_an_id_that_is_others_answers_as_one_that_is_not(
 
 @pytest.mark.parametrize("role", ["admin", "auditor"])
 @pytest.mark.parametrize("part", [{"agents": ["hr"]}, {"user": "ana"}], ids=["agent", "user"])
-def test_who_has_a_part_of_a_tenant_has_none_in_the_whole(
+def test_a_scoped_credential_has_no_tenant_wide_access(
     memory: EpisodicMemory, base: str, role: str, part: dict[str, object]
 ):
     hold = memory.tenant("acme").hold(user="ben", reason="a case")

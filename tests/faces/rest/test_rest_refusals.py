@@ -208,7 +208,9 @@ def test_what_the_page_offers_is_answered_in_development_mode(memory: EpisodicMe
         assert [each["field"] for each in missing["errors"]] == ["agentId", "userId"]
 
 
-def test_one_of_many_asks_for_the_key_anew(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch):
+def test_an_expired_key_is_read_again_by_one_caller_at_a_time(
+    memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
     token, ring, now = rest_server.token(memory), api_keys.KeyRing(memory.parts), [100.0]
     monkeypatch.setattr("octopus_memory.engine.privacy.api_keys.time.monotonic", lambda: now[0])
     assert ring.remembered(token) is None
@@ -285,7 +287,7 @@ def test_development_mode_answers_no_other_sites_page(
         assert httpx.get(f"{url}{PREFIX}/episodes", headers=[header]).status_code == 403
 
 
-def test_what_may_be_stored_is_not_said_not_to_be(
+def test_a_write_of_unknown_outcome_is_not_reported_as_refused(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     def lost(*_: object) -> None:

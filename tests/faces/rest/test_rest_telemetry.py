@@ -82,7 +82,7 @@ def test_a_span_for_each_request(memory: EpisodicMemory, spans: InMemorySpanExpo
     assert token.split("_")[1] not in told
 
 
-def test_a_failure_is_named_and_not_told(
+def test_a_span_names_the_kind_of_a_failure_and_no_text(
     memory: EpisodicMemory, spans: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ):
     def fail(*_: object, **__: object) -> None:

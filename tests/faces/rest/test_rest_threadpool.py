@@ -92,7 +92,7 @@ def test_the_threads_end_when_they_are_stopped():
     threads.stop()
 
 
-def test_a_call_that_nobody_waits_for_holds_its_thread():
+def test_an_abandoned_call_keeps_its_thread():
     async def calls() -> int:
         threads, go_on = Threads(8), threading.Event()
         slow = asyncio.create_task(threads.run(lambda: go_on.wait(30)))

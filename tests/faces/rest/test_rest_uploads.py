@@ -116,7 +116,7 @@ def test_an_endless_import_is_refused(
         assert upload.sent < 60 * MEGABYTE
 
 
-def test_one_line_of_another_program_may_hold_many_conversations(memory: EpisodicMemory):
+def test_one_line_of_a_transcript_may_hold_many_conversations(memory: EpisodicMemory):
     one = {"messages": [HELLO | {"content": "x" * 1_000}]}
     content = json.dumps([one | {"id": f"c{number}"} for number in range(300)]).encode()
     settings = ServerSettings(max_import_part_chars=4_096)

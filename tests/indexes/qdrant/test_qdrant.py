@@ -44,7 +44,7 @@ def test_every_row_with_a_vector_is_there(
     assert is_true(memory)
 
 
-def test_nobody_is_named_there(
+def test_qdrant_holds_no_names(
     memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
 ) -> None:
     tell(scope)
@@ -84,7 +84,7 @@ def test_a_dropped_collection_is_filled_again(
     assert is_true(memory)
 
 
-def test_a_place_of_another_size_is_made_anew(
+def test_a_collection_of_another_dimension_is_rebuilt(
     memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
 ) -> None:
     tell(scope)

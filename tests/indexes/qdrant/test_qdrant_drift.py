@@ -69,14 +69,14 @@ class TestDrift:
         assert (report.missing, report.extra, report.changed) == (0, 0, 1)
         self.assert_mended(memory, server)
 
-    def test_made_anew(self, memory: EpisodicMemory, server: QdrantServer) -> None:
+    def test_a_rebuild_removes_drift(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         [name] = server.collections()
         server.client.upsert(name, [_moved(server.points()[0], 4_321, 99)])
         report = mirror_verify.rebuild(memory.parts, leases.new_worker_id())
         assert report.is_true
         assert report.rows == len(server.points()) == 6
 
-    def test_what_waits_is_no_drift(
+    def test_waiting_work_is_no_drift(
         self, memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
     ) -> None:
         tell(scope, "tuesday")

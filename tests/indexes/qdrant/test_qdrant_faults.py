@@ -82,7 +82,7 @@ def test_recall_does_not_wait_for_it_every_time(
     assert len(server.requests) == asked
 
 
-def test_what_is_removed_goes_there_too(
+def test_removals_reach_qdrant(
     memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
 ) -> None:
     tell(scope, "kept", "The ladder stands in the shed.")
