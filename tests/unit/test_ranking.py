@@ -112,7 +112,7 @@ def test_a_summary_that_is_found_says_so() -> None:
     found = talk.ask("flight to Oslo", [0.1, 0.0, 0.1, 0.4, 0.2, 0.5])
     words = {row: {share.signal: share.words for share in found.why(row, 0.5)()} for row in (3, 5)}
     assert words[5]["meaning"] == "cosine 0.50 with its summary"
-    assert words[5]["words"] == "are looked for in its turns, not in its summary"
+    assert words[5]["words"] == "matched in its turns, not in its summary"
     assert words[3]["meaning"] == "cosine 0.40"
 
 

@@ -12,7 +12,7 @@ from ..domain.episode import Scope, Session, Turn
 
 if TYPE_CHECKING:
     from ..domain.facts import Fact
-    from ..domain.transfer.export_format import KeptEpisode
+    from ..domain.transfer.export_format import EpisodeRecord
     from .values import ImportedEpisode
 
 
@@ -36,13 +36,13 @@ class Transfer(ABC):
         *,
         after: tuple[datetime, UUID] | None = None,
         limit: int,
-    ) -> list[KeptEpisode]:
+    ) -> list[EpisodeRecord]:
         """A session's episodes that are not deleted, by start and id, those above `after`."""
 
     @abstractmethod
     def episode_page(
         self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
-    ) -> tuple[KeptEpisode | None, list[Turn]]:
+    ) -> tuple[EpisodeRecord | None, list[Turn]]:
         """An episode that is not deleted, and its turns from ordinal `start`, in one snapshot.
 
         Includes the turns of a cold archive. A page ends before `limit` if its turns are large, but

@@ -15,7 +15,7 @@ from ..domain.message import Json, Message
 
 if TYPE_CHECKING:
     from ..domain.facts import Fact
-    from ..domain.transfer.export_format import KeptEpisode
+    from ..domain.transfer.export_format import EpisodeRecord
 
 SUMMARY_ORDINAL = -1
 """The ordinal of the recall row of an episode's summary."""
@@ -209,7 +209,7 @@ class ImportedEpisode:
 
     session: Session
     """Created as given if its scope has none of that id; else left alone."""
-    kept: KeptEpisode
+    kept: EpisodeRecord
     turns: Iterable[NewTurn]
     """In order, from ordinal 0. Must be iterable again, because a retry reads it again."""
     summary: NewSummary | None

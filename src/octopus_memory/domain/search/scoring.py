@@ -25,7 +25,7 @@ _LEAST_WORDS_SPREAD = 0.5
 _UNSEEN = 0.005
 _LEAST_CHANCE = 1e-6
 
-_LONG = "a statement, a long turn, or all that is left of it"
+_LONG = "a statement, a long turn, or the summary of an archived episode"
 _SHORT = "a question, or a short turn"
 
 
@@ -155,7 +155,9 @@ def _neighbours(match: Floats, rows: RowFeatures) -> Floats:
 def _asked(rows: RowFeatures, plan: QueryPlan) -> Iterator[QuerySignal]:
     if rows.lopsided:
         side = -rows.towards_user if plan.asks_assistant else rows.towards_user
-        yield QuerySignal("side", side, "said by the side that the question is about")
+        yield QuerySignal(
+            "side", side, "said by the side, user or assistant, that the question is about"
+        )
     if plan.speaker is not None:
         weight = WEIGHTS.speaker if plan.only_speaker else WEIGHTS.first_of_speakers
         said: Floats = ((rows.speaker == plan.speaker) + rows.anyone) * weight
@@ -164,8 +166,8 @@ def _asked(rows: RowFeatures, plan: QueryPlan) -> Iterator[QuerySignal]:
         near = plan.window.closeness(rows.time) * WEIGHTS.date
         yield QuerySignal("date", near, "at the time the question names")
     if plan.asks_time:
-        told = rows.tells_time * WEIGHTS.time
-        yield QuerySignal("time", told, "tells of a time, as the question asks")
+        times = rows.tells_time * WEIGHTS.time
+        yield QuerySignal("time", times, "mentions a time, as the question asks for one")
     if plan.order is not Order.NONE and rows.episodes > 1:
         yield QuerySignal("order", _order(rows, plan), "first or last, as the question asks")
 
@@ -199,7 +201,7 @@ def _shares(
     covered = min(1.0, covered)
     by_words = f"{covered:.0%} of the question's words, by rarity"
     if summary and not has_words:
-        by_words = "are looked for in its turns, not in its summary"
+        by_words = "matched in its turns, not in its summary"
     all_of_it = [
         (
             "meaning",
@@ -209,7 +211,7 @@ def _shares(
         ),
         ("words", covered, words, by_words),
         ("around", around, around, "the turns before and after"),
-        ("episode", about, episode, "the question's words in all of it"),
+        ("episode", about, episode, "the question's words in the whole episode"),
         ("form", form, form, _LONG if form > 0 else _SHORT),
         *((signal, adds, adds, why) for signal, adds, why in asked),
     ]
@@ -229,7 +231,7 @@ def _shares(
         signal="question",
         value=round(relevance, 4),
         contribution=round(rest, 4),
-        words="how well the best match answers the question, and how far this is behind it",
+        words="how well the best match answers the question, and how far this one is behind it",
     )
     return tuple(sorted([*seen, question], key=lambda share: -abs(share.contribution)))
 

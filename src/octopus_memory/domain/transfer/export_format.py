@@ -47,7 +47,7 @@ _ID_BITS = ((1 << 76) - 1) ^ (0x3 << 62)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptEpisode:
+class EpisodeRecord:
     """An episode with the other values that are needed to recreate it."""
 
     episode: Episode
@@ -148,7 +148,7 @@ def session_line(session: Session) -> dict[str, Json]:
 
 
 def episode_line(
-    kept: KeptEpisode, placeholders: Iterable[tuple[str, int]] = ()
+    kept: EpisodeRecord, placeholders: Iterable[tuple[str, int]] = ()
 ) -> dict[str, Json]:
     """The line of an episode; `placeholders` are kind and number of those in its text."""
     episode = kept.episode

@@ -27,7 +27,7 @@ from .export_format import (
     LONGEST_PART,
     READ_VERSIONS,
     VERSION,
-    KeptEpisode,
+    EpisodeRecord,
     LineCount,
     check_length,
     is_header,
@@ -225,7 +225,7 @@ def session_of(line: ExportLine, scope: Scope) -> Session:
     )
 
 
-def episode_of(line: ExportLine, session: Session) -> KeptEpisode:
+def episode_of(line: ExportLine, session: Session) -> EpisodeRecord:
     if line.name("session_id") != session.id:
         raise line.wrong("session_id", "must be that of the session before it")
     summary = line.maybe_text("summary")
@@ -250,7 +250,7 @@ def episode_of(line: ExportLine, session: Session) -> KeptEpisode:
         archived_at=line.maybe_time("archived_at"),
         is_cold=line.flag("is_cold"),
     )
-    kept = KeptEpisode(
+    kept = EpisodeRecord(
         episode=episode,
         last_seen_at=line.time("last_seen_at"),
         aged_from=line.maybe_time("aged_from"),
@@ -304,7 +304,7 @@ def placeholders_of(line: ExportLine) -> list[tuple[str, int]]:
     return found
 
 
-def _check_stage(line: ExportLine, kept: KeptEpisode) -> None:
+def _check_stage(line: ExportLine, kept: EpisodeRecord) -> None:
     """Reject an episode in a state that no call could have produced."""
     episode = kept.episode
     if (episode.ended_at is None) != (episode.end_reason is None):

@@ -8,7 +8,7 @@ from ...domain.episode import Scope, check_name
 from ...domain.errors import EpisodeChanged, StoreReadOnly
 from ...domain.message import Json
 from ...domain.transfer import export_format
-from ...domain.transfer.export_format import KeptEpisode, LineCount
+from ...domain.transfer.export_format import EpisodeRecord, LineCount
 from ..core import audit
 from ..core.runtime import Runtime
 from . import ledger
@@ -86,7 +86,7 @@ def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
 
 
 def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[str, Json]]:
-    last: KeptEpisode | None = None
+    last: EpisodeRecord | None = None
     while True:
         after = None if last is None else (last.episode.started_at, last.episode.id)
         page = runtime.store.session_episodes(scope, session_id, after=after, limit=_PAGE)
@@ -97,7 +97,7 @@ def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[s
         last = page[-1]
 
 
-def _episode(runtime: Runtime, found: KeptEpisode) -> Iterator[dict[str, Json]]:
+def _episode(runtime: Runtime, found: EpisodeRecord) -> Iterator[dict[str, Json]]:
     scope, episode_id = found.episode.scope, found.episode.id
     # Read again together with its first turns, since somebody may have added to it meanwhile.
     kept, turns = runtime.store.episode_page(scope, episode_id, limit=_PAGE)

@@ -17,7 +17,7 @@ from ...domain.errors import InvalidInput, InvalidMessage
 from ...domain.facts import Fact
 from ...domain.message import Message
 from ...domain.policy import MemoryConfig
-from ...domain.transfer.export_format import KeptEpisode, id_beside
+from ...domain.transfer.export_format import EpisodeRecord, id_beside
 from ...domain.transfer.export_reader import (
     ExportLine,
     episode_of,
@@ -108,7 +108,7 @@ def _bring(
     runtime: Runtime,
     run: ImportRun,
     session: Session,
-    kept: KeptEpisode,
+    kept: EpisodeRecord,
     turns: _TurnLines,
     known: Sequence[Placeholder],
     *,
@@ -145,7 +145,7 @@ def _ready(turns: Iterable[NewTurn], lines: _TurnLines) -> Iterable[NewTurn]:
     return turns
 
 
-def _summary(runtime: Runtime, kept: KeptEpisode, guard: Guard) -> NewSummary | None:
+def _summary(runtime: Runtime, kept: EpisodeRecord, guard: Guard) -> NewSummary | None:
     episode = kept.episode
     if episode.summary is None:
         return None
@@ -195,7 +195,7 @@ class _TurnLines:
     def is_small(self) -> bool:
         return self._file is None
 
-    def take(self, begun: ExportLine, lines: Iterator[ExportLine], kept: KeptEpisode) -> None:
+    def take(self, begun: ExportLine, lines: Iterator[ExportLine], kept: EpisodeRecord) -> None:
         """Up to the episode's end, which must say how many there are."""
         gone = kept.episode.is_archived and not kept.episode.is_cold
         wanted = 0 if gone else kept.episode.message_count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...domain.retention import Stage, is_overdue
-from ...domain.transfer.export_format import ImportReport, KeptEpisode
+from ...domain.transfer.export_format import EpisodeRecord, ImportReport
 from ...domain.transfer.transcripts import ImportSource
 from ...ports.values import ImportedEpisode
 from ..core.runtime import Runtime
@@ -41,7 +41,7 @@ class ImportRun:
         new = int(has_new_id)
         self.count(episodes=1, turns=turns, facts=facts, given_new_ids=new, overdue=int(late))
 
-    def _is_overdue(self, kept: KeptEpisode) -> bool:
+    def _is_overdue(self, kept: EpisodeRecord) -> bool:
         if kept.aged_from is None:
             return False
         scope = kept.episode.scope

@@ -13,7 +13,7 @@ from ...domain.errors import InvalidInput
 from ...domain.message import Message, Role
 from ...domain.policy import MemoryConfig
 from ...domain.transfer.chatgpt import chatgpt_conversations
-from ...domain.transfer.export_format import KeptEpisode, derived_id
+from ...domain.transfer.export_format import EpisodeRecord, derived_id
 from ...domain.transfer.transcripts import Conversation, ImportSource, openai_conversations
 from ...ports.values import ImportedEpisode, NewTurn
 from ..core.pii_guard import Guard
@@ -143,7 +143,7 @@ def _finished(
         input_tokens=sum(turn.tokens for turn in turns) - made,
         output_tokens=made,
     )
-    kept = KeptEpisode(episode=episode, last_seen_at=ended_at, aged_from=ended_at)
+    kept = EpisodeRecord(episode=episode, last_seen_at=ended_at, aged_from=ended_at)
     return ImportedEpisode(
         session=session,
         kept=kept,

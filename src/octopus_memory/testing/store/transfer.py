@@ -14,7 +14,7 @@ from ...domain.episode import EndReason, Episode, Scope, Session, SessionStatus
 from ...domain.errors import EpisodeChanged, SettingsChanged
 from ...domain.ids import new_id
 from ...domain.retention import Stage
-from ...domain.transfer.export_format import KeptEpisode
+from ...domain.transfer.export_format import EpisodeRecord
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, ImportedEpisode, NewTurn, Placeholder
 from ..fakes import (
@@ -74,7 +74,7 @@ def make_brought(
     )
     return ImportedEpisode(
         session=session,
-        kept=KeptEpisode(
+        kept=EpisodeRecord(
             episode=episode,
             last_seen_at=after(minutes=40),
             aged_from=None if episode.is_open else after(hours=2),
@@ -370,7 +370,7 @@ class ImportTests(StoreTests):
 
 
 def _copy(
-    store: EpisodeStore, kept: KeptEpisode, session: Session, there: Scope
+    store: EpisodeStore, kept: EpisodeRecord, session: Session, there: Scope
 ) -> ImportedEpisode:
     _, turns = store.episode_page(ANA, kept.episode.id, limit=9)
     episode = replace(kept.episode, id=new_id(), scope=there)
@@ -394,7 +394,7 @@ def _without_place(item: Any) -> Any:
     nowhere = make_scope("nobody")
     if isinstance(item, Session):
         return replace(item, scope=nowhere)
-    if isinstance(item, KeptEpisode):
+    if isinstance(item, EpisodeRecord):
         episode = replace(item.episode, scope=nowhere, id=_ANY)
         return replace(item, episode=episode)
     return replace(item, episode_id=_ANY)

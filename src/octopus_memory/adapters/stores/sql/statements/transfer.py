@@ -17,7 +17,7 @@ from ..lazy import Connection, sa, schema
 from . import agent_configs, close, common, facts, index_turns, placeholders, scopes
 
 if TYPE_CHECKING:
-    from .....domain.transfer.export_format import KeptEpisode
+    from .....domain.transfer.export_format import EpisodeRecord
     from .....ports.values import ImportedEpisode
 
 
@@ -73,7 +73,7 @@ def session_episodes(
     *,
     after: tuple[datetime, UUID] | None = None,
     limit: int,
-) -> list[KeptEpisode]:
+) -> list[EpisodeRecord]:
     started, key = schema.episodes.c.started_at, schema.episodes.c.id
     statement = (
         _kept()
@@ -90,17 +90,17 @@ def session_episodes(
     return [_kept_episode(row, scope) for row in found]
 
 
-def _kept_episode(row: rows.Row, scope: Scope) -> KeptEpisode:
-    from .....domain.transfer.export_format import KeptEpisode
+def _kept_episode(row: rows.Row, scope: Scope) -> EpisodeRecord:
+    from .....domain.transfer.export_format import EpisodeRecord
 
-    return KeptEpisode(
+    return EpisodeRecord(
         episode=rows.episode(row, scope), last_seen_at=row.last_seen_at, aged_from=row.aged_from
     )
 
 
 def episode_page(
     conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
-) -> tuple[KeptEpisode | None, list[Turn]]:
+) -> tuple[EpisodeRecord | None, list[Turn]]:
     this = conn.execute(
         _kept().where(schema.episodes.c.id == episode_id), common.scope_params(scope)
     ).one_or_none()
