@@ -78,6 +78,9 @@ def test_demo_tells_the_story():
         "[Past Conversations]",
         "1  system  [Past Conversations]",
         "2  user    Good morning!",
+        "Without memory (written beforehand, no model was asked):",
+        "With the block above (written beforehand, no model was asked):",
+        "8 will be left",
         "Another user (sam) asked Aria the same and got nothing",
         "removed now",
         "octopus chat",
@@ -109,6 +112,22 @@ def test_demo_keeps_its_database_and_runs_again():
     scope = ["--db", "demo.db", "--agent", "aria", "--user", "dana"]
     assert len(run_json("recent", *scope)) == 3
     assert run_json("stats", "--db", "demo.db")["sessions"] == 3
+
+
+@pytest.mark.process
+def test_a_live_demo_asks_the_model_with_and_without_memory(server):
+    server.answer("I do not know.")
+    server.answer("8 days, Ms Weber.")
+    shown = run_json("demo", "--live")
+    assert shown["answers"]["without_memory"] == "I do not know."
+    assert shown["answers"]["with_memory"] == "8 days, Ms Weber."
+    bare, full = (request.body["messages"] for request in server.requests[-2:])
+    assert "[Past Conversations]" not in json.dumps(bare)
+    assert full == shown["context"]["messages"]
+
+
+def test_a_live_demo_without_a_model_names_the_setting():
+    assert "OPENAI_BASE_URL" in run("demo", "--live", code=1).stderr
 
 
 def test_demo_leaves_other_databases_alone():

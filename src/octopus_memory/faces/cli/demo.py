@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...engine.scope import MemoryScope
     from ...settings import Settings
     from ...wiring import EpisodicMemory
+    from .agents import Answerer
 
 
 _BETWEEN_MESSAGES = timedelta(minutes=1)
@@ -87,6 +88,16 @@ def _part(given: dict[str, Json]) -> Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Answers to the demo's question with and without the context block."""
+
+    without_memory: str
+    with_memory: str
+    model: str | None
+    """None for answers that were written beforehand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """The result of the demo, for `--json`."""
 
@@ -96,6 +107,7 @@ class Shown:
     question: str
     recalled: list[EpisodeSnippet]
     context: MemoryContext
+    answers: Answers
     recalled_for_another_user: list[EpisodeSnippet]
 
 
@@ -109,14 +121,23 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Let the configured chat model answer. Default: answers written beforehand.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Watch an agent remember a user across sessions, in a few seconds and offline.
 
     Stores, summarises and embeds three conversations with an HR agent. Weeks later the user comes
-    back: you see what memory recalls and what the model gets to read.
+    back: you see what memory recalls, what the model gets to read, and what it answers with and
+    without it.
     """
     story = Story()
+    model = _live_model() if live else None
     view = Silent() if as_json else DemoView(story)
     with _place(keep) as file, _open(file, story) as memory:
         scope = memory.scope(tenant="default", agent=story["agent"], user=story["user"])
@@ -132,6 +153,8 @@ def demo(
         view.recalled(recalled)
         context = scope.context(question, system=story["system"])
         view.context(context)
+        answers = _answers(story, context, model)
+        view.answers(answers)
         stranger = memory.scope(tenant="default", agent=story["agent"], user=story["stranger"])
         theirs = stranger.recall(question)
         view.end(file, kept=keep is not None, theirs=theirs)
@@ -144,6 +167,7 @@ def demo(
                 question=question,
                 recalled=recalled,
                 context=context,
+                answers=answers,
                 recalled_for_another_user=theirs,
             )
         )
@@ -155,6 +179,35 @@ def _remember(scope: MemoryScope, part: Part) -> Episode:
         return scope.session(part.id).episodes[0].episode
     except SessionNotFound:
         return scope.store(part.messages, session_id=part.id, at=part.times)
+
+
+def _live_model() -> Answerer:
+    from ...settings import load
+    from .agents import Echo, answerer
+
+    model = answerer(load())
+    if isinstance(model, Echo):
+        raise InvalidInput(
+            "--live", "needs a chat model: set OPENAI_API_KEY, or OPENAI_BASE_URL for your own"
+        )
+    return model
+
+
+def _answers(story: Story, context: MemoryContext, model: Answerer | None) -> Answers:
+    if model is None:
+        return Answers(
+            without_memory=story["answer_without"], with_memory=story["answer_with"], model=None
+        )
+    bare = [
+        {"role": "system", "content": story["system"]},
+        {"role": "user", "content": story["question"]},
+    ]
+    with closing(model):
+        return Answers(
+            without_memory=model.answer(bare),
+            with_memory=model.answer(context.messages),
+            model=model.name,
+        )
 
 
 @contextmanager
@@ -230,6 +283,9 @@ class Silent:
     def context(self, context: MemoryContext) -> None:
         pass
 
+    def answers(self, answers: Answers) -> None:
+        pass
+
     def end(self, file: Path, *, kept: bool, theirs: Sequence[EpisodeSnippet]) -> None:
         pass
 
@@ -293,6 +349,16 @@ class DemoView(Silent):
         for place, message in enumerate(context.messages):
             lead = (f"{place}  ", "dim"), (f"{message['role']:<8}", "bold")
             screen.row(*lead, text=_start_of(as_text(message["content"])), indent=2)
+
+    def answers(self, answers: Answers) -> None:
+        screen, agent = self._screen, self._story["agent_name"]
+        screen.rule("The answer")
+        by = "written beforehand, no model was asked" if answers.model is None else answers.model
+        screen.write((f"Without memory ({by}):", "dim"))
+        screen.row(speaker(Role.ASSISTANT, agent), text=answers.without_memory)
+        screen.gap()
+        screen.write((f"With the block above ({by}):", "bold"))
+        screen.row(speaker(Role.ASSISTANT, agent), text=answers.with_memory)
 
     def end(self, file: Path, *, kept: bool, theirs: Sequence[EpisodeSnippet]) -> None:
         screen, story = self._screen, self._story
