@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +35,24 @@ def run(*args: object, stdin: str | bytes | None = None, code: int = 0) -> Resul
 
 def run_json(*args: object, stdin: str | bytes | None = None, code: int = 0) -> Any:
     return json.loads(run(*args, "--json", stdin=stdin, code=code).stdout)
+
+
+def errors_on_terminal(*command: str) -> bytes:
+    """Return what a program writes to standard error, if that is a terminal that can draw.
+
+    The terminal is read while the program runs, because its buffer takes few kilobytes.
+    """
+    import pty
+
+    master, slave = pty.openpty()
+    env = {**os.environ, "TERM": "xterm"}
+    shown = b""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=slave, env=env) as program:
+        os.close(slave)
+        # Reading fails on Linux when the program has closed its side.
+        with suppress(OSError):
+            while got := os.read(master, 65536):
+                shown += got
+    os.close(master)
+    assert program.returncode == 0, shown.decode()
+    return shown

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from octopus_memory.testing.openai_server import FakeOpenAIServer
-from tests.support.command_line import run, run_json, settle
+from tests.support.command_line import errors_on_terminal, run, run_json, settle
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no pty on Windows")
 PROGRAM = [sys.executable, "-m", "octopus_memory"]
@@ -152,19 +152,11 @@ def test_demo_fits_a_narrow_terminal():
 @pytest.mark.process
 @POSIX
 def test_progress_is_shown_on_a_terminal_alone():
-    import pty
-
     Path("talk.jsonl").write_text('{"role": "user", "content": "Hello there."}\n' * 300)
     script = ["sh", "-c", '"$@" < talk.jsonl', "sh", *PROGRAM, "add", "s", "-"]
     piped = subprocess.run(script, capture_output=True, text=True, check=True)
     assert piped.stderr == ""
-    master, slave = pty.openpty()
-    # A terminal that can draw, whatever the tests themselves are shown on.
-    env = {**os.environ, "TERM": "xterm"}
-    subprocess.run(script, stdout=subprocess.DEVNULL, stderr=slave, env=env, check=True)
-    os.close(slave)
-    assert b"storing" in os.read(master, 65536)
-    os.close(master)
+    assert b"storing" in errors_on_terminal(*script)
 
 
 def test_a_chat_is_remembered_by_the_next():
