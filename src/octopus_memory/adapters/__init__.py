@@ -1,0 +1,1 @@
+"""Implementations of the ports, by kind and product."""

@@ -1,0 +1,1 @@
+"""Values and pure decisions of the memory. Imports nothing but the standard library and numpy."""

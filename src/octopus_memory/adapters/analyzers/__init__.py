@@ -1,0 +1,1 @@
+"""Text analysis for lexical search: stems and related words."""

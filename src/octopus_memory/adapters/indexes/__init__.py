@@ -1,0 +1,1 @@
+"""Recall indexes: exact search in memory, pgvector and Qdrant."""

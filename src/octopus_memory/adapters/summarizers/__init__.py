@@ -1,0 +1,1 @@
+"""Summarizers: an episode to a summary, key facts and standing facts."""

@@ -35,9 +35,9 @@ class ExtractiveSummarizer:
 
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:  # noqa: ARG002
         # Imported here, so that word lists are loaded when the first episode is closed.
-        from .sentences import pick
+        from .selection import select
 
-        made = pick(turns, max_chars=self._max_chars, max_facts=self._max_facts)
+        made = select(turns, max_chars=self._max_chars, max_facts=self._max_facts)
         return replace(made, facts=self.facts(turns))
 
     def facts(self, turns: Sequence[Turn]) -> tuple[FoundFact, ...]:

@@ -1,282 +1,257 @@
-"""Selection of the sentences for an episode's summary and key facts."""
+"""Splits turns into sentences with speaker, terms, and the question that a short answer needs."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from heapq import heapify, heappop, heapreplace, nlargest
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
-from ...domain.episode import SAYS, Summary, Turn
+import Stemmer
+
+from ...domain.block.one_line import split_sentences
+from ...domain.episode import Turn
 from ...domain.message import Role
-from ...domain.search.terms import Flag, word_flags
+from ...domain.search.stopwords import STOPWORDS
+from ...domain.search.terms import Flag, bare, pieces, shape_flags, words
 from . import cues
-from .reading import Sentence, Words, closed, language_of, one_line_of, read, shorten, speaker_of
-from .tools import tool_facts
 
-_FACT_CHARS = 160
-_ASKED_CHARS = 120
-_CANDIDATES = 2_000
-# Maximum share of key facts that are tool results.
-_TOOLS = 0.25
-# A term counts less each time it is repeated; terms of key facts count as partly said already.
-_REPEAT = 0.15
-_SAID_IN_FACT = 0.3
-_STRONG = 2.0
-# As ints, because comparing `IntFlag` members takes longer than the rest of the scoring.
-_NUMBER, _TIME = int(Flag.NUMBER), int(Flag.TIME)
+_TURN_CHARS = 40_000
+_EPISODE_CHARS = 400_000
+_LEAST_TURN_CHARS = 100
+_SENTENCE_CHARS = 240
+_NAME_CHARS = 40
+# A turn up to this size after a question is one answer.
+_ANSWER_CHARS = 140
+# A reply up to this size is joined to the sentence before it, even if that is not a question.
+_BARE_CHARS = 30
+_QUESTION_CHARS = 140
+_MOST_QUESTIONS = 3
+_FRAGMENT_CHARS = 25
+# Maximum size of an answer that needs its question, with and without a subject of its own.
+_NEEDY_WORDS = 12
+_NEEDY_UNSPACED = 14
+_QUESTION = int(Flag.QUESTION)
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
-class _Candidate(NamedTuple):
-    """A candidate for the summary: a sentence, or a short answer with its questions."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sentence:
+    """One sentence, or one short answer of several."""
 
-    sentence: Sentence
+    order: int
+    ordinal: int
+    """Position of its turn."""
+    speaker: str
+    text: str
     terms: tuple[str, ...]
-    length: int
-    info: float
-    asks: bool
-    fact: float
-    worth: float
+    is_person: bool
+    """True for a user, and for both sides if people chat with each other."""
+    to_assistant: bool
+    in_short_turn: bool
+    asked: tuple[Sentence, ...] = ()
+    """Questions that this sentence answers and needs to be understood."""
 
     @property
-    def parts(self) -> tuple[Sentence, ...]:
-        return (*self.sentence.asked, self.sentence)
+    def is_question(self) -> bool:
+        return bool(shape_flags(self.text) & _QUESTION)
 
 
-def pick(turns: Sequence[Turn], *, max_chars: int, max_facts: int) -> Summary:
-    """Summary and key facts, made of the turns' own sentences."""
-    spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
-    analyzed = Words(language_of(spoken))
-    sentences = read(spoken, analyzed)
-    weights = _term_weights(sentences, analyzed)
-    candidates = _candidates(sentences, weights)
-    # The summary of an episode with only tool calls shows their results.
-    results = tool_facts(turns, round(max_facts * _TOOLS)) if candidates else {}
-    facts = _pick_facts(candidates, weights, max_facts - len(results))
-    chosen = _pick_summary(candidates, facts, weights, max_chars)
-    key_facts = [(fact.sentence.ordinal, _render_fact(fact)) for fact in facts]
-    key_facts += results.items()
-    return Summary(
-        text=_render(chosen) or _without_subject(turns, max_chars),
-        key_facts=tuple(fact for _, fact in sorted(key_facts, key=lambda each: each[0])),
-    )
+class Words:
+    """Maps text to distinct stems. One per episode, because a stemmer is not thread-safe."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        self._stem = Stemmer.Stemmer(language).stemWord
+        self._stopwords = STOPWORDS[language] | STOPWORDS["english"]
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def terms(self, text: str) -> tuple[str, ...]:
+        known = self._known
+        found = words(text, len(text))
+        for word in set(found).difference(known):
+            plain = bare(word)[:40]
+            stems = () if plain in self._stopwords else map(self._stem, pieces(plain))
+            known[word] = tuple(stems)
+        return tuple(dict.fromkeys(chain.from_iterable(map(known.__getitem__, found))))
 
 
-@cache
-def _frequent(language: str) -> frozenset[str]:
-    return frozenset(Words(language).terms(cues.FREQUENT))
+def language_of(turns: Sequence[Turn]) -> str:
+    """The language whose stopwords occur most in the first turns."""
+    sample = " ".join(turn.text[:100] for turn in turns[:50])
+    seen = words(sample, len(sample))
+    return max(STOPWORDS, key=lambda name: sum(map(STOPWORDS[name].__contains__, seen)))
 
 
-def _term_weights(sentences: Sequence[Sentence], analyzed: Words) -> dict[str, float]:
-    frequent = _frequent(analyzed.language)
-    speakers = set(analyzed.terms(" ".join({sentence.speaker for sentence in sentences})))
-    counts = Counter(term for sentence in sentences for term in sentence.terms)
-    weights: dict[str, float] = {}
-    for term, count in counts.items():
-        rarity = 0.0 if term in speakers else 0.4 if term in frequent else 1.0
-        weights[term] = rarity * (1 + 0.3 * math.log(count))
-    return weights
+def read_sentences(turns: Sequence[Turn], analyzed: Words) -> list[Sentence]:
+    """Sentences of user and assistant turns, in order."""
+    # If both sides have names, assume that two people are chatting.
+    people = len({turn.role for turn in turns if turn.message.name}) == 2
+    limit = _turn_limit(turns)
+    found: list[Sentence] = []
+    before: list[Sentence] = []
+    for turn in turns:
+        speaker, by_user = speaker_of(turn), turn.role is Role.USER
+        heard = before if before and before[-1].speaker != speaker else []
+        answers = bool(_trailing_questions(heard))
+        text = plain(turn.text, limit)
+        texts = list(_statements(text, answers=answers, by_person=by_user or people))
+        said: list[Sentence] = []
+        for text in texts:
+            sentence = Sentence(
+                order=len(found),
+                ordinal=turn.ordinal,
+                speaker=speaker,
+                text=text,
+                terms=analyzed.terms(text),
+                is_person=people or by_user,
+                to_assistant=by_user and not people,
+                in_short_turn=len(texts) <= 3,
+                asked=_asked_before(text, said[-1]) if said else _needed(text, heard, texts),
+            )
+            found.append(sentence)
+            said.append(sentence)
+        before = said or before
+    return found
 
 
-def _candidates(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
-    """Informative sentences in order; if there are many, those with the most terms."""
-    # A question with a short answer is shown with it or not at all.
-    answered = {asked.order for sentence in sentences for asked in sentence.asked}
-    informed = []
+def speaker_of(turn: Turn) -> str:
+    """Name of the speaker, or the role."""
+    call = turn.tool_call
+    name = f"Tool {call.function_name}" if call else turn.message.name or ""
+    return shorten(one_line_of(name), _NAME_CHARS) or turn.role.title()
+
+
+def one_line_of(text: str) -> str:
+    """Text without markup and line breaks."""
+    return " ".join(cues.MARKUP.sub("", text).split())
+
+
+def shorten(text: str, limit: int) -> str:
+    """Text cut after a word to at most `limit` characters, with an ellipsis."""
+    if len(text) <= limit:
+        return text
+    head = text[: limit - 1]
+    space = head.rfind(" ")
+    return head[: space if space > limit // 2 else None].rstrip(" ,;:-–") + "…"
+
+
+def closed(text: str) -> str:
+    """A sentence that ends with a full stop or another end mark."""
+    if text[-1].isalnum():
+        text += "." if text[-1] < "\u3000" else "。"
+    return text
+
+
+def _turn_limit(turns: Sequence[Turn]) -> int:
+    """Characters of each turn that are read: all, unless the episode is very long."""
+    lengths = sorted(len(turn.text) for turn in turns)
+    left = _EPISODE_CHARS
+    for i, length in enumerate(lengths):
+        share = left // (len(lengths) - i)
+        if length > share:
+            return max(_LEAST_TURN_CHARS, min(share, _TURN_CHARS))
+        left -= length
+    return _TURN_CHARS
+
+
+def plain(text: str, limit: int) -> str:
+    """Text of a turn without markup; code blocks only if there is nothing else.
+
+    Of a turn over the limit, the start, the middle and the end are kept.
+    """
+    if len(text) > limit:
+        half, quarter = limit // 2, limit // 4
+        middle = (half + len(text) - quarter) // 2
+        parts = (text[:half], text[middle - quarter // 2 : middle + quarter // 2], text[-quarter:])
+        text = "\n".join(parts)
+    prose = cues.FENCE.sub("\n", text).strip() or text
+    clean = cues.MARKUP.sub("", cues.URL.sub(r"\1", cues.LINK.sub(r"\1", prose)))
+    # A single number is an answer ("52. No."), not a list.
+    is_list = len(cues.NUMBERING.findall(clean)) > 1
+    return cues.NUMBERING.sub("", clean) if is_list else clean
+
+
+def _statements(text: str, *, answers: bool, by_person: bool) -> Iterator[str]:
+    """Sentences of a turn; a short reply to a question is one statement."""
+    opener = cues.OPENER
+    if answers:
+        opener = cues.PERSON_OPENER if by_person else cues.ASSISTANT_OPENER
+    sentences = [each for line in text.splitlines() for each in split_sentences(line)]
+    if answers and len(sentences) > 1 and sum(map(len, sentences)) <= _ANSWER_CHARS:
+        told = [closed(each) for each in sentences if not shape_flags(each) & _QUESTION]
+        asks = [each for each in sentences if shape_flags(each) & _QUESTION]
+        sentences = [" ".join(told), *asks] if told else asks
+    for sentence in _glued(sentences):
+        if trimmed := opener.sub("", sentence):
+            yield from _chunks(trimmed[0].upper() + trimmed[1:])
+
+
+def _glued(sentences: Sequence[str]) -> Iterator[str]:
+    """Sentences, with "No, don't." and the like joined to the next."""
+    held = ""
     for sentence in sentences:
-        if sentence.order in answered and sentence.is_question:
-            continue
-        parts = (*sentence.asked, sentence)
-        terms = tuple(dict.fromkeys(term for part in parts for term in part.terms))
-        if terms:
-            length = sum(len(part.text) for part in parts)
-            informed.append((sum(weights[term] for term in terms), length, terms, sentence))
-    densest = nlargest(_CANDIDATES, informed, key=lambda each: each[0] / (each[1] + 40))
-    judged = [_judged(*each) for each in densest]
-    telling = [c for c in judged if c.info * min(c.worth, 1.0) >= _share(c.sentence)]
-    return sorted(telling or judged, key=lambda candidate: candidate.sentence.order)
+        joined = f"{held} {sentence}" if held else sentence
+        held = joined if len(joined) <= _FRAGMENT_CHARS and cues.YES_NO.search(joined) else ""
+        if not held:
+            yield joined
+    if held:
+        yield held
 
 
-def _share(sentence: Sentence) -> float:
-    # Assistants write most, but later questions are mostly about what the user said.
-    return 1.0 if sentence.is_person or sentence.asked else 0.4
-
-
-def _judged(info: float, length: int, terms: tuple[str, ...], sentence: Sentence) -> _Candidate:
-    text = sentence.text
-    asks = sentence.is_question
-    idle = bool(cues.FILLER.search(text)) or (text.endswith("!") and info < 2)
-    if sentence.asked:
-        asks = asks or sentence.asked[0].to_assistant
-        idle = idle or (not asks and bool(cues.IDLE_QUESTION.search(sentence.asked[-1].text)))
-    fact = 0.0 if sentence.is_question or idle else _fact_strength(sentence)
-    worth = _share(sentence) * (1 + 0.5 * min(fact, 3.0))
-    if text.endswith(":") and not sentence.is_person:
-        worth = 0.0  # it only announces a list or a block of code
-    elif idle or (sentence.is_question and not sentence.to_assistant):
-        worth *= 0.3
-    elif not sentence.asked and (
-        cues.DANGLING.search(text) or (fact < 1 and cues.SECOND_PERSON.search(text))
-    ):
-        worth *= 0.7
-    return _Candidate(sentence, terms, length, info, asks, fact, worth)
-
-
-def _fact_strength(sentence: Sentence) -> float:
-    text = sentence.text
-    flags = word_flags(text)
-    when = flags & _TIME or cues.WHEN.search(text)
-    details = bool(flags & _NUMBER) + bool(when) + bool(cues.NAME.search(text))
-    strength = 0.5 * details
-    if sentence.asked:
-        return strength + _answer_strength(sentence)
-    if sentence.is_person:
-        strength += bool(cues.FIRST_PERSON.search(text)) + bool(cues.STATED.search(text))
-        strength += 2 * bool(cues.REQUEST.search(text)) - 1.5 * bool(cues.TASK.search(text))
-        strength += sentence.to_assistant and details > 0
-    else:
-        strength += bool(cues.RESULT.search(text)) + sentence.in_short_turn
-        strength -= 1.5 * bool(cues.ADVICE.search(text))
-    if cues.DANGLING.search(text) or len(text) > _FACT_CHARS:
-        strength -= 1
-    return max(strength, 0.0)
-
-
-def _answer_strength(sentence: Sentence) -> float:
-    """Bonus of an answer to a question, which needs no words that sound like a fact."""
-    question = sentence.asked[-1]
-    if not question.is_question and not cues.ASKING.search(question.text):
-        return 1.0
-    if not question.is_person and cues.OFFER.search(question.text):
-        return 0.5
-    return 2.0
-
-
-def _pick_facts(
-    candidates: Sequence[_Candidate], weights: Mapping[str, float], limit: int
-) -> list[_Candidate]:
-    covered: set[str] = set()
-
-    def value(candidate: _Candidate) -> float:
-        news = sum(weights[term] for term in candidate.terms if term not in covered)
-        return 2 * candidate.fact + min(news, 4.0)
-
-    stated = [c for c in candidates if len(c.sentence.text) <= _FACT_CHARS]
-    strong = [c for c in stated if c.fact >= _STRONG] or _next_best(stated)
-    pool = nlargest(20 * limit, strong, key=value)
-    picked: list[_Candidate] = []
-    while pool and len(picked) < limit:
-        pool.sort(key=value)
-        best = pool.pop()
-        if sum(term not in covered for term in best.terms) >= 0.4 * len(best.terms):
-            picked.append(best)
-            covered.update(best.terms)
-    return sorted(picked, key=lambda candidate: candidate.sentence.order)
-
-
-def _next_best(stated: Sequence[_Candidate]) -> list[_Candidate]:
-    """The best statement, as the key fact of an episode without plain facts."""
-    told = [c for c in stated if c.fact > 0 and not cues.TASK.search(c.sentence.text)]
-    return nlargest(2, told, key=lambda c: (c.fact, c.info))
-
-
-def _pick_summary(
-    candidates: Sequence[_Candidate],
-    facts: Iterable[_Candidate],
-    weights: Mapping[str, float],
-    budget: int,
-) -> list[Sentence]:
-    """Sentences for the summary: the topic, then those with the most new terms per length."""
-    said = {term: _SAID_IN_FACT for fact in facts for term in fact.terms}
-    chosen: dict[int, Sentence] = {}
-    # A lower bound of the rendered length, without speakers' names and spaces.
-    room = budget
-    shortest = min((c.length for c in candidates), default=0)
-
-    def value(candidate: _Candidate) -> float:
-        terms = candidate.terms
-        news = sum([weights[t] * _REPEAT ** said[t] if t in said else weights[t] for t in terms])
-        return news * candidate.worth / math.pow(candidate.length + 20, 0.7)
-
-    def take(candidate: _Candidate) -> None:
-        nonlocal room
-        new = {part.order: part for part in candidate.parts if part.order not in chosen}
-        size = sum(len(_own_words(part.text)) for part in new.values())
-        if size > room:
+def _chunks(sentence: str) -> Iterator[str]:
+    """Parts of a sentence of bounded length, cut after clauses."""
+    while len(sentence) > _SENTENCE_CHARS:
+        head = sentence[:_SENTENCE_CHARS]
+        cut = max(head.rfind(end) + len(end.rstrip()) for end in (", ", "; ", " – ", "，", "；"))
+        if cut < _SENTENCE_CHARS // 3:
+            yield shorten(sentence, _SENTENCE_CHARS)
             return
-        fresh = sum(said.get(term, 0.0) < 1 for term in candidate.terms)
-        if fresh < 0.3 * len(candidate.terms):
-            return
-        longer = chosen | new
-        if len(_render(_in_order(longer))) <= budget:
-            chosen.update(new)
-            room -= size
-            said.update({term: said.get(term, 0.0) + 1 for term in candidate.terms})
-
-    topic = _topic(candidates)
-    if topic:
-        take(topic)
-    heap = [(-value(c), c.sentence.order, c) for c in candidates if c is not topic]
-    heapify(heap)
-    while heap and shortest <= room:
-        # Values only fall: the candidate that stays on top after an update is the best.
-        _, order, candidate = heap[0]
-        fresh = -value(candidate)
-        if fresh > min((rival[0] for rival in heap[1:3]), default=0.0):
-            heapreplace(heap, (fresh, order, candidate))
-        else:
-            take(heappop(heap)[2])
-    return _in_order(chosen)
+        yield sentence[:cut].rstrip(" ,;–，；")
+        sentence = sentence[cut:].lstrip()
+    if sentence:
+        yield sentence
 
 
-def _in_order(chosen: Mapping[int, Sentence]) -> list[Sentence]:
-    return [chosen[order] for order in sorted(chosen)]
-
-
-def _topic(candidates: Sequence[_Candidate]) -> _Candidate | None:
-    """Topic of a user's request: the first turn's question, or its most informative sentence."""
-    first: list[_Candidate] = []
-    for candidate in sorted(candidates, key=lambda candidate: candidate.parts[0].order):
-        if candidate.parts[0].to_assistant:
-            first.append(candidate)
-        elif first:
+def _trailing_questions(said: Sequence[Sentence]) -> tuple[Sentence, ...]:
+    """Questions at the end of a turn, as many as fit."""
+    questions = [sentence for sentence in said[-4:] if sentence.is_question]
+    taken: list[Sentence] = []
+    room = _QUESTION_CHARS
+    for sentence in reversed(questions[-_MOST_QUESTIONS:]):
+        room -= len(sentence.text)
+        if taken and room < 0:
             break
-    return max(first, key=lambda c: c.info * (1 + c.asks), default=None)
+        taken.insert(0, sentence)
+    return tuple(taken)
 
 
-def _render(sentences: Iterable[Sentence]) -> str:
-    parts: list[str] = []
-    speaker = ""
-    for sentence in sentences:
-        text = closed(_own_words(sentence.text))
-        parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}{SAYS}{text}")
-        speaker = sentence.speaker
-    return " ".join(parts)
+def _asked_before(text: str, before: Sentence) -> tuple[Sentence, ...]:
+    """Question before a fragment in the same turn: "Can I raise it? From 4 to 6 percent."."""
+    if len(text) > _BARE_CHARS or not before.is_question or not _is_needy(text):
+        return ()
+    return () if cues.REQUEST.search(text) or cues.FILLER.search(text) else (before,)
 
 
-def _render_fact(candidate: _Candidate) -> str:
-    """Text of a key fact: a statement with its speaker, a short answer after its question."""
-    asked = " ".join(closed(_own_words(question.text)) for question in candidate.sentence.asked)
-    told = _render([candidate.sentence])
-    return f"{shorten(asked, _ASKED_CHARS)} {told}" if asked else told
+def _needed(text: str, heard: Sequence[Sentence], texts: Sequence[str]) -> tuple[Sentence, ...]:
+    """The other side's question, if the first sentence of a turn needs it."""
+    if not heard or not text.strip(" .!,…") or not _is_needy(text):
+        return ()
+    if questions := _trailing_questions(heard):
+        return questions
+    last = heard[-1]
+    is_bare = len(texts) == 1 and len(text) <= _BARE_CHARS and not cues.FILLER.search(text)
+    return (last,) if is_bare and len(last.text) <= _ANSWER_CHARS else ()
 
 
-def _own_words(text: str) -> str:
-    """Text without speaker separators, so that it cannot pass for another speaker's words."""
-    return text.replace(SAYS, ", ")
-
-
-def _without_subject(turns: Sequence[Turn], budget: int) -> str:
-    """A short line for an episode without informative sentences: greetings, tools, pictures."""
-    for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
-        spoken = ((turn, one_line_of(turn.text[:500])) for turn in turns if turn.role in roles)
-        lines = [
-            f"{speaker_of(turn)}{SAYS}{shorten(_own_words(text), 120)}"
-            for turn, text in spoken
-            if text
-        ]
-        if lines:
-            return shorten(" ".join(lines[:5]), min(budget, 400))
-    return "No text was exchanged."
+def _is_needy(text: str) -> bool:
+    """True if a statement has no subject of its own, or begins with yes, no or a pronoun."""
+    if shape_flags(text) & _QUESTION:
+        return False
+    if cues.YES_NO.search(text) or cues.DANGLING.search(text):
+        return len(text) <= _SENTENCE_CHARS
+    if cues.FIRST_PERSON.search(text) or cues.RESULT.search(text):
+        return False
+    if _UNSPACED.search(text):
+        return len(text) <= _NEEDY_UNSPACED
+    return len(text.split()) <= _NEEDY_WORDS

@@ -12,7 +12,7 @@ from ....domain.message import Role
 from ....domain.search.stopwords import STOPWORDS
 from ....domain.search.terms import words
 from .. import cues
-from ..reading import closed, plain, shorten
+from ..sentences import closed, plain, shorten
 from .rules import DRUG, Asked, Language, Rule, clauses, gate, language
 
 _TURN_CHARS = 4_000

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ...domain.episode import SAYS, Turn
 from ...domain.message import Json, Role
 from ...domain.text.neutralize import LINE_BREAK
-from .reading import one_line_of, shorten, speaker_of
+from .sentences import one_line_of, shorten, speaker_of
 
 _RESULT_CHARS = 4_000
 _FACT_CHARS = 240

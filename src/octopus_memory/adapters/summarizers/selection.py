@@ -1,0 +1,291 @@
+"""Selection of the sentences for an episode's summary and key facts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from heapq import heapify, heappop, heapreplace, nlargest
+from typing import NamedTuple
+
+from ...domain.episode import SAYS, Summary, Turn
+from ...domain.message import Role
+from ...domain.search.terms import Flag, word_flags
+from . import cues
+from .sentences import (
+    Sentence,
+    Words,
+    closed,
+    language_of,
+    one_line_of,
+    read_sentences,
+    shorten,
+    speaker_of,
+)
+from .tool_facts import tool_facts
+
+_FACT_CHARS = 160
+_ASKED_CHARS = 120
+_CANDIDATES = 2_000
+# Maximum share of key facts that are tool results.
+_TOOLS = 0.25
+# A term counts less each time it is repeated; terms of key facts count as partly said already.
+_REPEAT = 0.15
+_SAID_IN_FACT = 0.3
+_STRONG = 2.0
+# As ints, because comparing `IntFlag` members takes longer than the rest of the scoring.
+_NUMBER, _TIME = int(Flag.NUMBER), int(Flag.TIME)
+
+
+class _Candidate(NamedTuple):
+    """A candidate for the summary: a sentence, or a short answer with its questions."""
+
+    sentence: Sentence
+    terms: tuple[str, ...]
+    length: int
+    info: float
+    asks: bool
+    fact: float
+    worth: float
+
+    @property
+    def parts(self) -> tuple[Sentence, ...]:
+        return (*self.sentence.asked, self.sentence)
+
+
+def select(turns: Sequence[Turn], *, max_chars: int, max_facts: int) -> Summary:
+    """Summary and key facts, made of the turns' own sentences."""
+    spoken = [turn for turn in turns if turn.role in (Role.USER, Role.ASSISTANT)]
+    analyzed = Words(language_of(spoken))
+    sentences = read_sentences(spoken, analyzed)
+    weights = _term_weights(sentences, analyzed)
+    candidates = _candidates(sentences, weights)
+    # The summary of an episode with only tool calls shows their results.
+    results = tool_facts(turns, round(max_facts * _TOOLS)) if candidates else {}
+    facts = _pick_facts(candidates, weights, max_facts - len(results))
+    chosen = _pick_summary(candidates, facts, weights, max_chars)
+    key_facts = [(fact.sentence.ordinal, _render_fact(fact)) for fact in facts]
+    key_facts += results.items()
+    return Summary(
+        text=_render(chosen) or _without_subject(turns, max_chars),
+        key_facts=tuple(fact for _, fact in sorted(key_facts, key=lambda each: each[0])),
+    )
+
+
+@cache
+def _frequent(language: str) -> frozenset[str]:
+    return frozenset(Words(language).terms(cues.FREQUENT))
+
+
+def _term_weights(sentences: Sequence[Sentence], analyzed: Words) -> dict[str, float]:
+    frequent = _frequent(analyzed.language)
+    speakers = set(analyzed.terms(" ".join({sentence.speaker for sentence in sentences})))
+    counts = Counter(term for sentence in sentences for term in sentence.terms)
+    weights: dict[str, float] = {}
+    for term, count in counts.items():
+        rarity = 0.0 if term in speakers else 0.4 if term in frequent else 1.0
+        weights[term] = rarity * (1 + 0.3 * math.log(count))
+    return weights
+
+
+def _candidates(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> list[_Candidate]:
+    """Informative sentences in order; if there are many, those with the most terms."""
+    # A question with a short answer is shown with it or not at all.
+    answered = {asked.order for sentence in sentences for asked in sentence.asked}
+    informed = []
+    for sentence in sentences:
+        if sentence.order in answered and sentence.is_question:
+            continue
+        parts = (*sentence.asked, sentence)
+        terms = tuple(dict.fromkeys(term for part in parts for term in part.terms))
+        if terms:
+            length = sum(len(part.text) for part in parts)
+            informed.append((sum(weights[term] for term in terms), length, terms, sentence))
+    densest = nlargest(_CANDIDATES, informed, key=lambda each: each[0] / (each[1] + 40))
+    judged = [_judged(*each) for each in densest]
+    telling = [c for c in judged if c.info * min(c.worth, 1.0) >= _share(c.sentence)]
+    return sorted(telling or judged, key=lambda candidate: candidate.sentence.order)
+
+
+def _share(sentence: Sentence) -> float:
+    # Assistants write most, but later questions are mostly about what the user said.
+    return 1.0 if sentence.is_person or sentence.asked else 0.4
+
+
+def _judged(info: float, length: int, terms: tuple[str, ...], sentence: Sentence) -> _Candidate:
+    text = sentence.text
+    asks = sentence.is_question
+    idle = bool(cues.FILLER.search(text)) or (text.endswith("!") and info < 2)
+    if sentence.asked:
+        asks = asks or sentence.asked[0].to_assistant
+        idle = idle or (not asks and bool(cues.IDLE_QUESTION.search(sentence.asked[-1].text)))
+    fact = 0.0 if sentence.is_question or idle else _fact_strength(sentence)
+    worth = _share(sentence) * (1 + 0.5 * min(fact, 3.0))
+    if text.endswith(":") and not sentence.is_person:
+        worth = 0.0  # it only announces a list or a block of code
+    elif idle or (sentence.is_question and not sentence.to_assistant):
+        worth *= 0.3
+    elif not sentence.asked and (
+        cues.DANGLING.search(text) or (fact < 1 and cues.SECOND_PERSON.search(text))
+    ):
+        worth *= 0.7
+    return _Candidate(sentence, terms, length, info, asks, fact, worth)
+
+
+def _fact_strength(sentence: Sentence) -> float:
+    text = sentence.text
+    flags = word_flags(text)
+    when = flags & _TIME or cues.WHEN.search(text)
+    details = bool(flags & _NUMBER) + bool(when) + bool(cues.NAME.search(text))
+    strength = 0.5 * details
+    if sentence.asked:
+        return strength + _answer_strength(sentence)
+    if sentence.is_person:
+        strength += bool(cues.FIRST_PERSON.search(text)) + bool(cues.STATED.search(text))
+        strength += 2 * bool(cues.REQUEST.search(text)) - 1.5 * bool(cues.TASK.search(text))
+        strength += sentence.to_assistant and details > 0
+    else:
+        strength += bool(cues.RESULT.search(text)) + sentence.in_short_turn
+        strength -= 1.5 * bool(cues.ADVICE.search(text))
+    if cues.DANGLING.search(text) or len(text) > _FACT_CHARS:
+        strength -= 1
+    return max(strength, 0.0)
+
+
+def _answer_strength(sentence: Sentence) -> float:
+    """Bonus of an answer to a question, which needs no words that sound like a fact."""
+    question = sentence.asked[-1]
+    if not question.is_question and not cues.ASKING.search(question.text):
+        return 1.0
+    if not question.is_person and cues.OFFER.search(question.text):
+        return 0.5
+    return 2.0
+
+
+def _pick_facts(
+    candidates: Sequence[_Candidate], weights: Mapping[str, float], limit: int
+) -> list[_Candidate]:
+    covered: set[str] = set()
+
+    def value(candidate: _Candidate) -> float:
+        news = sum(weights[term] for term in candidate.terms if term not in covered)
+        return 2 * candidate.fact + min(news, 4.0)
+
+    stated = [c for c in candidates if len(c.sentence.text) <= _FACT_CHARS]
+    strong = [c for c in stated if c.fact >= _STRONG] or _next_best(stated)
+    pool = nlargest(20 * limit, strong, key=value)
+    picked: list[_Candidate] = []
+    while pool and len(picked) < limit:
+        pool.sort(key=value)
+        best = pool.pop()
+        if sum(term not in covered for term in best.terms) >= 0.4 * len(best.terms):
+            picked.append(best)
+            covered.update(best.terms)
+    return sorted(picked, key=lambda candidate: candidate.sentence.order)
+
+
+def _next_best(stated: Sequence[_Candidate]) -> list[_Candidate]:
+    """The best statement, as the key fact of an episode without plain facts."""
+    told = [c for c in stated if c.fact > 0 and not cues.TASK.search(c.sentence.text)]
+    return nlargest(2, told, key=lambda c: (c.fact, c.info))
+
+
+def _pick_summary(
+    candidates: Sequence[_Candidate],
+    facts: Iterable[_Candidate],
+    weights: Mapping[str, float],
+    budget: int,
+) -> list[Sentence]:
+    """Sentences for the summary: the topic, then those with the most new terms per length."""
+    said = {term: _SAID_IN_FACT for fact in facts for term in fact.terms}
+    chosen: dict[int, Sentence] = {}
+    # A lower bound of the rendered length, without speakers' names and spaces.
+    room = budget
+    shortest = min((c.length for c in candidates), default=0)
+
+    def value(candidate: _Candidate) -> float:
+        terms = candidate.terms
+        news = sum([weights[t] * _REPEAT ** said[t] if t in said else weights[t] for t in terms])
+        return news * candidate.worth / math.pow(candidate.length + 20, 0.7)
+
+    def take(candidate: _Candidate) -> None:
+        nonlocal room
+        new = {part.order: part for part in candidate.parts if part.order not in chosen}
+        size = sum(len(_own_words(part.text)) for part in new.values())
+        if size > room:
+            return
+        fresh = sum(said.get(term, 0.0) < 1 for term in candidate.terms)
+        if fresh < 0.3 * len(candidate.terms):
+            return
+        longer = chosen | new
+        if len(_render(_in_order(longer))) <= budget:
+            chosen.update(new)
+            room -= size
+            said.update({term: said.get(term, 0.0) + 1 for term in candidate.terms})
+
+    topic = _topic(candidates)
+    if topic:
+        take(topic)
+    heap = [(-value(c), c.sentence.order, c) for c in candidates if c is not topic]
+    heapify(heap)
+    while heap and shortest <= room:
+        # Values only fall: the candidate that stays on top after an update is the best.
+        _, order, candidate = heap[0]
+        fresh = -value(candidate)
+        if fresh > min((rival[0] for rival in heap[1:3]), default=0.0):
+            heapreplace(heap, (fresh, order, candidate))
+        else:
+            take(heappop(heap)[2])
+    return _in_order(chosen)
+
+
+def _in_order(chosen: Mapping[int, Sentence]) -> list[Sentence]:
+    return [chosen[order] for order in sorted(chosen)]
+
+
+def _topic(candidates: Sequence[_Candidate]) -> _Candidate | None:
+    """Topic of a user's request: the first turn's question, or its most informative sentence."""
+    first: list[_Candidate] = []
+    for candidate in sorted(candidates, key=lambda candidate: candidate.parts[0].order):
+        if candidate.parts[0].to_assistant:
+            first.append(candidate)
+        elif first:
+            break
+    return max(first, key=lambda c: c.info * (1 + c.asks), default=None)
+
+
+def _render(sentences: Iterable[Sentence]) -> str:
+    parts: list[str] = []
+    speaker = ""
+    for sentence in sentences:
+        text = closed(_own_words(sentence.text))
+        parts.append(text if sentence.speaker == speaker else f"{sentence.speaker}{SAYS}{text}")
+        speaker = sentence.speaker
+    return " ".join(parts)
+
+
+def _render_fact(candidate: _Candidate) -> str:
+    """Text of a key fact: a statement with its speaker, a short answer after its question."""
+    asked = " ".join(closed(_own_words(question.text)) for question in candidate.sentence.asked)
+    told = _render([candidate.sentence])
+    return f"{shorten(asked, _ASKED_CHARS)} {told}" if asked else told
+
+
+def _own_words(text: str) -> str:
+    """Text without speaker separators, so that it cannot pass for another speaker's words."""
+    return text.replace(SAYS, ", ")
+
+
+def _without_subject(turns: Sequence[Turn], budget: int) -> str:
+    """A short line for an episode without informative sentences: greetings, tools, pictures."""
+    for roles in ((Role.USER, Role.ASSISTANT), (Role.TOOL,), (Role.SYSTEM,)):
+        spoken = ((turn, one_line_of(turn.text[:500])) for turn in turns if turn.role in roles)
+        lines = [
+            f"{speaker_of(turn)}{SAYS}{shorten(_own_words(text), 120)}"
+            for turn, text in spoken
+            if text
+        ]
+        if lines:
+            return shorten(" ".join(lines[:5]), min(budget, 400))
+    return "No text was exchanged."
