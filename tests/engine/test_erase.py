@@ -231,7 +231,7 @@ class TestCaches:
     def test_a_service_without_a_worker_clears_its_caches_too(
         self, scope: MemoryScope, database_url: str, monkeypatch
     ):
-        monkeypatch.setattr(app, "_BETWEEN_LOOKS", 0.01)
+        monkeypatch.setattr(app, "_CHECK_SECONDS", 0.01)
         scope.store(TALK)
         with (
             EpisodicMemory.open(database_url, embedder="hashing", background=False) as second,

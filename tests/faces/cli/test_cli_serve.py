@@ -72,6 +72,6 @@ def test_processes_that_end_by_themselves_are_not_started_again_and_again():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = Serving(sys.exit, [listener])
         with pytest.raises(OctopusError, match="octopus-serve-0 exited"):
-            serving.until_told_to_stop(lambda: None)
+            serving.run_until_signal(lambda: None)
         # Nobody is let in who would not be answered.
         assert listener.fileno() == -1

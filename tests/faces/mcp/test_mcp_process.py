@@ -16,9 +16,9 @@ POSIX = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has n
 STRAY = f"""
 from octopus_memory.faces.mcp.tools import Recent
 run = Recent.run
-def stray(self, desk):
+def stray(self, state):
     print("stray words of a library", flush=True)
-    return run(self, desk)
+    return run(self, state)
 Recent.run = stray
 {MAIN}
 """
@@ -39,9 +39,9 @@ TOLD_IN_A_CALL = f"""
 import os, signal
 from octopus_memory.faces.mcp.tools import Remember
 run = Remember.run
-def told(self, desk):
+def told(self, state):
     os.kill(os.getpid(), signal.{{}})
-    return run(self, desk)
+    return run(self, state)
 Remember.run = told
 {MAIN}
 """

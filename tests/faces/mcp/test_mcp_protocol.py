@@ -11,37 +11,37 @@ import pytest
 from octopus_memory import MemoryScope
 from octopus_memory.faces.mcp.protocol import VERSIONS, answer
 from octopus_memory.faces.mcp.server import Connection
-from octopus_memory.faces.mcp.tools import TOOLS, Desk, Recent, Remember
+from octopus_memory.faces.mcp.tools import TOOLS, Recent, Remember, ToolState
 
 
 @pytest.fixture
-def desk(scope: MemoryScope) -> Desk:
-    return Desk(scope)
+def state(scope: MemoryScope) -> ToolState:
+    return ToolState(scope)
 
 
-def ask(desk: Desk, method: str, params: object = None) -> dict:
+def ask(state: ToolState, method: str, params: object = None) -> dict:
     message = {"jsonrpc": "2.0", "id": 7, "method": method}
-    response = answer(desk, message | ({} if params is None else {"params": params}))
+    response = answer(state, message | ({} if params is None else {"params": params}))
     assert response is not None
     assert (response["jsonrpc"], response["id"]) == ("2.0", 7)
     return response
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_known_revision_is_taken(desk: Desk, version: str):
-    result = ask(desk, "initialize", {"protocolVersion": version})["result"]
+def test_a_known_revision_is_taken(state: ToolState, version: str):
+    result = ask(state, "initialize", {"protocolVersion": version})["result"]
     assert result["protocolVersion"] == version
     assert result["capabilities"] == {"tools": {"listChanged": False}}
 
 
 @pytest.mark.parametrize("version", ["1999-01-01", None, ["2025-06-18"]])
-def test_for_an_unknown_revision_the_newest_is_offered(desk: Desk, version: object):
-    result = ask(desk, "initialize", {"protocolVersion": version})["result"]
+def test_for_an_unknown_revision_the_newest_is_offered(state: ToolState, version: object):
+    result = ask(state, "initialize", {"protocolVersion": version})["result"]
     assert result["protocolVersion"] == VERSIONS[-1]
 
 
-def test_a_ping_is_answered(desk: Desk):
-    assert ask(desk, "ping")["result"] == {}
+def test_a_ping_is_answered(state: ToolState):
+    assert ask(state, "ping")["result"] == {}
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_ping_is_answered(desk: Desk):
         ("tools/list", ["recent"], -32600),
     ],
 )
-def test_invalid_messages_are_refused(desk: Desk, method, params, code):
-    assert ask(desk, method, params)["error"]["code"] == code
+def test_invalid_messages_are_refused(state: ToolState, method, params, code):
+    assert ask(state, method, params)["error"]["code"] == code
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,20 @@ def test_invalid_messages_are_refused(desk: Desk, method, params, code):
         None,
     ],
 )
-def test_messages_that_are_no_requests_get_no_response(desk: Desk, message):
-    assert answer(desk, message) is None
+def test_messages_that_are_no_requests_get_no_response(state: ToolState, message):
+    assert answer(state, message) is None
 
 
-def test_a_list_of_tools_is_json(desk: Desk):
-    listed = json.loads(json.dumps(ask(desk, "tools/list")))["result"]["tools"]
+def test_a_list_of_tools_is_json(state: ToolState):
+    listed = json.loads(json.dumps(ask(state, "tools/list")))["result"]["tools"]
     assert [tool["name"] for tool in listed] == list(TOOLS)
     assert listed[0]["annotations"] == {"readOnlyHint": True, "openWorldHint": False}
 
 
-def test_a_call_that_waits_can_be_cancelled(desk: Desk, monkeypatch):
+def test_a_call_that_waits_can_be_cancelled(state: ToolState, monkeypatch):
     running, go_on, ran = threading.Event(), threading.Event(), []
 
-    def slow(tool: Remember, _: Desk):
+    def slow(tool: Remember, _: ToolState):
         ran.append(tool.session_id)
         running.set()
         assert go_on.wait(20)
@@ -105,7 +105,7 @@ def test_a_call_that_waits_can_be_cancelled(desk: Desk, monkeypatch):
     monkeypatch.setattr(Remember, "run", slow)
     monkeypatch.setattr(Recent, "run", lambda *_: pytest.fail("never called"))
     sink, ended = io.BytesIO(), threading.Event()
-    with Connection(desk, sink, ended) as connection:
+    with Connection(state, sink, ended) as connection:
         connection.read(lines())
     assert ended.is_set()
     assert ran == ["0"]

@@ -95,14 +95,14 @@ def _switches_without_values(params: Any) -> Any:
 
 def report(error: OctopusError, *, as_json: bool) -> None:
     """Print an error: a line on standard error, or JSON on standard output."""
-    message = _words(error)
+    message = _message(error)
     if as_json:
         print_json({"error": {"type": type(error).__name__, "message": message}})
     else:
         typer.echo(f"error: {clean(message)}", err=True)
 
 
-def _words(error: OctopusError) -> str:
+def _message(error: OctopusError) -> str:
     if isinstance(error, SessionNotFound):
         return (
             f"no session {error.session_id!r} here: octopus recent lists the sessions of one "

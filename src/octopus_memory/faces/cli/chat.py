@@ -116,7 +116,7 @@ class _Talk:
         """Close the session, and show what is remembered of it."""
         self._view.end(self.session_id, self._closed())
 
-    def _begin_anew(self) -> None:
+    def _start_another(self) -> None:
         self.end()
         self.session_id = str(new_id())
         self.history = []
@@ -165,7 +165,7 @@ class _Talk:
             elif name == "/recent":
                 self._view.found("recent", self._scope.recent(session_id=self.session_id))
             elif name == "/new":
-                self._begin_anew()
+                self._start_another()
             elif name == "/help":
                 self._view.help()
             else:

@@ -131,9 +131,9 @@ def run_checks(db_url: str | None) -> Iterator[Check]:
     yield _settings(settings)
     database = _guarded("database", _database, settings)
     yield database
-    yield from _short_of_room(settings)
+    yield from _disk(settings)
     if database.status is not Status.FAILED:
-        yield from _past_row_security(settings)
+        yield from _row_security(settings)
     yield _guarded("embedder", _embedder, settings)
     yield _guarded("summarizer", _summarizer, settings)
     yield _guarded("tokenizer", _tokenizer, settings)
@@ -202,7 +202,7 @@ def _database(settings: Settings) -> Check:
     return Check(name="database", status=Status.OK, detail=f"{where}; writable")
 
 
-def _past_row_security(settings: Settings) -> Iterator[Check]:
+def _row_security(settings: Settings) -> Iterator[Check]:
     """Warn if the database role bypasses row-level security."""
     if settings.url.partition(":")[0] == "sqlite":
         return
@@ -227,7 +227,7 @@ def _past_row_security(settings: Settings) -> Iterator[Check]:
         )
 
 
-def _short_of_room(settings: Settings) -> Iterator[Check]:
+def _disk(settings: Settings) -> Iterator[Check]:
     file = sqlite_file(settings.url)
     if file is None:
         return

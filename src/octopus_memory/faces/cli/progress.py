@@ -20,7 +20,7 @@ from rich.progress import (
 if TYPE_CHECKING:
     from ...ports.store import EpisodeStore
 
-_LOOK_EVERY = 0.2
+_POLL_SECONDS = 0.2
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def watch_backlog(label: str, store: EpisodeStore) -> Iterator[None]:
     with bar(label, total) as done:
 
         def look() -> None:
-            while not finished.wait(_LOOK_EVERY):
+            while not finished.wait(_POLL_SECONDS):
                 done(max(0, total - waiting(store)))
 
         watcher = threading.Thread(target=look, name="octopus-progress", daemon=True)

@@ -11,7 +11,7 @@ import typer
 from ..urls import as_url, shown_url
 from .options import Db
 
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 
 
 def worker(*, db: Db = None) -> None:
@@ -23,17 +23,17 @@ def worker(*, db: Db = None) -> None:
     from ...wiring import EpisodicMemory
 
     settings = load(database_url=as_url(db))
-    _log_lines()
+    _set_up_logging()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with EpisodicMemory.open(settings.url, background=True) as memory:
         memory.wake()
         typer.echo(f"Octopus works on {shown_url(settings.url)}; SIGTERM or Ctrl-C stops it")
-        while not stop.wait(_LOOK_SECONDS):
+        while not stop.wait(_POLL_SECONDS):
             memory.wake_for_others()
         typer.echo("finishing the current batch")
 
 
-def _log_lines() -> None:
+def _set_up_logging() -> None:
     logging.getLogger("octopus_memory").setLevel(logging.INFO)

@@ -26,7 +26,7 @@ from ...domain.errors import (
 )
 from ...domain.message import Json
 from .results import Answer
-from .tools import TOOLS, Desk, Tool
+from .tools import TOOLS, Tool, ToolState
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class InvalidRequest(Exception):
         super().__init__(reason)
 
 
-def answer(desk: Desk, message: Json) -> dict[str, Json] | None:
+def answer(state: ToolState, message: Json) -> dict[str, Json] | None:
     """Return the response to a message; None for one that gets none, such as a notification."""
     if not (isinstance(message, dict) and "method" in message):
         return None
@@ -59,12 +59,12 @@ def answer(desk: Desk, message: Json) -> dict[str, Json] | None:
         return None
     response: dict[str, Json] = {"jsonrpc": "2.0", "id": message["id"]}
     try:
-        return response | {"result": _result(desk, message)}
+        return response | {"result": _result(state, message)}
     except InvalidRequest as error:
         return response | {"error": {"code": error.code, "message": str(error)}}
 
 
-def _result(desk: Desk, message: dict[str, Json]) -> dict[str, Json]:
+def _result(state: ToolState, message: dict[str, Json]) -> dict[str, Json]:
     params = message.get("params", {})
     if not isinstance(params, dict):
         raise InvalidRequest(_INVALID_REQUEST, "params must be an object")
@@ -76,7 +76,7 @@ def _result(desk: Desk, message: dict[str, Json]) -> dict[str, Json]:
         case "tools/list":
             return {"tools": [_listed(tool) for tool in TOOLS.values()]}
         case "tools/call":
-            return _called(desk, params)
+            return _called(state, params)
         case method:
             raise InvalidRequest(_UNKNOWN_METHOD, f"unknown method {method!r}")
 
@@ -104,13 +104,13 @@ def _listed(tool: type[Tool]) -> dict[str, Json]:
     }
 
 
-def _called(desk: Desk, params: Mapping[str, Json]) -> dict[str, Json]:
+def _called(state: ToolState, params: Mapping[str, Json]) -> dict[str, Json]:
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
         raise InvalidRequest(_INVALID_PARAMS, "name must be a string")
     if not isinstance(arguments, dict | None):
         raise InvalidRequest(_INVALID_PARAMS, "arguments must be an object")
-    given = call(desk, name, arguments or {})
+    given = call(state, name, arguments or {})
     result: dict[str, Json] = {
         "content": [{"type": "text", "text": given.text}],
         "isError": given.is_error,
@@ -118,13 +118,13 @@ def _called(desk: Desk, params: Mapping[str, Json]) -> dict[str, Json]:
     return result if given.data is None else result | {"structuredContent": given.data}
 
 
-def call(desk: Desk, name: str, arguments: Mapping[str, Any]) -> Answer:
+def call(state: ToolState, name: str, arguments: Mapping[str, Any]) -> Answer:
     """Run a tool and return its answer, or an error in words that a model can act on."""
     tool = TOOLS.get(name)
     if tool is None:
         return _refused(f"unknown tool {name!r}: the tools are {', '.join(TOOLS)}")
     try:
-        return tool.model_validate(arguments).run(desk)
+        return tool.model_validate(arguments).run(state)
     except ValidationError as error:
         return _refused(_invalid_arguments(error))
     except OctopusError as error:

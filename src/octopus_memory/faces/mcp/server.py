@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 from ...domain.message import Json
 from .protocol import answer
-from .tools import TOOLS, Desk
+from .tools import TOOLS, ToolState
 
 if TYPE_CHECKING:
     from ...engine.scope import MemoryScope
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CALLS_AT_ONCE = 8
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _CHUNK_BYTES = 65_536
 
 
@@ -36,11 +36,11 @@ def serve(scope: MemoryScope | RemoteScope) -> None:
         signal.signal(number, lambda *_: ended.set())
     source, sink = _take_pipes()
     # Closing writes what is left, to a client that may be gone.
-    with suppress(OSError), sink, Connection(Desk(scope), sink, ended) as connection:
+    with suppress(OSError), sink, Connection(ToolState(scope), sink, ended) as connection:
         # A daemon, because nothing can interrupt its wait for the next line.
         threading.Thread(target=connection.read, args=(_lines(source),), daemon=True).start()
         # A signal that another thread receives does not end a wait without a timeout.
-        while not ended.wait(_LOOK_SECONDS):
+        while not ended.wait(_POLL_SECONDS):
             pass
 
 
@@ -71,8 +71,8 @@ def _lines(source: int) -> Iterator[bytes]:
 class Connection:
     """Answers the messages of one client. Leaving it waits for the calls that were accepted."""
 
-    def __init__(self, desk: Desk, sink: BinaryIO, ended: threading.Event) -> None:
-        self._desk = desk
+    def __init__(self, state: ToolState, sink: BinaryIO, ended: threading.Event) -> None:
+        self._state = state
         self._sink = sink
         self._ended = ended
         self._lock = threading.Lock()
@@ -124,7 +124,7 @@ class Connection:
             call.cancel()
 
     def _answer(self, message: Json) -> None:
-        response = answer(self._desk, message)
+        response = answer(self._state, message)
         if response is None:
             return
         line = json.dumps(response).encode() + b"\n"

@@ -48,14 +48,14 @@ _ENDS = Hints(idempotent=True)
 _REMOVES = Hints(destructive=True, idempotent=True)
 
 
-class Desk:
+class ToolState:
     """The memory that the tools use, and the session for calls that name none."""
 
     def __init__(self, scope: MemoryScope | RemoteScope) -> None:
         self.scope = scope
         self.session_id = str(new_id())
 
-    def begin_anew(self, closed: str) -> None:
+    def start_after(self, closed: str) -> None:
         """Start another session if the current one was closed."""
         if closed == self.session_id:
             self.session_id = str(new_id())
@@ -97,7 +97,7 @@ class Tool(BaseModel):
     hints: ClassVar[Hints]
 
     @abstractmethod
-    def run(self, desk: Desk) -> Answer: ...
+    def run(self, state: ToolState) -> Answer: ...
 
 
 class Context(Tool):
@@ -117,9 +117,9 @@ class Context(Tool):
         default=None, description="Id of the current conversation, if you give one to remember"
     )
 
-    def run(self, desk: Desk) -> Answer:
-        going_on = self.session_id or desk.session_id
-        return results.block(desk.scope.context(self.message, session_id=going_on))
+    def run(self, state: ToolState) -> Answer:
+        going_on = self.session_id or state.session_id
+        return results.block(state.scope.context(self.message, session_id=going_on))
 
 
 class Recall(Tool):
@@ -144,8 +144,8 @@ class Recall(Tool):
         default=None, description="Only up to the end of this date, or up to this time"
     )
 
-    def run(self, desk: Desk) -> Answer:
-        snippets = desk.scope.recall(
+    def run(self, state: ToolState) -> Answer:
+        snippets = state.scope.recall(
             self.query, limit=self.limit, since=self.since, until=self.until
         )
         return results.found(snippets, scored=True)
@@ -161,8 +161,8 @@ class Recent(Tool):
     hints = _READS
     limit: int = Field(default=5, ge=1, le=50, description="Maximum number of conversations")
 
-    def run(self, desk: Desk) -> Answer:
-        return results.found(desk.scope.recent(self.limit), scored=False)
+    def run(self, state: ToolState) -> Answer:
+        return results.found(state.scope.recent(self.limit), scored=False)
 
 
 class ReadSession(Tool):
@@ -175,8 +175,8 @@ class ReadSession(Tool):
         default=50, ge=1, le=1_000, description="Number of messages, counted from the end"
     )
 
-    def run(self, desk: Desk) -> Answer:
-        return results.session(desk.scope.session(self.session_id, last=self.last))
+    def run(self, state: ToolState) -> Answer:
+        return results.session(state.scope.session(self.session_id, last=self.last))
 
 
 class Said(BaseModel):
@@ -206,9 +206,9 @@ class Remember(Tool):
         default=None, description="Any unique text. A retry with the same key stores nothing twice"
     )
 
-    def run(self, desk: Desk) -> Answer:
-        turns = desk.scope.add(
-            self.session_id or desk.session_id,
+    def run(self, state: ToolState) -> Answer:
+        turns = state.scope.add(
+            self.session_id or state.session_id,
             [(said.role, said.content) for said in self.messages],
             idempotency_key=self.idempotency_key,
         )
@@ -242,18 +242,18 @@ class CloseSession(Tool):
         description="Short statements worth remembering",
     )
 
-    def run(self, desk: Desk) -> Answer:
-        session_id = self.session_id or desk.session_id
-        episodes = desk.scope.session(session_id, last=1).episodes
+    def run(self, state: ToolState) -> Answer:
+        session_id = self.session_id or state.session_id
+        episodes = state.scope.session(session_id, last=1).episodes
         if not episodes:
             raise SessionNotFound(session_id)
         episode = episodes[-1].episode
         is_open = episode.is_open
         if is_open:
-            episode = desk.scope.close_episode(
+            episode = state.scope.close_episode(
                 episode, EndReason.AGENT_CLOSED, self.summary, self.key_facts
             )
-        desk.begin_anew(session_id)
+        state.start_after(session_id)
         return results.closed(episode, before=not is_open)
 
 
@@ -268,8 +268,8 @@ class ForgetEpisode(Tool):
     hints = _REMOVES
     episode_id: UUID = Field(description="Id of the episode, from recall or recent")
 
-    def run(self, desk: Desk) -> Answer:
-        receipt = desk.scope.erase_episode(self.episode_id)
+    def run(self, state: ToolState) -> Answer:
+        receipt = state.scope.erase_episode(self.episode_id)
         return results.erased(receipt, str(self.episode_id))
 
 
@@ -298,8 +298,8 @@ class Facts(Tool):
         default=False, description="Also the facts that newer ones replaced, oldest first"
     )
 
-    def run(self, desk: Desk) -> Answer:
-        found = desk.scope.facts(as_of=self.as_of, kinds=self.kinds, history=self.history)
+    def run(self, state: ToolState) -> Answer:
+        found = state.scope.facts(as_of=self.as_of, kinds=self.kinds, history=self.history)
         return results.facts(found)
 
 
@@ -315,8 +315,8 @@ class CorrectFact(Tool):
     fact_id: UUID = Field(description="Id of the fact, from facts")
     text: str = Field(min_length=1, max_length=FACT_LIMIT, description="The fact in one line")
 
-    def run(self, desk: Desk) -> Answer:
-        return results.corrected(desk.scope.correct_fact(self.fact_id, self.text))
+    def run(self, state: ToolState) -> Answer:
+        return results.corrected(state.scope.correct_fact(self.fact_id, self.text))
 
 
 class ForgetFact(Tool):
@@ -330,8 +330,8 @@ class ForgetFact(Tool):
     hints = _REMOVES
     fact_id: UUID = Field(description="Id of the fact, from facts")
 
-    def run(self, desk: Desk) -> Answer:
-        desk.scope.delete_fact(self.fact_id)
+    def run(self, state: ToolState) -> Answer:
+        state.scope.delete_fact(self.fact_id)
         return results.forgotten(str(self.fact_id))
 
 

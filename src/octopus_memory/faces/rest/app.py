@@ -29,7 +29,7 @@ from .uploads import Imports, Uploads
 if TYPE_CHECKING:
     from .tokens import JwtReader
 
-_BETWEEN_LOOKS = 5.0
+_CHECK_SECONDS = 5.0
 """Seconds between checks for data that other processes erased."""
 _OFF: Any = {
     "tracing": False,
@@ -51,13 +51,13 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
         anyio.to_thread.current_default_thread_limiter().total_tokens = settings.threads
         app.state.imports = Imports(settings.imports_per_tenant)
         ending = asyncio.Event()
-        looking = asyncio.create_task(_forget_with_others(memory, threads, ending))
+        watching = asyncio.create_task(_watch_erasures(memory, threads, ending))
         try:
             yield
         finally:
             ending.set()
             # A running check uses a connection, which the memory closes next.
-            await looking
+            await watching
             threads.stop()
 
     app = FastAPI(
@@ -110,11 +110,11 @@ def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSetting
     return Watch(inner, metrics=metrics)
 
 
-async def _forget_with_others(memory: Memory, threads: Threads, ending: asyncio.Event) -> None:
+async def _watch_erasures(memory: Memory, threads: Threads, ending: asyncio.Event) -> None:
     """Clear from the caches what other processes erased, also if no worker runs in this process."""
     while not ending.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(ending.wait(), _BETWEEN_LOOKS)
+            await asyncio.wait_for(ending.wait(), _CHECK_SECONDS)
         # The next check tries again if the database does not answer.
         with suppress(OctopusError):
             await threads.run(memory.parts.check_for_removals)

@@ -17,7 +17,7 @@ import typer
 
 from ...domain.errors import InvalidSetting, MissingExtra
 from ..urls import as_url, is_in_memory, shown_url
-from .multiprocess import STOP_SIGNALS, Serving, shared_numbers
+from .multiprocess import STOP_SIGNALS, Serving, shared_metrics
 
 if TYPE_CHECKING:
     from ...engine.memory import Memory
@@ -80,7 +80,7 @@ def serve(
     _check_installed()
     with _listening(server) as listeners:
         server = replace(server, port=listeners[0].getsockname()[1])
-        _log_lines()
+        _set_up_logging()
         with EpisodicMemory.open(settings.url, background=worker) as memory:
             memory.wake()
             _say(settings.url, server, dev=dev, worker=worker)
@@ -99,19 +99,19 @@ def _run_several(
     dev: bool,
 ) -> None:
     """Serve in child processes. This process does the background work and supervises them."""
-    with shared_numbers():
+    with shared_metrics():
         from .metrics import WorkDone
 
         WorkDone(memory.parts.counters)
         serving = Serving(_serve_some, listeners, url, server, dev)
-        serving.until_told_to_stop(memory.wake_for_others)
+        serving.run_until_signal(memory.wake_for_others)
 
 
 def _serve_some(listener: socket.socket, url: str, server: ServerSettings, dev: bool) -> None:
     """Serve in one of several child processes."""
     from ...wiring import EpisodicMemory
 
-    _log_lines()
+    _set_up_logging()
     with EpisodicMemory.open(url, background=False) as memory:
         _run(memory, server, listener, dev=dev)
 
@@ -184,12 +184,12 @@ def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev
     # Loaded modules stay, so the garbage collector need not traverse them again and again.
     gc.collect()
     gc.freeze()
-    with _outliving_signals():
+    with _ignoring_signals():
         service.run(sockets=[listener])
 
 
 @contextmanager
-def _outliving_signals() -> Iterator[None]:
+def _ignoring_signals() -> Iterator[None]:
     """Ignore the signal that uvicorn raises again when it stops, so that the memory is closed."""
     before = [signal.signal(number, lambda *_: None) for number in STOP_SIGNALS]
     try:
@@ -199,7 +199,7 @@ def _outliving_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _log_lines() -> None:
+def _set_up_logging() -> None:
     logging.getLogger("octopus_memory").setLevel(logging.INFO)
     # A line of the access log is nothing but JSON, so that programs can read it.
     lines = logging.StreamHandler()

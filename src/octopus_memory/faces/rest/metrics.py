@@ -15,7 +15,7 @@ from ...domain.errors import OctopusError
 from ...engine.core.counters import WorkCounters
 from ...engine.memory import Memory
 from ...ports.work import Backlog, WorkKind
-from .multiprocess import SHARED_NUMBERS
+from .multiprocess import METRICS_FOLDER
 
 _KNOWN_SECONDS = 1.0
 
@@ -82,7 +82,7 @@ class Metrics:
 
 
 def _of_all_processes() -> CollectorRegistry | None:
-    if not os.environ.get(SHARED_NUMBERS):
+    if not os.environ.get(METRICS_FOLDER):
         return None
     registry = CollectorRegistry()
     MultiProcessCollector(registry)  # type: ignore[no-untyped-call]

@@ -26,9 +26,9 @@ from ...domain.errors import OctopusError
 log = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-SHARED_NUMBERS = "PROMETHEUS_MULTIPROC_DIR"
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _FOLDER = "octopus-metrics-"
-_LOOK_SECONDS = 0.25
+_POLL_SECONDS = 0.25
 _END_SECONDS = 25.0
 
 
@@ -44,7 +44,7 @@ class Serving:
         self._cores = _cores(len(listeners))
         self._running = [self._start(place) for place in range(len(listeners))]
 
-    def until_told_to_stop(self, meanwhile: Callable[[], None]) -> None:
+    def run_until_signal(self, meanwhile: Callable[[], None]) -> None:
         """Return after SIGTERM or SIGINT, when the current requests are answered.
 
         `meanwhile` is called a few times a second.
@@ -55,8 +55,8 @@ class Serving:
         before = [signal.signal(number, lambda *_: told.set()) for number in STOP_SIGNALS]
         try:
             while not told.is_set():
-                if not told.wait(_LOOK_SECONDS):
-                    self._replace_the_dead()
+                if not told.wait(_POLL_SECONDS):
+                    self._restart_killed()
                     meanwhile()
         finally:
             self._end()
@@ -73,7 +73,7 @@ class Serving:
             process.start()
         return process
 
-    def _replace_the_dead(self) -> None:
+    def _restart_killed(self) -> None:
         for place, process in enumerate(self._running):
             if process.exitcode is None:
                 continue
@@ -97,17 +97,17 @@ class Serving:
 
 
 @contextmanager
-def shared_numbers() -> Iterator[None]:
+def shared_metrics() -> Iterator[None]:
     """Keep the metrics in files, so that each process can report those of all."""
-    if os.environ.get(SHARED_NUMBERS):
+    if os.environ.get(METRICS_FOLDER):
         yield
         return
     with TemporaryDirectory(prefix=_FOLDER) as folder:
-        os.environ[SHARED_NUMBERS] = folder
+        os.environ[METRICS_FOLDER] = folder
         try:
             yield
         finally:
-            del os.environ[SHARED_NUMBERS]
+            del os.environ[METRICS_FOLDER]
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    folder = Path(os.environ.get(SHARED_NUMBERS, ""))
+    folder = Path(os.environ.get(METRICS_FOLDER, ""))
     if folder.name.startswith(_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)
     os.kill(os.getpid(), signal.SIGTERM)

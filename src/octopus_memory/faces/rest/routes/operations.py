@@ -45,7 +45,7 @@ def readyz(request: Request) -> JSONResponse:
         now = parts.clock.now()
         # The metrics may be some seconds old, so ask the database itself.
         parts.store.state()
-        backlog = _numbers(request).waiting.now()
+        backlog = _metrics(request).waiting.now()
     except OctopusError as error:
         ready = False
         checks["database"] = type(error).__name__
@@ -63,10 +63,10 @@ _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}}}
 @routes.get("/metrics", response_class=PlainTextResponse, responses=_TEXT)
 def metrics(request: Request) -> Response:
     """Return the metrics for Prometheus."""
-    page = _numbers(request).page()
+    page = _metrics(request).page()
     return Response(page, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _numbers(request: Request) -> Metrics:
+def _metrics(request: Request) -> Metrics:
     numbers: Metrics = request.app.state.metrics
     return numbers
