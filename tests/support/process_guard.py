@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing.process
 import os
+import platform
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,10 @@ _STARTS: tuple[tuple[Any, str], ...] = (
     (os, "fork"),
     (os, "posix_spawn"),
 )
+
+
+# Python runs `uname` for this once, and libraries such as openai ask for it in a test.
+platform.processor()
 
 
 class ProcessRefusedError(BaseException):
