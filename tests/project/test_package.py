@@ -15,6 +15,7 @@ from tests.support.paths import ROOT
 _TOOLS = ("build", "hatchling", "twine", "mypy", "pyright")
 
 pytestmark = [
+    pytest.mark.process,
     pytest.mark.slow,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(
