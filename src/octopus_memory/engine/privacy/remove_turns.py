@@ -40,6 +40,8 @@ def remove_turns(
     with audit.refusals(runtime, "remove_turns", **about):
         for _ in range(_RETRIES):
             removals = _planned(runtime, scope, session_id, chosen, last)
+            if removals is None:
+                continue
             gone = [turn for each in removals for turn in each.was.turns if turn.id in each.ids]
             if not gone:
                 return []
@@ -57,7 +59,8 @@ def remove_turns(
 
 def _planned(
     runtime: Runtime, scope: Scope, session_id: str, ids: frozenset[UUID], last: int | None
-) -> list[TurnRemoval]:
+) -> list[TurnRemoval] | None:
+    """The removals; None where other callers changed the end of the session meanwhile."""
     if last is None:
         found = runtime.store.episode_ids(scope, session_id)
         if not found:
@@ -70,7 +73,16 @@ def _planned(
         found = [each.episode.id for each in replay.episodes]
     removals = [_removal(runtime, scope, episode_id, ids) for episode_id in found]
     planned = [each for each in removals if each is not None]
+    if last is not None and not _is_end(planned, ids):
+        return None
     return sorted(planned, key=lambda each: (each.was.episode.started_at, each.was.episode.id))
+
+
+def _is_end(planned: Sequence[TurnRemoval], ids: frozenset[UUID]) -> bool:
+    """Whether the turns that a replay ended with are still the last ones of their episodes."""
+    if sum(len(each.ids) for each in planned) != len(ids):
+        return False
+    return all(each.was.turns[-1].id in ids for each in planned)
 
 
 def _removal(
