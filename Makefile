@@ -33,7 +33,8 @@ test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 # What a test needs is told by its markers, which conftest.py sets or enforces: no list can go stale.
-FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tests/evaluation tests/project
+FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tests/integrations \
+	tests/evaluation tests/project
 FAST_MARKERS := not server and not process
 
 test-fast: $(VENV)/installed-dev
