@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .faces.cli.app import Loaded
 
 _PANELS = {
-    "Start": ("demo", "chat", "doctor"),
+    "Start": ("demo", "init", "chat", "doctor"),
     "Read": ("recall", "recent", "replay", "why", "stats", "facts"),
     "Write": ("add", "run-pending"),
     "Retain and erase": (
@@ -58,6 +58,8 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912 - one case for each module
     match name:
         case "demo":
             from .faces.cli import demo as module
+        case "init":
+            from .faces.cli import init as module
         case "chat":
             from .faces.cli import chat as module
         case "doctor":

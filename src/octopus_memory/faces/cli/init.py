@@ -1,0 +1,144 @@
+"""`octopus init`: write the settings and a first program into a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...domain.errors import InvalidInput
+from .confirm import can_ask
+from .json_output import print_json
+from .options import AsJson
+from .terminal import Screen
+
+_SETTINGS = "octopus.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starter:
+    """A kind of program that `octopus init` can write."""
+
+    name: str
+    is_for: str
+    source: str
+    """The template's file."""
+    file: str
+    install: str
+    run: tuple[str, ...]
+
+
+STARTERS = (
+    Starter(
+        name="library",
+        is_for="memory in your own Python program",
+        source="library.py",
+        file="agent.py",
+        install="octopus-memory",
+        run=("python agent.py",),
+    ),
+    Starter(
+        name="openai",
+        is_for="a client of the openai package that remembers",
+        source="openai.py",
+        file="agent.py",
+        install="octopus-memory[clients]",
+        run=("export OPENAI_API_KEY=…", "python agent.py"),
+    ),
+    Starter(
+        name="anthropic",
+        is_for="a client of the anthropic package that remembers",
+        source="anthropic.py",
+        file="agent.py",
+        install="octopus-memory[clients]",
+        run=("export ANTHROPIC_API_KEY=…", "python agent.py"),
+    ),
+    Starter(
+        name="service",
+        is_for="a REST service for programs in any language",
+        source="service.py",
+        file="client.py",
+        install="octopus-memory[server,client]",
+        run=("octopus serve --dev", "python client.py    # in another terminal"),
+    ),
+    Starter(
+        name="mcp",
+        is_for="tools for Claude Desktop, Claude Code or another MCP client",
+        source="mcp.json",
+        file=".mcp.json",
+        install="octopus-memory[mcp]",
+        run=("claude    # or copy .mcp.json into your client's configuration",),
+    ),
+)
+
+
+def init(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[KIND]",
+            help=f"One of {', '.join(starter.name for starter in STARTERS)}; asked for by default.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    folder: Annotated[
+        Path, typer.Option("--folder", metavar="DIR", help="Write the files here.")
+    ] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Write octopus.toml and a program to start from, and say what to run next.
+
+    Nothing is overwritten: where one of the two files exists, no file is written.
+    """
+    starter = _starter(kind)
+    paths = _write(starter, folder)
+    if as_json:
+        install = f"pip install '{starter.install}'"
+        print_json({"kind": starter.name, "files": paths, "next": [install, *starter.run]})
+        return
+    screen = Screen()
+    for path in paths:
+        screen.write("wrote ", (path, "bold"))
+    screen.gap()
+    screen.write(("Next:", "bold"))
+    for command in (f"pip install '{starter.install}'", *starter.run):
+        screen.write((command, "bold cyan"), indent=2)
+
+
+def _starter(kind: str | None) -> Starter:
+    names = [starter.name for starter in STARTERS]
+    if kind is None:
+        kind = _ask()
+    if kind not in names:
+        raise InvalidInput("KIND", f"must be one of {', '.join(names)}")
+    return STARTERS[names.index(kind)]
+
+
+def _ask() -> str:
+    names = ", ".join(starter.name for starter in STARTERS)
+    if not can_ask():
+        raise InvalidInput("KIND", f"must be given where stdin is no terminal: one of {names}")
+    screen = Screen()
+    screen.write(("What do you want to build?", "bold"))
+    for number, starter in enumerate(STARTERS, 1):
+        screen.row((f"{number}  ", "cyan"), (f"{starter.name:<10}", "bold"), text=starter.is_for)
+    chosen: str = typer.prompt("Number or name", default="1")
+    if chosen.isdecimal() and 1 <= int(chosen) <= len(STARTERS):
+        return STARTERS[int(chosen) - 1].name
+    return chosen.strip().lower()
+
+
+def _write(starter: Starter, folder: Path) -> list[str]:
+    starters = files(__package__).joinpath("starters")
+    wanted = {folder / _SETTINGS: _SETTINGS, folder / starter.file: starter.source}
+    for path in wanted:
+        if path.exists():
+            raise InvalidInput("--folder", f"must not hold {path.name} yet: choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, source in wanted.items():
+        path.write_text(starters.joinpath(source).read_text(encoding="utf-8"), encoding="utf-8")
+    return [str(path) for path in wanted]

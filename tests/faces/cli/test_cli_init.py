@@ -1,0 +1,80 @@
+"""The command line's `init`: the files it writes are valid, and its programs run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from octopus_memory.settings import load
+from octopus_memory.testing.openai_server import FakeOpenAIServer
+from tests.support.command_line import run, run_json, settle
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(tmp_path, monkeypatch)
+
+
+def start(program: str, *, stdin: str = "") -> str:
+    done = subprocess.run(
+        [sys.executable, program],
+        check=False,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("kind", ["library", "openai", "anthropic", "service", "mcp"])
+def test_each_kind_writes_settings_that_load_and_says_what_to_run(kind: str) -> None:
+    made = run_json("init", kind)
+    settings, program = map(Path, made["files"])
+    load().defaults(None)
+    run("add", "monday", "Hello.")
+    assert Path("memory.db").exists()
+    assert settings.name == "octopus.toml"
+    if program.suffix == ".json":
+        assert json.loads(program.read_text(encoding="utf-8"))["mcpServers"]
+    else:
+        compile(program.read_text(encoding="utf-8"), program.name, "exec")
+    assert made["next"][0].startswith("pip install 'octopus-memory")
+    assert "Next:" in run("init", kind, "--folder", "other").stdout
+
+
+@pytest.mark.process
+def test_the_library_program_remembers_at_its_second_run() -> None:
+    run("init", "library")
+    assert "Nothing is remembered yet." in start("agent.py")
+    assert "allergic to peanuts" in start("agent.py")
+
+
+@pytest.mark.process
+def test_the_openai_program_remembers_at_its_second_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run("init", "openai")
+    with FakeOpenAIServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "any")
+        server.answer("Noted.")
+        assert "assistant: Noted." in start("agent.py", stdin="I am allergic to peanuts.\n\n")
+        start("agent.py", stdin="What should I not eat, with my allergy?\n\n")
+        assert "allergic to peanuts" in json.dumps(server.requests[-1].body)
+
+
+@pytest.mark.parametrize("there", ["octopus.toml", "agent.py"])
+def test_no_file_is_overwritten(there: str) -> None:
+    Path(there).write_text("mine", encoding="utf-8")
+    assert there in run("init", "library", code=1).stderr
+    assert Path(there).read_text(encoding="utf-8") == "mine"
+    assert [path.name for path in Path.cwd().iterdir()] == [there]
+
+
+def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
+    assert "KIND: must be one of library, openai" in run("init", "dog", code=1).stderr
+    assert "KIND: must be given" in run("init", code=1).stderr
