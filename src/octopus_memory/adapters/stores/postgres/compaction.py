@@ -13,7 +13,7 @@ from . import errors, security
 
 _LOCK_WAIT = "5s"
 """How long a rewrite waits for a table, because other sessions queue behind it."""
-_SAYS_WHAT_IT_KEPT = "copy_table_data"
+_NOTICE_SOURCE = "copy_table_data"
 """The server function whose notice tells how many dead rows a rewrite kept."""
 _may_rewrite = sa.text("""
     SELECT pg_has_role(relowner, 'USAGE')
@@ -47,7 +47,7 @@ def rewrite(conn: sa.Connection) -> bool:
                 return False
     if not tables or len(kept) != len(tables) or any(kept):
         return False
-    _leave_the_log(conn)
+    _switch_log(conn)
     return True
 
 
@@ -58,7 +58,7 @@ def _kept_rows(conn: sa.Connection) -> Iterator[list[int]]:
     kept: list[int] = []
 
     def hear(notice: Any) -> None:
-        if notice.source_function == _SAYS_WHAT_IT_KEPT and notice.message_detail:
+        if notice.source_function == _NOTICE_SOURCE and notice.message_detail:
             # The text is in the server's language, but the number comes first.
             count = re.search(r"\d+", notice.message_detail)
             kept.append(int(count[0]) if count else 1)
@@ -70,7 +70,7 @@ def _kept_rows(conn: sa.Connection) -> Iterator[list[int]]:
         driver.remove_notice_handler(hear)
 
 
-def _leave_the_log(conn: sa.Connection) -> None:
+def _switch_log(conn: sa.Connection) -> None:
     """Start a new segment of the write-ahead log, and release the older ones."""
     if conn.execute(_may_checkpoint).scalar():
         for statement in ("CHECKPOINT", "SELECT pg_switch_wal()", "CHECKPOINT"):

@@ -31,7 +31,7 @@ DURABLE = (
 """Makes a commit durable. Set in each transaction, because a pooler may use any connection."""
 _SET = "SELECT set_config('statement_timeout', %s, true), set_config('octopus.reach', %s, true)"
 _SET_TO_WRITE = f"{_SET}, {DURABLE}"
-_LONG = 16
+_LONG_LIST = 16
 """From this length of a list on, the server plans anew."""
 _LOSSES = "octopus_losses"
 """The number of lost connections when this one was first used."""
@@ -67,9 +67,9 @@ class Prepared(Reader):
             for name, bind in self._binds.items()
         }
 
-    def is_usual(self, values: Mapping[str, Any]) -> bool:
+    def fits_cached_plan(self, values: Mapping[str, Any]) -> bool:
         """Whether the lists are short enough for the plan that the server caches."""
-        return all(len(values[name]) <= _LONG for name in self._lists)
+        return all(len(values[name]) <= _LONG_LIST for name in self._lists)
 
 
 class DriverConnection:
@@ -103,7 +103,7 @@ class DriverConnection:
         """Whether the COMMIT of a write was sent."""
 
     @property
-    def is_useless(self) -> bool:
+    def is_broken(self) -> bool:
         """Whether the connection could not be reset."""
         raw = self._raw.pgconn
         return bool(self._raw.closed or raw.pipeline_status or raw.transaction_status)
@@ -120,9 +120,9 @@ class DriverConnection:
             cursor.executemany(prepared.text, list(map(prepared.values, rows)))
         else:
             values = prepared.values(rows[0])
-            cursor.execute(prepared.text, values, prepare=prepared.is_usual(values))
+            cursor.execute(prepared.text, values, prepare=prepared.fits_cached_plan(values))
         self._has_unanswered = True
-        return Result(_Coming(cursor, self._arrive), prepared)
+        return Result(_PendingCursor(cursor, self._sync), prepared)
 
     def insert(
         self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]
@@ -156,7 +156,7 @@ class DriverConnection:
             _SET_TO_WRITE if self._begin == WRITING else _SET, self._settings, prepare=True
         )
 
-    def _arrive(self) -> None:
+    def _sync(self) -> None:
         """Wait for the results of everything that was sent."""
         if self._pipeline is None or not self._has_unanswered:
             return
@@ -186,7 +186,7 @@ class Driver:
         self._engine = engine
         self._known: dict[Any, Prepared] = {}
         self._losses = 0
-        sa.event.listen(engine, "checkout", self._look_before_use)
+        sa.event.listen(engine, "checkout", self._check_before_use)
 
     @contextmanager
     def connection(
@@ -206,9 +206,9 @@ class Driver:
             conn.end()
         except dialect.loaded_dbapi.Error as error:
             conn.close()
-            is_lost = conn.is_useless or errors.is_end_of_connection(error)
+            is_lost = conn.is_broken or errors.is_end_of_connection(error)
             if is_lost or errors.is_outdated(error):
-                self._lose(pooled.info)
+                self._retire_older(pooled.info)
             if is_lost:
                 pooled.invalidate()
             raise self._as_sqlalchemy_raises(
@@ -222,7 +222,7 @@ class Driver:
             raise
         finally:
             conn.close()
-            if conn.is_useless and pooled.is_valid:
+            if conn.is_broken and pooled.is_valid:
                 pooled.invalidate()
             pooled.close()
 
@@ -239,33 +239,33 @@ class Driver:
             connection_invalidated=is_lost,
         )
 
-    def _lose(self, info: dict[Any, Any]) -> None:
+    def _retire_older(self, info: dict[Any, Any]) -> None:
         """Retire every connection that is older than the one that was lost."""
         # Connections that were lost together count once.
         if info.get(_LOSSES) == self._losses:
             self._losses += 1
 
-    def _look_before_use(self, _: Any, record: Any, __: Any) -> None:
+    def _check_before_use(self, _: Any, record: Any, __: Any) -> None:
         now = self._losses
         if record.info.setdefault(_LOSSES, now) != now:
             # The pool replaces it with a new connection, which passes the check.
             raise sa.exc.DisconnectionError("a connection was lost, or is outdated")
 
 
-class _Coming:
+class _PendingCursor:
     """A cursor whose rows may not have arrived yet."""
 
     def __init__(self, cursor: psycopg.Cursor[Any], arrive: Callable[[], None]) -> None:
         self._cursor = cursor
-        self._arrive = arrive
+        self._sync = arrive
 
     @property
     def rowcount(self) -> int:
-        self._arrive()
+        self._sync()
         return self._cursor.rowcount
 
     def fetchall(self) -> list[Any]:
-        self._arrive()
+        self._sync()
         return self._cursor.fetchall()
 
 

@@ -29,7 +29,7 @@ from .driver import DURABLE, SNAPSHOT, WRITING, Driver
 P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-_UNHURRIED = "octopus_unhurried"
+_NO_TIMEOUT = "octopus_no_timeout"
 """The execution option of transactions without a timeout, such as migrations."""
 _OLDEST = 15
 # Both sides notice a vanished peer within about a minute.
@@ -92,7 +92,7 @@ class PostgresStore(SqlStore):
         """Begin, set the reach and the timeout, in one round trip."""
         options = conn.get_execution_options()
         mode = "REPEATABLE READ READ ONLY" if options.get(READING) else "READ COMMITTED"
-        settings = {"statement_timeout": "0" if options.get(_UNHURRIED) else self._patience}
+        settings = {"statement_timeout": "0" if options.get(_NO_TIMEOUT) else self._patience}
         if REACH in options:
             settings["octopus.reach"] = security.setting(options[REACH], conn.dialect)
         said = [
@@ -158,7 +158,7 @@ class PostgresStore(SqlStore):
     ) -> T:
         mode = hot_mode(do)
         if mode is not None:
-            with self._driven(reach, SNAPSHOT if mode is Hot.SNAPSHOT else None) as driven:
+            with self._hot_connection(reach, SNAPSHOT if mode is Hot.SNAPSHOT else None) as driven:
                 return do(driven, *args, **named)
 
         def committed(conn: Connection) -> T:
@@ -177,28 +177,28 @@ class PostgresStore(SqlStore):
         **named: P.kwargs,
     ) -> T:
         if hot_mode(do) is Hot.WRITE:
-            with self._driven(reach, WRITING) as driven:
+            with self._hot_connection(reach, WRITING) as driven:
                 return do(driven, *args, **named)
         return super()._attempt_write(reach, do, *args, **named)
 
-    def _driven(self, reach: Reach, begin: str | None) -> AbstractContextManager[Any]:
+    def _hot_connection(self, reach: Reach, begin: str | None) -> AbstractContextManager[Any]:
         reached = security.setting(reach, self._engine.dialect)
         return self._hot.connection(begin=begin, settings=(self._patience, reached))
 
     def _prepare_schema(self) -> None:
-        unhurried = {REACH: Every.TENANT, _UNHURRIED: True}
+        no_timeout = {REACH: Every.TENANT, _NO_TIMEOUT: True}
         with self._translated(), self._alone.connect() as conn:
             _check_server(conn)
             # Of two processes that open an empty database, one creates the tables.
             conn.exec_driver_sql("BEGIN")
-            conn.exec_driver_sql(_TAKE_TIME)
+            conn.exec_driver_sql(_DISABLE_TIMEOUTS)
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_key("schema"))))
             migrate.ensure_current(
-                self._engine.execution_options(**unhurried),
-                self._reader.execution_options(**unhurried),
+                self._engine.execution_options(**no_timeout),
+                self._reader.execution_options(**no_timeout),
                 read_only=self.read_only,
             )
-            with self._engine.execution_options(**unhurried).begin() as owner:
+            with self._engine.execution_options(**no_timeout).begin() as owner:
                 security.protect(owner)
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ _SIZE = """
 
 
 # Not every server has the last one.
-_TAKE_TIME = """
+_DISABLE_TIMEOUTS = """
     SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN (
         'idle_in_transaction_session_timeout', 'lock_timeout', 'statement_timeout',
         'transaction_timeout'
@@ -323,6 +323,6 @@ def _take_lock(conn: sa.Connection, job: str, worker_id: str) -> bool:
     }
     said = [sa.func.set_config(name, value, sa.true()) for name, value in settings.items()]
     conn.execute(sa.select(*said))
-    conn.exec_driver_sql(_TAKE_TIME)
+    conn.exec_driver_sql(_DISABLE_TIMEOUTS)
     taken = sa.func.pg_try_advisory_xact_lock(_key(f"job {job}"))
     return bool(conn.execute(sa.select(taken)).scalar_one())

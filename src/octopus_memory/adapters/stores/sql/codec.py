@@ -49,9 +49,9 @@ _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=Fa
 _load = json.JSONDecoder().raw_decode
 _BLANK = " \t\n\r"
 _DAMAGE = (zstandard.ZstdError, zlib.error, ValueError, TypeError, RecursionError)
-_TOGETHER = 64
+_BATCH = 64
 """Payloads parsed in one call, during which no other thread can run."""
-_TOGETHER_BYTES = 1024 * 1024
+_BATCH_BYTES = 1024 * 1024
 _KEEPS_BYTES = 64 * 1024
 
 
@@ -114,8 +114,8 @@ def decode(codec: int | None, payload: bytes) -> object:
 def decode_many(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> list[Any]:
     """As `decode` of each, in two thirds of the time."""
     values: list[Any] = []
-    for start in range(0, len(payloads), _TOGETHER):
-        some = slice(start, start + _TOGETHER)
+    for start in range(0, len(payloads), _BATCH):
+        some = slice(start, start + _BATCH)
         try:
             values += _decode_some(codecs[some], payloads[some])
         except _DAMAGE:
@@ -130,7 +130,7 @@ def _decode_some(codecs: Sequence[int | None], payloads: Sequence[bytes]) -> lis
         _sizes(payloads)
         return list(map(_said, codecs, _unpack_zstd(payloads)))
     # Parse all payloads that have a checksum as one list.
-    if found == {ZSTD_TURNS_V1} and sum(_sizes(payloads)) <= _TOGETHER_BYTES:
+    if found == {ZSTD_TURNS_V1} and sum(_sizes(payloads)) <= _BATCH_BYTES:
         values: Any = _parse(b"[%b]" % b",".join(_unpack_zstd(payloads)))
         if isinstance(values, list) and len(values) == len(payloads):
             return values

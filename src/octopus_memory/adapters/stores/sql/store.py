@@ -113,7 +113,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
 
     # Episodes
     append = writes(statements.append.append, _of_write)
-    repeated = reads(statements.idempotency.stored_before)
+    repeated = reads(statements.idempotency.repeated)
     close_episode = writes_now(statements.close.close_episode)
     put_summary = writes_now(statements.close.put_summary)
     touch = writes(statements.append.touch)
@@ -230,7 +230,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     purge = writes_now(statements.retention.purge)
     place_hold = writes(statements.holds.place, of_its_tenant)
     lift_hold = writes(statements.holds.lift, of_tenant)
-    holds = reads(statements.holds.listed, of_tenant)
+    holds = reads(statements.holds.list_holds, of_tenant)
     last_run = reads(statements.jobs.last_run, of_all)
     set_last_run = writes(statements.jobs.set_last_run, of_all)
 

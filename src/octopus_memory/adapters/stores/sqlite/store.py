@@ -85,7 +85,7 @@ class SqliteStore(SqlStore):
         except _DRIVER_ERRORS as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 # The migration would only wait again.
-                raise self._as_ours(error) from error
+                raise self._store_error(error) from error
             # The migration reports any other error better.
             return False
         return found == [(migrate.HEAD,)]
@@ -105,7 +105,7 @@ class SqliteStore(SqlStore):
             finally:
                 self._give_back(raw)
         except _DRIVER_ERRORS as error:
-            raise self._as_ours(error) from error
+            raise self._store_error(error) from error
         return int(size)
 
     def translate(self, error: sa.exc.DBAPIError) -> StoreError:
@@ -113,14 +113,14 @@ class SqliteStore(SqlStore):
 
     def translate_driver(self, error: BaseException | None) -> StoreError:
         kind, said, advice = errors.translate(error)
-        return kind(f"{self._path.name}: {said} ({self._better_advice(kind) or advice})")
+        return kind(f"{self._path.name}: {said} ({self._hint(kind) or advice})")
 
-    def _as_ours(self, error: Exception) -> StoreError:
+    def _store_error(self, error: Exception) -> StoreError:
         if isinstance(error, UnicodeDecodeError):
             return StoreCorrupt(column_values.DAMAGED)
         return self.translate_driver(error)
 
-    def _better_advice(self, kind: type[StoreError]) -> str | None:
+    def _hint(self, kind: type[StoreError]) -> str | None:
         """A hint that fits better than the one for the error code."""
         if kind is StoreReadOnly and self._read_only:
             return "it was opened with ?mode=ro; open it without, and with write permission"
@@ -184,7 +184,7 @@ class SqliteStore(SqlStore):
         try:
             return self._group_commit.write(do, hot=hot)
         except _DRIVER_ERRORS as error:
-            raise self._as_ours(error) from error
+            raise self._store_error(error) from error
 
     def _read(
         self,
@@ -219,7 +219,7 @@ class SqliteStore(SqlStore):
                     raw.execute("ROLLBACK")
                 self._give_back(raw)
         except _DRIVER_ERRORS as error:
-            raise self._as_ours(error) from error
+            raise self._store_error(error) from error
         return done
 
     def _take(self) -> sqlite3.Connection:
@@ -283,7 +283,7 @@ class SqliteStore(SqlStore):
             # A damaged page raises DatabaseError, not OperationalError.
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise self._as_ours(error) from error
+                raise self._store_error(error) from error
             return False
 
     def _empty_log(self, conn: sqlite3.Connection) -> bool:

@@ -43,6 +43,7 @@ _NOT_CLUSTERED = frozenset(
         "octopus_agents",
         "octopus_conversations",
         "octopus_idempotency",
+        "octopus_message_keys",
     }
 )
 """Tables that are not clustered by their primary key."""

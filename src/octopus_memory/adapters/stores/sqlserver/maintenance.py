@@ -14,7 +14,7 @@ _WAIT_MS = 30_000
 _PAGE = 8_192
 _SIMPLE = 3
 """The recovery model that reuses the log after a checkpoint."""
-_HEAPS = ("octopus_agents", "octopus_conversations")
+_HEAPS = ("octopus_agents", "octopus_conversations", "octopus_message_keys")
 """Heaps, which rebuilding the indexes does not rewrite."""
 
 # Select the return code, because a procedure returns it as no row.

@@ -34,14 +34,14 @@ def _configs() -> sa.Select[Any]:
     return sa.select(schema.agents)
 
 
-def _asked(conn: Connection, tenant: str, agent: str) -> Any:
+def _select(conn: Connection, tenant: str, agent: str) -> Any:
     return conn.execute(_config, {"tenant_": tenant, "agent_": agent})
 
 
 @hot_read
 def config(conn: Connection, tenant: str | None, agent: str) -> AgentSettings:
     tenant = FOR_ALL if tenant is None else tenant
-    texts = dict(_asked(conn, tenant, agent).all())
+    texts = dict(_select(conn, tenant, agent).all())
     own, for_all = texts.get(tenant), texts.get(FOR_ALL)
     return AgentSettings(
         for_all=None if for_all is None else rows.load_json(for_all),
@@ -50,17 +50,17 @@ def config(conn: Connection, tenant: str | None, agent: str) -> AgentSettings:
     )
 
 
-def asked(conn: Connection, scope: Scope, decided_by: str | None) -> Any:
-    """The result that `check` reads; None if there is nothing to check.
+def read_version(conn: Connection, scope: Scope, expected: str | None) -> Any:
+    """The result that `check_version` reads; None if there is nothing to check_version.
 
     PostgreSQL pipelines it with the next statement, so that it costs no round trip.
     """
-    return None if decided_by is None else _asked(conn, scope.tenant, scope.agent)
+    return None if expected is None else _select(conn, scope.tenant, scope.agent)
 
 
-def check(found: Any, decided_by: str | None) -> None:
+def check_version(found: Any, expected: str | None) -> None:
     """:raises SettingsChanged: when the settings have another version than the one a write used"""
-    if found is not None and _version(dict(found.all())) != decided_by:
+    if found is not None and _version(dict(found.all())) != expected:
         raise SettingsChanged
 
 
@@ -91,7 +91,7 @@ def put(
     this = sa.and_(agents.c.tenant == tenant, agents.c.agent == agent)
     # Lock before the version is read, so that a concurrent change waits and then sees this one.
     conn.execute(sa.select(agents.c.agent).where(this).with_for_update()).first()
-    if seen is not None and _version(dict(_asked(conn, tenant, agent).all())) != seen:
+    if seen is not None and _version(dict(_select(conn, tenant, agent).all())) != seen:
         raise SettingsChanged
     if config is None:
         conn.execute(sa.delete(agents).where(this))

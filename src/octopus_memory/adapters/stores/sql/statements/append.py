@@ -27,12 +27,12 @@ from .placeholders import put as put_placeholders
 
 
 @cache
-def _last() -> sa.BindParameter[Any]:
+def _last_at() -> sa.BindParameter[Any]:
     return sa.bindparam("last", type_=types.UtcTime())
 
 
-def _later(known: sa.Column[datetime]) -> sa.Case[datetime]:
-    return sa.case((known < _last(), _last()), else_=known)
+def _later_of(known: sa.Column[datetime]) -> sa.Case[datetime]:
+    return sa.case((known < _last_at(), _last_at()), else_=known)
 
 
 @cache
@@ -51,10 +51,10 @@ def _grow_episode() -> Any:
             output_tokens=schema.episodes.c.output_tokens + sa.bindparam("output"),
             # Turns may arrive out of order. An empty episode has no last turn.
             last_message_at=sa.case(
-                (schema.episodes.c.message_count == 0, _last()),
-                else_=_later(schema.episodes.c.last_message_at),
+                (schema.episodes.c.message_count == 0, _last_at()),
+                else_=_later_of(schema.episodes.c.last_message_at),
             ),
-            last_seen_at=_later(schema.episodes.c.last_seen_at),
+            last_seen_at=_later_of(schema.episodes.c.last_seen_at),
             touched_at=sa.bindparam("now", type_=types.UtcTime()),
             last_seq=sa.func.coalesce(common.last_seq(), schema.episodes.c.last_seq),
         )
@@ -110,7 +110,7 @@ def _ended() -> Any:
 
 
 @sql
-def _session_now() -> sa.Select[Any]:
+def _session_state() -> sa.Select[Any]:
     return (
         sa.select(
             sa.func.count().label("known"),
@@ -160,12 +160,12 @@ def _episode_id() -> sa.Select[Any]:
 @hot_write
 def append(conn: Connection, write: Append) -> list[Turn]:
     if write.idempotency is not None:
-        stored = idempotency.stored_before(conn, write.scope, write.idempotency)
+        stored = idempotency.repeated(conn, write.scope, write.idempotency)
         if stored is not None:
             return stored
-    scope_id, first_seq = _take(conn, write)
+    scope_id, first_seq = _reserve_rows(conn, write)
     # Read under the lock of the scope, because the settings may have changed by then.
-    settings = agent_configs.asked(conn, write.scope, write.settings)
+    settings = agent_configs.read_version(conn, write.scope, write.settings)
     match write.target:
         case Target.NEW:
             first = _start(conn, scope_id, first_seq, write)
@@ -174,15 +174,15 @@ def append(conn: Connection, write: Append) -> list[Turn]:
             scope_id, first = _grow(conn, scope_id, first_seq, write)
         case Target.OPEN:
             scope_id, first = _grow(conn, scope_id, first_seq, write)
-    agent_configs.check(settings, write.settings)
+    agent_configs.check_version(settings, write.settings)
     episode_key = common.episode_key(write.scope, scope_id, write.episode_id)
     message_keys.put(conn, episode_key, write.session_id, write.keys)
     turns = _insert(conn, episode_key, write, first, first_seq)
     put_placeholders(conn, episode_key, write.session_id, write.placeholders)
     if write.idempotency is not None:
-        idempotency.remember(conn, scope_id, write, write.idempotency, first)
+        idempotency.put(conn, scope_id, write, write.idempotency, first)
     if write.closing is not None:
-        seq = first_seq + (0 if _is_for_later(write) else len(turns))
+        seq = first_seq + (0 if _is_indexed_later(write) else len(turns))
         is_new = write.target is Target.NEW
         close.end(
             conn, episode_key, write.session_id, seq, write.closing, now=write.now, is_new=is_new
@@ -190,26 +190,26 @@ def append(conn: Connection, write: Append) -> list[Turn]:
     return turns
 
 
-def _take(conn: Connection, write: Append) -> tuple[int, int]:
+def _reserve_rows(conn: Connection, write: Append) -> tuple[int, int]:
     """The scope's number, and the first `seq` of the recall rows written with the turns."""
-    count = 0 if _is_for_later(write) else len(write.turns)
-    count += close.rows_for(write.closing)
+    count = 0 if _is_indexed_later(write) else len(write.turns)
+    count += close.new_row_count(write.closing)
     if count or not write.turns or write.target is Target.RESUME:
         return scopes.take_rows(conn, write.scope, count)
     if write.target is Target.NEW:
         return scopes.lock_or_create(conn, write.scope)[:2]
-    if not _is_alone(conn):
+    if not _is_only_writer(conn):
         scopes.lock_blindly(conn, write.scope)
     # The number comes with the episode.
     return 0, 0
 
 
-def _is_alone(conn: Connection) -> bool:
+def _is_only_writer(conn: Connection) -> bool:
     """Whether no other transaction can write before this one ends."""
     return conn.product == "sqlite"
 
 
-def _is_for_later(write: Append) -> bool:
+def _is_indexed_later(write: Append) -> bool:
     """Whether the turns are indexed later, by `index_turns`."""
     return bool(write.turns) and all(turn.lexical is None for turn in write.turns)
 
@@ -231,7 +231,7 @@ def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> in
         }
         conn.execute(_insert_session, whose | new)
     spent, made = _tokens(write.turns)
-    last = _last_said(write) if write.turns else write.at
+    last = _last_turn_at(write) if write.turns else write.at
     episode = {
         "id": write.episode_id,
         "started_at": _start_time(session.latest, write),
@@ -241,7 +241,7 @@ def _start(conn: Connection, scope_id: int, first_seq: int, write: Append) -> in
         "opened_at": write.now,
         "touched_at": write.now,
         "message_count": len(write.turns),
-        "unfindable_from": 0 if _is_for_later(write) else None,
+        "unfindable_from": 0 if _is_indexed_later(write) else None,
         "first_seq": first_seq,
         "last_seq": first_seq + len(write.turns),
         "input_tokens": spent,
@@ -265,7 +265,7 @@ def _start_time(latest: datetime | None, write: Append) -> datetime:
 
 def _check_none_open(conn: Connection, scope_id: int, write: Append) -> rows.Row:
     """The session: whether it is known, and when its latest episode started."""
-    [row] = conn.execute(_session_now, {"scope_": scope_id, "session_": write.session_id})
+    [row] = conn.execute(_session_state, {"scope_": scope_id, "session_": write.session_id})
     if row.still_open:
         raise EpisodeChanged(write.session_id)
     return row
@@ -287,12 +287,12 @@ def _set_session(conn: Connection, scope_id: int, write: Append) -> None:
 def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tuple[int, int]:
     """The scope's number, and the ordinal of the first new turn."""
     if not write.turns:
-        return scope_id, _ends(conn, write)
-    is_for_later = _is_for_later(write)
+        return scope_id, _end_without_turns(conn, write)
+    is_for_later = _is_indexed_later(write)
     spent, made = _tokens(write.turns)
     # SQLite rewrites the entry in the index of unindexed episodes even if the column does not
     # change.
-    at_once = is_for_later and not _is_alone(conn)
+    at_once = is_for_later and not _is_only_writer(conn)
     row = conn.execute(
         _grow_unindexed if at_once else _grow_episode,
         {
@@ -301,13 +301,13 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
             "messages": len(write.turns),
             "input": spent,
             "output": made,
-            "last": _last_said(write),
+            "last": _last_turn_at(write),
             "last_": None if is_for_later else first_seq + len(write.turns),
             "now": write.now,
         },
     ).one_or_none()
     if row is None:
-        _known(conn, write)
+        _check_exists(conn, write)
         raise EpisodeChanged(write.session_id)
     first = row.message_count - len(write.turns)
     if row.unfindable_from is None:
@@ -321,7 +321,7 @@ def _grow(conn: Connection, scope_id: int, first_seq: int, write: Append) -> tup
     return row.scope_id, first
 
 
-def _ends(conn: Connection, write: Append) -> int:
+def _end_without_turns(conn: Connection, write: Append) -> int:
     """End an episode by an append without turns, however many it has by now."""
     if write.closing is None:
         raise ValueError("an append to an existing episode needs turns or a closing")
@@ -338,7 +338,7 @@ def _ends(conn: Connection, write: Append) -> int:
 
 
 def _resume(conn: Connection, scope_id: int, write: Append) -> None:
-    _known(conn, write)
+    _check_exists(conn, write)
     _check_none_open(conn, scope_id, write)
     this = {"episode_": write.episode_id, "scope_": scope_id}
     if not conn.execute(_reopen, this | {"now_": write.now}).rowcount:
@@ -347,13 +347,13 @@ def _resume(conn: Connection, scope_id: int, write: Append) -> None:
     close.drop_summary_rows(conn, write.scope, scope_id, write.episode_id, now=write.now)
 
 
-def _known(conn: Connection, write: Append) -> None:
+def _check_exists(conn: Connection, write: Append) -> None:
     this = {**common.scope_params(write.scope), "episode_": write.episode_id}
     if conn.execute(_episode_id, this).first() is None:
         raise EpisodeNotFound(write.episode_id)
 
 
-def _last_said(write: Append) -> datetime:
+def _last_turn_at(write: Append) -> datetime:
     return max(turn.at for turn in write.turns)
 
 
@@ -374,7 +374,7 @@ def _insert(
         return []
     log = rows.new_turns(write.turns, first, episode)
     conn.insert(_insert_turns, rows.NEW_TURN, log)
-    if not _is_for_later(write):
+    if not _is_indexed_later(write):
         index_turns.insert_new(conn, episode, write.turns, first, first_seq, now=write.now)
     return [
         rows.stored_turn(new, write.episode_id, write.session_id, ordinal)
@@ -394,7 +394,7 @@ def touch(
     settings: str | None = None,
 ) -> Session:
     locked = scopes.lock_scope(conn, scope)
-    agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
+    agent_configs.check_version(agent_configs.read_version(conn, scope, settings), settings)
     state = episodes.session(conn, scope, session_id)
     if locked is None or state is None:
         raise SessionNotFound(session_id)

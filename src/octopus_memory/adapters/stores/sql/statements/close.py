@@ -53,7 +53,7 @@ def _set_output() -> sa.Update:
     return _set_episode().values(output_tokens=sa.bindparam("tokens_"))
 
 
-def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
+def _delete_part(table: sa.Table, part: RowPart) -> sa.Delete:
     is_summary = table.c.ordinal == SUMMARY_ORDINAL
     only = {RowPart.SUMMARY: [is_summary], RowPart.TURNS: [~is_summary], RowPart.ALL: []}
     return common.delete_of_episode(table, common.in_seq_span(table), *only[part])
@@ -63,12 +63,12 @@ def _rows_of(table: sa.Table, part: RowPart) -> sa.Delete:
 def _drop_work(part: RowPart) -> sa.Delete:
     # A removal for the mirror is not the episode's own work.
     own = schema.work.c.kind != rows.KINDS[WorkKind.UNINDEX]
-    return _rows_of(schema.work, part).where(own)
+    return _delete_part(schema.work, part).where(own)
 
 
 @sql_for
 def _drop_recall(part: RowPart) -> sa.Delete:
-    return _rows_of(schema.recall, part)
+    return _delete_part(schema.recall, part)
 
 
 @sql
@@ -96,9 +96,9 @@ def close_episode(
     *,
     expect_messages: int,
 ) -> Episode:
-    scope_id, seq = scopes.take_rows(conn, scope, rows_for(closing))
+    scope_id, seq = scopes.take_rows(conn, scope, new_row_count(closing))
     decided_by = None if closing.summary is None else closing.summary.settings
-    settings = agent_configs.asked(conn, scope, decided_by)
+    settings = agent_configs.read_version(conn, scope, decided_by)
     before = episodes.episodes(conn, scope, [episode_id]).get(episode_id)
     if before is None:
         raise EpisodeNotFound(episode_id)
@@ -106,13 +106,13 @@ def close_episode(
         raise EpisodeClosed(episode_id)
     if before.message_count != expect_messages:
         raise EpisodeChanged(before.session_id)
-    agent_configs.check(settings, decided_by)
+    agent_configs.check_version(settings, decided_by)
     episode_key = common.episode_key(scope, scope_id, episode_id)
     end(conn, episode_key, before.session_id, seq, closing, now=now)
     return episodes.episodes(conn, scope, [episode_id])[episode_id]
 
 
-def rows_for(closing: Closing | None) -> int:
+def new_row_count(closing: Closing | None) -> int:
     """The number of recall rows that a closing adds."""
     return 0 if closing is None or closing.summary is None else 1
 
@@ -133,7 +133,7 @@ def end(
     """
     new = closing.summary
     this = {"episode_": episode_key["episode_id"], "scope_": episode_key["scope_id"]}
-    check_text(conn, this, session_id, new)
+    check_not_rewritten(conn, this, session_id, new)
     conn.execute(
         _end_episode,
         this
@@ -185,8 +185,12 @@ def put_summary(
     if summary.made_of is not None and summary.made_of.turns > before.message_count:
         # Turns that the summary was made of were removed.
         raise EpisodeChanged(before.session_id)
-    agent_configs.check(agent_configs.asked(conn, scope, summary.settings), summary.settings)
-    check_text(conn, {"episode_": episode_id, "scope_": locked.id}, before.session_id, summary)
+    agent_configs.check_version(
+        agent_configs.read_version(conn, scope, summary.settings), summary.settings
+    )
+    check_not_rewritten(
+        conn, {"episode_": episode_id, "scope_": locked.id}, before.session_id, summary
+    )
     drop_summary_rows(conn, scope, locked.id, episode_id, now=now)
     scope_id, seq = scopes.take_rows(conn, scope, 1)
     conn.execute(
@@ -201,7 +205,7 @@ def put_summary(
         facts.replace_found(conn, episode_key, summary.facts)
 
 
-def check_text(
+def check_not_rewritten(
     conn: Connection, this: dict[str, Any], session_id: str, new: NewSummary | None
 ) -> None:
     """Refuse a summary of turns that were rewritten meanwhile."""

@@ -37,7 +37,7 @@ _EPISODE = attrgetter("episode_id")
 # For a list of ids. With a plain comparison a planner may scan every episode of the scope: SQLite
 # always, PostgreSQL for a scope that it takes for small.
 @cache
-def _also_in_scope() -> sa.ColumnElement[bool]:
+def _visible_by_id() -> sa.ColumnElement[bool]:
     return sa.and_(
         sa.case((schema.episodes.c.scope_id == common.scope_id(), 1), else_=0) != 0,
         schema.episodes.c.tenant == sa.bindparam("tenant_"),
@@ -105,7 +105,7 @@ def _episode_ids(deleted: bool) -> sa.Select[Any]:
 @sql
 def _episodes_by_id() -> sa.Select[Any]:
     return sa.select(*rows.episode_columns()).where(
-        _also_in_scope(), schema.episodes.c.id.in_(sa.bindparam("ids", expanding=True))
+        _visible_by_id(), schema.episodes.c.id.in_(sa.bindparam("ids", expanding=True))
     )
 
 
@@ -114,7 +114,7 @@ def _turns_in_scope() -> sa.Select[Any]:
     return (
         sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
         .join(schema.episodes, schema.episodes.c.id == schema.turns.c.episode_id)
-        .where(_also_in_scope())
+        .where(_visible_by_id())
     )
 
 
@@ -177,8 +177,8 @@ def replay(
     latest = max(found, key=lambda row: (row.ended_at is None, *_BY_START(row)))
     found, start = [row for row in found if not _is_hidden(row)], 0
     if last is not None:
-        found, start = _newest(found, last)
-    said = _said(conn, scope, session_id, [row.id for row in found], start)
+        found, start = _last_episodes(found, last)
+    said = _turns_by_episode(conn, scope, session_id, [row.id for row in found], start)
     for row in found:
         if row.replay_from:
             turns = said.get(row.id, ())
@@ -202,12 +202,12 @@ def _episodes_of(
     if last is not None:
         # The first may be open, and so older than the others, or empty.
         found = list(conn.execute(_latest, parameters | {"limit_": last + 1}))
-        if len(found) <= last or all(map(_turns_in, found[1:])):
+        if len(found) <= last or all(map(_replayed_count, found[1:])):
             return found
     return list(conn.execute(_session_rows, parameters))
 
 
-def _turns_in(row: rows.Row) -> int:
+def _replayed_count(row: rows.Row) -> int:
     """The number of turns of an episode that a replay shows."""
     return 0 if row.is_archived else row.message_count - (row.replay_from or 0)
 
@@ -218,17 +218,17 @@ def _is_hidden(row: rows.Row) -> bool:
     return hidden and row.ended_at is not None
 
 
-def _newest(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
+def _last_episodes(found: list[rows.Row], last: int) -> tuple[list[rows.Row], int]:
     """The episodes of the last turns, and the ordinal at which the first of them begins."""
     missing = last
     for i in reversed(range(len(found))):
-        missing -= _turns_in(found[i])
+        missing -= _replayed_count(found[i])
         if missing <= 0:
             return found[i:], -missing + (found[i].replay_from or 0)
     return found, 0
 
 
-def _said(
+def _turns_by_episode(
     conn: Connection, scope: Scope, session_id: str, ids: Sequence[UUID], start: int
 ) -> dict[UUID, tuple[Turn, ...]]:
     """The turns of each of these episodes; of the first, from the ordinal `start` on."""
@@ -300,11 +300,11 @@ def turns(
 
 @hot_read
 def turns_at(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
-    found = results_of(conn, *_at(scope, refs))
+    found = results_of(conn, *_by_refs(scope, refs))
     return [turn for some in found for turn in rows.turns(some.all())]
 
 
-def _at(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
+def _by_refs(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
     for some in common.chunks(refs, _SIZES[-1]):
         count = next(size for size in _SIZES if size >= len(some))
         # Repeat the last reference to fill up the statement.
@@ -318,7 +318,7 @@ def episodes_and_turns(
     conn: Connection, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
 ) -> tuple[dict[UUID, Episode], list[Turn]]:
     by_ids = _by_ids(scope, ids)
-    found = results_of(conn, *by_ids, *_at(scope, refs))
+    found = results_of(conn, *by_ids, *_by_refs(scope, refs))
     known = {row.id: rows.episode(row, scope) for some in found[: len(by_ids)] for row in some}
     return known, [turn for some in found[len(by_ids) :] for turn in rows.turns(some.all())]
 

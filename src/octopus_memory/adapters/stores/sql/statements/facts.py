@@ -45,7 +45,7 @@ def _visible() -> sa.Select[Any]:
 
 
 @cache
-def _by_then() -> sa.Select[Any]:
+def _until() -> sa.Select[Any]:
     until = sa.bindparam("until_", type_=schema.facts.c.since.type)
     return _visible().where(schema.facts.c.since <= until)
 
@@ -53,16 +53,16 @@ def _by_then() -> sa.Select[Any]:
 @sql
 def _newest() -> sa.Select[Any]:
     newest = schema.facts.c.since.desc(), schema.facts.c.id.desc()
-    return _by_then().order_by(*newest).limit(MOST_FACTS_READ)
+    return _until().order_by(*newest).limit(MOST_FACTS_READ)
 
 
 @sql
 def _pinned() -> sa.Select[Any]:
-    return _by_then().where(schema.facts.c.is_pinned.is_(True))
+    return _until().where(schema.facts.c.is_pinned.is_(True))
 
 
 @sql
-def _one() -> sa.Select[Any]:
+def _fact() -> sa.Select[Any]:
     return _visible().where(
         schema.facts.c.id == sa.bindparam("id_"), schema.facts.c.deleted_at.is_(None)
     )
@@ -140,7 +140,7 @@ def add(
     entry: AuditDraft | None = None,
 ) -> None:
     scope_id, _ = scopes.take_rows(conn, scope, 0)
-    agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
+    agent_configs.check_version(agent_configs.read_version(conn, scope, settings), settings)
     insert(conn, common.episode_key(scope, scope_id, None), [fact])
     if entry is not None:
         audit.append(conn, entry)
@@ -152,7 +152,7 @@ def import_facts(
     if not facts:
         return 0
     scope_id, _ = scopes.take_rows(conn, scope, 0)
-    agent_configs.check(agent_configs.asked(conn, scope, settings), settings)
+    agent_configs.check_version(agent_configs.read_version(conn, scope, settings), settings)
     known: set[UUID] = set()
     for some in common.chunks([fact.id for fact in facts]):
         there = sa.select(schema.facts.c.id).where(
@@ -167,17 +167,17 @@ def import_facts(
 def pin(
     conn: Connection, scope: Scope, fact_id: UUID, *, pinned: bool, entry: AuditDraft | None = None
 ) -> Fact:
-    row = _changed(conn, scope, fact_id)
+    row = _lock_fact(conn, scope, fact_id)
     _update(conn, row.scope_id, fact_id, is_pinned=pinned)
     if entry is not None:
         audit.append(conn, entry)
-    return fact_rows.read(conn, [_one_of(conn, scope, fact_id)])[0]
+    return fact_rows.read(conn, [_find(conn, scope, fact_id)])[0]
 
 
 def delete(
     conn: Connection, scope: Scope, fact_id: UUID, *, at: datetime, entry: AuditDraft | None = None
 ) -> None:
-    row = _changed(conn, scope, fact_id)
+    row = _lock_fact(conn, scope, fact_id)
     source = [] if row.episode_id is None else [row.episode_id]
     holds.check(conn, scope.tenant, scope.user, source)
     slot, text = fact_rows.content(row)
@@ -198,17 +198,17 @@ def delete(
         audit.append(conn, entry)
 
 
-def _changed(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
+def _lock_fact(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
     """The fact that is to be changed; locks its scope and bumps its version."""
-    row = None if scopes.lock_scope(conn, scope) is None else _one_of(conn, scope, fact_id)
+    row = None if scopes.lock_scope(conn, scope) is None else _find(conn, scope, fact_id)
     if row is None:
         raise FactNotFound(fact_id)
     scopes.take_rows(conn, scope, 0)
     return row
 
 
-def _one_of(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
-    return conn.execute(_one, common.scope_params(scope) | {"id_": fact_id}).one_or_none()
+def _find(conn: Connection, scope: Scope, fact_id: UUID) -> rows.Row:
+    return conn.execute(_fact, common.scope_params(scope) | {"id_": fact_id}).one_or_none()
 
 
 def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> None:
@@ -275,12 +275,12 @@ def replace_found(
         [
             fact
             for said, fact in found.items()
-            if said not in kept and not any(_brings_back(fact, row, digests) for row in deleted)
+            if said not in kept and not any(_restates(fact, row, digests) for row in deleted)
         ],
     )
 
 
-def _brings_back(fact: Fact, deleted: rows.Row, digests: fact_rows.Digests) -> bool:
+def _restates(fact: Fact, deleted: rows.Row, digests: fact_rows.Digests) -> bool:
     """Whether a found fact restates a deleted one: in the same words, or in others of the same
     slot.
 

@@ -22,9 +22,9 @@ def _ids() -> sa.BindParameter[Any]:
 
 
 @sql
-def _standing() -> sa.Select[Any]:
+def _applying() -> sa.Select[Any]:
     return sa.select(schema.holds.c.id).where(
-        _either(
+        _by_user_or_episode(
             schema.holds.c.tenant == sa.bindparam("tenant_"),
             schema.holds.c.user == sa.bindparam("user_"),
             schema.holds.c.episode_id.in_(_ids()),
@@ -32,7 +32,7 @@ def _standing() -> sa.Select[Any]:
     )
 
 
-def _either(
+def _by_user_or_episode(
     tenant: sa.ColumnElement[bool], user: sa.ColumnElement[bool], episode: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
     """Match by user or by episode. Each condition repeats the tenant, so that each can use its
@@ -90,7 +90,7 @@ def lift(conn: Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | No
     return done.rowcount > 0
 
 
-def listed(conn: Connection, tenant: str) -> list[Hold]:
+def list_holds(conn: Connection, tenant: str) -> list[Hold]:
     found = conn.execute(
         sa.select(schema.holds)
         .where(schema.holds.c.tenant == tenant)
@@ -116,7 +116,7 @@ def _hold(row: sa.Row[Any]) -> Hold:
 def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID]) -> None:
     """:raises LegalHold: when a hold applies to the user or to one of the episodes"""
     for some in list(common.chunks(episode_ids)) or [[]]:
-        found = conn.execute(_standing, {"tenant_": tenant, "user_": user, "ids": some}).first()
+        found = conn.execute(_applying, {"tenant_": tenant, "user_": user, "ids": some}).first()
         if found is not None:
             raise LegalHold(found.id)
 
@@ -127,7 +127,7 @@ def is_held() -> sa.ColumnElement[bool]:
     return (
         sa.select(sa.literal(1))
         .where(
-            _either(
+            _by_user_or_episode(
                 schema.holds.c.tenant == scopes.c.tenant,
                 schema.holds.c.user == scopes.c.user,
                 schema.holds.c.episode_id == episodes.c.id,

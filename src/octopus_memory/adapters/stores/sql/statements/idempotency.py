@@ -32,7 +32,7 @@ def _stage() -> sa.Select[Any]:
     return sa.select(schema.episodes.c.deleted_at).where(common.this_episode())
 
 
-def stored_before(conn: Connection, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
+def repeated(conn: Connection, scope: Scope, idempotency: Idempotency) -> list[Turn] | None:
     row = conn.execute(
         _key_before, {**common.scope_params(scope), "idempotency_key": idempotency.key}
     ).one_or_none()
@@ -43,11 +43,11 @@ def stored_before(conn: Connection, scope: Scope, idempotency: Idempotency) -> l
     stop = row.first + row.count
     stored = episodes.turns(conn, scope, row.episode_id, start=row.first, stop=stop)
     if not stored:
-        _explain(conn, row)
+        _raise_gone(conn, row)
     return stored
 
 
-def _explain(conn: Connection, key: rows.Row) -> NoReturn:
+def _raise_gone(conn: Connection, key: rows.Row) -> NoReturn:
     """Raise the error that says what became of the turns.
 
     They must not be stored again, because a restore would show both.
@@ -58,7 +58,7 @@ def _explain(conn: Connection, key: rows.Row) -> NoReturn:
     raise (EpisodeDeleted if is_removed else EpisodeArchived)(key.episode_id)
 
 
-def remember(
+def put(
     conn: Connection, scope_id: int, write: Append, idempotency: Idempotency, first: int
 ) -> None:
     conn.execute(

@@ -21,7 +21,7 @@ _MOST_TURNS = 256
 
 
 @sql
-def _waiting() -> sa.Select[Any]:
+def _unindexed() -> sa.Select[Any]:
     return (
         sa.select(
             schema.episodes.c.id,
@@ -41,13 +41,13 @@ def _waiting() -> sa.Select[Any]:
 
 
 @sql
-def _waiting_in_scope() -> sa.Select[Any]:
-    return _waiting().where(common.this_scope())
+def _unindexed_in_scope() -> sa.Select[Any]:
+    return _unindexed().where(common.this_scope())
 
 
 @sql
-def _waiting_in_episode() -> sa.Select[Any]:
-    return _waiting_in_scope().where(schema.episodes.c.id == sa.bindparam("episode_"))
+def _unindexed_in_episode() -> sa.Select[Any]:
+    return _unindexed_in_scope().where(schema.episodes.c.id == sa.bindparam("episode_"))
 
 
 @cache
@@ -56,7 +56,7 @@ def _ids() -> sa.BindParameter[Any]:
 
 
 @cache
-def _its_waiting_turns() -> sa.ColumnElement[bool]:
+def _unindexed_range() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.turns.c.episode_id == schema.episodes.c.id,
         schema.turns.c.scope_id == schema.episodes.c.scope_id,
@@ -66,10 +66,10 @@ def _its_waiting_turns() -> sa.ColumnElement[bool]:
 
 
 @sql
-def _whole() -> sa.Select[Any]:
+def _unindexed_contents() -> sa.Select[Any]:
     return (
         sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
-        .join(schema.episodes, _its_waiting_turns())
+        .join(schema.episodes, _unindexed_range())
         .where(schema.episodes.c.id.in_(_ids()), schema.episodes.c.deleted_at.is_(None))
     )
 
@@ -86,7 +86,7 @@ def _refs() -> sa.Select[Any]:
             schema.turns.c.role,
             schema.turns.c.at,
         )
-        .select_from(schema.episodes.outerjoin(schema.turns, _its_waiting_turns()))
+        .select_from(schema.episodes.outerjoin(schema.turns, _unindexed_range()))
         .where(schema.episodes.c.id.in_(_ids()))
     )
 
@@ -97,7 +97,7 @@ def _stop() -> sa.BindParameter[int]:
 
 
 @sql
-def _go_on() -> sa.Update:
+def _advance() -> sa.Update:
     return (
         sa.update(schema.episodes)
         .where(common.this_episode(), schema.episodes.c.unfindable_from == sa.bindparam("first_"))
@@ -152,12 +152,12 @@ def unindexed_turns(
 ) -> list[UnindexedTurns]:
     given: dict[str, Any] = {"limit_": limit}
     if scope is None:
-        found = conn.execute(_waiting, given)
+        found = conn.execute(_unindexed, given)
     elif episode_id is None:
-        found = conn.execute(_waiting_in_scope, given | common.scope_params(scope))
+        found = conn.execute(_unindexed_in_scope, given | common.scope_params(scope))
     else:
         this = given | {"episode_": episode_id}
-        found = conn.execute(_waiting_in_episode, this | common.scope_params(scope))
+        found = conn.execute(_unindexed_in_episode, this | common.scope_params(scope))
     return [
         UnindexedTurns(
             scope=scope or Scope(tenant=row.tenant, agent=row.agent, user=row.user),
@@ -176,7 +176,7 @@ def unindexed_turns(
 def turns(conn: Connection, found: Sequence[UnindexedTurns]) -> list[Turn]:
     read: list[Turn] = []
     for some in common.chunks([each.episode_id for each in found]):
-        read += rows.turns(conn.execute(_whole, {"ids": some}).all())
+        read += rows.turns(conn.execute(_unindexed_contents, {"ids": some}).all())
     return read
 
 
@@ -200,10 +200,10 @@ def _index(
     )
     # Skip a scope where rows were removed, because its ordinals may name other turns by now.
     as_read = {row[:-1]: row.next_seq for row in locked}
-    said = _said(refs)
+    said = _turns_by_episode(refs)
     next_seq: dict[int, int] = {}
     gone_on: list[dict[str, Any]] = []
-    new = _New([], [])
+    new = _NewRows([], [])
     for found, entries in done:
         scope_id, scope = found.scope_id, found.scope
         seq = as_read.get((scope_id, found.epoch, scope.tenant, scope.agent, scope.user))
@@ -214,18 +214,18 @@ def _index(
         seq = next_seq.get(scope_id, seq)
         next_seq[scope_id] = seq + len(there)
         episode = common.episode_key(scope, scope_id, found.episode_id)
-        new.take_in(episode, seq, waits.turns, there, now=now)
+        new.add(episode, seq, waits.turns, there, now=now)
         this = {"episode_": found.episode_id, "scope_": scope_id}
         until = {"stop_": found.stop, "last_": next_seq[scope_id] - 1}
         gone_on.append(this | until | {"first_": found.first})
     if gone_on:
-        conn.execute(_go_on, gone_on)
+        conn.execute(_advance, gone_on)
         conn.execute(_take_rows, [{"scope_": key, "next_": seq} for key, seq in next_seq.items()])
         new.insert(conn)
     return len(gone_on)
 
 
-def _said(refs: Iterable[rows.Row]) -> dict[UUID, _Waiting]:
+def _turns_by_episode(refs: Iterable[rows.Row]) -> dict[UUID, _Waiting]:
     found: dict[UUID, _Waiting] = {}
     for row in refs:
         waits = found.get(row.id)
@@ -265,18 +265,18 @@ def insert(
     now: datetime,
 ) -> None:
     """Insert recall rows and the work that they need. The caller records the last `seq`."""
-    new = _New([], [])
-    new.take_in(episode, first_seq, said, entries, now=now)
+    new = _NewRows([], [])
+    new.add(episode, first_seq, said, entries, now=now)
     new.insert(conn)
 
 
-class _New(NamedTuple):
+class _NewRows(NamedTuple):
     """Recall rows to insert, and the work that they need."""
 
     recall: list[dict[str, Any]]
     work: list[dict[str, Any]]
 
-    def take_in(
+    def add(
         self,
         episode: dict[str, Any],
         first_seq: int,

@@ -78,7 +78,7 @@ def count_removal(conn: Connection) -> int:
     """Count a removal of rows, so that caches check again and the files are rewritten."""
     kept = get(conn, REMOVALS, change=True)
     made = int(kept or b"0") + 1
-    _change(conn, REMOVALS, kept, made)
+    _set_number(conn, REMOVALS, kept, made)
     return made
 
 
@@ -102,10 +102,10 @@ def raise_to(conn: Connection, name: str, value: int) -> None:
     """Raise a number; never lower what another process has written."""
     kept = get(conn, name, change=True)
     if int(kept or b"0") < value:
-        _change(conn, name, kept, value)
+        _set_number(conn, name, kept, value)
 
 
-def _change(conn: Connection, name: str, kept: bytes | None, value: int) -> None:
+def _set_number(conn: Connection, name: str, kept: bytes | None, value: int) -> None:
     """Insert a number that does not exist, so that one of two concurrent writers fails and retries.
 
     An update would overwrite the number of the other.

@@ -27,7 +27,7 @@ _LISTED = 65_536
 
 
 @cache
-def _mine() -> sa.ColumnElement[bool]:
+def _in_scope() -> sa.ColumnElement[bool]:
     return sa.and_(
         schema.recall.c.scope_id == common.scope_id(),
         schema.recall.c.tenant == sa.bindparam("tenant_"),
@@ -35,7 +35,7 @@ def _mine() -> sa.ColumnElement[bool]:
 
 
 @cache
-def _among() -> sa.ColumnElement[bool]:
+def _listed() -> sa.ColumnElement[bool]:
     return schema.recall.c.seq.in_(sa.bindparam("seqs", expanding=True))
 
 
@@ -52,7 +52,7 @@ def _rows() -> sa.Select[Any]:
         sa.type_coerce(schema.recall.c.terms, types.Bytes()).label("terms"),
         schema.recall.c.model_id,
         sa.type_coerce(schema.recall.c.vector, types.Bytes()).label("vector"),
-    ).where(_mine())
+    ).where(_in_scope())
 
 
 @sql
@@ -72,7 +72,7 @@ def _seqs() -> sa.Select[Any]:
     return (
         sa.select(schema.recall.c.seq)
         .where(
-            _mine(),
+            _in_scope(),
             schema.recall.c.seq > sa.bindparam("after_"),
             schema.recall.c.seq <= sa.bindparam("up_to_"),
         )
@@ -82,7 +82,7 @@ def _seqs() -> sa.Select[Any]:
 
 @sql
 def _at() -> sa.Select[Any]:
-    return _rows().where(_among()).order_by(schema.recall.c.seq)
+    return _rows().where(_listed()).order_by(schema.recall.c.seq)
 
 
 @cache
@@ -98,7 +98,7 @@ def _model_id() -> sa.ScalarSelect[Any]:
 def _late() -> sa.Select[Any]:
     return sa.select(
         schema.recall.c.seq, sa.type_coerce(schema.recall.c.vector, types.Bytes()).label("vector")
-    ).where(_mine(), _among(), schema.recall.c.model_id == _model_id())
+    ).where(_in_scope(), _listed(), schema.recall.c.model_id == _model_id())
 
 
 @sql
@@ -171,12 +171,12 @@ def block(
         conn,
         list(found.all()),
         [row for some in come for row in some.all()],
-        _alive(conn, scope, after) if alive else None,
+        _existing_seqs(conn, scope, after) if alive else None,
     )
     return _state_of(known.one_or_none()) or _NEVER_WRITTEN, read
 
 
-def _alive(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:
+def _existing_seqs(conn: Connection, scope: Scope, newest: int) -> NDArray[np.int64]:
     """The `seq` of each row up to `newest`."""
     found = [np.empty(0, np.int64)]
     for after in range(0, newest, _LISTED):
@@ -202,14 +202,14 @@ def _block(
 ) -> RecallBlock:
     columns = list(zip(*found, strict=True)) or [()] * _WIDTH
     seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
-    models, model = _numbered(model_id)
+    models, model = _factorize(model_id)
     names = {NO_MODEL: ""}
     # Rows that were indexed just now have no model yet.
     if any(models):
         names |= {row[0]: row[1] for row in conn.execute(_models).all()}
     try:
-        episodes, episode = _numbered(episode_id)
-        speakers, said_by = _numbered(speaker)
+        episodes, episode = _factorize(episode_id)
+        speakers, said_by = _factorize(speaker)
         return RecallBlock(
             seq=np.array(seq, np.int64),
             episode_ids=[id_of(kept) for kept in episodes],
@@ -231,7 +231,7 @@ def _block(
         raise StoreCorrupt(DAMAGED) from error
 
 
-def _numbered(values: Iterable[T]) -> tuple[list[T], np.ndarray[tuple[int], np.dtype[np.int32]]]:
+def _factorize(values: Iterable[T]) -> tuple[list[T], np.ndarray[tuple[int], np.dtype[np.int32]]]:
     """The distinct values, and for each row the index of its value."""
     known: dict[T, int] = {}
     numbers = [known.setdefault(value, len(known)) for value in values]

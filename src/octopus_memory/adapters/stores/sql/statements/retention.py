@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def _moved() -> list[str]:
+def _moved_columns() -> list[str]:
     return [column.name for column in schema.turns_archive.c if column.name != "row"]
 
 
@@ -56,21 +56,21 @@ def _set_deleted() -> sa.Update:
     )
 
 
-def _moving(source: sa.Table, target: sa.Table) -> sa.Insert:
-    moved = sa.select(*(source.c[name] for name in _moved())).where(
+def _move_turns(source: sa.Table, target: sa.Table) -> sa.Insert:
+    moved = sa.select(*(source.c[name] for name in _moved_columns())).where(
         source.c.episode_id == sa.bindparam("episode_"), source.c.scope_id == sa.bindparam("scope_")
     )
-    return sa.insert(target).from_select(_moved(), moved)
+    return sa.insert(target).from_select(_moved_columns(), moved)
 
 
 @sql
-def _keep_cold() -> sa.Insert:
-    return _moving(schema.turns, schema.turns_archive)
+def _to_archive() -> sa.Insert:
+    return _move_turns(schema.turns, schema.turns_archive)
 
 
 @sql
-def _bring_back() -> sa.Insert:
-    return _moving(schema.turns_archive, schema.turns)
+def _from_archive() -> sa.Insert:
+    return _move_turns(schema.turns_archive, schema.turns)
 
 
 def aged(
@@ -134,7 +134,7 @@ def archive(
     since: datetime | None = None,
 ) -> Episode:
     at = at or now
-    (scope_id, *_), before = _locked(conn, scope, episode_id)
+    (scope_id, *_), before = _lock_episode(conn, scope, episode_id)
     if before is None or before.ended_at is None or before.deleted_at is not None:
         raise EpisodeNotFound(episode_id)
     if before.is_archived:
@@ -143,7 +143,7 @@ def archive(
     holds.check(conn, scope.tenant, scope.user, [episode_id])
     this = {"episode_": episode_id, "scope_": scope_id}
     if cold:
-        conn.execute(_keep_cold, this)
+        conn.execute(_to_archive, this)
     conn.execute(remove.drop_turns, this)
     close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.TURNS, now=at)
     conn.execute(_set_archived, this | {"cold_": cold, "at_": at})
@@ -161,7 +161,7 @@ def delete(
     since: datetime | None = None,
     entry: AuditDraft | None = None,
 ) -> None:
-    (scope_id, *_), before = _locked(conn, scope, episode_id)
+    (scope_id, *_), before = _lock_episode(conn, scope, episode_id)
     if before is None or before.ended_at is None:
         raise EpisodeNotFound(episode_id)
     if before.deleted_at is not None:
@@ -200,7 +200,7 @@ def restore(
     entry: AuditDraft | None = None,
     epoch: int | None = None,
 ) -> Episode:
-    (scope_id, _, now_epoch), before = _locked(conn, scope, episode_id)
+    (scope_id, _, now_epoch), before = _lock_episode(conn, scope, episode_id)
     if before is None:
         raise EpisodeNotFound(episode_id)
     if epoch not in (None, now_epoch):
@@ -213,7 +213,7 @@ def restore(
     changes: dict[str, Any] = {"deleted_at": None, "aged_from": at}
     if before.is_cold:
         this = {"episode_": episode_id, "scope_": scope_id}
-        conn.execute(_bring_back, this)
+        conn.execute(_from_archive, this)
         conn.execute(remove.drop_cold_turns, this)
         changes |= {"is_archived": False, "is_cold": False, "archived_at": None}
     close.drop_rows(conn, scope, scope_id, episode_id, part=RowPart.ALL, now=at)
@@ -266,7 +266,7 @@ def purge(
     *,
     since: datetime | None = None,
 ) -> dict[str, int]:
-    (scope_id, *_), before = _locked(conn, scope, episode_id)
+    (scope_id, *_), before = _lock_episode(conn, scope, episode_id)
     if before is None or before.deleted_at is None:
         return {}
     if since is not None and before.deleted_at != since:
@@ -281,7 +281,7 @@ def purge(
     return removed
 
 
-def _locked(
+def _lock_episode(
     conn: Connection, scope: Scope, episode_id: UUID
 ) -> tuple[scopes.LockedScope, rows.Row | None]:
     """The locked scope, and the episode, deleted or not."""

@@ -238,7 +238,7 @@ def _rewrite_recall_rows(
     recall, work = [], []
     for seq, row in enumerate(moved, start=first):
         new = changed.get(row["ordinal"])
-        recall.append(row | {"seq": seq} | _as_new(new))
+        recall.append(row | {"seq": seq} | _changed_columns(new))
         if row["seq"] in waiting if new is None else new.embed:
             work.append(rows.work_row(WorkKind.EMBED, episode, row["ordinal"], seq, now))
     conn.execute(common.insert_recall, recall)
@@ -246,10 +246,10 @@ def _rewrite_recall_rows(
     if work:
         conn.execute(common.insert_work, work)
     if mirrored:
-        tell_mirror(conn, scope, scope_id, episode_id, recall, first, now=now)
+        update_mirror(conn, scope, scope_id, episode_id, recall, first, now=now)
 
 
-def _as_new(new: RewrittenTurn | None) -> dict[str, Any]:
+def _changed_columns(new: RewrittenTurn | None) -> dict[str, Any]:
     if new is None:
         return {}
     model = None if new.embed else column_values.NO_MODEL
@@ -279,7 +279,7 @@ def remove_rows(conn: Connection, scope_id: int, seqs: list[int]) -> set[int]:
     return waiting
 
 
-def tell_mirror(
+def update_mirror(
     conn: Connection,
     scope: Scope,
     scope_id: int,

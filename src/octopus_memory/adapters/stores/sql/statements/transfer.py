@@ -28,13 +28,10 @@ _BATCH = 250
 
 
 @cache
-def _not_deleted() -> sa.ColumnElement[bool]:
-    return sa.and_(common.in_scope(), schema.episodes.c.deleted_at.is_(None))
-
-
-@cache
-def _kept() -> sa.Select[Any]:
-    return sa.select(*rows.episode_columns(), schema.episodes.c.aged_from).where(_not_deleted())
+def _select_kept() -> sa.Select[Any]:
+    return sa.select(*rows.episode_columns(), schema.episodes.c.aged_from).where(
+        common.undeleted_in_scope()
+    )
 
 
 def sessions(
@@ -76,7 +73,7 @@ def session_episodes(
 ) -> list[EpisodeRecord]:
     started, key = schema.episodes.c.started_at, schema.episodes.c.id
     statement = (
-        _kept()
+        _select_kept()
         .where(schema.episodes.c.session_id == session_id)
         .order_by(started, key)
         .limit(limit)
@@ -102,7 +99,7 @@ def episode_page(
     conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
 ) -> tuple[EpisodeRecord | None, list[Turn]]:
     this = conn.execute(
-        _kept().where(schema.episodes.c.id == episode_id), common.scope_params(scope)
+        _select_kept().where(schema.episodes.c.id == episode_id), common.scope_params(scope)
     ).one_or_none()
     if this is None:
         return None, []
@@ -131,10 +128,12 @@ def episode_page(
 def import_episode(conn: Connection, imported: ImportedEpisode) -> bool:
     episode = imported.kept.episode
     scope = episode.scope
-    if scopes.lock_scope(conn, scope) is not None and _is_there(conn, scope, episode.id):
+    if scopes.lock_scope(conn, scope) is not None and _exists(conn, scope, episode.id):
         return False
     scope_id, next_seq = scopes.take_rows(conn, scope, 0)
-    agent_configs.check(agent_configs.asked(conn, scope, imported.settings), imported.settings)
+    agent_configs.check_version(
+        agent_configs.read_version(conn, scope, imported.settings), imported.settings
+    )
     _import_session(conn, scope_id, imported)
     span = {"first_seq": next_seq, "last_seq": next_seq}
     conn.execute(sa.insert(schema.episodes).values(_episode_row(scope_id, imported) | span))
@@ -148,7 +147,7 @@ def import_episode(conn: Connection, imported: ImportedEpisode) -> bool:
     return True
 
 
-def _is_there(conn: Connection, scope: Scope, episode_id: UUID) -> bool:
+def _exists(conn: Connection, scope: Scope, episode_id: UUID) -> bool:
     known = sa.select(schema.episodes.c.id).where(
         common.in_scope(), schema.episodes.c.id == episode_id
     )

@@ -87,7 +87,7 @@ def _check_unchanged(conn: Connection, row: rows.Row, removal: TurnRemoval) -> N
     if not same or [tuple(each) for each in there] != [(t.ordinal, t.id) for t in was.turns]:
         raise EpisodeChanged(row.session_id)
     this = {"episode_": row.id, "scope_": row.scope_id}
-    close.check_text(conn, this, row.session_id, removal.summary)
+    close.check_not_rewritten(conn, this, row.session_id, removal.summary)
 
 
 def _remove_turns(conn: Connection, row: rows.Row, number: Mapping[int, int], count: int) -> None:
@@ -185,8 +185,8 @@ def _move_rows(
 
     A renumbered row gets a new `seq`, because caches identify rows by it. The row before the first
     removed one gets one too, so that a summary that is being made of the old turns is refused
-    (`close.check_text`). A removal deletes all rows of an episode below a `seq` from the mirror, so
-    with a mirror every row moves.
+    (`close.check_not_rewritten`). A removal deletes all rows of an episode below a `seq` from the
+    mirror, so with a mirror every row moves.
     """
     recall = schema.recall
     this = {"episode_": episode_key["episode_id"], "scope_": episode_key["scope_id"]}
@@ -225,7 +225,7 @@ def _move_rows(
     if work:
         conn.execute(common.insert_work, work)
     if mirrored:
-        scrub.tell_mirror(
+        scrub.update_mirror(
             conn,
             scope,
             episode_key["scope_id"],

@@ -13,7 +13,7 @@ from . import meta, mirror, work
 
 
 @sql
-def _bump() -> sa.Update:
+def _bump_version() -> sa.Update:
     return (
         sa.update(schema.scopes)
         .where(
@@ -66,7 +66,9 @@ def _put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]]) -> No
     # By number, because an erased scope that is created again has other rows under the same name.
     # In one order for all workers, because two that lock the same scopes could deadlock.
     tenants = {piece.scope_id: piece.scope.tenant for piece, _ in done}
-    conn.execute(_bump, [{"scope_": id_, "tenant_": tenants[id_]} for id_ in sorted(tenants)])
+    conn.execute(
+        _bump_version, [{"scope_": id_, "tenant_": tenants[id_]} for id_ in sorted(tenants)]
+    )
     conn.execute(
         _set_vector,
         [

@@ -89,7 +89,7 @@ def _unindexed() -> sa.Select[Any]:
 
 
 @sql
-def _said() -> sa.Select[Any]:
+def _claimed_turns() -> sa.Select[Any]:
     return (
         sa.select(*rows.turn_columns(), schema.episodes.c.session_id)
         .select_from(schema.work)
@@ -118,7 +118,7 @@ def claim(
 ) -> list[Work]:
     taken = take(conn, _waiting(limit), kind, worker_id=worker_id, now=now, until=until)
     # Work goes with its scope. An item without one cannot be done.
-    return [_claimed(row) for row in taken if row.agent is not None]
+    return [_work(row) for row in taken if row.agent is not None]
 
 
 def take(
@@ -137,7 +137,7 @@ def take(
     return taken
 
 
-def _claimed(row: rows.Row) -> Work:
+def _work(row: rows.Row) -> Work:
     return Work(
         id=row.id,
         kind=_KIND_OF[row.kind],
@@ -234,7 +234,7 @@ def release_stale(conn: Connection, *, now: datetime, latest: datetime) -> int:
 
 
 @sql
-def _counted() -> sa.Select[Any]:
+def _count_by_kind() -> sa.Select[Any]:
     return sa.select(
         schema.work.c.kind,
         sa.func.count().label("waiting"),
@@ -245,7 +245,7 @@ def _counted() -> sa.Select[Any]:
 @hot_snapshot
 def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
     found = {kind: Backlog(waiting=0, oldest=None) for kind in WorkKind}
-    for row in conn.execute(_counted):
+    for row in conn.execute(_count_by_kind):
         found[_KIND_OF[row.kind]] = Backlog(waiting=row.waiting, oldest=row.old)
     unindexed = conn.execute(_unindexed).one()
     if unindexed.waiting:
@@ -260,7 +260,9 @@ def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
     found: dict[tuple[UUID, int], Sequence[Any]] = {}
     for some in common.chunks([piece.id for piece in work]):
         # Consecutive items share a turn.
-        found |= {(row[0], row[1]): row for row in conn.execute(_said, {"ids": some}).all()}
+        found |= {
+            (row[0], row[1]): row for row in conn.execute(_claimed_turns, {"ids": some}).all()
+        }
     return rows.turns(found.values())
 
 
