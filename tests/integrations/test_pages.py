@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
-NEEDS = {"openai-agents": "agents", "wrap-a-client": "openai"}
+NEEDS = {"langchain": "langchain", "openai-agents": "agents", "wrap-a-client": "openai"}
 """The package that a page's program imports."""
 _BLOCK = re.compile(r"^```py(?:thon)?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

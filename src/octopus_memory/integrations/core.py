@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..aio import AsyncMemoryScope
 from ..domain.checks import parse_messages
-from ..domain.episode import check_name
+from ..domain.episode import TurnHit, check_name
 from ..domain.errors import OctopusError, SessionNotFound
 from ..domain.message import AS_GIVEN, Json, Message, Role
 from ..domain.policy import LARGEST_MESSAGE
@@ -153,3 +153,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value
+
+
+def alone(body: Mapping[str, Json]) -> dict[str, Json]:
+    """A tool result that can stand without its call: a history that was cut may begin with one."""
+    return {"function_name": "tool", **body} if body["role"] == "tool" else dict(body)
+
+
+def found_lines(hits: Sequence[TurnHit]) -> str:
+    """What a recall tool answers."""
+    lines = [f"{hit.at:%Y-%m-%d} {hit.role}: {hit.text}" for hit in hits]
+    return "\n".join(lines) or "Nothing was found."

@@ -19,7 +19,7 @@ from agents.run_config import CallModelData, ModelInputData
 from ..domain.episode import Turn
 from ..domain.errors import InvalidMessage, SessionNotFound, ToolResultWithoutCall
 from ..domain.message import AS_GIVEN, Json
-from .core import AnyScope, Conversation, last_said, parsed, plain
+from .core import AnyScope, Conversation, alone, found_lines, last_said, parsed, plain
 
 _FORM = "responses"
 _LIMIT = 10
@@ -74,7 +74,7 @@ class OctopusSession:
                 await self._talk.aadd(bodies, keys)
             except ToolResultWithoutCall:
                 # A history that was cut or rewritten may begin with a result.
-                await self._talk.aadd([_alone(body) for body in bodies], keys)
+                await self._talk.aadd([alone(body) for body in bodies], keys)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item for good, with all that was made of it."""
@@ -121,8 +121,7 @@ class OctopusSession:
             """
             scope = self._talk.awaited
             hits = await scope.recall_turns(query, limit=_LIMIT, session_id=self.session_id)
-            lines = [f"{hit.at:%Y-%m-%d} {hit.role}: {hit.text}" for hit in hits]
-            return "\n".join(lines) or "Nothing was found."
+            return found_lines(hits)
 
         return function_tool(recall_memory)
 
@@ -140,11 +139,6 @@ def _body(item: Mapping[str, Json]) -> Mapping[str, Json]:
         return turns[0].body
     opaque = {"form": _FORM, "item": dict(item), "opaque": True}
     return {"role": "assistant", "content": "", AS_GIVEN: opaque}
-
-
-def _alone(body: Mapping[str, Json]) -> Mapping[str, Json]:
-    """A tool result that stands without its call."""
-    return {"function_name": "tool", **body} if body["role"] == "tool" else body
 
 
 def _item(turn: Turn) -> Any:

@@ -1,0 +1,195 @@
+"""LangChain's agents, with its own fake model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octopus_memory import EpisodicMemory
+from tests.support import byte_scan
+from tests.support.integrations import FACT, QUESTION, SECRET, Scopes, texts
+
+pytest.importorskip("langchain")
+
+from langchain.agents import create_agent
+from langchain.messages import AIMessage, HumanMessage
+from langchain.tools import tool
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langgraph.checkpoint.memory import InMemorySaver
+
+from octopus_memory.integrations.langchain import OctopusMiddleware, history
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+class Model(GenericFakeChatModel):
+    """LangChain's fake model, which keeps what it was asked."""
+
+    seen: list[Any] = []  # noqa: RUF012 - pydantic copies it
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[Any], *args: Any, **named: Any) -> Any:
+        self.seen.append(messages)
+        return super()._generate(messages, *args, **named)
+
+
+def model(*answers: AIMessage | str) -> Model:
+    said = [AIMessage(each) if isinstance(each, str) else each for each in answers]
+    return Model(messages=iter(said), seen=[])
+
+
+def calls(name: str, **arguments: Any) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": "c1"}])
+
+
+@tool
+def note(what: str) -> str:
+    """Note something."""
+    return f"noted: {what}"
+
+
+class Talk:
+    """One session of one user with an agent, sync or async."""
+
+    def __init__(self, scope: Any, session_id: str, mode: str = "sync") -> None:
+        self._middleware = OctopusMiddleware(scope, session_id=session_id)
+        self._mode = mode
+
+    def say(self, said: Any, *answers: Any, **config: Any) -> Model:
+        made = model(*answers)
+        agent = create_agent(
+            made,
+            [note],
+            system_prompt="Be brief.",
+            middleware=[self._middleware],
+            checkpointer=config.pop("saver", None),
+        )
+        given = {"messages": [HumanMessage(said) if isinstance(said, str) else said]}
+        options = {"configurable": config} if config else None
+        if self._mode == "sync":
+            agent.invoke(given, options)
+        else:
+            asyncio.run(agent.ainvoke(given, options))
+        return made
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_second_session_is_told_what_the_first_one_heard(
+    scopes: Scopes, kept: EpisodicMemory, mode: str
+):
+    Talk(scopes(), "one", mode).say(FACT, calls("note", what="it"), "I noted it.")
+    assert texts(scopes(), "one") == [FACT, "", "noted: it", "I noted it."]
+    kept.flush()
+    asked = Talk(scopes(), "two", mode).say(QUESTION, "It is X4.")
+    assert SECRET in asked.seen[-1][0].text
+    assert asked.seen[-1][0].text.startswith("Be brief.")
+    assert texts(scopes(), "two") == [QUESTION, "It is X4."]
+    stranger = Talk(scopes("ben"), "two", mode).say(QUESTION, "I do not know.")
+    assert SECRET not in str(stranger.seen[-1])
+
+
+def test_a_thread_that_goes_on_stores_each_message_once(scopes: Scopes):
+    saver, talk = InMemorySaver(), Talk(scopes(), "s")
+    talk.say("One.", "First.", saver=saver, thread_id="t")
+    talk.say("Two.", calls("note", what="x"), "Second.", saver=saver, thread_id="t")
+    said = ["One.", "First.", "Two.", "", "noted: x", "Second."]
+    assert texts(scopes(), "s") == said
+    # A message that the caller sends again has its id.
+    again = HumanMessage("Three.", id="h3")
+    for _ in range(2):
+        Talk(scopes(), "r").say(again, AIMessage("Third.", id="a3"))
+    assert texts(scopes(), "r") == ["Three.", "Third."]
+
+
+def test_messages_come_back_exactly(scopes: Scopes):
+    saver = InMemorySaver()
+    content = [{"type": "text", "text": "Look."}, {"type": "image", "url": "https://example.com/a"}]
+    given = HumanMessage(content, id="h", name="ana", additional_kwargs={"x": [1, None]})
+    made = model(calls("note", what="it"), "Done.")
+    agent = create_agent(
+        made,
+        [note],
+        middleware=[OctopusMiddleware(scopes(), session_id="s")],
+        checkpointer=saver,
+    )
+    state = agent.invoke({"messages": [given]}, {"configurable": {"thread_id": "t"}})
+    assert history(scopes().session("s").turns) == state["messages"]
+    chat = scopes().session("s").messages()
+    assert chat[1]["tool_calls"][0]["function"]["name"] == "note"
+
+
+def test_a_run_that_fails_keeps_what_was_said(scopes: Scopes):
+    with pytest.raises((StopIteration, RuntimeError)):
+        Talk(scopes(), "s").say("Do not forget me.")
+    assert texts(scopes(), "s") == ["Do not forget me."]
+
+
+def test_a_cancelled_run_and_two_writers_lose_nothing(scopes: Scopes):
+    async def story() -> None:
+        waits = asyncio.Event()
+
+        class Slow(Model):
+            async def _agenerate(self, *_: Any, **__: Any) -> Any:
+                waits.set()
+                await asyncio.sleep(60)
+
+        agent = create_agent(
+            Slow(messages=iter(()), seen=[]),
+            [],
+            middleware=[OctopusMiddleware(scopes(), session_id="s")],
+        )
+        task = asyncio.create_task(agent.ainvoke({"messages": [HumanMessage("Remember me.")]}))
+        await waits.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(story())
+    assert texts(scopes(), "s") == ["Remember me."]
+
+    def talk(number: int) -> None:
+        Talk(scopes(), "both").say(f"number {number}", f"answer {number}")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(talk, range(6)))
+    said = texts(scopes(), "both")
+    assert sorted(said) == sorted(f"{kind} {n}" for n in range(6) for kind in ("number", "answer"))
+
+
+def test_the_tool_searches_this_users_memory(scopes: Scopes, kept: EpisodicMemory):
+    scopes().store([("user", FACT)], session_id="old")
+    kept.flush()
+    talk = Talk(scopes(), "new")
+    talk.say("Look it up.", calls("recall_memory", query="passport number"), "X4.")
+    assert any(SECRET in text for text in texts(scopes(), "new"))
+
+
+def test_user_and_session_come_from_the_runs_context(kept: EpisodicMemory):
+    middleware = OctopusMiddleware(
+        lambda runtime: kept.scope(user=runtime.context["user"]),
+        session_id=lambda runtime: runtime.context["thread"],
+    )
+    agent = create_agent(model("Hi Ana.", "Hi Ben."), [], middleware=[middleware])
+    for user in ("ana", "ben"):
+        agent.invoke(
+            {"messages": [HumanMessage(f"I am {user}.")]},
+            context={"user": user, "thread": f"of {user}"},
+        )
+    assert texts(kept.scope(user="ana"), "of ana") == ["I am ana.", "Hi Ana."]
+    assert texts(kept.scope(user="ben"), "of ben") == ["I am ben.", "Hi Ben."]
+
+
+def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, tmp_path: Path):
+    scope = kept.scope(user="ana")
+    Talk(scope, "s").say("Remember zanzibarquark.", "Zanzibarquark, noted.")
+    kept.flush()
+    assert scope.erase().is_complete
+    wanted = {"word": [b"zanzibarquark", b"Zanzibarquark"]}
+    assert byte_scan.search(tmp_path / "db", wanted) == []
