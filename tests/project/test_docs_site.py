@@ -79,3 +79,10 @@ def test_the_site_builds_without_a_warning():
     )
     assert done.returncode == 0, done.stdout
     assert "No issues found" in done.stdout
+
+
+def test_every_page_is_linked_from_the_index():
+    linked = set(re.findall(r"\]\(([^)#]+\.md)", (DOCS / "README.md").read_text()))
+    decisions = set(re.findall(r"\]\(([^)#]+\.md)", (DOCS / "adr" / "README.md").read_text()))
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")} - {"README.md"}
+    assert pages - linked - {f"adr/{name}" for name in decisions} == set()
