@@ -35,7 +35,7 @@ test: $(VENV)/installed-dev
 # What a test needs is told by its markers, which conftest.py sets or enforces: no list can go stale.
 FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tests/integrations \
 	tests/evaluation tests/project
-FAST_MARKERS := not server and not process
+FAST_MARKERS := not server and not process and not slow
 
 test-fast: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -m '$(FAST_MARKERS)' $(FAST_TESTS)

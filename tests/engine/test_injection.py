@@ -60,6 +60,7 @@ def attacked() -> Iterator[EpisodicMemory]:
         yield memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "summaries"), MODES)
 def test_no_attempt_comes_through(attacked: EpisodicMemory, layout: Layout, summaries: bool):
     attacked.configure("hr", config(layout, summaries))

@@ -11,6 +11,8 @@ from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from tests.support.everyday_dialogues import dialogues
 
+pytestmark = pytest.mark.slow
+
 LANGUAGES = ["en", "de", "fr", "es", "zh"]
 NEVER_SAID = {
     "en": "Which instrument do I play?",

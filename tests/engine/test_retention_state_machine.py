@@ -319,6 +319,7 @@ def vars_of(counts: Any) -> dict[str, int]:
     return {name: getattr(counts, name) for name in counts.__slots__}
 
 
+@pytest.mark.slow
 def test_no_episode_leaves_its_stage_early_or_stays_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

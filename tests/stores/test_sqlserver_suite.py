@@ -17,6 +17,8 @@ from octopus_memory.testing import StoreSuite
 from octopus_memory.testing.store.base import Reopen
 from tests.support.sqlserver_double import Driver, Server
 
+pytestmark = pytest.mark.slow
+
 URL = "sqlserver://sa:secret@example.invalid:1433/memory"
 
 

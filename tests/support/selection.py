@@ -7,6 +7,7 @@ import pytest
 MARKERS = (
     "server: needs a database server; set where a test asks for its fixture or names its product",
     "process: starts a process, which a test without this mark or `server` cannot",
+    "slow: takes seconds of a processor",
 )
 _SERVER_FIXTURES = {"postgres_programs", "postgres", "postgres_15", "sqlserver"}
 _SERVERS = {"postgresql", "sqlserver"}

@@ -432,6 +432,7 @@ def test_settings_out_of_range_are_refused(options):
         ExtractiveSummarizer(**options)
 
 
+@pytest.mark.slow
 def test_ten_thousand_turns():
     places = ("Oslo", "Lyon", "Porto", "Gdansk", "Kyoto")
     said = [

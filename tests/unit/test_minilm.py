@@ -82,6 +82,7 @@ def test_meaning_counts_for_more_than_words(
     assert cosine(embedder, query, near) > cosine(embedder, query, far)
 
 
+@pytest.mark.slow
 def test_a_vector_does_not_depend_on_what_is_embedded_with_it() -> None:
     alone = [one(MiniLMEmbedder(threads=1), text) for text in ANYTHING]
     together = MiniLMEmbedder(threads=3).embed(ANYTHING * 2)

@@ -263,6 +263,7 @@ def peak(memory: EpisodicMemory) -> tuple[int, int]:
         gc.set_threshold(*usual)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("few", "many"), [((10, 20), (100, 20)), ((1, 100), (1, 1_000))])
 def test_ten_times_the_turns_take_no_more_memory(
     tmp_path: Path,

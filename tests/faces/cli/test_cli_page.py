@@ -76,6 +76,7 @@ def test_options_of_all_commands_are_documented():
     assert "`--help`" in PAGE.read_text()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run():
     page = PAGE.read_text()
     talk = re.search(r"`talk.jsonl` such as\n\n```json\n(.*?)```", page, re.DOTALL)

@@ -116,6 +116,7 @@ def test_an_endless_import_is_refused(
         assert upload.sent < 60 * MEGABYTE
 
 
+@pytest.mark.slow
 def test_one_line_of_a_transcript_may_hold_many_conversations(memory: EpisodicMemory):
     one = {"messages": [HELLO | {"content": "x" * 1_000}]}
     content = json.dumps([one | {"id": f"c{number}"} for number in range(300)]).encode()
