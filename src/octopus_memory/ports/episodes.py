@@ -71,7 +71,7 @@ class EpisodeLog(ABC):
     def known_keys(
         self, scope: Scope, session_id: str, digests: Sequence[bytes]
     ) -> frozenset[bytes]:
-        """Those of these hashes that an append to the session had among its `keys`.
+        """The hashes among these that an append to the session had in its `keys`.
 
         A key outlives its message: it lasts until the session or the scope is erased.
         """
@@ -166,7 +166,7 @@ class EpisodeLog(ABC):
 
     @abstractmethod
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
-        """Those of `ids` that are in the scope."""
+        """Episodes by id; ids that are not in the scope are left out."""
 
     @abstractmethod
     def episode_ids(self, scope: Scope, session_id: str, *, deleted: bool = False) -> list[UUID]:

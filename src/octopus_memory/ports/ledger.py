@@ -46,7 +46,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def episode_uses(self, scope: Scope, episode_id: UUID, *, limit: int) -> EpisodeUses:
-        """How often an episode was shown, when last, and in which `limit` newest entries.
+        """The number of times an episode was shown, the last time, and the `limit` newest entries.
 
         An unknown or deleted episode was never shown.
         """

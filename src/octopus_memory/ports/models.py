@@ -1,4 +1,4 @@
-"""One-method ports: models, tokenizers, redactors, the clock."""
+"""Ports with one method: models, tokenizers, redactors, the clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Embedder(Protocol):
     def dimension(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit row for each text, in order. Accepts any text, also an empty one.
+        """Unit rows, one for each text, in order. Accepts any text, also an empty one.
 
         :raises EmbedderFailed: when the model cannot be reached; a retry is safe
         """
@@ -60,9 +60,7 @@ class Analyzer(Protocol):
     """Text to the terms that lexical search compares. Thread-safe."""
 
     def language_of(self, text: str) -> str:
-        """The language that a text is indexed in. Must be cheap, because it is called for every
-        turn.
-        """
+        """The language that a text is indexed in; cheap, because every turn needs it."""
 
     def terms(self, text: str, cap: int | None = None, language: str | None = None) -> list[str]:
         """Stemmed words in order, without stopwords. Deterministic.
@@ -73,7 +71,7 @@ class Analyzer(Protocol):
         """
 
     def forms(self, text: str, cap: int | None = None) -> list[tuple[str, ...]]:
-        """Each word of a question once, as the terms it may be indexed under, likeliest first.
+        """Distinct words of a question, each as the terms it may be indexed under, likeliest first.
 
         Leaves out stopwords of the question's own language.
         """

@@ -33,7 +33,7 @@ class RecallState(NamedTuple):
     newest: int = 0
     """The highest `seq` ever given in the scope, and so an upper bound of its rows."""
     has_unindexed: bool = False
-    """Whether the scope has turns without a recall row."""
+    """True if the scope has turns without a recall row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class RecallBlock:
 
     seq: NDArray[np.int64]
     episode_ids: Sequence[UUID]
-    """Each once."""
+    """Distinct values."""
     episode: NDArray[np.int32]
     """Index into `episode_ids`."""
     ordinal: NDArray[np.int32]
@@ -66,12 +66,12 @@ class RecallBlock:
     at: NDArray[np.int64]
     flags: NDArray[np.uint8]
     speakers: Sequence[bytes]
-    """Each once; empty for no speaker."""
+    """Distinct values; empty for no speaker."""
     speaker: NDArray[np.int32]
     """Index into `speakers`."""
     terms: Sequence[bytes]
     models: Sequence[str | None]
-    """Each once."""
+    """Distinct values."""
     model: NDArray[np.int32]
     """Index into `models`."""
     vectors: Sequence[bytes | None]
@@ -155,7 +155,7 @@ class RecallRows(ABC):
 
     @abstractmethod
     def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
-        """Those of these rows that exist, as columns, by `seq`."""
+        """The rows with these `seq` that exist, as columns, by `seq`."""
 
     def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
         """As `recall_block`, row by row."""

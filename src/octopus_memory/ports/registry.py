@@ -12,7 +12,7 @@ from .work import Backlog, WorkKind
 
 
 class StoreState(NamedTuple):
-    """What a store records about itself, as one read saw it."""
+    """The records of a store about itself, as one read saw them."""
 
     model: str | None
     """The model of new vectors; None before the first."""
@@ -25,7 +25,7 @@ class StoreState(NamedTuple):
 
     @property
     def owes_compaction(self) -> bool:
-        """Whether rows were removed since the files were last rewritten."""
+        """True if rows were removed since the files were last rewritten."""
         return self.removals > self.compacted
 
 
@@ -58,7 +58,7 @@ class Registry(ABC):
 
     @property
     def read_only(self) -> bool:
-        """Whether the store was opened read-only, so that every write is refused."""
+        """True if the store was opened read-only, so that every write is refused."""
         return False
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Registry(ABC):
         """
 
     def is_being_filled(self) -> bool:
-        """Whether an unfinished move fills this database, so that it must not be used yet."""
+        """True if an unfinished move fills this database, so that it must not be used yet."""
         return False
 
     @abstractmethod

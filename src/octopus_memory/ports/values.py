@@ -80,7 +80,7 @@ class SummarySource(NamedTuple):
     """The turns that a summary was made of, as they were when they were read."""
 
     turns: int
-    """How many turns, from the episode's first on."""
+    """The number of turns, from the episode's first on."""
     newest: int
     """The scope's highest `seq` before the read. A turn that is rewritten later has a higher one.
     """
@@ -98,7 +98,7 @@ class NewSummary:
     by: str
     lexical: Lexical
     improve: bool = False
-    """Whether a worker should ask the model for a better summary."""
+    """True if a worker should ask the model for a better summary."""
     made_of: SummarySource | None = None
     """None for a summary that was not made of stored turns."""
     facts: Sequence[Fact] | None = None
@@ -115,7 +115,7 @@ class NewSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """How an episode ends."""
+    """The end of an episode."""
 
     ended_at: datetime
     reason: EndReason

@@ -23,7 +23,7 @@ class WorkKind(StrEnum):
 
 
 class Work(NamedTuple):
-    """One work item, leased to one worker."""
+    """A work item, leased to one worker."""
 
     id: int
     kind: WorkKind
@@ -60,7 +60,7 @@ class Removal(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """How many items of one kind wait, and since when."""
+    """The number of waiting items of one kind, and the time of the oldest."""
 
     waiting: int
     oldest: datetime | None

@@ -29,7 +29,7 @@ THREADS = 8
 
 
 class StoreTests:
-    """One part of `StoreSuite`."""
+    """A part of `StoreSuite`."""
 
     @pytest.fixture
     def store(self) -> EpisodeStore:

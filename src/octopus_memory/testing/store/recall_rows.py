@@ -44,7 +44,7 @@ def _alive(store: EpisodeStore, *, up_to: int) -> list[int]:
 
 
 def _same_but_for_vectors(known: Mapping[int, RecallRow], now: Sequence[RecallRow]) -> bool:
-    """Whether every known row that still exists changed in nothing but its vector."""
+    """True if every known row that still exists changed in nothing but its vector."""
     return all(
         dataclasses.replace(row, model=None, vector=None)
         == dataclasses.replace(known[row.seq], model=None, vector=None)

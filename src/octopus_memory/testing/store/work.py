@@ -49,7 +49,7 @@ class ClaimTests(StoreTests):
         assert {(work.kind, work.attempts) for work in claimed} == {(WorkKind.EMBED, 0)}
 
     def test_the_turns_it_is_about_are_read_at_once(self, store: EpisodeStore) -> None:
-        """Each with the turn before it, which it may answer."""
+        """Turns come with the turn before, which they may answer."""
         write = make_append(ANA, "a", make_turn("b", embed=False), "c", "d", make_turn("e"))
         store.append(write)
         store.append(make_append(BEN, "f", closing=make_closing(summary=make_summary())))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from . import errors, security
 
 _LOCK_WAIT = "5s"
-"""How long a rewrite waits for a table, because other sessions queue behind it."""
+"""The time that a rewrite waits for a table. Short, because other sessions queue behind it."""
 _NOTICE_SOURCE = "copy_table_data"
 """The server function whose notice tells how many dead rows a rewrite kept."""
 _may_rewrite = sa.text("""
@@ -28,7 +28,7 @@ _may_checkpoint = sa.text("""
 
 
 def is_allowed(conn: sa.Connection) -> bool:
-    """Whether the role may rewrite every table; without the right the server only warns."""
+    """True if the role may rewrite every table; without the right the server only warns."""
     tables = security.tables(conn)
     return all(conn.execute(_may_rewrite, {"table": table}).scalar() for table in tables)
 

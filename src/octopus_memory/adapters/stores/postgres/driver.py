@@ -39,7 +39,7 @@ _LIST = re.compile(r"(NOT )?IN \(__\[POSTCOMPILE_(\w+)\]\)")
 
 
 class Prepared(Reader):
-    """One statement for one set of parameters."""
+    """A statement compiled for one set of parameters."""
 
     def __init__(self, statement: Any, keys: Sequence[str], dialect: sa.Dialect) -> None:
         columns = returned(statement)
@@ -68,7 +68,7 @@ class Prepared(Reader):
         }
 
     def fits_cached_plan(self, values: Mapping[str, Any]) -> bool:
-        """Whether the lists are short enough for the plan that the server caches."""
+        """True if the lists are short enough for the plan that the server caches."""
         return all(len(values[name]) <= _LONG_LIST for name in self._lists)
 
 
@@ -100,11 +100,11 @@ class DriverConnection:
         self._leaving = ExitStack()
         self._has_unanswered = False
         self.is_ending = False
-        """Whether the COMMIT of a write was sent."""
+        """True if the COMMIT of a write was sent."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether the connection could not be reset."""
+        """True if the connection could not be reset."""
         raw = self._raw.pgconn
         return bool(self._raw.closed or raw.pipeline_status or raw.transaction_status)
 

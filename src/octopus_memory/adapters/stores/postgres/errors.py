@@ -88,26 +88,26 @@ def _unreachable(error: sa.exc.DBAPIError, where: str) -> StoreError:
 
 
 def answer_lost(error: sa.exc.DBAPIError) -> bool:
-    """Whether the connection was lost during a commit, which is sent without a statement."""
+    """True if the connection was lost during a commit, which is sent without a statement."""
     return error.connection_invalidated and error.statement is None
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Whether an established connection was lost."""
+    """True if an established connection was lost."""
     return isinstance(error, sa.exc.DBAPIError) and error.connection_invalidated
 
 
 def is_outdated(error: BaseException | None) -> bool:
-    """Whether a connection's prepared statements are stale."""
+    """True if a connection's prepared statements are stale."""
     return getattr(error, "sqlstate", None) in OUTDATED
 
 
 def is_end_of_connection(error: BaseException) -> bool:
-    """Whether the server closes the connection after this error."""
+    """True if the server closes the connection after this error."""
     return (getattr(error, "sqlstate", None) or "").startswith(("08", "57P0"))
 
 
 def is_race(error: sa.exc.DBAPIError) -> bool:
-    """Whether a concurrent transaction caused the failure, and nothing was committed."""
+    """True if a concurrent transaction caused the failure, and nothing was committed."""
     code = getattr(error.orig, "sqlstate", None)
     return code in RACES or (is_lost(error) and not answer_lost(error))

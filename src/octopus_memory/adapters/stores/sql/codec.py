@@ -199,7 +199,7 @@ def _too_large(payload: bytes) -> str:
 
 
 class _Reading(threading.local):
-    """One context for each thread, because contexts must not be shared."""
+    """A context for each thread, because contexts must not be shared."""
 
     def __init__(self) -> None:
         self.decompress = zstandard.ZstdDecompressor(dict_data=_to_read()).decompress

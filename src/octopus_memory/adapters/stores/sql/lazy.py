@@ -115,7 +115,7 @@ def _name(make: Callable[..., Any]) -> str:
 
 
 class Hot(Enum):
-    """How a hot call runs on the driver, without SQLAlchemy. It uses named statements alone."""
+    """Modes of a hot call, which runs named statements on the driver, without SQLAlchemy."""
 
     READ = "read"
     """Without a transaction: the call needs no common snapshot of its statements."""
@@ -145,7 +145,7 @@ def hot_write(do: Callable[P, T]) -> Callable[P, T]:
 
 
 def hot_mode(do: Callable[..., Any]) -> Hot | None:
-    """How a store with a driver of its own runs `do`; None for SQLAlchemy's connection."""
+    """The mode of a hot call; None for a call that runs on a SQLAlchemy connection."""
     return _hot.get(do)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedTable:
-    """One table after a move: equal in both databases."""
+    """A table after a move: equal in both databases."""
 
     name: str
     rows: int

@@ -66,15 +66,11 @@ class Transactions:
         """The `StoreError` for a driver error."""
 
     def lost_race(self, error: sa.exc.DBAPIError) -> bool:  # noqa: ARG002 - for dialects to say
-        """Whether the transaction was rolled back because of a concurrent one, so that it is
-        retried.
-        """
+        """True if a concurrent transaction caused a rollback, so that this one is retried."""
         return False
 
     def _now(self) -> datetime:
-        """The time by the clock that claims work; another clock could queue items for the far
-        future.
-        """
+        """The time by the clock that claims work, so that no item waits for a time far ahead."""
         return datetime.now(UTC) if self._clock is None else self._clock.now()
 
     @contextmanager

@@ -40,7 +40,7 @@ Parameters: TypeAlias = Mapping[str, Any]
 
 
 class Prepared(Reader):
-    """One statement for one set of parameters."""
+    """A statement compiled for one set of parameters."""
 
     def __init__(self, known: Compiled, keys: Sequence[str]) -> None:
         super().__init__(known.columns, (_READS[kind] for kind in known.reads))

@@ -88,7 +88,7 @@ def take(conn: Connection, subject: Subject) -> Prints:
 
 
 def is_live(conn: Connection, piece: bytes) -> bool:
-    """Whether an existing row contains these bytes."""
+    """True if an existing row contains these bytes."""
     for table, columns in _COLUMNS:
         for column in columns:
             # Compare text as the bytes of the file.

@@ -67,7 +67,7 @@ _NO_BATCH = _Batch()
 
 
 class _Job:
-    """One write and its outcome."""
+    """A write and its outcome."""
 
     __slots__ = ("batch", "do", "error", "hot", "outcome", "wake_lock")
 
@@ -101,7 +101,7 @@ class GroupCommit:
         self._queue: deque[_Job] = deque()
         self._queueing = threading.Lock()
         self._has_leader = False
-        """Whether a thread leads, or was woken to lead, and will wake the next."""
+        """True if a thread leads, or was woken to lead, and will wake the next."""
         self._raw: sqlite3.Connection | None = None
         self._core: Connection | None = None
         self._engine: sa.Engine | None = None

@@ -287,9 +287,7 @@ class SqliteStore(SqlStore):
             return False
 
     def _empty_log(self, conn: sqlite3.Connection) -> bool:
-        """Truncate the log; False while a reader needs an old snapshot. Blocks writers only
-        briefly.
-        """
+        """Truncate the log, blocking writers briefly; False while a reader needs an old one."""
         conn.execute(f"PRAGMA busy_timeout={_CHECKPOINT_MS}")
         for attempt in range(_CHECKPOINTS):
             time.sleep(0.02 * attempt)

@@ -23,7 +23,7 @@ _NVARCHAR, _VARBINARY, _GUID, _DATETIMEOFFSET = -9, -3, -11, -155
 
 
 class Declared(NamedTuple):
-    """One parameter's type."""
+    """The type of a parameter."""
 
     odbc: int
     size: int = 0

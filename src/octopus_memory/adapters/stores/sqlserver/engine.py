@@ -121,12 +121,12 @@ def _note_doubt(context: sa.ExceptionContext) -> None:
 
 
 def is_in_doubt(error: sa.exc.DBAPIError) -> bool:
-    """Whether a commit failed."""
+    """True if a commit failed."""
     return getattr(error.orig, _IN_DOUBT, False)
 
 
 def allows_snapshots(conn: sa.Connection) -> bool:
-    """Whether reads can use SNAPSHOT isolation; turns it on in a database without tables.
+    """True if reads can use SNAPSHOT isolation; turns it on in a database without tables.
 
     False if the server cannot tell, because it is not Microsoft SQL Server.
 

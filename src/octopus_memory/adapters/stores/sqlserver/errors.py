@@ -169,10 +169,10 @@ def _reason(words: str, kinds: Kinds) -> StoreError | None:
 
 
 def ended(words: str) -> bool:
-    """Whether the server ended the session, so that a new connection is needed."""
+    """True if the server ended the session, so that a new connection is needed."""
     return _ENDED.search(words) is not None
 
 
 def lost_race(words: str) -> bool:
-    """Whether a concurrent transaction caused the failure, and nothing was committed."""
+    """True if a concurrent transaction caused the failure, and nothing was committed."""
     return _SERIALIZATION in words or _RACES.search(words) is not None

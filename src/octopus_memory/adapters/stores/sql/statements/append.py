@@ -205,12 +205,12 @@ def _reserve_rows(conn: Connection, write: Append) -> tuple[int, int]:
 
 
 def _is_only_writer(conn: Connection) -> bool:
-    """Whether no other transaction can write before this one ends."""
+    """True if no other transaction can write before this one ends."""
     return conn.product == "sqlite"
 
 
 def _is_indexed_later(write: Append) -> bool:
-    """Whether the turns are indexed later, by `index_turns`."""
+    """True if the turns are indexed later, by `index_turns`."""
     return bool(write.turns) and all(turn.lexical is None for turn in write.turns)
 
 

@@ -213,7 +213,7 @@ def _replayed_count(row: rows.Row) -> int:
 
 
 def _is_hidden(row: rows.Row) -> bool:
-    """Whether a replay shows nothing of an episode, because its session was reset since."""
+    """True if a replay shows nothing of an episode, because its session was reset since."""
     hidden = row.replay_from is not None and row.replay_from >= row.message_count
     return hidden and row.ended_at is not None
 

@@ -281,8 +281,7 @@ def replace_found(
 
 
 def _restates(fact: Fact, deleted: rows.Row, digests: fact_rows.Digests) -> bool:
-    """Whether a found fact restates a deleted one: in the same words, or in others of the same
-    slot.
+    """True if a found fact restates a deleted one, in its words or in others of its slot.
 
     A summarizer may word one turn differently each time. A fact from a later turn is new, and fills
     the slot.

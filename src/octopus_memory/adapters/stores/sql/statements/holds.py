@@ -35,9 +35,7 @@ def _applying() -> sa.Select[Any]:
 def _by_user_or_episode(
     tenant: sa.ColumnElement[bool], user: sa.ColumnElement[bool], episode: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Match by user or by episode. Each condition repeats the tenant, so that each can use its
-    index.
-    """
+    """Match by user or by episode; each repeats the tenant, to use its own index."""
     return sa.or_(sa.and_(tenant, user), sa.and_(tenant, episode))
 
 
@@ -122,7 +120,7 @@ def check(conn: Connection, tenant: str, user: str, episode_ids: Sequence[UUID])
 
 
 def is_held() -> sa.ColumnElement[bool]:
-    """Whether a hold applies to an episode, which the query joins with its scope."""
+    """True if a hold applies to an episode, which the query joins with its scope."""
     episodes, scopes = schema.episodes, schema.scopes
     return (
         sa.select(sa.literal(1))

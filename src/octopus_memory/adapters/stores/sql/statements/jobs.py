@@ -8,7 +8,7 @@ from typing import Any
 from ..lazy import Connection, hot_read, sa, schema, sql
 
 _SKEW = timedelta(hours=1)
-"""How far the clocks of two machines may differ."""
+"""The largest accepted difference between the clocks of two machines."""
 
 
 def take_lead(conn: Connection, job: str, owner: str, *, now: datetime, until: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""One end of a move: pages of a table, how far the move is, and the numbers of new rows.
+"""Ends of a move: pages of a table, the position of the move, and the numbers of new rows.
 
 A number must never be given to two rows, not even after the first is gone, because caches and
 remote indexes may still know it. So the target continues where the source stopped counting.
@@ -47,7 +47,7 @@ def _made_by_opening() -> set[sa.Table]:
 
 
 class MovePosition(NamedTuple):
-    """How far a move is: every row before this key of this table is in the target."""
+    """The position of a move: every row before this key of this table is in the target."""
 
     source: str
     """A fingerprint of the source's secret."""

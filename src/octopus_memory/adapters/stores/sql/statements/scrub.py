@@ -211,8 +211,7 @@ def _rewrite_recall_rows(
     *,
     now: datetime,
 ) -> None:
-    """Give the recall rows of rewritten turns a new `seq`, so that a vector of the old text finds
-    no row.
+    """Give rewritten turns recall rows with a new `seq`, which a vector of the old text misses.
 
     A removal deletes all rows of an episode below a `seq` from the mirror. So with a mirror every
     row of the episode gets a new `seq`, and is sent again.
