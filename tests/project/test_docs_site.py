@@ -70,6 +70,7 @@ def test_the_checker_finds(builder: ModuleType, tmp_path: Path, html: str, probl
     importlib.util.find_spec("zensical") is None, reason="the extra docs is not installed"
 )
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_site_builds_without_a_warning():
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "build_docs.py")],
