@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeAlias
 from uuid import UUID
 
 from .errors import InvalidInput
@@ -169,18 +169,28 @@ class SignalShare:
     words: str
 
 
+Explain: TypeAlias = Callable[[], tuple[SignalShare, ...]]
+
+
 class Explained:
     """Base of recall results: computes `signals` on first access, because most callers never do."""
 
-    __slots__ = ("why",)
-    why: Callable[[], tuple[SignalShare, ...]]
+    __slots__ = ("_explain",)
+    _explain: Explain
+
+    def explained_by(self, explain: Explain) -> Self:
+        """Have `signals` computed by `explain`, and return this object, just made by the caller."""
+        object.__setattr__(self, "_explain", explain)
+        # Reading an empty slot calls `__getattr__`.
+        object.__delattr__(self, "signals")
+        return self
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> tuple[SignalShare, ...]:
             if name != "signals":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            signals = self.why()
+            signals = self._explain()
             object.__setattr__(self, name, signals)
             return signals
 

@@ -7,13 +7,11 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from ...domain.episode import Scope, Summary
 from ...domain.message import Json, Message
 from ...domain.policy import PiiMode, PrivacyConfig
-from ...domain.quick import maker
 from ...ports.models import Redactor
 from ...ports.values import Placeholder
 
@@ -30,9 +28,6 @@ class Checked:
 
     message: Message
     has_pii: bool = False
-
-
-_make_checked = maker(Checked)
 
 
 class NamesHeard:
@@ -115,7 +110,7 @@ class Guard:
 
     def messages(self, messages: Sequence[Message]) -> list[Checked]:
         if self._mode is PiiMode.OFF or self._redactor is None:
-            return list(map(_make_checked, messages, repeat(False)))  # noqa: FBT003 - has_pii
+            return [Checked(message=message) for message in messages]
         return [self._message(message, self._redactor) for message in messages]
 
     def _message(self, message: Message, redactor: Redactor) -> Checked:

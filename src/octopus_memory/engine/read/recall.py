@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -19,15 +19,14 @@ from ...domain.checks import check_limit
 from ...domain.episode import (
     Episode,
     EpisodeSnippet,
+    Explain,
     Scope,
-    SignalShare,
     Turn,
     TurnHit,
     check_name,
     check_time,
 )
 from ...domain.errors import EmbedderFailed, InvalidInput
-from ...domain.quick import maker
 from ...domain.search import term_hashing
 from ...domain.search.bm25 import LexicalScores, QueryTerms
 from ...domain.search.features import SUMMARY
@@ -40,9 +39,6 @@ from ..write import close, index_turns
 
 log = logging.getLogger(__name__)
 
-_new_hit = maker(TurnHit, {"signals": "why"})
-_new_snippet = maker(EpisodeSnippet, {"signals": "why"})
-Why: TypeAlias = Callable[[], tuple[SignalShare, ...]]
 _MATCHES_SHOWN = 3
 _WORDS_SHOWN = 300
 """Characters that stand for the summary of an episode that has none."""
@@ -383,23 +379,23 @@ def snippet_of(
     *,
     relevance: float | None = None,
     turns: tuple[TurnHit, ...] = (),
-    why: Why = tuple,
+    why: Explain | None = None,
 ) -> EpisodeSnippet:
     """An episode as recall returns it; one that has no summary yet shows what was said.
 
     `relevance` is None for an episode that was not searched for.
     """
-    return _new_snippet(
-        episode.id,
-        episode.session_id,
-        episode.started_at,
-        episode.summary or " … ".join(turn.text for turn in turns)[:_WORDS_SHOWN],
-        episode.key_facts,
-        relevance,
-        episode.is_archived,
-        turns,
-        why,
+    snippet = EpisodeSnippet(
+        episode_id=episode.id,
+        session_id=episode.session_id,
+        date=episode.started_at,
+        summary=episode.summary or " … ".join(turn.text for turn in turns)[:_WORDS_SHOWN],
+        key_facts=episode.key_facts,
+        relevance=relevance,
+        is_archived=episode.is_archived,
+        turns=turns,
     )
+    return snippet if why is None else snippet.explained_by(why)
 
 
 def _by_row(
@@ -413,20 +409,20 @@ def _by_row(
     return {row_of[turn.episode_id.int, turn.ordinal]: turn for turn in read}
 
 
-def plain_hit(turn: Turn, *, score: float | None = None, why: Why = tuple) -> TurnHit:
+def plain_hit(turn: Turn, *, score: float | None = None, why: Explain | None = None) -> TurnHit:
     message = turn.message
-    return _new_hit(
-        turn.id,
-        turn.episode_id,
-        turn.session_id,
-        turn.ordinal,
-        message.role,
-        message.text,
-        turn.at,
-        score,
-        message.name,
-        why,
+    hit = TurnHit(
+        id=turn.id,
+        episode_id=turn.episode_id,
+        session_id=turn.session_id,
+        ordinal=turn.ordinal,
+        role=message.role,
+        text=message.text,
+        at=turn.at,
+        score=score,
+        name=message.name,
     )
+    return hit if why is None else hit.explained_by(why)
 
 
 def recall_mode(given: str) -> RecallMode:

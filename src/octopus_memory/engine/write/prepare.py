@@ -13,12 +13,9 @@ from ...domain.episode import Scope, Turn, check_name
 from ...domain.ids import new_ids
 from ...domain.message import Message, Role, message_tokens
 from ...domain.policy import MemoryConfig
-from ...domain.quick import maker
 from ...ports.values import Idempotency, NewTurn
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
-
-_make_turn = maker(NewTurn)
 
 
 def new_turns(
@@ -44,17 +41,17 @@ def new_turns(
     counts = tokens or [message_tokens(each.message, runtime.counter.count) for each in checked]
     indexed = index or [True] * len(checked)
     return [
-        _make_turn(
-            turn_id,
-            each.message,
-            count,
-            at,
-            runtime.lexicon.turn(scope, each.message.text, each.message.name)
+        NewTurn(
+            id=turn_id,
+            message=each.message,
+            tokens=count,
+            at=at,
+            lexical=runtime.lexicon.turn(scope, each.message.text, each.message.name)
             if findable and is_indexed
             else None,
-            findable and is_indexed and wants_vector(each.message, config),
-            each.has_pii,
-            is_indexed,
+            embed=findable and is_indexed and wants_vector(each.message, config),
+            has_pii=each.has_pii,
+            indexed=is_indexed,
         )
         for turn_id, each, count, at, is_indexed in zip(
             new_ids(len(checked)), checked, counts, times, indexed, strict=True

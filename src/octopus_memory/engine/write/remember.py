@@ -29,7 +29,6 @@ from ...domain.errors import (
 from ...domain.ids import new_id
 from ...domain.message import Json, Message, MessageLike
 from ...domain.policy import MemoryConfig
-from ...domain.quick import maker
 from ...domain.retention import Stage, is_overdue, overdue_warning
 from ...ports.values import Append, KeyTaken, NewTurn, Target
 from ..core.pii_guard import Guard
@@ -50,7 +49,6 @@ from .target import (
 
 log = logging.getLogger(__name__)
 
-_make_append = maker(Append)
 _RETRIES = 20
 """How often a write is planned anew because another caller was faster."""
 
@@ -232,17 +230,15 @@ def _add(
                 findable=False,
                 index=given.indexed,
             )
-        write = _make_append(
-            scope,
-            destination.session_id,
-            destination.episode_id,
-            destination.target,
-            turns[0].at,
-            now,
-            turns,
-            metadata=None,
+        write = Append(
+            scope=scope,
+            session_id=destination.session_id,
+            episode_id=destination.episode_id,
+            target=destination.target,
+            at=turns[0].at,
+            now=now,
+            turns=turns,
             idempotency=idempotency,
-            closing=None,
             placeholders=guard.used() if destination.target is Target.NEW else guard.new(),
             keys=given.digests,
             settings=guard.settings,

@@ -13,7 +13,6 @@ from ...domain.errors import EpisodeArchived, EpisodeClosed, EpisodeNotFound
 from ...domain.ids import as_id, new_id
 from ...domain.message import Role
 from ...domain.policy import MemoryConfig
-from ...domain.quick import maker
 from ...ports.values import NewTurn, SessionState, Target
 from ..core.open_episodes import CachedEpisode
 from ..core.runtime import Runtime
@@ -29,9 +28,6 @@ class Destination:
     target: Target
     continues: Episode | None = None
     """The stored episode that they are added to, open or resumed; None if it was not read."""
-
-
-_make_destination = maker(Destination)
 
 
 def target_episode(
@@ -113,7 +109,9 @@ def _guess_target(
     if known is not None:
         if config.session.topic_shift:
             return None
-        return _make_destination(known.session_id, known.episode_id, Target.OPEN, None)
+        return Destination(
+            session_id=known.session_id, episode_id=known.episode_id, target=Target.OPEN
+        )
     if not (may_guess and runtime.open_episodes.next_is_new) or config.session.allow_resume:
         return None
     if not isinstance(where, str) or as_id("episode_id", where) is not None:

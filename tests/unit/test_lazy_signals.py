@@ -1,4 +1,4 @@
-"""Values made by `maker` equal those made by the constructor."""
+"""Recall results whose signals are computed on first access are like all others."""
 
 from __future__ import annotations
 
@@ -9,57 +9,22 @@ from datetime import UTC, datetime
 
 import pytest
 
-from octopus_memory.domain.episode import SignalShare, Turn, TurnHit
+from octopus_memory.domain.episode import SignalShare, TurnHit
 from octopus_memory.domain.ids import new_id
-from octopus_memory.domain.message import Message, Role
-from octopus_memory.domain.quick import maker
+from octopus_memory.domain.message import Role
 
-USUAL = Turn(
+SIGNALS = (SignalShare(signal="meaning", value=0.5, contribution=1.2, words="cosine 0.50"),)
+HIT = TurnHit(
     id=new_id(),
     episode_id=new_id(),
     session_id="s",
     ordinal=3,
-    message=Message({"role": "user", "content": "hello"}),
-    tokens=5,
-    at=datetime(2026, 1, 2, tzinfo=UTC),
-)
-
-SIGNALS = (SignalShare(signal="meaning", value=0.5, contribution=1.2, words="cosine 0.50"),)
-HIT = TurnHit(
-    id=USUAL.id,
-    episode_id=USUAL.episode_id,
-    session_id="s",
-    ordinal=3,
     role=Role.USER,
     text="hello",
-    at=USUAL.at,
+    at=datetime(2026, 1, 2, tzinfo=UTC),
     score=0.7,
     signals=SIGNALS,
 )
-
-
-def made() -> Turn:
-    return maker(Turn)(*(getattr(USUAL, field.name) for field in dataclasses.fields(Turn)))
-
-
-def test_nothing_tells_it_from_a_usual_one() -> None:
-    turn = made()
-    assert type(turn) is Turn
-    assert turn == USUAL
-    assert repr(turn) == repr(USUAL)
-    assert dataclasses.asdict(turn) == dataclasses.asdict(USUAL)
-    assert pickle.loads(pickle.dumps(turn)) == USUAL
-    assert dataclasses.replace(turn, ordinal=4) == dataclasses.replace(USUAL, ordinal=4)
-
-
-def test_it_is_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made().ordinal = 4  # type: ignore[misc]
-
-
-def test_every_value_is_needed() -> None:
-    with pytest.raises(TypeError):
-        maker(Turn)(new_id(), new_id())
 
 
 class Why:
@@ -71,8 +36,7 @@ class Why:
 
 
 def hit(why: Why) -> TurnHit:
-    values = [getattr(HIT, field.name) for field in dataclasses.fields(TurnHit)]
-    return maker(TurnHit, {"signals": "why"})(*values[:-1], why)
+    return dataclasses.replace(HIT).explained_by(why)
 
 
 def test_why_a_turn_was_found_is_asked_once_by_whoever_looks() -> None:
