@@ -107,6 +107,13 @@ class AsyncEpisodicMemory:
     next_retention = _awaited(Memory.next_retention)
     flush = _awaited(Memory.flush)
     stats = _awaited(Memory.stats)
+    backlog = _awaited(Memory.backlog)
+    scopes = _awaited(Memory.scopes)
+    default_config = _awaited(Memory.default_config)
+    configured_agents = _awaited(Memory.configured_agents)
+    audit = _awaited(Memory.audit)
+    verify_audit = _awaited(Memory.verify_audit)
+    ping = _awaited(Memory.ping)
     close = _awaited(Memory.close)
 
     async def __aenter__(self) -> Self:
@@ -229,6 +236,8 @@ class AsyncMemoryTenant:
     lift = _awaited(MemoryTenant.lift)
     erase_user = _awaited(MemoryTenant.erase_user)
     scrub = _awaited(MemoryTenant.scrub)
+    erasable = _awaited(MemoryTenant.erasable)
+    trace = _awaited(MemoryTenant.trace)
     receipt = _awaited(MemoryTenant.receipt)
     receipts = _awaited(MemoryTenant.receipts)
     audit = _awaited(MemoryTenant.audit)

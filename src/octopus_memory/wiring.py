@@ -21,7 +21,7 @@ from .domain.search.calibration import Calibration
 from .engine.core.runtime import Runtime, Timeouts
 from .engine.memory import Memory
 from .ports.index import RecallIndex
-from .ports.models import Clock, Embedder, Redactor, Summarizer, TokenCounter
+from .ports.models import Analyzer, Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .ports.retention import Schedule
 from .ports.store import EpisodeStore
 
@@ -117,7 +117,6 @@ def build(
     config: MemoryConfig | None = None,
 ) -> Runtime:
     """The parts that the settings name, with those that are given in their place."""
-    from .adapters.analyzers.snowball import SnowballAnalyzer
     from .adapters.summarizers.extractive import ExtractiveSummarizer
 
     _check_can("embedder", embedder, "embed")
@@ -140,7 +139,7 @@ def build(
             store=store,
             index=_ours(made, make_index(settings, store)),
             embedder=embedder,
-            analyzer=SnowballAnalyzer(),
+            analyzer=make_analyzer(),
             counter=counter,
             clock=clock,
             extractive=ExtractiveSummarizer(),
@@ -198,6 +197,13 @@ def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
             known = ("exact", "pgvector", "qdrant")
             made: RecallIndex = _installed("indexes", name, "index", known)(settings, store)
             return made
+
+
+def make_analyzer() -> Analyzer:
+    """Make the analyzer that splits text into terms, in every language it knows."""
+    from .adapters.analyzers.snowball import SnowballAnalyzer
+
+    return SnowballAnalyzer()
 
 
 def make_schedule(settings: Settings) -> Schedule | None:

@@ -32,8 +32,11 @@ TWINS = [
     (RemoteMemory, AsyncRemoteMemory),
     (EpisodeInHand, AsyncEpisodeInHand),
 ]
-INSIDE = {"parts", "runtime", "attend", "wake", "wake_for_others"}
-"""What the engine's own classes say to each other."""
+INSIDE = {
+    *("parts", "runtime", "attend", "wake", "wake_for_others"),
+    *("api_keys", "mirror", "counters", "now", "check_for_removals"),
+}
+"""What the engine's own classes and the faces use, and the operator's services."""
 AT_ONCE = {"scope", "tenant", "episode", "connect", "export_user"}
 """These only make an object, and wait for nothing."""
 OWN = {"scope", "tenant"}
@@ -109,7 +112,7 @@ def test_a_conversation_that_is_remembered(tmp_path: Path):
 
 
 def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each call once
-    async def everything() -> set[str]:
+    async def everything() -> set[str]:  # noqa: PLR0915 - each call once
         used = set()
 
         async def said(owner: Any, name: str, *args: Any, **named: Any) -> Any:
@@ -148,6 +151,12 @@ def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each 
         assert await said(memory, "run_pending")
         assert await said(memory, "flush", timeout=30)
         assert (await said(memory, "stats")).turns == 2
+        assert (await said(memory, "backlog"))["embed"].waiting == 0
+        assert await said(memory, "scopes") == [scope.sync.scope]
+        assert await said(memory, "configured_agents") == []
+        assert await said(memory, "default_config") == MemoryConfig()
+        assert len(await said(memory, "audit")) == (await said(memory, "verify_audit")).entries == 2
+        await said(memory, "ping")
         await said(scope, "delete", stored.id)
         assert [episode.id for episode in await said(scope, "deleted")] == [stored.id]
         assert (await said(scope, "restore", stored.id)).id == stored.id

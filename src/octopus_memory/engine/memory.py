@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
+from ..domain.checks import check_limit
 from ..domain.episode import Scope, check_name
 from ..domain.errors import MemoryClosed, StoreCorrupt, StoreError
 from ..domain.policy import ConfigPart, MemoryConfig
@@ -22,10 +23,15 @@ from .work import mirror, pending
 from .work.pending import PendingReport
 
 if TYPE_CHECKING:
+    from ..domain.audit import AuditCheck, AuditEntry
     from ..domain.retention import RetentionReport
     from ..ports.registry import StoreStats
+    from ..ports.work import Backlog, WorkKind
+    from .core.counters import WorkCounters
+    from .privacy.api_keys import ApiKeys
     from .retention.job import Progress
     from .tenant import MemoryTenant
+    from .work.mirror_verify import MemoryMirror
 
 log = logging.getLogger(__name__)
 
@@ -187,6 +193,69 @@ class Memory:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
             time.sleep(0.01)
+
+    def backlog(self) -> Mapping[WorkKind, Backlog]:
+        """Return how much work waits, by kind, with the age of the oldest piece."""
+        return self.runtime.store.backlog()
+
+    def scopes(self, *, limit: int = 100) -> list[Scope]:
+        """Return scopes of the whole database, in the order in which they were first used."""
+        return [scope for _, scope in self.runtime.store.scopes(limit=check_limit(limit))]
+
+    def default_config(self) -> MemoryConfig:
+        """Return the settings of an agent for which nothing is stored."""
+        return self.runtime.defaults
+
+    def configured_agents(self) -> list[tuple[str | None, str]]:
+        """Return each tenant and agent with stored settings; None stands for every tenant."""
+        stored = self.runtime.store.configs()
+        return sorted(stored, key=lambda whose: (whose[0] or "", whose[1]))
+
+    def audit(self, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:
+        """Return entries of the installation's own audit log, which belongs to no tenant."""
+        from .core import audit
+
+        return self.runtime.store.audit(audit.INSTALLATION, after=after, limit=check_limit(limit))
+
+    def verify_audit(self, *, head: str | None = None) -> AuditCheck:
+        """Verify the installation's own audit log: see `MemoryTenant.verify_audit`."""
+        from .core import audit
+
+        return audit.verify(self.runtime, audit.INSTALLATION, head=head)
+
+    def ping(self) -> None:
+        """Make one round trip to the database.
+
+        :raises StoreError: when the database does not answer
+        """
+        self.runtime.store.state()
+
+    @property
+    def api_keys(self) -> ApiKeys:
+        """The service's API keys, of every tenant."""
+        from .privacy.api_keys import ApiKeys
+
+        return ApiKeys(self.runtime)
+
+    @property
+    def mirror(self) -> MemoryMirror:
+        """The copy of the vectors that a remote index keeps."""
+        from .work.mirror_verify import MemoryMirror
+
+        return MemoryMirror(self.runtime)
+
+    @property
+    def counters(self) -> WorkCounters:
+        """Counters of the work that this process has done."""
+        return self.runtime.counters
+
+    def now(self) -> datetime:
+        """Return the time by this memory's clock."""
+        return self.runtime.clock.now()
+
+    def check_for_removals(self) -> None:
+        """Clear the caches if another process removed rows."""
+        self.runtime.check_for_removals()
 
     def stats(self) -> StoreStats:
         """Counts over the whole database, for its operator."""

@@ -23,6 +23,7 @@ from .scope import MemoryScope
 from .transfer import export, importer
 
 if TYPE_CHECKING:
+    from ..ports.erasure import Trace
     from .memory import Memory
 
 
@@ -132,6 +133,25 @@ class MemoryTenant:
             agent=None if agent is None else check_name("agent", agent),
         )
         return erasure.erase(self._runtime, subject, actor=actor, physical=physical)
+
+    def erasable(self, user: str, *, agent: str | None = None) -> int:
+        """Count the episodes that `erase_user` would remove; deleted ones are not counted."""
+        store = self._runtime.store
+        return sum(
+            store.list_episodes(scope, offset=0, limit=1)[1]
+            for _, scope in store.scopes(tenant=self.tenant, user=check_name("user", user))
+            if agent in (None, scope.agent)
+        )
+
+    def trace(
+        self, user: str, *, agent: str | None = None, episode_id: UUID | None = None
+    ) -> Trace | None:
+        """Note what is stored of a user or an episode, to search the files for it after an erasure.
+
+        None if the database's files cannot be read from here.
+        """
+        subject = Subject(tenant=self.tenant, user=user, agent=agent, episode_id=episode_id)
+        return self._runtime.store.trace(subject)
 
     def receipt(self, erasure_id: EraseReceipt | UUID | str) -> EraseReceipt:
         """The receipt of an erasure as it is by now.

@@ -73,7 +73,7 @@ class OctopusSystem:
         memory.flush()
         if self._archived:
             for episode_id in stored:
-                memory.parts.store.archive(scope.scope, episode_id)
+                memory.runtime.store.archive(scope.scope, episode_id)
 
     def search(self, query: str, asked_at: datetime, limit: int) -> list[Hit]:
         self._clock.time = asked_at

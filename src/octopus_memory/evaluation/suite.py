@@ -8,7 +8,7 @@ from pathlib import Path
 from ..domain.errors import InvalidInput
 from ..ports.models import Analyzer
 from ..settings import load
-from ..wiring import EpisodicMemory, make_embedder
+from ..wiring import make_analyzer, make_embedder
 from .baselines import BM25, Dense, NaiveDesign, Recency, ReciprocalRanks, TurnBaseline
 from .embedding import SharedEmbedder
 from .octopus import OctopusSystem
@@ -29,7 +29,7 @@ def make_systems(
 
     :raises InvalidInput: a name is not among `SYSTEMS`
     """
-    analyzer = _analyzer(embedder)
+    analyzer = make_analyzer()
     return [_system(name, embedder, analyzer, archived=archived) for name in names]
 
 
@@ -51,9 +51,3 @@ def _system(
             return NaiveDesign(embedder)
         case _:
             raise InvalidInput("systems", f"must be among {', '.join(SYSTEMS)}, not {name!r}")
-
-
-def _analyzer(embedder: SharedEmbedder) -> Analyzer:
-    """Return the analyzer of Octopus, so that stemming makes no difference."""
-    with EpisodicMemory.open("sqlite:///:memory:", embedder=embedder, background=False) as memory:
-        return memory.parts.analyzer

@@ -30,6 +30,57 @@ class NewKey:
     token: str
 
 
+class ApiKeys:
+    """The operator's calls about API keys: `Memory.api_keys`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def create(
+        self,
+        *,
+        tenant: str,
+        role: AccessRole | str,
+        name: str,
+        agents: Sequence[str] | None = None,
+        user: str | None = None,
+        expires_at: datetime | None = None,
+        actor: str = "library",
+    ) -> NewKey:
+        """Create a key and return it with its token, which is not stored."""
+        return make_key(
+            self._runtime,
+            tenant=tenant,
+            role=role,
+            name=name,
+            agents=agents,
+            user=user,
+            expires_at=expires_at,
+            actor=actor,
+        )
+
+    def rotate(self, key_id: str, *, grace: timedelta, actor: str = "library") -> NewKey:
+        """Create a key with the same rights; the old one expires after `grace`."""
+        return rotate_key(self._runtime, key_id, grace=grace, actor=actor)
+
+    def revoke(self, key_id: str, *, actor: str = "library") -> None:
+        """End a key. Services that have cached it refuse it within seconds."""
+        revoke_key(self._runtime, key_id, actor=actor)
+
+    def list(self, tenant: str | None = None) -> list[ApiKey]:
+        """Return the keys of one tenant, or of all, without their tokens."""
+        return self._runtime.store.list_keys(tenant)
+
+    def find(self, key_id: str) -> ApiKey | None:
+        """Return a key of any tenant; None for an unknown id."""
+        found = self._runtime.store.find_key(key_id)
+        return None if found is None else found[0]
+
+    def ring(self) -> KeyRing:
+        """Make the cache by which a service authenticates tokens."""
+        return KeyRing(self._runtime)
+
+
 def make_key(
     runtime: Runtime,
     *,

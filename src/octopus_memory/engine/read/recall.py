@@ -21,6 +21,7 @@ from ...domain.episode import (
     EpisodeSnippet,
     Explain,
     Scope,
+    SignalShare,
     Turn,
     TurnHit,
     check_name,

@@ -10,8 +10,9 @@ from ...domain.errors import IndexUnavailable
 from ...domain.search import vectors
 from ...ports.index import IndexMirror, MirrorRow
 from ...ports.recall_rows import RecallRow
+from ..core import leases
 from ..core.runtime import Runtime
-from .mirror import feed, waiting
+from .mirror import detach, feed, waiting
 
 _PAGE = 500
 _SAMPLE = 8
@@ -72,6 +73,29 @@ class _Compared:
             extra=len(self.extra),
             changed=len(self.changed),
         )
+
+
+class MemoryMirror:
+    """The operator's calls about a remote index's copy of the vectors: `Memory.mirror`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def verify(self, *, repair: bool = False) -> IndexReport:
+        """Compare the mirror with the store, and with `repair` correct it: see `verify`."""
+        return verify(self._runtime, leases.new_worker_id(), repair=repair)
+
+    def rebuild(self, progress: Callable[[int], None] = lambda _: None) -> IndexReport:
+        """Drop the mirror and fill it again from the store: see `rebuild`."""
+        return rebuild(self._runtime, leases.new_worker_id(), progress)
+
+    def drop(self, *, abandon: bool = False) -> list[str]:
+        """Remove the mirror and stop feeding it: see `detach`."""
+        return detach(self._runtime, abandon=abandon)
+
+    def rows(self) -> int:
+        """Count the vectors that a whole mirror has."""
+        return self._runtime.store.stats().vectors.get(self._runtime.embedder.model, 0)
 
 
 def verify(runtime: Runtime, worker_id: str, *, repair: bool = False) -> IndexReport:

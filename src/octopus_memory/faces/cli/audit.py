@@ -16,6 +16,7 @@ from .options import AsJson, Db, Tenant
 from .terminal import Screen, counted
 
 if TYPE_CHECKING:
+    from ...engine.tenant import MemoryTenant
     from ...wiring import EpisodicMemory
 
 audit = typer.Typer(
@@ -50,7 +51,7 @@ def list_(
     """
     with open_existing(db) as memory:
         subject = None if user is None else memory.tenant(tenant).subject(user)
-        log = _entries(memory, "" if installation else tenant)
+        log = _entries(_log(memory, tenant, installation=installation))
         found = deque((entry for entry in log if subject in (None, entry.subject)), limit)
     if as_json:
         print_json([_plain(entry) for entry in found])
@@ -88,10 +89,8 @@ def verify(
 
     octopus audit verify
     """
-    from ...engine.core import audit as log
-
     with open_existing(db) as memory:
-        found = log.verify(memory.parts, "" if installation else tenant, head=head)
+        found = _log(memory, tenant, installation=installation).verify_audit(head=head)
     if as_json:
         print_json(
             {
@@ -127,13 +126,20 @@ def export(
     octopus audit export
     """
     with open_existing(db) as memory:
-        for entry in _entries(memory, "" if installation else tenant):
+        for entry in _entries(_log(memory, tenant, installation=installation)):
             print_json(_plain(entry), indent=None)
 
 
-def _entries(memory: EpisodicMemory, tenant: str) -> Iterator[AuditEntry]:
+def _log(
+    memory: EpisodicMemory, tenant: str, *, installation: bool
+) -> EpisodicMemory | MemoryTenant:
+    """The object whose `audit` reads the log that the options name."""
+    return memory if installation else memory.tenant(tenant)
+
+
+def _entries(log: EpisodicMemory | MemoryTenant) -> Iterator[AuditEntry]:
     after = 0
-    while page := memory.parts.store.audit(tenant, after=after, limit=_PAGE):
+    while page := log.audit(after=after, limit=_PAGE):
         yield from page
         after = page[-1].seq
 

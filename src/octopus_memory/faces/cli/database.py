@@ -109,7 +109,7 @@ def open_or_make_once_used(db: str | None) -> Iterator[EpisodicMemory]:
 
 def others(memory: EpisodicMemory) -> list[str]:
     """Return lines that name a few scopes of the database, for a user without conversations."""
-    found = [scope for _, scope in memory.parts.store.scopes(limit=_OTHERS_NAMED + 1)]
+    found = memory.scopes(limit=_OTHERS_NAMED + 1)
     if not found:
         return []
     lines = [

@@ -63,7 +63,9 @@ def erase(
     with open_existing(db) as memory:
         if not yes:
             _ask(memory, subject)
-        trace = memory.parts.store.trace(subject) if verify else None
+        trace = None
+        if verify:
+            trace = memory.tenant(tenant).trace(user, agent=agent, episode_id=subject.episode_id)
         receipt = _erase(memory, subject, physical=not no_compact)
         search = None if trace is None else trace.search()
     if as_json:
@@ -98,10 +100,7 @@ def _subject(tenant: str, user: str, agent: str | None, episode: str | None) -> 
 
 
 def _ask(memory: EpisodicMemory, subject: Subject) -> None:
-    store = memory.parts.store
-    found = store.scopes(tenant=subject.tenant, user=subject.user)
-    scopes = [scope for _, scope in found if subject.agent in (None, scope.agent)]
-    episodes = sum(store.list_episodes(scope, offset=0, limit=1)[1] for scope in scopes)
+    episodes = memory.tenant(subject.tenant).erasable(subject.user, agent=subject.agent)
     what = "one episode" if subject.episode_id else counted(episodes, "episode")
     agents = "every agent" if subject.agent is None else f"agent {subject.agent}"
     ask(

@@ -34,11 +34,8 @@ def verify(
 
     octopus index verify --repair
     """
-    from ...engine.core import leases
-    from ...engine.work import mirror_verify
-
-    with open_existing(db) as memory, watch_backlog("feeding", memory.parts.store):
-        report = mirror_verify.verify(memory.parts, leases.new_worker_id(), repair=repair)
+    with open_existing(db) as memory, watch_backlog("feeding", memory):
+        report = memory.mirror.verify(repair=repair)
     _show(report, as_json=as_json)
 
 
@@ -48,16 +45,10 @@ def rebuild(*, db: Db = None, as_json: AsJson = False) -> None:
 
     octopus index rebuild --db postgresql://owner@localhost/octopus
     """
-    from ...engine.core import leases
-    from ...engine.work import mirror_verify
-
     with open_existing(db) as memory:
-        store, model = memory.parts.store, memory.parts.embedder.model
-        with (
-            bar("rebuilding", store.stats().vectors.get(model, 0)) as done,
-            watch_backlog("rebuilding", store),
-        ):
-            report = mirror_verify.rebuild(memory.parts, leases.new_worker_id(), done)
+        mirror = memory.mirror
+        with bar("rebuilding", mirror.rows()) as done, watch_backlog("rebuilding", memory):
+            report = mirror.rebuild(done)
     _show(report, as_json=as_json)
 
 
@@ -79,10 +70,8 @@ def drop(
 
     octopus index drop
     """
-    from ...engine.work import mirror
-
     with open_existing(db) as memory:
-        gone = mirror.detach(memory.parts, abandon=abandon)
+        gone = memory.mirror.drop(abandon=abandon)
     if as_json:
         print_json({"removed": gone, "abandoned": abandon})
     elif abandon:

@@ -51,8 +51,7 @@ def create(
     octopus keys create --name "hr bot" --role agent --agent hr
     """
     with open_or_make(db) as memory:
-        made = api_keys.make_key(
-            memory.parts,
+        made = memory.api_keys.create(
             tenant=tenant,
             role=role,
             name=name,
@@ -75,8 +74,7 @@ def list_keys(
 ) -> None:
     """List the keys, without their tokens."""
     with open_existing(db) as memory:
-        found = memory.parts.store.list_keys(tenant)
-        now = memory.parts.clock.now()
+        found, now = memory.api_keys.list(tenant), memory.now()
     if as_json:
         print_json({"keys": [_plain(key, now) for key in found]})
         return
@@ -108,8 +106,8 @@ def rotate(
 ) -> None:
     """Replace a key by a new one with the same rights."""
     with open_existing(db) as memory:
-        made = api_keys.rotate_key(
-            memory.parts, key_id, grace=timedelta(hours=grace_hours), actor=actor_of("cli")
+        made = memory.api_keys.rotate(
+            key_id, grace=timedelta(hours=grace_hours), actor=actor_of("cli")
         )
     _show_new(made, as_json=as_json)
 
@@ -118,7 +116,7 @@ def rotate(
 def revoke(key_id: KeyId, *, db: Db = None, as_json: AsJson = False) -> None:
     """Revoke a key. Running services refuse it within two seconds."""
     with open_existing(db) as memory:
-        api_keys.revoke_key(memory.parts, key_id, actor=actor_of("cli"))
+        memory.api_keys.revoke(key_id, actor=actor_of("cli"))
     if as_json:
         print_json({"revoked": key_id})
     else:

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from ...ports.store import EpisodeStore
+    from ...engine.memory import Memory
 
 _POLL_SECONDS = 0.2
 
@@ -62,9 +62,9 @@ def byte_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def watch_backlog(label: str, store: EpisodeStore) -> Iterator[None]:
+def watch_backlog(label: str, memory: Memory) -> Iterator[None]:
     """Show a bar over the pending work while the block does it."""
-    total = waiting(store)
+    total = waiting(memory)
     if not total or not Console(stderr=True).is_terminal:
         yield
         return
@@ -73,7 +73,7 @@ def watch_backlog(label: str, store: EpisodeStore) -> Iterator[None]:
 
         def look() -> None:
             while not finished.wait(_POLL_SECONDS):
-                done(max(0, total - waiting(store)))
+                done(max(0, total - waiting(memory)))
 
         watcher = threading.Thread(target=look, name="octopus-progress", daemon=True)
         watcher.start()
@@ -84,6 +84,6 @@ def watch_backlog(label: str, store: EpisodeStore) -> Iterator[None]:
             watcher.join()
 
 
-def waiting(store: EpisodeStore) -> int:
+def waiting(memory: Memory) -> int:
     """Return how much work is pending, of every kind."""
-    return sum(work.waiting for work in store.backlog().values())
+    return sum(work.waiting for work in memory.backlog().values())

@@ -59,12 +59,11 @@ def reembed(
         released(made),
         EpisodicMemory.open(settings.url, embedder=made, background=False) as memory,
     ):
-        store = memory.parts.store
         before = memory.stats().vectors.get(made.model, 0)
-        with watch_backlog("embedding", store):
+        with watch_backlog("embedding", memory):
             memory.flush()
         embedded = memory.stats().vectors.get(made.model, 0) - before
-        left = waiting(store)
+        left = waiting(memory)
     if as_json:
         print_json({"model": made.model, "embedded": embedded, "waiting": left})
     else:

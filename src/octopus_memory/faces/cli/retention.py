@@ -100,10 +100,9 @@ def _policies(
     memory: EpisodicMemory,
 ) -> list[tuple[tuple[str | None, str | None], EpisodicRetentionPolicy | None]]:
     """Return the default policy, then those of agents, by tenant and agent."""
-    known = sorted(memory.parts.store.configs(), key=lambda whose: (whose[0] or "", whose[1]))
     return [
-        ((None, None), memory.parts.defaults.retention),
-        *((whose, _policy(memory, *whose)) for whose in known),
+        ((None, None), memory.default_config().retention),
+        *((whose, _policy(memory, *whose)) for whose in memory.configured_agents()),
     ]
 
 

@@ -82,7 +82,7 @@ def scrub(
                 progress=lambda sofar: done(sofar.episodes),
                 actor=actor_of("cli"),
             )
-        waiting = memory.parts.store.backlog()[WorkKind.EMBED].waiting
+        waiting = memory.backlog()[WorkKind.EMBED].waiting
     if as_json:
         print_json(report)
     else:

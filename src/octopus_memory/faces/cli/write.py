@@ -100,9 +100,9 @@ def add(
 def run_pending(*, db: Db = None, as_json: AsJson = False) -> None:
     """Do the pending work now: vectors, better summaries, closing idle sessions."""
     with open_existing(db) as memory:
-        with watch_backlog("working", memory.parts.store):
+        with watch_backlog("working", memory):
             done = memory.run_pending()
-        left = waiting(memory.parts.store)
+        left = waiting(memory)
     if as_json:
         print_json(
             {
@@ -185,11 +185,11 @@ def _of_all(error: InvalidMessage, start: int) -> InvalidMessage:
 def _embed(memory: EpisodicMemory) -> int:
     """Embed for a few seconds. Return how many texts are left."""
     try:
-        with watch_backlog("embedding", memory.parts.store):
+        with watch_backlog("embedding", memory):
             memory.flush(timeout=_EMBED_SECONDS)
     except ModelError as error:
         typer.echo(f"warning: stored, but not embedded yet: {error}", err=True)
-    return memory.parts.store.backlog()[WorkKind.EMBED].waiting
+    return memory.backlog()[WorkKind.EMBED].waiting
 
 
 def _say_stored(

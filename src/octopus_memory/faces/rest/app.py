@@ -15,7 +15,6 @@ from starlette.types import ASGIApp
 
 from ...domain.errors import OctopusError
 from ...engine.memory import Memory
-from ...engine.privacy.api_keys import KeyRing
 from ...settings import ServerSettings
 from . import problems
 from .identity import Gate, Limiter, Lockout
@@ -80,7 +79,7 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     app.state.uploads = Uploads(settings.idle_upload_seconds)
     app.state.longest_import_part = settings.max_import_part_chars
     gate = Gate(
-        KeyRing(memory.parts),
+        memory.api_keys.ring(),
         tokens=_token_reader(settings),
         limiter=Limiter(settings.requests_per_minute),
         lockout=Lockout(settings.wrong_credentials_allowed),
@@ -117,7 +116,7 @@ async def _watch_erasures(memory: Memory, threads: Threads, ending: asyncio.Even
             await asyncio.wait_for(ending.wait(), _CHECK_SECONDS)
         # The next check tries again if the database does not answer.
         with suppress(OctopusError):
-            await threads.run(memory.parts.check_for_removals)
+            await threads.run(memory.check_for_removals)
 
 
 def _token_reader(settings: ServerSettings) -> JwtReader | None:

@@ -102,7 +102,7 @@ def _run_several(
     with shared_metrics():
         from .metrics import WorkDone
 
-        WorkDone(memory.parts.counters)
+        WorkDone(memory.counters)
         serving = Serving(_serve_some, listeners, url, server, dev)
         serving.run_until_signal(memory.wake_for_others)
 
@@ -180,7 +180,7 @@ def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev
 
     service = Server(make_app(memory, server, development=dev), server)
     # Loads the code that looks up a key, so that the first request need not wait for it.
-    memory.parts.store.find_key("")
+    memory.api_keys.find("")
     # Loaded modules stay, so the garbage collector need not traverse them again and again.
     gc.collect()
     gc.freeze()

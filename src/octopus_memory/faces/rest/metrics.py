@@ -23,7 +23,7 @@ _KNOWN_SECONDS = 1.0
 class WorkDone:
     """Counts the background work of this process."""
 
-    def __init__(self, tally: WorkCounters, registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, counters: WorkCounters, registry: CollectorRegistry | None = None) -> None:
         done = Counter(
             "octopus_work_done", "Tasks done by this service.", ["kind"], registry=registry
         )
@@ -34,7 +34,7 @@ class WorkDone:
             registry=registry,
         )
         self._of = {kind: (done.labels(kind.value), failed.labels(kind.value)) for kind in WorkKind}
-        tally.watch(self._count)
+        counters.watch(self._count)
 
     def _count(self, kind: WorkKind, done: int, failed: int) -> None:
         self._of[kind][0].inc(done)
@@ -63,7 +63,7 @@ class Metrics:
             registry=own,
         )
         self._kinds: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        WorkDone(memory.parts.counters, own)
+        WorkDone(memory.counters, own)
         self.waiting = Waiting(memory)
         self._registry = _of_all_processes() or own
         self._registry.register(_Backlog(memory, self.waiting))
@@ -99,7 +99,7 @@ class Waiting:
     def now(self) -> Mapping[WorkKind, Backlog]:
         known = self._known
         if known is None or time.monotonic() - known[0] > _KNOWN_SECONDS:
-            known = self._known = (time.monotonic(), self._memory.parts.store.backlog())
+            known = self._known = (time.monotonic(), self._memory.backlog())
         return known[1]
 
 
@@ -118,7 +118,7 @@ class _Backlog(Collector):
         )
         up = GaugeMetricFamily("octopus_database_up", "Whether the database answers.")
         try:
-            now = self._memory.parts.clock.now()
+            now = self._memory.now()
             for kind, backlog in self._waiting.now().items():
                 waiting.add_metric([kind.value], backlog.waiting)
                 age = (now - backlog.oldest).total_seconds() if backlog.oldest else 0.0

@@ -41,10 +41,10 @@ def readyz(request: Request) -> JSONResponse:
     checks: dict[str, str] = {}
     ready = True
     try:
-        parts = memory_of(request).parts
-        now = parts.clock.now()
+        memory = memory_of(request)
+        now = memory.now()
         # The metrics may be some seconds old, so ask the database itself.
-        parts.store.state()
+        memory.ping()
         backlog = _metrics(request).waiting.now()
     except OctopusError as error:
         ready = False
