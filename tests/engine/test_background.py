@@ -237,7 +237,7 @@ def test_a_damaged_turn_does_not_keep_the_others_waiting(database_url: str, capl
         memory.scope(user="v").add("s", TALK[0])
         damage(database_url, 2)
         assert memory.run_pending().embedded == 6
-        assert "1 texts cannot be read" in caplog.text
+        assert "1 texts are damaged" in caplog.text
         assert waiting(memory) == 1
         assert memory.stats().vectors == {memory.parts.embedder.model: 5}
         failed = {}
@@ -262,7 +262,7 @@ def test_flush_reports_a_damaged_turn(database_url: str):
     with open_memory(database_url) as memory:
         memory.scope(user="u").add("s", [("user", QUESTION), ("assistant", QUESTION)])
         damage(database_url, 0)
-        with pytest.raises(StoreCorrupt, match="1 texts cannot be read"):
+        with pytest.raises(StoreCorrupt, match="1 texts are damaged"):
             memory.flush()
         assert memory.stats().vectors == {memory.parts.embedder.model: 1}
 

@@ -227,7 +227,7 @@ def test_a_given_summary_is_kept(scope: MemoryScope):
     assert (closed.summary, closed.key_facts) == ("Asked for leave.", ("formal",))
     with pytest.raises(InvalidInput, match="summary"):
         scope.store([("user", "x")], summary="y" * 2_001)
-    with pytest.raises(InvalidInput, match="key_facts: are 101; the most is 100"):
+    with pytest.raises(InvalidInput, match="key_facts: must be at most 100, not 101"):
         scope.store([("user", "x")], key_facts=["y"] * 101)
     with pytest.raises(InvalidInput, match=r"key_facts\[1\]: has 2,001 characters"):
         scope.store([("user", "x")], key_facts=["y", "y" * 2_001])

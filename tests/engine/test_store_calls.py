@@ -103,7 +103,7 @@ def test_store_takes_a_whole_episode(scope: MemoryScope, clock: FixedClock):
 
 def test_an_episode_does_not_end_before_it_begins(scope: MemoryScope, clock: FixedClock):
     now = clock.now()
-    with pytest.raises(InvalidInput, match="ended_at: is before the first message"):
+    with pytest.raises(InvalidInput, match="ended_at: must not be earlier than the first"):
         scope.store([("user", QUESTION)], at=now, ended_at=now - timedelta(hours=1))
     stored = scope.store([("user", QUESTION)], ended_at=now - timedelta(hours=1))
     assert stored.started_at == stored.ended_at == now - timedelta(hours=1)
@@ -111,7 +111,7 @@ def test_an_episode_does_not_end_before_it_begins(scope: MemoryScope, clock: Fix
     mixed = scope.store([("user", QUESTION), ("assistant", ANSWER)], at=[now, before])
     assert (mixed.started_at, mixed.ended_at) == (before, now)
     opened = scope.open_episode("s")
-    with pytest.raises(InvalidInput, match="at: is before the episode began"):
+    with pytest.raises(InvalidInput, match="at: must not be earlier than the episode"):
         scope.close_episode(opened, at=before)
     assert scope.get(opened).episode.is_open
 

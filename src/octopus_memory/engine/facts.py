@@ -1,4 +1,4 @@
-"""Standing facts: found at the end of an episode, or given, corrected, pinned and deleted."""
+"""Standing facts: found when an episode closes, or given by a caller."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class FactCalls(ABC):
-    """The part of `MemoryScope` that is about facts."""
+    """The calls of `MemoryScope` about facts."""
 
     scope: Scope
     _actor: str
@@ -56,10 +56,10 @@ class FactCalls(ABC):
         kinds: Collection[FactKind | str] | None = None,
         history: bool = False,
     ) -> list[Fact]:
-        """The standing facts about this user: pinned first, then by kind and time.
+        """Return the standing facts about this user: pinned first, then by kind and time.
 
-        With `as_of`, what was known then. With `history`, also the facts that newer ones replaced,
-        all in the order in which they were said. `kinds` keeps facts of these kinds alone.
+        With `as_of`, those known at that time. With `history`, also those that newer facts
+        replaced, all in the order in which they were said. `kinds` restricts them to these kinds.
         """
         moment = None if as_of is None else check_time("as_of", as_of)
         check_flag("history", history)
@@ -75,13 +75,13 @@ class FactCalls(ABC):
         pinned: bool = False,
         actor: str | None = None,
     ) -> Fact:
-        """Store a standing fact about this user; durable when it returns.
+        """Store a standing fact about this user; it is durable when this returns.
 
-        It replaces the fact of its kind and `slot`. Without a slot, a name, a language or a home
-        replaces the one before it, and any other fact replaces nothing. No fact that is found later
-        replaces one that is `pinned`.
+        It replaces the fact of the same kind and `slot`. Without a slot, a name, a language or a
+        home replaces the previous one, and any other fact replaces nothing. A `pinned` fact is not
+        replaced by facts that are found later.
 
-        :raises InvalidInput: naming the field, for what cannot be stored
+        :raises InvalidInput: naming the field that is invalid
         """
         return add(
             self._runtime,
@@ -96,7 +96,8 @@ class FactCalls(ABC):
     def correct_fact(
         self, fact_id: Fact | UUID | str, text: str, *, actor: str | None = None
     ) -> Fact:
-        """Store what a fact should say; the old one stays as history, and a pin goes over.
+        """Replace a fact by its correction. The old one stays as history, and a pin moves to the
+        new one.
 
         :raises FactNotFound: for an id that is not in this scope
         """
@@ -105,19 +106,20 @@ class FactCalls(ABC):
     def pin_fact(
         self, fact_id: Fact | UUID | str, *, pinned: bool = True, actor: str | None = None
     ) -> Fact:
-        """Pin a fact, so that none that is found later replaces it, or take its pin off.
+        """Pin a fact, so that facts found later do not replace it, or unpin it.
 
         :raises FactNotFound: for an id that is not in this scope
         """
         return pin(self._runtime, self.scope, fact_id, pinned=pinned, actor=actor or self._actor)
 
     def delete_fact(self, fact_id: Fact | UUID | str, *, actor: str | None = None) -> None:
-        """Delete a fact for good: its text is gone, and its source does not bring it back.
+        """Delete a fact permanently: its text is cleared, and its episode does not produce it
+        again.
 
         Its slot stays empty until a newer fact fills it.
 
         :raises FactNotFound: for an id that is not in this scope, or was deleted
-        :raises LegalHold: when a hold stands on the user or on the fact's episode
+        :raises LegalHold: when the user or the fact's episode is under a hold
         """
         delete(self._runtime, self.scope, fact_id, actor=actor or self._actor)
 
@@ -125,9 +127,9 @@ class FactCalls(ABC):
 def found(
     turns: Sequence[Turn], facts: Iterable[FoundFact], origin: FactOrigin
 ) -> tuple[Fact, ...]:
-    """Facts that a summarizer found in these turns; `guarded` makes of them what is stored.
+    """Make facts of what a summarizer found in these turns; pass them to `guarded` before storing.
 
-    A model's answer is not trusted: what is empty or names a turn that is not there is left out.
+    A model's answer is not trusted: facts that are empty or name an unknown turn are dropped.
     """
     said = {turn.ordinal: turn for turn in turns}
     kept: list[Fact] = []
@@ -152,9 +154,9 @@ def found(
 
 
 def guarded(facts: Iterable[Fact], guard: Guard) -> tuple[Fact, ...]:
-    """Facts found in one episode, as they are stored: without personal data, and of a fit length.
+    """Redact and shorten the facts found in one episode, as the agent's settings say.
 
-    Of those that then say the same, the first is kept.
+    Of duplicates, the first is kept.
     """
     kept: dict[tuple[FactKind, str, str], Fact] = {}
     for fact in facts:
@@ -166,15 +168,15 @@ def guarded(facts: Iterable[Fact], guard: Guard) -> tuple[Fact, ...]:
 
 
 def _guarded_slot(guard: Guard, slot: str) -> str:
-    """A slot without personal data, for a guard that has read the fact's text.
+    """Redact a slot with a guard that has read the fact's text.
 
-    A slot is in lower case, in which the redactor knows only the names that it has heard.
+    A slot is in lower case, where the redactor finds only names that it has heard before.
     """
     return check_slot(guard.text(slot))
 
 
 def redacted(fact: Fact, guard: Guard) -> Fact:
-    """The fact without personal data, and cut; the same object where nothing changes."""
+    """Return the fact redacted and shortened; the same object if nothing changes."""
     text = _cut(guard.text(fact.text))
     slot = _guarded_slot(guard, fact.slot)
     return fact if (text, slot) == (fact.text, fact.slot) else replace(fact, text=text, slot=slot)
@@ -188,7 +190,7 @@ def listed(
     kinds: Collection[FactKind | str] | None,
     history: bool,
 ) -> list[Fact]:
-    """The facts that are current, or with `history` all that are known, oldest first."""
+    """Return the current facts, or with `history` all of them, oldest first."""
     wanted = kinds_of(kinds)
     stored = runtime.store.facts(scope, until=as_of)
     if history:
@@ -209,7 +211,7 @@ def add(
     pinned: bool,
     actor: str,
 ) -> Fact:
-    """Store a fact that the caller gives."""
+    """Store a caller's fact."""
     text, fact_kind = check_fact_text("text", text), check_kind(kind)
     check_flag("pinned", pinned)
     slot = check_given_slot(slot)
@@ -232,9 +234,9 @@ def add(
 def correct(
     runtime: Runtime, scope: Scope, given: Fact | UUID | str, text: str, *, actor: str
 ) -> Fact:
-    """Store what a fact should say; it takes the place of the one that is corrected.
+    """Store a correction, which replaces the given fact.
 
-    The old one stays as history, and a pin goes over to the new one.
+    The old fact stays as history, and a pin moves to the new one.
     """
     fact_id, text = fact_id_of(given), check_fact_text("text", text)
     about = {"fact": str(fact_id)}
@@ -244,7 +246,7 @@ def correct(
         old = next((fact for fact in stored if fact.id == fact_id and not fact.is_deleted), None)
         if old is None:
             raise FactNotFound(fact_id)
-    # The conversation's clock may be ahead of this one, and the newest fact is the one that holds.
+    # The newest fact wins, and the conversation's clock may be ahead of this one.
     beside = [fact.since for fact in stored if (fact.kind, fact.slot) == (old.kind, old.slot)]
     guard = _guard(runtime, scope)
     fact = Fact(
@@ -262,7 +264,7 @@ def correct(
 def pin(
     runtime: Runtime, scope: Scope, given: Fact | UUID | str, *, pinned: bool, actor: str
 ) -> Fact:
-    """Pin a fact, or take its pin off."""
+    """Pin or unpin a fact."""
     check_flag("pinned", pinned)
     fact_id = fact_id_of(given)
     action, about = "fact_pin" if pinned else "fact_unpin", {"fact": str(fact_id)}
@@ -274,7 +276,7 @@ def pin(
 
 
 def delete(runtime: Runtime, scope: Scope, given: Fact | UUID | str, *, actor: str) -> None:
-    """Clear a fact's text for good."""
+    """Clear a fact's text permanently."""
     fact_id = fact_id_of(given)
     about = {"fact": str(fact_id)}
     names = {"tenant": scope.tenant, "user": scope.user, "actor": actor}
@@ -293,7 +295,7 @@ def _store(
     actor: str,
     **about: str,
 ) -> Fact:
-    """Store a fact that passed the guard, by whose settings the write is decided."""
+    """Store a guarded fact; the write names the version of the guard's settings."""
     entry = audit.draft(
         runtime,
         action,
@@ -309,18 +311,18 @@ def _store(
 
 
 def _settled(runtime: Runtime, scope: Scope, fact_id: UUID, known: Fact | None = None) -> Fact:
-    """The fact with what it replaces, or what replaced it."""
+    """Return the fact with the one that it replaces or that replaced it."""
     for fact in consolidate(runtime.store.facts(scope)):
         if fact.id == fact_id:
             return fact
     if known is None:
-        # Another caller removed it just now.
+        # Another caller removed it since it was stored.
         raise FactNotFound(fact_id)
     return known
 
 
 def _guard(runtime: Runtime, scope: Scope) -> Guard:
-    """Without numbers: these count within one episode, and a caller's fact has none."""
+    """Make a guard without numbered placeholders, because numbers count within an episode."""
     return runtime.guard(scope, numbered=False)
 
 

@@ -1,4 +1,4 @@
-"""The memory: binds the runtime, hands out scopes, looks after the work behind them."""
+"""The memory: opens scopes and tenants, and runs the pending work."""
 
 from __future__ import annotations
 
@@ -53,13 +53,14 @@ class Memory:
         )
         if self._worker is not None:
             runtime.ledger.wake = self._worker.wake_for_ledger
-        # Who only looks must not have everything embedded anew because their settings are others.
+        # A process that does no background work must not have everything embedded again only
+        # because another embedder is configured for it.
         if run_in_background or runtime.store.state().model is None:
             self._use_model()
         mirror.attach(runtime)
         runtime.check_for_removals()
         if run_in_background and (pending.is_waiting(runtime) or mirror.waiting(runtime)):
-            # Left by a process that died, or queued anew because the model is another.
+            # Work of a process that died, or texts that were queued because the model changed.
             self.wake()
 
     def scope(
@@ -70,18 +71,19 @@ class Memory:
         user: str,
         actor: str = "library",
     ) -> MemoryScope:
-        """Everything of one user with one agent. Ids are text; a UUID is taken as its text.
+        """Return one user's memory with one agent. Ids are text; a UUID is converted to text.
 
-        `actor` is who acts here, for the audit log: who erases, deletes, restores, and who reads,
-        where reads are recorded.
+        `actor` names the caller in the audit log, which records erasures, deletions and restores,
+        and reads if the settings say so.
         """
         names = {"tenant": tenant, "agent": agent, "user": user}
         texts = {k: str(v) if isinstance(v, UUID) else v for k, v in names.items()}
         return MemoryScope(self, Scope(**texts), actor=check_name("actor", actor))
 
     def tenant(self, name: str = "default") -> MemoryTenant:
-        """One tenant, across its agents and users: erasure, holds, export, the audit log."""
-        # Those who only talk need not wait for what exports, scrubs and holds.
+        """Return one tenant, across its agents and users: erasure, holds, export, the audit log."""
+        # Imported here, so that a process that only reads and writes does not load export, scrub
+        # and holds.
         from .tenant import MemoryTenant
 
         return MemoryTenant(self, str(name) if isinstance(name, UUID) else name)
@@ -94,14 +96,15 @@ class Memory:
         tenant: str | None = None,
         actor: str = "library",
     ) -> None:
-        """Change an agent's settings, with one tenant or with every tenant.
+        """Change an agent's settings, for one tenant or for every tenant.
 
-        What is set in `config` is stored; every other setting stays as it is. `config` is a
-        `MemoryConfig`, one of its parts, or tables such as `{"privacy": {"pii": "redact"}}`, in
-        which None unsets a setting or a whole part. The change holds for every write that begins
+        Stores the settings that `config` sets; the others keep their values. `config` is a
+        `MemoryConfig`, one of its parts, or a dict such as `{"privacy": {"pii": "redact"}}`, in
+        which None unsets a setting or a whole part. The change applies to every write that begins
         after this returns, in every process.
 
-        :raises InvalidSetting: for a value that cannot be used, or not beside those in force
+        :raises InvalidSetting: for a value that is invalid, or that conflicts with the effective
+            settings
         """
         from .core import agent_configs
 
@@ -110,37 +113,37 @@ class Memory:
     def reset_config(
         self, agent: str, *, tenant: str | None = None, actor: str = "library"
     ) -> None:
-        """Remove what is stored for an agent, with one tenant or with every tenant.
+        """Remove an agent's stored settings, for one tenant or for every tenant.
 
-        Each setting comes from the next layer again: see `config_sources`.
+        Each setting then comes from the next layer: see `config_sources`.
         """
         from .core import agent_configs
 
         agent_configs.reset(self.runtime, agent, tenant=tenant, actor=actor)
 
     def compact(self, *, actor: str = "library") -> bool:
-        """Rewrite the database's files, so that nothing removed before can be read from them.
+        """Rewrite the database's files, so that removed content cannot be read from them.
 
-        False when others' use of the database stands in the way: try again later.
+        Returns False if another connection blocks the rewrite: try again later.
         """
         from .privacy import erasure
 
         return erasure.compact(self.runtime, actor=actor)
 
     def config(self, agent: str, *, tenant: str | None = None) -> MemoryConfig:
-        """The settings an agent runs with."""
+        """Return an agent's effective settings."""
         from .core import agent_configs
 
         return agent_configs.config(self.runtime, agent, tenant=tenant)
 
     def config_sources(self, agent: str, *, tenant: str | None = None) -> dict[str, dict[str, str]]:
-        """Where each of an agent's settings comes from: the name of a `ConfigSource`."""
+        """Return the layer of each of an agent's settings, as the name of a `ConfigSource`."""
         from .core import agent_configs
 
         return agent_configs.config_sources(self.runtime, agent, tenant=tenant)
 
     def run_pending(self) -> PendingReport:
-        """Do the waiting work in this thread: time-outs, summaries, vectors."""
+        """Do the pending work in this thread: time-outs, summaries, vectors."""
         leases.release_dead_leases(self.runtime)
         self._use_model()
         self.runtime.ledger.flush()
@@ -155,7 +158,7 @@ class Memory:
         compact: bool | None = None,
         actor: str = "library",
     ) -> RetentionReport:
-        """Archive, delete and purge what is due, of every tenant: see `MemoryRetentionJob.run`."""
+        """Archive, delete and purge the episodes that are due: see `MemoryRetentionJob.run`."""
         from .retention.job import MemoryRetentionJob
 
         if not dry_run:
@@ -165,16 +168,16 @@ class Memory:
         )
 
     def next_retention(self) -> datetime | None:
-        """When retention runs by itself next; None where it runs only by hand."""
+        """Return the time of the next scheduled retention run; None if there is no schedule."""
         from .retention.job import next_run
 
         return next_run(self.runtime)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is left to embed; False if `timeout` seconds passed first.
+        """Embed until nothing is left; returns False if `timeout` seconds passed first.
 
         :raises EmbedderFailed: when the embedder cannot be reached
-        :raises StoreCorrupt: when a text cannot be read; the others are embedded
+        :raises StoreCorrupt: when a text is damaged; the others are embedded
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         runtime = self.runtime
@@ -187,7 +190,9 @@ class Memory:
                 if deadline is not None and time.monotonic() >= deadline:
                     break
             if damaged:
-                raise StoreCorrupt(f"{damaged} texts cannot be read: restore a backup")
+                raise StoreCorrupt(
+                    f"{damaged} texts are damaged and cannot be read: restore a backup"
+                )
             if not pending.is_waiting(runtime):
                 return True
             if deadline is not None and time.monotonic() >= deadline:
@@ -258,15 +263,15 @@ class Memory:
         self.runtime.check_for_removals()
 
     def stats(self) -> StoreStats:
-        """Counts over the whole database, for its operator."""
+        """Return counts over the whole database."""
         return self.runtime.store.stats()
 
     def close(self) -> None:
-        """Stop the background work and release the files. What is left to do stays stored."""
+        """Stop the worker and close the database. Work that is not done stays in the database."""
         if self._closed:
             return
         if self._process != os.getpid():
-            # What a fork copied belongs to the process that opened it, and so do its locks.
+            # A fork's copies of connections and locks belong to the process that opened them.
             self._closed = True
             return
         if self._worker is not None:
@@ -282,7 +287,7 @@ class Memory:
 
     @property
     def runtime(self) -> Runtime:
-        """The adapters behind this memory.
+        """The adapters, settings and caches of this memory.
 
         :raises MemoryClosed: after `close`, and in a process forked since it was opened
         """
@@ -298,7 +303,10 @@ class Memory:
         return self.runtime
 
     def _use_model(self) -> None:
-        """Once: two processes with two models must not take the database from each other."""
+        """Set the database's embedding model to this memory's, once.
+
+        Only once, because two processes with two models would re-embed the database in turns.
+        """
         if self._has_model:
             return
         self._has_model = True
@@ -310,7 +318,7 @@ class Memory:
         if before is not None and runtime.store.state().model == model:
             if queued:
                 log.warning(
-                    "the vectors are by %s and the settings say %s: %d texts are embedded anew",
+                    "the embedding model changed from %s to %s: embedding %d texts again",
                     before,
                     model,
                     queued,
@@ -328,25 +336,25 @@ class Memory:
             )
 
     def attend(self) -> None:
-        """Have the background thread running: somebody uses this memory."""
+        """Start the worker, because the memory is in use."""
         if self._worker is not None:
             self._worker.start()
 
     def wake(self) -> None:
-        """Tell the background thread that there is something to do."""
+        """Tell the worker that there is work."""
         if self._worker is not None:
             self._worker.wake()
 
     def wake_for_others(self) -> None:
-        """Wake it for what other processes left to do: nobody else tells this one."""
+        """Wake the worker if other processes left work, because they cannot signal this process."""
         if self._worker is None or self._worker.is_working:
             return
-        # A database that is away for a while is waited for; the background work says so in the log.
+        # An unreachable database is retried at the next call; the worker logs the error.
         with contextlib.suppress(StoreError):
             store = self.runtime.store
             if store.unindexed_turns(limit=1):
                 self.wake()
-            # To count all that waits takes a while, where there is much.
+            # Counting a large backlog is slow, so count at most once a second.
             elif time.monotonic() >= self._next_count:
                 self._next_count = time.monotonic() + _BETWEEN_COUNTS
                 if any(work.waiting for work in store.backlog().values()):

@@ -1,4 +1,4 @@
-"""The verbs inside one scope."""
+"""The calls inside one scope."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class MemoryScope(FactCalls, LedgerCalls):
-    """One user's memory with one agent: nothing outside it can be seen or touched."""
+    """One user's memory with one agent. No call reads or changes anything outside of it."""
 
     def __init__(self, memory: Memory, scope: Scope, *, actor: str = "library") -> None:
         self._memory = memory
@@ -69,7 +69,7 @@ class MemoryScope(FactCalls, LedgerCalls):
         at: datetime | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> EpisodeInHand:
-        """An episode as a `with` block: closed at its end, `error_closed` if the block raises."""
+        """Open an episode as a `with` block, which closes it, as `error_closed` if it raises."""
         opened = self.open_episode(session_id, at=at, metadata=metadata)
         return EpisodeInHand(self, opened)
 
@@ -80,7 +80,7 @@ class MemoryScope(FactCalls, LedgerCalls):
         at: datetime | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> Episode:
-        """Open an episode in a session, new or known. One that is open already is returned."""
+        """Open an episode in a session, or return the one that is open."""
         return remember.open_episode(
             self._runtime, self.scope, session_id, at=at, metadata=metadata
         )
@@ -96,19 +96,19 @@ class MemoryScope(FactCalls, LedgerCalls):
         keys: Sequence[str | None] | None = None,
         index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
-        """Store one message or many; durable when it returns.
+        """Store one message or many; they are durable when this returns.
 
-        A session that is new, or has no open episode, gets one. `at` is one time for all or a
-        list with one for each; `tokens` likewise, where the caller has counted.
+        A session without an open episode gets one. `at` is one time for all messages or a list with
+        one for each. `tokens` lists the token count of each message, if the caller knows it.
 
-        `keys` are ids of the caller's own, one for each message or None: a message whose key the
-        session knows is skipped, even where it was removed since, and is not in the answer. With
-        `index=False`, or a list with a flag for each, messages are replayed and never recalled.
+        `keys` are the caller's own ids, one for each message or None. A message whose key the
+        session knows is skipped, even if it was removed since, and is not returned. With
+        `index=False`, or a list with a flag for each, messages are replayed but never recalled.
 
         :raises EpisodeClosed: for the id of an episode that has ended
-        :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored again
+        :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored
         :raises EpisodeNotFound: for an episode id that is not in this scope
-        :raises InvalidMessage: for a message that cannot be stored; then none of them is
+        :raises InvalidMessage: for an invalid message; none of the messages is stored
         """
         stored = remember.add(
             self._runtime,
@@ -133,9 +133,9 @@ class MemoryScope(FactCalls, LedgerCalls):
         *,
         at: datetime | None = None,
     ) -> Episode:
-        """End an episode: makes its summary and key facts, unless they are given.
+        """Close an episode with a summary and key facts, which are made unless they are given.
 
-        One that has ended already is returned as it is. Never fails because a model did.
+        An episode that has ended is returned unchanged. A failing model never makes this fail.
         """
         closed = close.close(
             self._runtime,
@@ -152,7 +152,7 @@ class MemoryScope(FactCalls, LedgerCalls):
     def close_session(
         self, session_id: str, reason: EndReason | str = EndReason.USER_CLOSED
     ) -> Session:
-        """End a session's open episode, if it has one; the session as it is then."""
+        """Close a session's open episode, if there is one, and return the session."""
         state = self._runtime.store.session(self.scope, check_name("session_id", session_id))
         if state is None:
             raise SessionNotFound(session_id)
@@ -176,9 +176,10 @@ class MemoryScope(FactCalls, LedgerCalls):
         output_tokens: int | None = None,
         idempotency_key: str | None = None,
     ) -> Episode:
-        """Store a finished episode in one call; without `at` all was said at `ended_at`, else now.
+        """Store a finished episode in one call. `at` defaults to `ended_at`, or to the current
+        time.
 
-        :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored again
+        :raises EpisodeDeleted: for a key whose episode was deleted since; nothing is stored
         """
         stored = remember.store(
             self._runtime,
@@ -199,7 +200,7 @@ class MemoryScope(FactCalls, LedgerCalls):
         return stored
 
     def heartbeat(self, session_id: str, *, at: datetime | None = None) -> Session:
-        """Keep an idle session open; the answer's `status` says whether it still is.
+        """Keep an idle session open. The returned `status` tells whether it still is.
 
         :raises SessionNotFound: for a session that is not in this scope
         """
@@ -217,11 +218,11 @@ class MemoryScope(FactCalls, LedgerCalls):
         include_archived: bool | None = None,
         session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
-        """Episodes relevant to a query, best first, each with why.
+        """Find the episodes relevant to a query, best first, each with the signals of its score.
 
-        `session_id` names the current session, which is left out. Without `min_score`, `hybrid`
-        returns the best there is and `semantic` none under the agent's `min_recall_score`; without
-        `include_archived`, the agent's setting of that name decides.
+        `session_id` names the current session, which is excluded. Without `min_score`, `hybrid`
+        returns the best episodes whatever their score, and `semantic` those above the agent's
+        `min_recall_score`. `include_archived` defaults to the agent's setting.
         """
         ask = Ask(
             query=query,
@@ -247,7 +248,7 @@ class MemoryScope(FactCalls, LedgerCalls):
         until: datetime | None = None,
         session_id: str | None = None,
     ) -> list[TurnHit]:
-        """Single turns relevant to a query, best first."""
+        """Find the turns relevant to a query, best first."""
         ask = Ask(
             query=query,
             mode=recall.recall_mode(mode),
@@ -267,18 +268,18 @@ class MemoryScope(FactCalls, LedgerCalls):
         include_archived: bool | None = None,
         session_id: str | None = None,
     ) -> list[EpisodeSnippet]:
-        """The last episodes, newest first by end; an open one counts as now.
+        """Return the last episodes, newest first by end; open ones come first.
 
-        They were not searched for, so their `relevance` is None. Without `include_archived`, the
-        agent's setting of that name decides.
+        Their `relevance` is None, because they were not searched. `include_archived` defaults to
+        the agent's setting.
         """
         with self._reading("recent") as runtime:
             return latest.latest(runtime, self.scope, limit, include_archived, session_id)
 
     def session(self, session_id: str, *, last: int | None = None) -> SessionReplay:
-        """One session, whole and in order; `.messages()` is the list a provider takes.
+        """Return a whole session in order; `.messages()` is the list for a provider.
 
-        `last` is for an agent's loop: only so many of its turns are read, the newest.
+        With `last`, only so many of its newest turns are read, as an agent's loop needs.
 
         :raises SessionNotFound: for a session that is not in this scope
         """
@@ -292,7 +293,7 @@ class MemoryScope(FactCalls, LedgerCalls):
             return found
 
     def sessions(self, page: int = 1, page_size: int = 20) -> Page[Session]:
-        """A page of sessions, last seen first."""
+        """Return a page of sessions, last seen first."""
         from ..domain.page import Page
 
         check_limit(page, "page")
@@ -304,10 +305,10 @@ class MemoryScope(FactCalls, LedgerCalls):
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
     def reset_session(self, session_id: str) -> None:
-        """Begin the replay of a session anew: `session` leaves out the turns that it has by now.
+        """Restart the replay of a session: `session` omits the turns stored so far.
 
-        They stay in the memory: `get` gives them, and recall finds them, also from within the same
-        session. The episode that is open stays open.
+        They stay in the memory: `get` returns them, and recall finds them, even from the same
+        session. An open episode stays open.
 
         :raises SessionNotFound: for a session that is not in this scope
         """
@@ -316,7 +317,7 @@ class MemoryScope(FactCalls, LedgerCalls):
     def episodes(
         self, page: int = 1, page_size: int = 20, *, include_archived: bool = True
     ) -> Page[Episode]:
-        """A page of episodes, newest first."""
+        """Return a page of episodes, newest first."""
         from ..domain.page import Page
 
         check_limit(page, "page")
@@ -331,7 +332,7 @@ class MemoryScope(FactCalls, LedgerCalls):
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
     def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay:
-        """One episode with its turns.
+        """Return one episode with its turns.
 
         :raises EpisodeNotFound: for an id that is not in this scope
         """
@@ -343,26 +344,26 @@ class MemoryScope(FactCalls, LedgerCalls):
             return EpisodeReplay(episode=episode, turns=tuple(turns))
 
     def delete(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> None:
-        """Take an episode out of every read; `restore` undoes it until retention purges it.
+        """Hide an episode from every read. `restore` undoes it until retention purges the episode.
 
-        An open one is closed first. Deleting it again changes nothing.
+        An open episode is closed first. Deleting it again changes nothing.
 
         :raises EpisodeNotFound: for an id that is not in this scope
-        :raises LegalHold: when a hold stands on it or on its user
+        :raises LegalHold: when the episode or its user is under a hold
         """
         from .retention.restore import delete
 
         delete(self._runtime, self.scope, episode_id, actor=actor or self._actor)
 
     def deleted(self) -> list[Episode]:
-        """The episodes that are deleted and not purged yet, newest first by end."""
+        """Return the deleted episodes that are not purged yet, newest first by end."""
         with self._reading("deleted") as runtime:
             return runtime.store.deleted_episodes(self.scope)
 
     def restore(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> Episode:
-        """Bring back an episode that was deleted, or archived with its turns kept.
+        """Restore an episode that was deleted, or archived with its turns kept.
 
-        Its days count anew. An episode that is neither is returned as it is.
+        Its retention period starts again. An episode that is neither is returned unchanged.
 
         :raises EpisodeNotFound: for an id that is not in this scope, or was purged
         :raises EpisodeArchived: when it was archived to its summary: the turns are gone
@@ -383,11 +384,11 @@ class MemoryScope(FactCalls, LedgerCalls):
         session_id: str | None = None,
         count_tokens: TokenCount | None = None,
     ) -> MemoryContext:
-        """What the model should see for the current user message.
+        """Build the memory block and the messages for the current user message.
 
-        `session_id` names the current session, which is left out; without it, every episode that
-        is still open is. `count_tokens` counts as the model at hand does, in place of the
-        configured counter. What is shown for a session is entered in the ledger: see `injections`.
+        `session_id` names the current session, which is excluded; without it, every open episode
+        is. `count_tokens` replaces the configured counter. The memories that are shown for a
+        session are recorded in the ledger: see `injections`.
         """
         from .read.context import MemoryOrchestrator
 
@@ -410,15 +411,15 @@ class MemoryScope(FactCalls, LedgerCalls):
         physical: bool = False,
         actor: str | None = None,
     ) -> list[Turn]:
-        """Remove turns of a session for good, in one transaction; returns them in order.
+        """Remove turns of a session permanently, in one transaction, and return them in order.
 
-        Choose them by `ids`, where ids that the session does not have are ignored, or the `last`
-        ones of its replay. Vectors, terms, facts and the summary that were made of them go too: an
-        episode that has ended is summarized again from the turns that are left. With `physical`
-        the files are rewritten now, else by the next retention run or `Memory.compact`.
+        Choose them by `ids`, of which unknown ones are ignored, or take the `last` ones of the
+        replay. Their vectors, terms and facts are removed, too, and an ended episode is summarized
+        again from the remaining turns. With `physical` the files are rewritten now, otherwise by
+        the next retention run or `Memory.compact`.
 
         :raises SessionNotFound: for a session that is not in this scope
-        :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+        :raises LegalHold: when the user or an episode is under a hold; nothing is removed
         """
         from .privacy import remove_turns
 
@@ -435,31 +436,31 @@ class MemoryScope(FactCalls, LedgerCalls):
         return removed
 
     def erase(self, *, physical: bool = True, actor: str | None = None) -> EraseReceipt:
-        """Remove everything that this agent remembers of this user, from rows, caches and files.
+        """Erase everything that this agent remembers of this user, from rows, caches and files.
 
-        Without `physical` the files are left to a later `Memory.compact`, and the receipt says so.
+        Without `physical` the files are rewritten by a later `Memory.compact`; the receipt says so.
 
-        :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+        :raises LegalHold: when the user or an episode is under a hold; nothing is removed
         """
         return self._erase(None, physical, actor)
 
     def erase_episode(
         self, episode_id: Episode | UUID | str, *, physical: bool = True, actor: str | None = None
     ) -> EraseReceipt:
-        """Remove one episode, as `erase` does; open, archived and deleted ones too.
+        """Erase one episode as `erase` does, in any stage.
 
         :raises EpisodeNotFound: for an id that is not in this scope
-        :raises LegalHold: when a hold stands on the user or the episode; nothing is gone
+        :raises LegalHold: when the user or the episode is under a hold; nothing is removed
         """
         return self._erase(episode_id_of(episode_id), physical, actor)
 
     def erase_session(
         self, session_id: str, *, physical: bool = True, actor: str | None = None
     ) -> EraseReceipt:
-        """Remove one session with every episode of it and its keys, as `erase` does.
+        """Erase one session with its episodes and keys, as `erase` does.
 
         :raises SessionNotFound: for a session that is not in this scope
-        :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+        :raises LegalHold: when the user or an episode is under a hold; nothing is removed
         """
         return self._erase(None, physical, actor, check_name("session_id", session_id))
 

@@ -1,4 +1,4 @@
-"""What is done for one tenant: across its users and agents, by whoever answers for it."""
+"""The operator's calls for one tenant, across its users and agents."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class MemoryTenant:
         include_deleted: bool = False,
         actor: str = "library",
     ) -> MemoryScope | None:
-        """The scope that an episode is in; None where this tenant has no such episode.
+        """Return the scope of an episode; None if this tenant has no such episode.
 
-        With `include_deleted` also of one that is deleted and not purged yet.
+        With `include_deleted`, finds episodes that are deleted and not purged yet, too.
         """
         key = as_id("episode_id", episode_id, Episode)
         if key is None:
@@ -68,7 +68,7 @@ class MemoryTenant:
         include_archived: bool = True,
         actor: str = "library",
     ) -> Page[Episode]:
-        """A page of episodes across scopes, newest first."""
+        """Return a page of episodes across scopes, newest first."""
         check_limit(page, "page")
         check_limit(page_size, "page_size")
         with audit.reading_across(
@@ -92,7 +92,7 @@ class MemoryTenant:
         reason: str,
         actor: str = "library",
     ) -> Hold:
-        """Stop retention and erasure of a user, or of one episode, until `lift`; recall goes on.
+        """Place a legal hold on a user or an episode: no retention and no erasure until `lift`.
 
         :raises EpisodeNotFound: for an episode that is not this tenant's
         """
@@ -102,11 +102,11 @@ class MemoryTenant:
         )
 
     def holds(self) -> list[Hold]:
-        """The holds that stand, oldest first."""
+        """Return the holds in force, oldest first."""
         return self._runtime.store.holds(self.tenant)
 
     def lift(self, hold_id: Hold | UUID | str, *, actor: str = "library") -> Hold:
-        """End a hold; what is due by now goes with the next retention run.
+        """Lift a hold. The next retention run processes the episodes that are due.
 
         :raises NotFound: when this tenant has no such hold
         """
@@ -120,12 +120,12 @@ class MemoryTenant:
         physical: bool = True,
         actor: str = "library",
     ) -> EraseReceipt:
-        """Remove everything of one user, with one agent or with all, from rows, caches and files.
+        """Erase everything of one user, with one agent or with all, from rows, caches and files.
 
-        A user nobody knows gives a receipt of zeros. Without `physical` the files are left to a
-        later `Memory.compact`, and the receipt says so.
+        An unknown user gives a receipt of zeros. Without `physical` the files are rewritten by a
+        later `Memory.compact`; the receipt says so.
 
-        :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+        :raises LegalHold: when the user or an episode is under a hold; nothing is removed
         """
         subject = Subject(
             tenant=self.tenant,
@@ -154,7 +154,7 @@ class MemoryTenant:
         return self._runtime.store.trace(subject)
 
     def receipt(self, erasure_id: EraseReceipt | UUID | str) -> EraseReceipt:
-        """The receipt of an erasure as it is by now.
+        """Return the current receipt of an erasure.
 
         :raises NotFound: when this tenant has none of that id
         """
@@ -163,31 +163,31 @@ class MemoryTenant:
     def receipts(
         self, *, before: EraseReceipt | UUID | str | None = None, limit: int = 100
     ) -> list[EraseReceipt]:
-        """The receipts of this tenant's erasures, newest first, those before `before`."""
+        """Return the receipts of this tenant's erasures before `before`, newest first."""
         return erasure.receipts(self._runtime, self.tenant, before=before, limit=check_limit(limit))
 
     def audit(self, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:
-        """The audit log's entries with a `seq` above `after`, in order."""
+        """Return the audit log's entries with a `seq` above `after`, in order."""
         return self._runtime.store.audit(self.tenant, after=after, limit=check_limit(limit))
 
     def verify_audit(self, *, head: str | None = None) -> AuditCheck:
-        """Read the whole log against its hashes; `head` is one that was noted at some time."""
+        """Verify the hash chain of the whole log, and that `head`, noted earlier, is part of it."""
         return audit.verify(self._runtime, self.tenant, head=head)
 
     def subject(self, user: str) -> str:
-        """What stands for a user in the audit log and on receipts."""
+        """Return the keyed hash that stands for a user in the audit log and on receipts."""
         return audit.subject_of(self._runtime, self.tenant, check_name("user", user))
 
     def export_user(
         self, user: str, *, agent: str | None = None, actor: str = "library"
     ) -> Iterator[str]:
-        """Everything of one user, with one agent or with all, as JSON Lines.
+        """Export everything of one user, with one agent or with all, as JSON Lines.
 
-        Each line ends in a line break, so that `file.writelines` takes them. They are made as they
-        are asked for, and few are ever held. What was deleted is not among them.
+        Each line ends in a line break, for `file.writelines`. The lines are generated one by one,
+        so memory use does not grow with the export. Deleted episodes are not exported.
 
         :raises EpisodeChanged: when an episode is archived or erased while it is read
-        :raises StoreReadOnly: when it could not be recorded in the audit log
+        :raises StoreReadOnly: because the audit log must record the export
         """
         return export.export(self._runtime, self.tenant, user, agent=agent, actor=actor)
 
@@ -201,12 +201,13 @@ class MemoryTenant:
         longest: int = LONGEST_PART,
         actor: str = "library",
     ) -> ImportReport:
-        """Store what `export_user` gave, here or elsewhere, or other programs' transcripts.
+        """Import lines of `export_user`, from this or another database, or other programs'
+        transcripts.
 
-        `user` and `agent` take the place of those that an export names; transcripts name no user.
-        `source` is `octopus`, `openai` or `chatgpt`, else it is told from the first line. What is
-        there already is passed over, so that an import can be run again. One conversation of a
-        transcript may have `longest` characters; it is read into memory whole.
+        `user` and `agent` replace the names in an export; transcripts name no user. `source` is
+        `octopus`, `openai` or `chatgpt`, and is detected from the first line by default. Episodes
+        that exist are skipped, so an import can be run again. One conversation of a transcript may
+        have `longest` characters, because it is read into memory whole.
 
         :raises InvalidInput: naming the line and the field; the episodes before it are stored
         """
@@ -234,13 +235,13 @@ class MemoryTenant:
         progress: Progress | None = None,
         actor: str = "library",
     ) -> ScrubReport:
-        """Redact what is stored already, whatever the agents' settings say of what comes.
+        """Redact the personal data that is stored, whatever the agents' settings say of new text.
 
-        Messages, summaries, key facts, standing facts and metadata, in every stage; ids stay. What
-        changes is embedded anew, and summed up anew. `numbered` says whether placeholders have
-        numbers; without it, each agent's settings do. `progress` is given the report so far after
-        every session. It may be killed at any point and run again: a second run changes only what
-        is left. What a legal hold stands on is left as it is, with the rest of its session.
+        Covers messages, summaries, key facts, standing facts and metadata, in every stage; ids
+        stay. Changed text is embedded and summarized again. `numbered` says whether placeholders
+        have numbers, and defaults to each agent's settings. `progress` is called with the report
+        after every session. The process may be killed at any point: a second run changes only the
+        rest. Sessions under a legal hold stay unchanged.
         """
         report = scrub.scrub(
             self._runtime,

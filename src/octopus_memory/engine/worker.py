@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _BETWEEN_ROUNDS = 60.0
-"""Seconds between looks for time-outs and for work that other processes left."""
+"""Seconds between full rounds, which check time-outs and work of other processes."""
 _BETWEEN_LOOKS = 5.0
-"""Seconds between looks for what other processes removed, while there is much to do."""
+"""Seconds between checks for removals by other processes, while there is much work."""
 _BEFORE_FIRST_ROUND = 1.0
-"""Seconds that whoever has just opened a memory, and only reads, is left alone."""
+"""Seconds before the first round, so that it does not slow down a process that only reads."""
 _GATHERING = 0.2
-"""Seconds after a write in which others may join it: a batch costs little more than one turn."""
+"""Seconds to wait for more writes after one, because a batch costs little more than one turn."""
 _GATHERING_LEDGER = 1.0
-"""Seconds in which entries of the ledger gather: stored together they cost less than half."""
+"""Seconds to wait for more ledger entries after one, because a batch costs less than half."""
 _AT_EXIT = 10.0
-"""Seconds that the end of a process waits for the batch at hand."""
+"""Seconds that the end of a process waits for the current batch."""
 _STILL_ERASING = timedelta(minutes=2)
-"""An erasure this young is left to the call that began it."""
+"""Age below which an erasure is left to the call that began it."""
 
 
 class _Stopped(Exception):
-    """The memory closes: what is left goes on at the next start."""
+    """The memory is closing. The rest of the work is done after the next start."""
 
 
 def _where(error: Exception) -> str:
-    """What kind of error, and where; its words may be somebody's."""
+    """Format an error's type and traceback without its message, which may quote a user."""
     return type(error).__name__ + "\n" + "".join(traceback.format_tb(error.__traceback__))
 
 
@@ -70,7 +70,9 @@ def run_pending(runtime: Runtime, worker_id: str) -> PendingReport:
 
 
 class BackgroundWorker:
-    """Started by the first use, woken by each write; stops with the memory."""
+    """A thread that does the pending work. Starts on first use, wakes on each write, stops on
+    close.
+    """
 
     def __init__(self, runtime: Runtime, worker_id: str) -> None:
         self._runtime = runtime
@@ -81,11 +83,11 @@ class BackgroundWorker:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._due = 0.0
-        """When the next whole round is due, by the monotonic clock."""
+        """The monotonic time at which the next full round is due."""
         self._has_work = False
-        """Whether something else than the ledger waits."""
+        """True if other work than the ledger's is waiting."""
         self._has_entries = False
-        """Whether the ledger's entries wait, and the thread knows."""
+        """True if ledger entries are waiting and the thread was told."""
         self.is_working = False
 
     def wake(self) -> None:
@@ -94,32 +96,34 @@ class BackgroundWorker:
         self.start()
 
     def wake_for_ledger(self) -> None:
-        """Store the ledger's entries soon, and look for no other work."""
+        """Wake the worker to store the ledger's entries, and for no other work."""
         if not self._has_entries:
             self._has_entries = True
             self._wake.set()
             self.start()
 
     def start(self) -> None:
-        """Whoever only reads needs its rounds too: they drop what others erased from memory."""
+        """Start the thread, also for a process that only reads: its rounds clear caches of erased
+        content.
+        """
         if self._thread is None:
             with self._lock:
-                # Never in a fork: what it would work with belongs to the process that opened it.
+                # Never in a forked process, because its connections belong to the parent.
                 if self._thread is None and not self._stopped and self._process == os.getpid():
                     self._thread = threading.Thread(
                         target=self._run, name="octopus-background", daemon=True
                     )
                     self._thread.start()
-                    # A process that ends while a model is at work in a thread is aborted.
+                    # The interpreter aborts if it ends while a model runs in a thread.
                     atexit.register(self._stop_at_exit)
 
     def stop(self, *, timeout: float | None = None) -> None:
-        """Finish the batch at hand and end; what is left waits in the database."""
+        """Finish the current batch and end the thread. Other work stays in the database."""
         atexit.unregister(self._stop_at_exit)
         self._stop.set()
         self._wake.set()
         with self._lock:
-            # One that is being started can be waited for when it is.
+            # A thread that is being started can be joined once the lock is free.
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
@@ -129,7 +133,7 @@ class BackgroundWorker:
         return self._stop.is_set()
 
     def _stop_at_exit(self) -> None:
-        """For a memory that nobody closed."""
+        """Stop the thread of a memory that was not closed."""
         if self._process == os.getpid():
             self.stop(timeout=_AT_EXIT)
 
@@ -149,7 +153,7 @@ class BackgroundWorker:
             if woken and self._has_work:
                 self._stop.wait(_GATHERING)
             self._wake.clear()
-            # Writes that never pause must not put off the rest for ever.
+            # A steady stream of writes must not delay the full round forever.
             whole = not woken or time.monotonic() >= self._due
             if whole:
                 self._due = time.monotonic() + _BETWEEN_ROUNDS
@@ -159,11 +163,11 @@ class BackgroundWorker:
                 self._runtime.ledger.flush()
                 if whole or has_work:
                     self._round(whole=whole)
-        # A memory that nobody closes ends here, with its process.
+        # A memory that is not closed ends here, with its process.
         self._runtime.ledger.flush()
 
     def _round(self, *, whole: bool) -> None:
-        """Embed what is there; in a `whole` round, look after the rest too."""
+        """Embed the waiting texts; in a `whole` round, do every other kind of work, too."""
         self.is_working = True
         try:
             self._runtime.check_for_removals(every=_BETWEEN_LOOKS)
@@ -173,7 +177,8 @@ class BackgroundWorker:
                 from .privacy import erasure
 
                 erasure.finish(self._runtime, younger_than=_STILL_ERASING)
-            # What comes meanwhile is left to gather: others wait for each batch that is written.
+            # Stop at the first batch that is not full, so that new texts can gather: writers wait
+            # for each batch.
             while not self._stopped and pending.embed_batch(self._runtime, self._worker_id).is_full:
                 pass
             if not self._stopped:
@@ -186,7 +191,7 @@ class BackgroundWorker:
         except _Stopped:
             pass
         except OctopusError as error:
-            log.warning("background work is put off: %s", error.for_log())
+            log.warning("background work failed and will be retried: %s", error.for_log())
         except Exception as error:  # noqa: BLE001 - the thread must live on
             if not self._stopped:
                 log.error("background work failed: %s", _where(error))  # noqa: TRY400 - not its words
@@ -203,7 +208,7 @@ class BackgroundWorker:
         self._embed_meanwhile()
 
     def _embed_meanwhile(self) -> None:
-        """What was said during long work is embedded as soon as ever."""
+        """Embed new turns between the steps of long work."""
         self._end_if_stopped()
         with contextlib.suppress(OctopusError):
             while pending.embed_batch(self._runtime, self._worker_id).is_full:
@@ -211,7 +216,7 @@ class BackgroundWorker:
             self._feed(look=False)
 
     def _has_time(self) -> bool:
-        """Between two summaries: whether no whole round is due, which looks after all the rest."""
+        """Return whether another summary may follow: False if a full round is due."""
         self._embed_meanwhile()
         if time.monotonic() < self._due:
             return True

@@ -106,7 +106,7 @@ def test_a_failure_stops_the_scrub_of_its_session_alone(
     assert memory.tenant().audit()[-1].outcome == "partly"
     # A session's name is the caller's, and may be somebody's number.
     assert [record.getMessage() for record in caplog.records] == [
-        "scrub leaves a session: EpisodeChanged"
+        "scrub skipped a session: EpisodeChanged"
     ]
     assert texts(scope, "busy") == ["My name is Zyx Quuxley.", "Zyx Quuxley once more."]
     assert memory.tenant().scrub().is_complete

@@ -192,7 +192,7 @@ def test_holds_are_placed_listed_and_lifted(told):
     [
         (["restore", "nonsense"], "EpisodeNotFound", "no episode 'nonsense'"),
         (["holds", "lift", "nonsense"], "NotFound", "no hold 'nonsense'"),
-        (["holds", "place", "--reason", "x"], "InvalidInput", "give one of them"),
+        (["holds", "place", "--reason", "x"], "InvalidInput", "must be given, and not both"),
         (["retention", "run", "--db", "missing.db"], "StoreUnavailable", "no database"),
         (["retention", "run", "--db", "sqlite:///memory.db?mode=ro"], "StoreReadOnly", "mode=ro"),
     ],

@@ -1,4 +1,4 @@
-"""Changing and showing an agent's settings."""
+"""Change and show an agent's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import audit
 from .runtime import Runtime
 
 _ATTEMPTS = 20
-"""How often a change is made again because another caller changed the settings meanwhile."""
+"""How often a change is retried because another caller changed the settings."""
 
 
 def configure(
@@ -25,7 +25,7 @@ def configure(
     tenant: str | None,
     actor: str,
 ) -> None:
-    """Store what `config` sets, beside what is stored already."""
+    """Store the settings that `config` sets; the others keep their stored values."""
     _check_names(agent, tenant)
     change = config_layers.change_of(config)
     for _ in range(_ATTEMPTS):
@@ -49,7 +49,7 @@ def configure(
 
 
 def _check_tenants(runtime: Runtime, agent: str, after: AgentSettings) -> None:
-    """Settings for every tenant must fit what single tenants have set above them."""
+    """Check that settings for every tenant do not conflict with those of single tenants."""
     for (tenant, theirs), own in runtime.store.configs().items():
         if tenant is None or theirs != agent:
             continue
@@ -61,14 +61,14 @@ def _check_tenants(runtime: Runtime, agent: str, after: AgentSettings) -> None:
 
 
 def reset(runtime: Runtime, agent: str, *, tenant: str | None, actor: str) -> None:
-    """Remove what is stored."""
+    """Remove the stored settings."""
     _check_names(agent, tenant)
     runtime.store.put_config(tenant, agent, None, entry=_entry(runtime, agent, tenant, actor))
     runtime.clear_config_cache()
 
 
 def config(runtime: Runtime, agent: str, *, tenant: str | None) -> MemoryConfig:
-    """The settings in force, read now: another process may have changed them."""
+    """Read the effective settings from the store, because another process may have changed them."""
     _check_names(agent, tenant)
     return config_layers.resolved([*runtime.layers(runtime.store.config(tenant, agent)).values()])
 
@@ -76,10 +76,10 @@ def config(runtime: Runtime, agent: str, *, tenant: str | None) -> MemoryConfig:
 def config_sources(
     runtime: Runtime, agent: str, *, tenant: str | None
 ) -> dict[str, dict[str, str]]:
-    """The layer that each value comes from."""
+    """Return the layer that each setting comes from."""
     _check_names(agent, tenant)
     set_in = runtime.layers(runtime.store.config(tenant, agent))
-    # Stored settings that cannot be used have names that are not known.
+    # Invalid stored settings may have unknown names, so resolve them first.
     config_layers.resolved([*set_in.values()])
     return config_layers.sources(set_in)
 

@@ -1,4 +1,4 @@
-"""What is recorded of a call: who made it, about whom, and how it ended."""
+"""The audit log: records who made a call, about whom, and its outcome."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ...domain.message import Json
 from .runtime import Runtime
 
 INSTALLATION = ""
-"""The log of what concerns every tenant."""
+"""The name of the log for events that concern every tenant."""
 _SUBJECT = "subject"
 _PAGE = 1_000
 
 
 def subject_of(runtime: Runtime, tenant: str, user: str) -> str:
-    """Stands for a person in the log; the same for all of the tenant's agents."""
+    """Return the keyed hash that stands for a user in a tenant's log."""
     return subject_hash(runtime.store.salt, "user", tenant, user)
 
 
@@ -41,7 +41,7 @@ def draft(
     outcome: str = "done",
     **detail: Json,
 ) -> AuditDraft:
-    """`detail` holds counts and ids that Octopus made, and nothing that a person wrote."""
+    """Make an entry. `detail` may hold counts and ids that Octopus made, never a user's text."""
     return AuditDraft(
         tenant=tenant,
         at=runtime.clock.now(),
@@ -72,14 +72,14 @@ def record(
 def reading(
     runtime: Runtime, action: str, scope: Scope, *, actor: str
 ) -> AbstractContextManager[Runtime]:
-    """Record a read, where reads are recorded: that it was made, never what was asked or found."""
+    """Record a read if the settings say so: that it happened, never its query or result."""
     return reading_across(runtime, action, tenant=scope.tenant, user=scope.user, actor=actor)
 
 
 def reading_across(
     runtime: Runtime, action: str, *, tenant: str, user: str | None, actor: str
 ) -> AbstractContextManager[Runtime]:
-    """Record a read of one user's episodes with every agent, or of everybody's."""
+    """Record a read across agents, of one user or of all."""
     if not runtime.audit_reads:
         return nullcontext(runtime)
     return _recorded(runtime, action, tenant=tenant, user=user, actor=actor)
@@ -104,7 +104,7 @@ def refusals(
     user: str | None = None,
     **detail: Json,
 ) -> Iterator[None]:
-    """Record a call that is refused; the block records the one that is not."""
+    """Record the call if it is refused. The block itself records a success."""
     try:
         yield
     except (Conflict, NotFound) as error:
@@ -118,7 +118,7 @@ def episode_detail(episode_id: UUID | None) -> dict[str, Json]:
 
 
 def _unnamed(actor: str, user: str | None) -> str:
-    """A person who acts on their own memory is not named either."""
+    """Replace an actor who is the subject, because the log must not name a user."""
     if user is None:
         return actor
     if actor == user:
@@ -128,13 +128,13 @@ def _unnamed(actor: str, user: str | None) -> str:
 
 
 def verify(runtime: Runtime, tenant: str, *, head: str | None = None) -> AuditCheck:
-    """Read a log from its beginning, page by page, against its hashes and its end."""
+    """Verify a log's hash chain from its beginning, and its stored end."""
     log = _Log(runtime, tenant)
     return check_end(check(log, known=head), log.ends)
 
 
 class _Log:
-    """All entries of a log that others may go on writing to, and where it ended then."""
+    """Iterates over a log that other processes may append to, and keeps the end it reached."""
 
     def __init__(self, runtime: Runtime, tenant: str) -> None:
         self._runtime, self._tenant = runtime, tenant
@@ -146,7 +146,7 @@ class _Log:
             while page := store.audit(self._tenant, after=after, limit=_PAGE):
                 yield from page
                 after = page[-1].seq
-            # Asked for after the entries, so that there can be none that it does not know of.
+            # Read after the entries, so that it cannot be older than any of them.
             self.ends = store.audit_head(self._tenant)
             if self.ends.seq <= after or not store.audit(self._tenant, after=after, limit=1):
                 return

@@ -1,4 +1,4 @@
-"""What lexical search keeps of a text, looked up word by word: most words come again."""
+"""Terms and flags of texts for lexical search, cached by word because most words repeat."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MOST = 32_768
 _MOST_LANGUAGES = 64
 
 _FLAGS = {f" {flag.name}": int(flag) for flag in (Flag.NUMBER, Flag.TIME)}
-"""Among a word's terms, none of which has a space in it, each of its flags is one more."""
+"""Flags of a word, cached among its terms; the space keeps them apart from real terms."""
 
 
 class Lexicon:
-    """Words to their terms and to what they tell at a glance, by language. Thread-safe.
+    """Maps words to their terms and flags, by language. Thread-safe.
 
-    Those are the same in every scope. What is not, each term's digest, takes less than looking
-    after it for a thousand users would.
+    Terms are the same in every scope. Their digests differ by scope and are not cached, because
+    computing them is cheaper than a cache for thousands of users.
     """
 
     def __init__(self, analyzer: Analyzer, hasher: Callable[[Scope], TermHasher]) -> None:
@@ -40,9 +40,9 @@ class Lexicon:
         return Lexical(hasher.pack(counts), speaker, told | shape_flags(text))
 
     def summary(self, scope: Scope, text: str, *, own_words: bool) -> Lexical:
-        """A summary is searched whole, where a turn's text is capped.
+        """Make a summary's lexical row, of its whole text, where a turn's is capped.
 
-        One with words of its own is searched beside the turns, and not only in their place.
+        A summary with `own_words` is searched beside the turns, not only in place of them.
         """
         counts, _ = self._counts(text[:SUMMARY_CAP])
         flags = int(Flag.OWN_WORDS) if own_words else 0
@@ -52,7 +52,7 @@ class Lexicon:
         self._known.clear()
 
     def _counts(self, text: str) -> tuple[Counter[str], int]:
-        """How often each term occurs, and the flags that the words give."""
+        """Count the terms of a text, and collect the flags of its words."""
         known = self._known[self._analyzer.language_of(text)]
         counts = Counter(chain.from_iterable(map(known.__getitem__, text.split())))
         told = 0

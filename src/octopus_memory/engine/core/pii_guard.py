@@ -1,4 +1,4 @@
-"""Keeps personal data out of what is stored, as the agent's settings say."""
+"""Redaction or flagging of personal data before it is stored, by the agent's settings."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _MOST_NAMES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A message as it may be stored."""
+    """A message that may be stored."""
 
     message: Message
     has_pii: bool = False
 
 
 class NamesHeard:
-    """Who was named in the sessions at hand, so that a name said once is known in later turns.
+    """Names heard in recent sessions, so that a name said once is found in later turns.
 
-    In memory alone, and only of the last sessions: the names themselves must not be kept.
+    Kept in memory only, and only for recent sessions, because the names must not be stored.
     """
 
     def __init__(self) -> None:
@@ -57,9 +57,9 @@ class NamesHeard:
 
 
 class Guard:
-    """One call's way past the redactor: what it finds counts for everything that the call stores.
+    """Applies the redactor to everything that one call stores, with shared names and numbers.
 
-    `known` are the numbers that the episode's text has already, `names` those heard before.
+    `known` are the placeholders that the episode has, `names` those heard before.
     """
 
     def __init__(
@@ -74,8 +74,7 @@ class Guard:
         settings: str | None = None,
     ) -> None:
         self.settings = settings
-        """The version of the agent's settings that it goes by; a write of what it let pass names
-        it."""
+        """The version of the agent's settings. A write of guarded text names it."""
         self._mode = config.pii if redactor is not None else PiiMode.OFF
         self._redactor = redactor
         self._salt, self._scope = salt, scope
@@ -89,23 +88,23 @@ class Guard:
 
     @property
     def redacts(self) -> bool:
-        """Whether it replaces anything at all."""
+        """True if it replaces personal data."""
         return self._mode is PiiMode.REDACT and self._redactor is not None
 
     @property
     def names(self) -> list[str]:
-        """Everybody named by now."""
+        """The names heard so far."""
         return list(self._names)
 
     def used(self) -> list[Placeholder]:
-        """Every number that stands in what was checked."""
+        """Return every placeholder in the text that was checked."""
         return [
             Placeholder(kind=kind, digest=digest, number=number)
             for (kind, digest), number in self._used.items()
         ]
 
     def new(self) -> list[Placeholder]:
-        """Those of them that the episode did not have."""
+        """Return the placeholders that are new to the episode."""
         return [each for each in self.used() if (each.kind, each.digest) not in self._known]
 
     def messages(self, messages: Sequence[Message]) -> list[Checked]:
@@ -126,7 +125,7 @@ class Guard:
         return Checked(message=found.value, has_pii=bool(found.kinds))
 
     def text(self, text: str) -> str:
-        """A summary or a key fact."""
+        """Redact a summary or a key fact."""
         if self._mode is not PiiMode.REDACT or self._redactor is None:
             return text
         from . import redaction
@@ -138,9 +137,9 @@ class Guard:
         return found.value
 
     def hear(self, messages: Sequence[Message]) -> None:
-        """Learn who is named in messages that are stored already.
+        """Learn the names in stored messages.
 
-        They may be from before redaction was turned on, and a summary may say a first name alone.
+        They may be older than redaction, and a summary may use a first name alone.
         """
         if self._mode is not PiiMode.REDACT or self._redactor is None:
             return
@@ -150,12 +149,14 @@ class Guard:
             self._hear(redaction.found_in(message, self._redactor, names=self._names).names)
 
     def summary(self, summary: Summary) -> Summary:
-        """The text and the key facts of a summary; standing facts pass as they are stored."""
+        """Redact the text and key facts of a summary; its standing facts are guarded when they are
+        stored.
+        """
         text = self.text(summary.text)
         return replace(summary, text=text, key_facts=tuple(map(self.text, summary.key_facts)))
 
     def json(self, value: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
-        """A session's metadata."""
+        """Redact a session's metadata."""
         if value is None or self._mode is not PiiMode.REDACT or self._redactor is None:
             return value
         from . import redaction
@@ -177,7 +178,9 @@ class Guard:
         return number
 
     def _digest(self, kind: PiiKind, value: str) -> bytes:
-        """Keyed by the database and the scope: it can be compared here, and nowhere else."""
+        """Hash a value with the database's salt and the scope, so that it can be compared only
+        there.
+        """
         own = blake2b(repr(self._scope).encode(), key=self._salt[:64], digest_size=32).digest()
         return blake2b(
             f"{kind}\0{value}".encode("utf-8", "replace"), key=own, digest_size=16

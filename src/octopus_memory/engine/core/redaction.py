@@ -1,4 +1,4 @@
-"""Personal data in messages, summaries and metadata: found, or replaced by placeholders."""
+"""Find personal data in messages, summaries and metadata, and replace it by placeholders."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ T = TypeVar("T")
 
 _SEPARATOR = "\n\x1e\n"
 
-# Keys whose values name things of the protocol, and never a person.
+# Keys whose values belong to the protocol and never name a person.
 _STRUCTURE = frozenset(
     {"role", "id", "type", "tool_call_id", "function_name", "agent", "is_error", "duration_ms"}
 )
 _JSON_TEXT = frozenset({"arguments", "content", "result"})
 
-# A key is worth telling only where it says what kind of value it has.
+# Keys that tell the redactor the kind of their value.
 _TELLING = re.compile(
     r"name|phone|mobile|cell|tel|fax|ssn|social|birth|dob|born|address|street|card|mail|iban|ip\b",
     re.IGNORECASE,
 )
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")
-# A file written out; text that only begins like one is read.
+# An inline file. Text that only begins like one is searched.
 _FILE = re.compile(r"data:[\w.+-]*/?[\w.+-]*(?:;[\w.+=-]+)*;base64,[\w+/=-]*")
 _LONGEST_KEY = 60
 _SHORTEST_NUMBER = 7
-# From here on it is read as text: a message may be nested as deep as Python's stack.
+# Deeper values are searched as JSON text, because a message may be nested as deep as Python's
+# stack.
 _DEEPEST = 12
 
 _TOKEN = re.compile(
@@ -51,7 +52,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One text, and the words that its key comes to ("first name")."""
+    """A text in a message, with its key as words, such as "first name"."""
 
     text: str
     label: str = ""
@@ -62,18 +63,17 @@ class Leaf:
 
 
 Visit: TypeAlias = Callable[[Leaf], str | None]
-"""Called for each leaf, always in the same order; answers with its new text, or None."""
+"""Called for each leaf, always in the same order; returns its new text, or None to keep it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redacted(Generic[T]):
-    """What is left, and what was found in it. `value` is the very object given if nothing was."""
+    """A redacted value and what was found in it. `value` is the given object if nothing was."""
 
     value: T
     kinds: tuple[PiiKind, ...] = ()
     names: tuple[str, ...] = ()
-    """The people named, as written: what later turns of the episode call them by. Keep it nowhere
-    that outlives the episode's being worked on."""
+    """The names found, as written, for later turns of the episode. They must not be stored."""
 
 
 def redact_message(
@@ -83,9 +83,9 @@ def redact_message(
     names: Sequence[str] = (),
     number_of: NumberOf | None = None,
 ) -> Redacted[Message]:
-    """The message with placeholders for personal data; keys, ids and roles stay as they are.
+    """Replace personal data in a message; keys, ids and roles stay unchanged.
 
-    A user's `name` is a person's, and is replaced whole; other roles' are read like any text.
+    A user's `name` is replaced as a whole; the names of other roles are searched like any text.
     """
     own = _own_name(message)
     found = _Found(redactor, (*names, *own))
@@ -105,7 +105,7 @@ def redact_message(
 def found_in(
     message: Message, redactor: Redactor, *, names: Sequence[str] = ()
 ) -> Redacted[Message]:
-    """What `redact_message` would find, with the message left as it is."""
+    """Find what `redact_message` would replace, and leave the message unchanged."""
     own = _own_name(message)
     found = _Found(redactor, (*names, *own))
     map_message(message.body, found.collect)
@@ -121,7 +121,7 @@ def redact_text(
     names: Sequence[str] = (),
     number_of: NumberOf | None = None,
 ) -> Redacted[str]:
-    """A summary, a key fact, or any other text."""
+    """Replace personal data in a summary, a key fact, or any other text."""
     spans = redactor.find(text, names=names)
     if not spans:
         return Redacted(value=text)
@@ -139,7 +139,7 @@ def redact_json(
     names: Sequence[str] = (),
     number_of: NumberOf | None = None,
 ) -> Redacted[Json]:
-    """A session's metadata, or any other JSON: values are looked into, keys are left."""
+    """Replace personal data in the values of any JSON, such as a session's metadata; keys stay."""
     found = _Found(redactor, names)
     map_value(value, "", found.collect)
     found.search()
@@ -154,7 +154,7 @@ def _own_name(message: Message) -> tuple[str, ...]:
 
 
 class _Found:
-    """The texts of one message, searched together: a name said in one is known in the others."""
+    """Searches the texts of one message together, so that a name in one is found in the others."""
 
     def __init__(self, redactor: Redactor, names: Sequence[str]) -> None:
         self._redactor = redactor
@@ -181,7 +181,7 @@ class _Found:
         return [name for leaf, spans in pairs for name in _names(leaf.text, spans)]
 
     def replacing(self, number_of: NumberOf | None) -> Visit:
-        """A visit in the order of `collect` that answers with the new text, where there is one."""
+        """Return a visitor that replaces the texts, in the order in which `collect` saw them."""
         results = iter(self._spans)
 
         def replace(leaf: Leaf) -> str | None:
@@ -192,7 +192,7 @@ class _Found:
 
 
 def _shared_out(leaves: Sequence[Leaf], spans: Sequence[PiiSpan]) -> Iterator[list[PiiSpan]]:
-    """The spans of each leaf, in its own places; what reaches into its label is cut off."""
+    """Yield the spans of each leaf, relative to its text and without its label."""
     start, at = 0, 0
     for leaf in leaves:
         first = start + len(leaf.shown) - len(leaf.text)
@@ -217,7 +217,7 @@ def _names(text: str, spans: Sequence[PiiSpan]) -> Iterator[str]:
 
 
 def map_message(body: Mapping[str, Json], visit: Visit) -> Mapping[str, Json]:
-    """The body with what `visit` answers in it; the same object where it never does."""
+    """Return the body with the texts that `visit` returned; the same object if it returned none."""
     role = body["role"]
 
     def change(key: str, value: Json) -> Json:
@@ -241,7 +241,7 @@ def _map_field(key: str, value: Json, role: str, visit: Visit) -> Json:
 
 
 def _map_part(part: Json, role: str, visit: Visit) -> Json:
-    """One part of a content: the texts everywhere in it, but no recording."""
+    """Map the texts of a content part; audio data stays unchanged."""
 
     def change(key: str, value: Json) -> Json:
         if key in {"type", "input_audio"}:
@@ -254,7 +254,7 @@ def _map_part(part: Json, role: str, visit: Visit) -> Json:
 
 
 def _map_call(call: Json, visit: Visit) -> Json:
-    """A request for a tool: its arguments are JSON in a text, as the API has it, or plain JSON."""
+    """Map a tool call, whose arguments are JSON in a text or plain JSON."""
     if not isinstance(call, dict):
         return call
 
@@ -271,7 +271,7 @@ def _map_call(call: Json, visit: Visit) -> Json:
 
 
 def map_value(value: Json, key: str, visit: Visit, depth: int = 0) -> Json:
-    """Any JSON with what `visit` answers in it; the same object where it never does."""
+    """Return any JSON with the texts that `visit` returned; the same object if it returned none."""
     if isinstance(value, str):
         return value if _is_file(value) else _said(visit(Leaf(text=value, label=label(key))), value)
     if isinstance(value, bool) or value is None or isinstance(value, float):
@@ -290,10 +290,7 @@ def map_value(value: Json, key: str, visit: Visit, depth: int = 0) -> Json:
 
 
 def _map_json_text(text: str, visit: Visit, key: str = "") -> str:
-    """JSON written out in a text: what is found is replaced in its values, all else stays as it is.
-
-    What is no JSON is plain text.
-    """
+    """Map the values of JSON in a text and keep all else; plain text is mapped whole."""
     if text.lstrip()[:1] not in ("{", "["):
         return visit(Leaf(text=text)) or text
     try:
@@ -311,7 +308,7 @@ def _map_json_text(text: str, visit: Visit, key: str = "") -> str:
 
 
 def _literals(text: str, key: str) -> Iterator[tuple[int, int, Leaf]]:
-    """Each value that is text or a whole number: where it stands, and the key it is under."""
+    """Yield the position and the leaf of each text and each long whole number."""
     keys = [key]
     for token in _TOKEN.finditer(text):
         mark = token["mark"]
@@ -331,7 +328,9 @@ def _literals(text: str, key: str) -> Iterator[tuple[int, int, Leaf]]:
 
 
 def label(key: str) -> str:
-    """`firstName` and `first_name` as "first name"; nothing for a key that tells nothing."""
+    """Return `firstName` and `first_name` as "first name"; an empty text for a key that tells
+    nothing.
+    """
     if len(key) > _LONGEST_KEY or not _TELLING.search(key):
         return ""
     return " ".join(_HUMP.sub(" ", key).split()).lower()

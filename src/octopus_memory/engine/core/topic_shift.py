@@ -1,4 +1,4 @@
-"""Whether a message leaves the subject of its episode, asked before it is stored."""
+"""Detection of a message that leaves the topic of its episode, before it is stored."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ log = logging.getLogger(__name__)
 
 _SESSIONS_KEPT = 256
 _PAUSE = timedelta(seconds=30)
-"""How long the embedder is left alone after it failed: a write must not wait for it each time."""
+"""How long detection pauses after the embedder failed, so that not every write waits for it."""
 
 _MOST_READ = 5 * topics.LOOK_BACK
 _EMBED_CHARS = 1_000
-"""As much of a long answer as tells what it is about."""
+"""Characters of a long text that are embedded."""
 
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known of one turn; its vector only once it was needed."""
+    """Features of one turn; the vector is computed when it is first needed."""
 
     text: str
     said: TopicTurn
@@ -45,9 +45,9 @@ _Session = tuple[Scope, str]
 
 
 class TopicWatch:
-    """Remembers the last turns of the sessions it was asked about. Thread-safe.
+    """Detects topic shifts, with a cache of the last turns of recent sessions. Thread-safe.
 
-    What it remembers is a cache: for a session it does not know, the turns come from the store.
+    For a session that is not cached, the turns are read from the store.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class TopicWatch:
         self._paused_until: datetime | None = None
 
     def has_shifted(self, scope: Scope, episode: Episode, new: Sequence[NewTurn]) -> bool:
-        """Whether the first of the new turns starts another subject than the episode's.
+        """Return whether the first of the new turns starts another topic.
 
-        Only a user's message does, and never while a tool call waits for its result. An embedder
-        that fails is no reason not to store a message: then there is no shift.
+        Only a user's message does, and never while a tool call waits for its result. A failing
+        embedder means no shift, because it must not prevent storing a message.
         """
         first = new[0]
         if first.message.role is not Role.USER:
@@ -93,12 +93,12 @@ class TopicWatch:
         return shifted
 
     def clear_cache(self) -> None:
-        """Drop what was heard; it is read again where it is still there."""
+        """Clear the cached turns. They are read again if they still exist."""
         with self._lock:
             self._heard.clear()
 
     def _last_turns(self, scope: Scope, episode: Episode) -> list[Turn]:
-        """Far enough back to have some talk in them, where tools were busy in between."""
+        """Read back far enough to have some conversation between the tool turns."""
         found: list[Turn] = []
         start = episode.message_count
         while start > 0 and len(found) < _MOST_READ:
@@ -119,7 +119,7 @@ class TopicWatch:
             scale = self._scale or self._measured()
             vectors = self._vectors([*window, new, *answered])
         except Exception as error:  # noqa: BLE001 - storing never fails because a model did
-            log.warning("no look for a shift of topic: %s", type(error).__name__)
+            log.warning("topic-shift detection skipped, embedder failed: %s", type(error).__name__)
             self._paused_until = now + _PAUSE
             return False
         cosine = topics.cohesion(vectors[: len(window)], vectors[len(window) :])
@@ -165,7 +165,7 @@ def _is_talk(message: Message) -> bool:
 
 
 def _answer(new: Sequence[NewTurn]) -> Message | None:
-    """The answer to the first message, where it comes in the same call."""
+    """Return the answer to the first message, if the same call stores it."""
     for turn in new[1:]:
         if turn.message.role is Role.USER:
             return None

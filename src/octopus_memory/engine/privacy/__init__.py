@@ -1,1 +1,1 @@
-"""Personal data: found, replaced, kept out, scrubbed."""
+"""Erasure, scrubbing, removal of turns, and API keys."""

@@ -1,4 +1,4 @@
-"""API keys: made, rotated, revoked, and known again when they come."""
+"""API keys: create, rotate, revoke, and authenticate."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..core import audit
 from ..core.runtime import Runtime
 
 _KNOWN_SECONDS = 2.0
-"""How soon a key that another process revoked is refused here."""
+"""How long a key is cached, and so how late another process's revocation is seen."""
 _NOTED_SECONDS = 60.0
-"""How often the last use of a key is written down."""
+"""How often the last use of a key is stored."""
 _MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """A key and its token, which is shown this once and cannot be had again."""
+    """A key and its token, which is not stored and cannot be shown again."""
 
     key: ApiKey
     token: str
@@ -93,7 +93,7 @@ def make_key(
     actor: str,
 ) -> NewKey:
     if expires_at is not None and expires_at <= runtime.clock.now():
-        raise InvalidInput("expires_at", "is over already: give a time to come")
+        raise InvalidInput("expires_at", "must be in the future")
     secret = identity.new_secret()
     key = ApiKey(
         id=identity.new_key_id(),
@@ -111,15 +111,15 @@ def make_key(
 
 
 def rotate_key(runtime: Runtime, key_id: str, *, grace: timedelta, actor: str) -> NewKey:
-    """A new key with the same rights; the old one works until the grace is over."""
+    """Create a key with the same rights; the old one expires after the grace period."""
     old = _known(runtime, key_id)
     now = runtime.clock.now()
     if not old.is_valid(now):
-        raise InvalidInput("key", f"{key_id} has ended already: make a new one")
+        raise InvalidInput("key", f"{key_id} must not be expired or revoked: create a new one")
     try:
         ends_at = now + grace
     except OverflowError as error:
-        raise InvalidInput("grace", "is longer than the calendar: give fewer hours") from error
+        raise InvalidInput("grace", "is too large") from error
     made = make_key(
         runtime,
         tenant=old.tenant,
@@ -144,7 +144,7 @@ def revoke_key(runtime: Runtime, key_id: str, *, actor: str) -> None:
 def _known(runtime: Runtime, key_id: str) -> ApiKey:
     found = runtime.store.find_key(key_id)
     if found is None:
-        raise InvalidInput("key", f"there is no key {key_id!r}: octopus keys list shows them")
+        raise InvalidInput("key", f"{key_id!r} does not exist: octopus keys list shows all keys")
     return found[0]
 
 
@@ -162,18 +162,18 @@ def _entry(runtime: Runtime, key: ApiKey, action: str, actor: str) -> AuditDraft
 
 @dataclass(slots=True, kw_only=True)
 class _Known:
-    """A key as the database had it at a time, by this process's clock."""
+    """A cached key, with the monotonic time at which it was read."""
 
     at: float
     key: ApiKey
     kept: bytes
     principal: Principal
     is_asked_for: bool = False
-    """Whether somebody is asking the database anew."""
+    """True while a thread reads it again."""
 
 
 class KeyRing:
-    """Knows a token again without asking the database each time. Thread-safe."""
+    """Authenticates tokens, with a cache of keys. Thread-safe."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -182,7 +182,7 @@ class KeyRing:
         self._lock = threading.Lock()
 
     def remembered(self, token: str) -> Principal | None:
-        """Who a token stands for, as far as it can be said without asking the database."""
+        """Return the principal of a token if its key is cached; None if a read is needed."""
         split = identity.split_token(token)
         if split is None:
             return None
@@ -192,13 +192,13 @@ class KeyRing:
         if known is None or age >= _KNOWN_SECONDS:
             return None
         if age > _KNOWN_SECONDS / 2 and not known.is_asked_for:
-            # One asks in good time, so that not all who come with this key wait at once.
+            # One thread refreshes the entry before it expires, so that not all wait at once.
             known.is_asked_for = True
             return None
         return self._judge(known, secret)
 
     def who(self, token: str) -> Principal | None:
-        """Who a token stands for; None for one that is unknown, revoked, expired or wrong."""
+        """Read a token's key and return its principal; None for an invalid token."""
         split = identity.split_token(token)
         if split is None:
             return None
@@ -213,7 +213,7 @@ class KeyRing:
                 if len(self._known) >= _MOST_KNOWN:
                     self._known.clear()
                 newest = self._known.get(key_id)
-                # A slow answer must not take the place of a newer one.
+                # A slow read must not replace a newer one.
                 if newest is None or newest.at <= asked_at:
                     self._known[key_id] = known
         principal = self._judge(known, secret)
@@ -222,7 +222,7 @@ class KeyRing:
         return principal
 
     def _judge(self, known: _Known | None, secret: str) -> Principal | None:
-        # An unknown id costs as much as a wrong secret, so that the time tells nothing.
+        # An unknown id takes as long as a wrong secret, against timing attacks.
         right = identity.same(identity.secret_hash(secret), known.kept if known else b"")
         if known is None or not right or not known.key.is_valid(self._runtime.clock.now()):
             return None

@@ -1,7 +1,7 @@
-"""Erasure: the rows at once, then caches, copies and files, and a receipt that says how far it is.
+"""Erasure of rows, caches, mirrors and files, with a receipt of its progress.
 
-The rows go in one transaction, which remembers the erasure as unfinished. Everything after it can
-be done again, by whoever comes next: a process may die anywhere in between.
+One transaction removes the rows and records the erasure as unfinished. Every later step can be
+repeated by any process, because the first one may die at any point.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from ..work.mirror import feed
 log = logging.getLogger(__name__)
 
 VERIFICATION = "verification"
-"""What is pending of an erasure that was cut short before its search."""
+"""The pending step of an erasure that was interrupted before its verification."""
 
 
 def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = True) -> EraseReceipt:
-    """Remove everything of the subject; the receipt says what is still to be done, if anything is.
+    """Remove everything of the subject; the receipt lists the steps that are pending.
 
-    Where an error is raised, nothing is gone.
+    If an error is raised, nothing was removed.
 
     :raises EpisodeNotFound: for an episode that is not in its scope
     :raises SessionNotFound: for a session that is not in its scope
-    :raises LegalHold: when a hold stands on the user or one of the episodes; nothing is gone
+    :raises LegalHold: when the user or an episode is under a hold; nothing is removed
     """
     if not isinstance(physical, bool):
         raise InvalidInput("physical", "must be true or false")
-    # What waits in this process is about the subject, too, and must not come after the rows went.
+    # Ledger entries that wait in this process may be about the subject, and must not be stored
+    # after the rows are removed.
     runtime.ledger.flush()
     erasure_id = new_id()
     about = {"erasure": str(erasure_id), **audit.episode_detail(subject.episode_id)}
@@ -58,18 +59,21 @@ def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = Tr
     try:
         _take_out(runtime, begun)
         if physical and not _rewrite(runtime, begun):
-            log.warning("an erasure waits for the files to be rewritten: octopus compact")
+            log.warning(
+                "an erasure is incomplete until the files are rewritten: run octopus compact"
+            )
         return _settle(runtime, begun)
     except StoreError as error:
-        # The rows are gone, so the caller gets a receipt. It stays unfinished, and is tried again.
-        log.warning("an erasure cannot be verified yet: %s", error.for_log())
+        # The rows are removed, so the caller gets a receipt. The erasure stays unfinished and is
+        # retried.
+        log.warning("verifying an erasure failed and will be retried: %s", error.for_log())
         return _begun(begun)
 
 
 def finish(runtime: Runtime, *, younger_than: timedelta | None = None) -> int:
-    """Go on with erasures that were cut short or did not reach everything; returns how many ended.
+    """Continue unfinished erasures; returns how many were completed.
 
-    Those of the last moments (`younger_than`) are left to the call that is still at them.
+    Erasures younger than `younger_than` are left to the call that began them.
     """
     now = runtime.clock.now()
     waiting = [
@@ -86,15 +90,16 @@ def finish(runtime: Runtime, *, younger_than: timedelta | None = None) -> int:
             if _has_news(runtime, erasure):
                 done += _settle(runtime, erasure).is_complete
         except StoreCorrupt as error:
-            # A damaged page must not keep the other work waiting.
-            log.warning("an erasure cannot be verified: %s", error.for_log())
+            # A damaged page must not stop the other work.
+            log.warning("verifying an erasure failed: %s", error.for_log())
     return done
 
 
 def compact(runtime: Runtime, *, actor: str) -> bool:
-    """Rewrite the files, and complete the receipts that waited for it; False when it cannot be now.
+    """Rewrite the files and complete the receipts that waited for it; returns False if it is
+    blocked.
 
-    What is recorded says only that it was done.
+    The audit log records only that it was done.
     """
     done = runtime.store.compact()
     outcome = "done" if done else "busy"
@@ -104,16 +109,19 @@ def compact(runtime: Runtime, *, actor: str) -> bool:
 
 
 def compact_if_owed(runtime: Runtime, *, actor: str) -> bool | None:
-    """As `compact`, after rows were removed, by whomever; None where nothing asks for it."""
+    """Call `compact` if any process removed rows since the last rewrite; None if not."""
     try:
         return compact(runtime, actor=actor) if runtime.store.state().owes_compaction else None
     except StoreError as error:
-        log.warning("the files are not rewritten now: %s", error.for_log())
+        log.warning("rewriting the files failed: %s", error.for_log())
         return False
 
 
 def receipt(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) -> EraseReceipt:
-    """:raises NotFound: when the tenant has no such receipt"""
+    """Return a receipt.
+
+    :raises NotFound: when the tenant has no such receipt
+    """
     erasure_id = as_id("erasure_id", given, EraseReceipt)
     if erasure_id is None:
         raise _not_found(str(given))
@@ -137,11 +145,13 @@ def receipts(
     before: EraseReceipt | UUID | str | None = None,
     limit: int = 100,
 ) -> list[EraseReceipt]:
-    """The tenant's receipts, newest first."""
+    """Return the tenant's receipts, newest first."""
     if before is not None:
         given, before = before, as_id("before", before, EraseReceipt)
         if before is None:
-            raise InvalidInput("before", f"{given!r} is no receipt's id: receipts() lists them")
+            raise InvalidInput(
+                "before", f"must be a receipt's id, not {given!r}: receipts() lists them"
+            )
     found = []
     for erasure in runtime.store.erasures(tenant, before=before, limit=limit):
         kept = runtime.store.receipt(tenant, erasure.id)
@@ -150,7 +160,7 @@ def receipts(
 
 
 def _take_out(runtime: Runtime, erasure: Erasure) -> None:
-    """Tell a remote index at once, where it can be reached; else it is told later."""
+    """Remove the rows from a remote index now if it can be reached, else later."""
     feed(
         runtime,
         leases.new_worker_id(),
@@ -160,18 +170,18 @@ def _take_out(runtime: Runtime, erasure: Erasure) -> None:
 
 
 def _rewrite(runtime: Runtime, erasure: Erasure) -> bool:
-    """Not being able to is no failure of the erasure: it is tried again."""
+    """Rewrite the files; a failure does not fail the erasure, because it is retried."""
     if runtime.store.state().compacted >= erasure.number:
         return True
     try:
         return runtime.store.compact()
     except StoreError as error:
-        log.warning("the files cannot be rewritten yet: %s", error.for_log())
+        log.warning("rewriting the files failed and will be retried: %s", error.for_log())
         return False
 
 
 def _settle(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
-    """Look for what is left, and keep the receipt that says so."""
+    """Search for rows that are left, and store the receipt."""
     found = _search(runtime, erasure)
     if not found.is_complete and found.to_dict() == runtime.store.receipt(
         erasure.tenant, erasure.id
@@ -188,7 +198,7 @@ def _settle(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
     )
     entry = replace(entry, subject=erasure.subject)
     kept = runtime.store.keep_receipt(erasure, found.to_dict(), entry, finished=found.is_complete)
-    # Somebody else may have finished it meanwhile: theirs is the receipt then.
+    # Another process may have finished it first: then its receipt counts.
     return found if kept else receipt(runtime, erasure.tenant, erasure.id)
 
 
@@ -222,12 +232,12 @@ def _left_in_mirror(runtime: Runtime, erasure: Erasure) -> int | None:
             return None if None in left else sum(each or 0 for each in left)
         return runtime.index.count_mirrored(erasure.scope_ids, erasure.episode_id)
     except OctopusError as error:
-        log.warning("the remote index cannot be searched: %s", type(error).__name__)
+        log.warning("searching the remote index failed: %s", type(error).__name__)
         return None
 
 
 def _has_news(runtime: Runtime, erasure: Erasure) -> bool:
-    """Whether a new search could say something else than the receipt that is kept."""
+    """Return whether a new search could differ from the stored receipt."""
     kept = runtime.store.receipt(erasure.tenant, erasure.id)
     if kept is None:
         return True

@@ -1,4 +1,4 @@
-"""Removing single turns of a session, with everything that was made of them."""
+"""Removal of single turns of a session, with everything derived from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..write.settings_retry import retry_on_settings_change
 from . import erasure
 
 _RETRIES = 20
-"""How often a removal is planned again because another caller changed the session."""
+"""How often a removal is decided again because another caller changed the session."""
 
 
 @retry_on_settings_change
@@ -88,7 +88,7 @@ def _is_end(planned: Sequence[TurnRemoval], ids: frozenset[UUID]) -> bool:
 def _removal(
     runtime: Runtime, scope: Scope, episode_id: UUID, ids: frozenset[UUID]
 ) -> TurnRemoval | None:
-    """The removal from one episode; None where it has none of the turns."""
+    """Make the removal from one episode; None if it has none of the turns."""
     was, newest = _read(runtime, scope, episode_id)
     if was is None:
         return None
@@ -100,7 +100,7 @@ def _removal(
 
 
 def _read(runtime: Runtime, scope: Scope, episode_id: UUID) -> tuple[StoredEpisode | None, int]:
-    # A turn that is indexed after the state is read would seem to be rewritten.
+    # A turn that is indexed after the state is read would look like a rewrite.
     index_turns.catch_up(runtime, scope, episode_id)
     state = runtime.store.recall_state(scope)
     return runtime.store.stored_episode(scope, episode_id), 0 if state is None else state.newest
@@ -109,14 +109,14 @@ def _read(runtime: Runtime, scope: Scope, episode_id: UUID) -> tuple[StoredEpiso
 def _remade(
     runtime: Runtime, was: StoredEpisode, gone: frozenset[UUID], newest: int
 ) -> NewSummary | None:
-    """A summary of the turns that are left, whoever wrote the one that the episode has."""
+    """Summarize the turns that are left, also if a caller or model wrote the old summary."""
     left = [turn for turn in was.turns if turn.id not in gone]
     turns = [replace(turn, ordinal=ordinal) for ordinal, turn in enumerate(left)]
     said = [turn for turn in turns if turn.indexed]
     new = close.summary_of(runtime, was.episode.scope, said)
     if new is None:
         return None
-    # The worker improves no archived episode.
+    # The worker does not improve archived episodes.
     improve = new.improve and not was.episode.is_archived
     made_of = SummarySource(turns=len(was.turns), newest=newest)
     return replace(new, improve=improve, made_of=None if was.episode.is_archived else made_of)

@@ -1,7 +1,7 @@
-"""Takes personal data out of what is stored already, as if it had never been let in.
+"""Redaction of personal data that is stored already.
 
-An episode is rewritten in one transaction. A name that is said in one episode of a session is known
-in the later ones, so these are rewritten first: whoever is killed in between has lost no name.
+Each episode is rewritten in one transaction. Names in one episode of a session are needed for the
+later ones, so the last episode is rewritten first: a process that is killed loses no name.
 """
 
 from __future__ import annotations
@@ -40,46 +40,46 @@ from . import erasure
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
-"""How often an episode is read anew because somebody changed it meanwhile."""
+"""How often an episode is read again because another caller changed it."""
 _PAGE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubReport:
-    """What a scrub looked at and changed; what it would change, if it was dry."""
+    """Counts of what a scrub read and changed, or would change in a dry run."""
 
     dry_run: bool = False
     scopes: int = 0
-    """Users with an agent each."""
+    """Pairs of a user and an agent."""
     episodes: int = 0
     turns: int = 0
     changed_episodes: int = 0
     changed_turns: int = 0
     changed_summaries: int = 0
     changed_facts: int = 0
-    """Standing facts, found or given by a caller, that were changed."""
+    """Changed standing facts, found or given by a caller."""
     changed_metadata: int = 0
-    """Sessions whose metadata was changed."""
+    """Sessions with changed metadata."""
     changed_queries: int = 0
-    """Queries in the ledger that were changed."""
+    """Changed queries in the ledger."""
     held: int = 0
-    """Episodes with something to redact that a legal hold keeps as they are.
+    """Episodes with personal data that a legal hold keeps unchanged.
 
     The facts that callers gave about a user count as one more.
     """
     failed: int = 0
-    """Sessions that were not finished because of an error, or of others' writing: run it again.
+    """Sessions that failed because of an error or concurrent writes: run the scrub again.
 
     The facts that callers gave about a user count as one more.
     """
     kinds: Mapping[str, int] = field(default_factory=dict)
-    """How many placeholders were put in, by kind."""
+    """The number of placeholders written, by kind."""
     compacted: bool | None = None
-    """Whether the files were rewritten afterwards; None where nothing asked for it."""
+    """True if the files were rewritten afterwards; None if it was not needed."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing that was found is left, but for what the files may still hold."""
+        """True if everything that was found is redacted, apart from old bytes in the files."""
         return not self.held and not self.failed
 
 
@@ -98,13 +98,13 @@ def scrub(
     progress: Progress | None = None,
     actor: str = "library",
 ) -> ScrubReport:
-    """Redact everything that a tenant has stored, whatever its agents' settings say of new text."""
+    """Redact everything that a tenant has stored, whatever its agents' settings are."""
     for name, value in (("user", user), ("agent", agent)):
         if value is not None:
             check_name(name, value)
     check_name("actor", actor)
     if runtime.make_redactor is None:
-        raise InvalidSetting("redactor", "is not set: nothing can be found without one")
+        raise InvalidSetting("redactor", "must be set, to find personal data")
     runtime.ledger.flush()
     run = _Run(
         runtime, runtime.make_redactor(), numbered=numbered, dry_run=dry_run, progress=progress
@@ -170,14 +170,14 @@ class _Run:
         try:
             do()
         except LegalHold:
-            # Placed since this was begun.
+            # The hold was placed since the scrub began.
             self._count(held=1)
         except OctopusError as error:
-            log.warning("scrub leaves %s: %s", what, error.for_log())
+            log.warning("scrub skipped %s: %s", what, error.for_log())
             self._count(failed=1)
 
     def _given_facts(self, scope: Scope) -> None:
-        """Redact the facts that callers gave: they belong to no episode, and have no numbers."""
+        """Redact the facts that callers gave, which belong to no episode and have no numbers."""
         facts = [f for f in self._runtime.store.episode_facts(scope, None) if not f.is_deleted]
         guard = self._guard(scope, None, (), numbered=False)
         changed = _changed_facts(facts, guard)
@@ -192,7 +192,7 @@ class _Run:
         self._show_kinds()
 
     def _queries(self, scope: Scope) -> None:
-        """Redact the queries that the ledger keeps; a hold on the user keeps them as they are."""
+        """Redact the queries in the ledger, unless the user is under a hold."""
         after: UUID | None = None
         while page := self._runtime.store.injections(scope, after=after, limit=_PAGE):
             after = page[-1].id
@@ -226,17 +226,17 @@ class _Run:
         heard = self._heard(scope, ids)
         is_held = self._is_held(scope, ids)
         for place in reversed(range(len(ids))):
-            # Every name of the session is known in its last episode.
+            # In the last episode, every name of the session is known.
             last = place == len(ids) - 1
             self._episode(scope, ids[place], heard[place], with_metadata=last, is_held=is_held)
 
     def _is_held(self, scope: Scope, ids: Sequence[UUID]) -> bool:
-        """A hold keeps the whole session: its other episodes say which names the held one has."""
+        """Return whether a hold keeps the session: whole, because its episodes share names."""
         holds = self._runtime.store.holds(scope.tenant)
         return any(hold.user == scope.user or hold.episode_id in ids for hold in holds)
 
     def _heard(self, scope: Scope, ids: Sequence[UUID]) -> list[list[str]]:
-        """For each episode, the names that were said in those before it."""
+        """Return for each episode the names in the episodes before it."""
         heard: list[list[str]] = [[]]
         for episode_id in ids[:-1]:
             stored = self._runtime.store.stored_episode(scope, episode_id)
@@ -357,10 +357,10 @@ def _kinds_in(value: Mapping[str, Json]) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changes:
-    """The changes to one episode; false where there is none."""
+    """The changes to one episode; falsy if there are none."""
 
     turns: tuple[RewrittenTurn, ...] = ()
-    """Also those whose words stay, and whose vector was made of changed ones as well."""
+    """Includes unchanged turns whose vector was made with a changed turn."""
     summary: NewSummary | None = None
     facts: tuple[Fact, ...] = ()
     metadata: Mapping[str, Json] | None = None
@@ -389,7 +389,7 @@ def _changes(
 
 
 def _changed_facts(facts: Sequence[Fact], guard: Guard) -> tuple[Fact, ...]:
-    """Those of the facts that change, as they are to be."""
+    """Return the redacted form of the facts that change."""
     checked = [standing.redacted(fact, guard) for fact in facts]
     return tuple(new for new, old in zip(checked, facts, strict=True) if new != old)
 
@@ -403,7 +403,7 @@ def _turns(
     for turn, each in zip(stored.turns, checked, strict=True):
         message = each.message
         embed = prepare.wants_vector(message, config)
-        # A short answer is embedded with what it answers.
+        # A short answer is embedded with its question.
         was, now = (passage(message.text, previous=previous) for previous in before)
         if message != turn.message or (embed and was != now):
             rewritten.append(
@@ -421,7 +421,7 @@ def _turns(
 
 
 def _tokens(runtime: Runtime, turn: Turn, checked: Checked) -> int:
-    """Counted anew, unless the caller had counted."""
+    """Count the tokens again, unless the caller counted them."""
     counted = message_tokens(turn.message, runtime.counter.count)
     if turn.tokens != counted:
         return turn.tokens
@@ -454,7 +454,9 @@ def _summary(
 def _extracted(
     runtime: Runtime, old: Sequence[Turn], new: Sequence[Turn], was: Summary
 ) -> tuple[Summary, bool]:
-    """The summary taken from the new turns, but for what a caller gave; whether that is nothing."""
+    """Extract a summary from the new turns, but keep a caller's parts; also tell if there were
+    none.
+    """
     before, after = (
         close.limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
         for turns in ([turn for turn in some if turn.indexed] for some in (old, new))

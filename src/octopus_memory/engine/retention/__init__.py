@@ -1,1 +1,1 @@
-"""Retention: the job, what is due, holds, restore."""
+"""Retention: the job, due episodes, holds, restore."""

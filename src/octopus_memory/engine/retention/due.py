@@ -1,4 +1,4 @@
-"""What retention finds to be due, and how it is counted."""
+"""Episodes that are due for retention, and the counts of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..core.runtime import Runtime
 from ..work import pending
 
 _BATCH = 100
-"""Episodes that are read at once."""
+"""Episodes per read."""
 COUNTED = {Step.ARCHIVE: "archived", Step.DELETE: "deleted", Step.PURGE: "purged"}
 
 
@@ -70,7 +70,7 @@ def due(
     held: bool = False,
     after_page: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Aged, Step]]:
-    """Every episode of a stage that is to leave it, and how; those under a hold, with `held`."""
+    """Yield each episode that is due to leave a stage, and its step; with `held`, those on hold."""
     stay = _shortest(runtime, stage)
     if stay is None:
         return
@@ -97,18 +97,18 @@ def _step(runtime: Runtime, aged: Aged, now: datetime) -> Step:
     try:
         policy = runtime.config(scope.tenant, scope.agent).retention
     except InvalidSetting:
-        # Nobody can say how long its agent's episodes should stay.
+        # The agent's settings are invalid, so its episodes stay.
         return Step.KEEP
     return next_step(aged.stage, policy, since=aged.since, now=now)
 
 
 def foretell(runtime: Runtime, now: datetime) -> RetentionReport:
-    """What a run would do now; changes nothing."""
+    """Count what a run would do now, without changing anything."""
     tally = RunCounts(runtime, now, dry_run=True)
     holds: dict[str, list[Hold]] = {}
     for episode in pending.expired(runtime, now=now):
         tally.add(episode, "timed_out")
-        # Closed, its days count from the last message, so that it may be due at once.
+        # Once closed, its age counts from the last message, so it may be due at once.
         aged = Aged(episode=episode, stage=Stage.ACTIVE, since=episode.last_message_at)
         step = _step(runtime, aged, now)
         if step is Step.KEEP:

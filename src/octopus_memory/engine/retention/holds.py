@@ -1,4 +1,4 @@
-"""Legal holds: what keeps a user's episodes, or one, from retention and erasure."""
+"""Legal holds, which protect a user's episodes, or one episode, from retention and erasure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def place(
     actor: str,
 ) -> Hold:
     if (user is None) == (episode_id is None):
-        raise InvalidInput("user", "or episode_id: give one of them, and not both")
+        raise InvalidInput("user", "or episode_id must be given, and not both")
     if user is not None:
         check_name("user", user)
     check_name("reason", reason, longest=_LONGEST_REASON)
@@ -47,7 +47,10 @@ def place(
 
 
 def lift(runtime: Runtime, tenant: str, given: Hold | UUID | str, *, actor: str) -> Hold:
-    """:raises NotFound: when the tenant has no such hold"""
+    """Lift a hold.
+
+    :raises NotFound: when the tenant has no such hold
+    """
     hold_id = as_id("hold_id", given, Hold)
     if hold_id is None:
         raise _not_found(str(given))

@@ -1,4 +1,4 @@
-"""The nightly run: every episode to the stage that its agent's policy asks for."""
+"""The retention job, which moves episodes to the stage that their agent's policy demands."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ log = logging.getLogger(__name__)
 
 JOB = "retention"
 _RENEW_SECONDS = 30.0
-"""How long a runner works, at the most, before it says again that it still runs."""
+"""How often a runner renews its lead, in seconds."""
 _SKEW = timedelta(hours=1)
-"""How much the clocks of two machines may differ."""
+"""The largest difference allowed between two machines' clocks."""
 
 Progress: TypeAlias = Callable[[RetentionReport], None]
 
 
 class MemoryRetentionJob:
-    """Archives, deletes and purges what is due, and closes idle sessions.
+    """Archives, deletes and purges due episodes, and closes idle sessions.
 
-    One runner at a time, whatever the number of processes. It may be killed at any point: the next
-    run goes on where it stopped.
+    One process runs it at a time. It may be killed at any point: the next run continues.
     """
 
     def __init__(self, runtime: Runtime, worker_id: str) -> None:
@@ -55,8 +54,8 @@ class MemoryRetentionJob:
     ) -> RetentionReport:
         """Move every episode that is due at `now`; with `dry_run`, only count them.
 
-        `progress` is given the report so far after every batch. `compact` says whether files that
-        rows were removed from are rewritten at the end; without it, the settings do.
+        `progress` is called with the report after every batch. `compact` says whether the files are
+        rewritten after a removal, and defaults to the settings.
         """
         runtime = self._runtime
         check_name("actor", actor)
@@ -72,7 +71,7 @@ class MemoryRetentionJob:
                 )
             run = _Run(runtime, now, lead, progress)
             complete = run.whole(actor)
-            # What is gone from the store goes from this process's memory too.
+            # Clear the caches of removed content.
             runtime.check_for_removals()
             if compact is None:
                 compact = runtime.compact_after_retention
@@ -85,13 +84,13 @@ class MemoryRetentionJob:
 def run_if_due(
     runtime: Runtime, worker_id: str, progress: Progress | None = None
 ) -> RetentionReport | None:
-    """Run when the schedule says so. Nights that were missed are made up for by one run."""
+    """Run if the schedule says so. One run makes up for all that were missed."""
     if runtime.schedule is None:
         return None
     now, last = runtime.clock.now(), runtime.store.last_run(JOB)
     if last is None or last > now + _SKEW:
-        # Nothing is removed because a database is opened for the first time. A run in the future,
-        # of a clock that was ahead, would put off all until then.
+        # Nothing is removed only because a database is opened for the first time. A last run in the
+        # future, by a clock that was ahead, would delay every run until then.
         runtime.store.set_last_run(JOB, now)
         return None
     if runtime.schedule.next_after(last) > now:
@@ -104,7 +103,7 @@ def run_if_due(
 
 
 def next_run(runtime: Runtime) -> datetime | None:
-    """When retention runs by itself next; None where nothing is scheduled."""
+    """Return the time of the next scheduled run; None without a schedule."""
     if runtime.schedule is None:
         return None
     now, last = runtime.clock.now(), runtime.store.last_run(JOB)
@@ -114,11 +113,11 @@ def next_run(runtime: Runtime) -> datetime | None:
 
 
 class _LeadLost(Exception):
-    """Another process has taken over."""
+    """Another process has taken the lead."""
 
 
 class _Run:
-    """One run, while this process has the lead."""
+    """One run, for as long as this process has the lead."""
 
     def __init__(
         self, runtime: Runtime, now: datetime, lead: Lead, progress: Progress | None
@@ -131,16 +130,16 @@ class _Run:
         self._renewed = time.monotonic()
 
     def whole(self, actor: str) -> bool:
-        """Whether it came to its end; what was done is in the audit log either way."""
+        """Run all stages; returns whether it finished. The audit log gets the counts anyway."""
         try:
             self._all_stages()
         except _LeadLost:
-            log.warning("retention stops: its lead was lost, perhaps to another process")
+            log.warning("retention stopped: another process may have taken its lead")
             return False
         finally:
             self._record(actor)
         pending.prune_idempotency_keys(self._runtime)
-        # What ran ahead of the clock does not put off the nights until then.
+        # A run with `now` in the future must not delay the scheduled ones.
         self._runtime.store.set_last_run(JOB, min(self._now, self._runtime.clock.now()))
         return True
 
@@ -155,23 +154,23 @@ class _Run:
                 self._try(aged.episode, COUNTED[step], partial(self._move, aged, step))
 
     def _try(self, episode: Episode, counted: str, do: Callable[[], bool]) -> None:
-        """An episode that cannot be moved does not stop the others."""
+        """Process one episode; a failure does not stop the others."""
         try:
             if do():
                 self.tally.add(episode, counted)
         except (EpisodeChanged, EpisodeNotFound):
-            # It was restored, went on or was erased since it was read.
+            # It was restored, continued or erased since it was read.
             pass
         except LegalHold:
             self.tally.add(episode, "held")
         except OctopusError as error:
-            log.warning("retention leaves an episode: %s", error.for_log())
+            log.warning("retention skipped an episode: %s", error.for_log())
             self.tally.add(episode, "failed")
         if time.monotonic() - self._renewed > _RENEW_SECONDS:
             self._renew()
 
     def _close(self, episode: Episode) -> bool:
-        # The same run may archive it: no better summary could be made of it later.
+        # Wait for the model, because the same run may archive the episode without its turns.
         return not close.close_expired(self._runtime, episode, wait=True).is_open
 
     def _move(self, aged: Aged, step: Step) -> bool:

@@ -1,4 +1,4 @@
-"""Deleting an episode by hand, and bringing one back."""
+"""Deletion of an episode by a caller, and its restoration."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..core.runtime import Runtime
 from ..write import close, index_turns
 
 _ATTEMPTS = 5
-"""How often a restoring begins anew because the episode changed its stage meanwhile."""
+"""How often a restoration is retried because the episode changed its stage."""
 
 
 def delete(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, actor: str) -> None:
-    """Mark an episode as deleted; one that is still open is closed first."""
+    """Mark an episode as deleted; an open one is closed first."""
     episode_id = episode_id_of(given)
     about = audit.episode_detail(episode_id)
     with audit.refusals(
@@ -34,14 +34,14 @@ def delete(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, actor
 
 
 def _check_holds(runtime: Runtime, episode: Episode) -> None:
-    """A call that is refused must not have closed the conversation."""
+    """Check the holds first, because a refused call must not close the episode."""
     for hold in runtime.store.holds(episode.scope.tenant):
         if hold.stops(episode):
             raise LegalHold(hold.id)
 
 
 def restore(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, actor: str) -> Episode:
-    """Undo a deletion, or an archiving that kept the turns."""
+    """Undo a deletion, or an archival that kept the turns."""
     episode_id = episode_id_of(given)
     about = audit.episode_detail(episode_id)
     entry = audit.draft(
@@ -68,7 +68,7 @@ def restore(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, acto
 
 
 def _findable(runtime: Runtime, scope: Scope, episode_id: UUID) -> list[IndexEntry]:
-    """What recall will find the episode by: its turns, where they are kept, and its summary."""
+    """Make the recall rows of the episode: of its summary, and of its turns if they are kept."""
     kept = runtime.store.stored_episode(scope, episode_id)
     if kept is None:
         raise EpisodeNotFound(episode_id)

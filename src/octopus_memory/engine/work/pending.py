@@ -103,7 +103,7 @@ def embed_batch(runtime: Runtime, worker_id: str) -> Batch:
         made = index_turns.make_some(runtime)
     ready, damaged = _texts(runtime, claimed)
     if damaged:
-        log.warning("%d texts cannot be read, and get no vector", len(damaged))
+        log.warning("%d texts are damaged, and get no vector", len(damaged))
         _give_back(runtime, damaged, worker_id)
     try:
         vectors = runtime.embedder.embed([text for _, text in ready]) if ready else _NO_VECTORS

@@ -1,1 +1,1 @@
-"""Storing turns: validate, choose the episode, append, close, index."""
+"""Writing turns: prepare, choose the episode, append, close, index."""

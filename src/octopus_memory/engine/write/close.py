@@ -1,4 +1,4 @@
-"""Closing an episode: its summary, its key facts, its end."""
+"""Closing an episode with its summary and key facts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 BY_CALLER = "caller"
 _ATTEMPTS = 3
-"""How often an episode is summed up anew because somebody added to it meanwhile."""
+"""How often an episode is summarized again because another caller added turns."""
 
 
 @retry_on_settings_change
@@ -56,11 +56,11 @@ def close(
     wait: bool = True,
     seen: Episode | None = None,
 ) -> Episode:
-    """Close an episode; one that is closed already is returned as it is.
+    """Close an episode; one that is closed is returned unchanged.
 
-    With `wait` a configured model is asked for the summary, for a few seconds. Without, or where
-    it does not answer, the episode closes with the extractive one and the worker improves it.
-    With `seen`, an episode that somebody added to since then is left open.
+    With `wait` a configured model is asked for the summary, for a few seconds. Without, or if it
+    does not answer, the episode closes with the extractive summary and the worker improves it. With
+    `seen`, an episode that has more turns than that is left open.
     """
     ended_at = None if at is None else check_time("at", at)
     for attempt in range(_ATTEMPTS):
@@ -72,7 +72,7 @@ def close(
         if seen is not None and seen.message_count != episode.message_count:
             return episode
         if ended_at is not None and ended_at < min(episode.started_at, episode.last_message_at):
-            raise InvalidInput("at", "is before the episode began: give a time that is not")
+            raise InvalidInput("at", "must not be earlier than the episode's start")
         config = runtime.config(scope.tenant, scope.agent).session
         turns, made_of = read(runtime, scope, episode_id, episode.message_count)
         closing = closing_for(
@@ -87,7 +87,7 @@ def close(
             ),
             summary=summary,
             key_facts=key_facts,
-            # Who comes in between costs no second answer of a model: the worker asks again.
+            # A retry does not wait for the model a second time: the worker asks it later.
             wait=wait and attempt == 0,
         )
         try:
@@ -111,7 +111,7 @@ def _close_first(
     summarized: int,
     key_facts: Sequence[str] | None,
 ) -> Episode:
-    """End an episode that others keep adding to, then sum up what came in meanwhile."""
+    """Close an episode that other callers keep adding to, then summarize its last turns."""
     write = Append(
         scope=episode.scope,
         session_id=episode.session_id,
@@ -127,9 +127,9 @@ def _close_first(
         runtime.store.append(write)
     except EpisodeChanged:
         if _known(runtime, episode.scope, episode.id).is_open:
-            # Its text was rewritten: what comes of the old one is not stored.
+            # Its text was rewritten: a summary of the old text must not be stored.
             raise
-        # Somebody else closed it first, and theirs is the summary.
+        # Another caller closed it first, with a summary of its own.
         if given or key_facts is not None:
             raise EpisodeClosed(episode.id) from None
     else:
@@ -137,7 +137,7 @@ def _close_first(
         if len(turns) > summarized and not given:
             whole = _summary(runtime, episode.scope, turns, None, key_facts, wait=False)
             if whole is not None:
-                # Where the text was rewritten just now, so was the summary that is there.
+                # If the text was rewritten since, its summary was, too.
                 with suppress(EpisodeChanged):
                     put_summary(runtime, episode, replace(whole, made_of=made_of), turns)
     return _known(runtime, episode.scope, episode.id)
@@ -152,7 +152,7 @@ def put_summary(
     *,
     replacing: int | None = None,
 ) -> None:
-    """Store a summary of an ended episode, by what the agent's settings let through now."""
+    """Store a summary of an ended episode, redacted by the agent's current settings."""
     episode_id = episode.episode_id if isinstance(episode, Work) else episode.id
     safe = _protected(runtime, episode.scope, new, turns)
     runtime.store.put_summary(episode.scope, episode_id, safe, replacing=replacing)
@@ -161,12 +161,12 @@ def put_summary(
 def read(
     runtime: Runtime, scope: Scope, episode_id: UUID, count: int | None = None
 ) -> tuple[list[Turn], SummarySource]:
-    """An episode's turns that recall may find, and what tells the store whether it still has them.
+    """Read an episode's recallable turns, and the state by which the store detects a later change.
 
-    Of one that is open `count` says how many it had before: a turn that comes in between would
-    seem to be rewritten.
+    For an open episode, `count` limits them to the turns it had, because a newer turn would look
+    like a rewrite.
     """
-    # One that is made findable in between would seem to be rewritten, too.
+    # A turn that is indexed in between would look like a rewrite, too.
     index_turns.catch_up(runtime, scope, episode_id)
     state = runtime.store.recall_state(scope)
     turns = runtime.store.turns(scope, episode_id, stop=count)
@@ -208,7 +208,7 @@ def closing_for(
     input_tokens: int | None = None,
     output_tokens: int | None = None,
 ) -> Closing:
-    """The end of an episode; of a `guard` that is given, the caller stores the new numbers."""
+    """Make the end of an episode. A caller that passes a `guard` stores its placeholders."""
     _check_summary(summary, key_facts)
     new = _summary(runtime, scope, turns, summary, key_facts, wait=wait)
     if new is not None:
@@ -223,9 +223,9 @@ def closing_for(
 
 
 def summary_of(runtime: Runtime, scope: Scope, turns: Sequence[Turn]) -> NewSummary | None:
-    """The extractive summary and facts of turns; None where there are none.
+    """Make the extractive summary and facts of turns; None without turns.
 
-    Where a model is configured, the worker asks it for a better one.
+    If a model is configured, the worker asks it for a better one.
     """
     new = _summary(runtime, scope, turns, None, None, wait=False)
     return None if new is None else _protected(runtime, scope, new, turns)
@@ -238,10 +238,10 @@ def _protected(
     turns: Sequence[Turn],
     guard: Guard | None = None,
 ) -> NewSummary:
-    """The summary, its key facts and its facts without what the agent's settings keep out.
+    """Redact a summary, its key facts and its facts, as the agent's settings say.
 
-    Every summary that an episode gets here passes this one function, because a model may write what
-    the turns do not say, and turns may be from before redaction was on.
+    Every summary passes this function, because a model may write what the turns do not say, and
+    turns may be older than redaction.
     """
     own = guard or _guard_for(runtime, scope, turns)
     own.hear([turn.message for turn in turns])
@@ -253,13 +253,13 @@ def _protected(
         new,
         facts=None if new.facts is None else facts.guarded(new.facts, own),
         settings=own.settings,
-        # Read last: by now every number is given.
+        # Read last, when every number is assigned.
         placeholders=() if guard is not None else own.new(),
     )
 
 
 def _guard_for(runtime: Runtime, scope: Scope, turns: Sequence[Turn]) -> Guard:
-    """For a summary and facts: by the names and numbers of the episode's own turns."""
+    """Make a guard with the names and placeholders of the episode's own turns."""
     if not turns:
         return runtime.guard(scope)
     session_id = turns[0].session_id
@@ -279,7 +279,7 @@ def _summary(
     *,
     wait: bool,
 ) -> NewSummary | None:
-    """The summary before it passes the guard; None where there is nothing to sum up."""
+    """Make the summary before redaction; None if there is nothing to summarize."""
     improve = False
     if given is not None:
         made, by = _given(runtime, turns, given, key_facts), BY_CALLER
@@ -297,7 +297,7 @@ def _summary(
 def _given(
     runtime: Runtime, turns: Sequence[Turn], text: str, key_facts: Sequence[str] | None
 ) -> Summary:
-    """A caller's summary with the turns' facts, and their key facts unless some are given."""
+    """Make a summary of the caller's text, with facts of the turns, and key facts unless given."""
     if not turns:
         return Summary(text=text, key_facts=tuple(key_facts or ()))
     made = limited(runtime.extractive.summarize(turns, timeout=runtime.timeouts.at_close))
@@ -308,7 +308,7 @@ def _given(
 def _made_summary(
     runtime: Runtime, turns: Sequence[Turn], *, wait: bool
 ) -> tuple[Summary, str, bool]:
-    """The summary, whose it is, and whether a better one should follow."""
+    """Make a summary; returns it, its author, and whether the worker should improve it."""
     model = runtime.summarizer
     if model is not None and wait:
         try:
@@ -321,7 +321,7 @@ def _made_summary(
 
 
 def limited(summary: Summary) -> Summary:
-    """As much of it as an episode keeps."""
+    """Shorten a summary to the length that an episode stores."""
     key_facts = tuple(map(_cut, summary.key_facts[:MOST_FACTS]))
     return replace(summary, text=_cut(summary.text), key_facts=key_facts)
 
@@ -339,10 +339,10 @@ def new_summary(
     improve: bool = False,
     turns: Sequence[Turn] | None = None,
 ) -> NewSummary:
-    """A summary to store; with the `turns` that it is of, the facts found in them too.
+    """Make a summary to store, and with `turns` the facts that were found in them.
 
-    Without them, the episode's facts stay as they are. It holds its text as it is given: the caller
-    guards it, before or after.
+    Without `turns`, the episode's facts stay unchanged. The caller redacts the text, before or
+    after.
     """
     lexical = summary_lexical(runtime, scope, summary, by)
     found = None if turns is None else _facts(runtime, turns, summary, by)
@@ -351,7 +351,7 @@ def new_summary(
 
 
 def _facts(runtime: Runtime, turns: Sequence[Turn], summary: Summary, by: str) -> tuple[Fact, ...]:
-    """The summarizer's facts; the rules' where a caller or a model gave a summary alone."""
+    """Return the summarizer's facts, or the extractive rules' if a caller or model gave none."""
     found, origin = summary.facts, FactOrigin.MODEL
     if by in (runtime.extractive.name, BY_CALLER):
         origin = FactOrigin.RULES
@@ -362,28 +362,28 @@ def _facts(runtime: Runtime, turns: Sequence[Turn], summary: Summary, by: str) -
 
 
 def summary_lexical(runtime: Runtime, scope: Scope, summary: Summary, by: str | None) -> Lexical:
-    """The words that a summary and its key facts are found by; `by` says who wrote it."""
+    """Tokenize a summary and its key facts for search; `by` is the summary's author."""
     text = "\n".join((summary.text, *summary.key_facts))
     return runtime.lexicon.summary(scope, text, own_words=not is_extractive(by))
 
 
 def is_extractive(by: str | None) -> bool:
-    """Whether a summary is made of the turns' own sentences, so that it repeats them."""
+    """Return whether a summary repeats sentences of the turns."""
     return by is None or by.startswith("extractive")
 
 
 def embedded_summary(episode: Episode) -> str:
-    """The text that is embedded for an episode's summary.
+    """Return the text to embed for an episode's summary.
 
-    Key facts that are not the turns' own words stand first, because an embedder may read no further
-    than a few hundred words.
+    Key facts that do not repeat the turns come first, because an embedder may read only a few
+    hundred words.
     """
     facts = () if is_extractive(episode.summarized_by) else episode.key_facts
     return "\n".join((*facts, episode.summary or ""))
 
 
 def ensure_summary(runtime: Runtime, episode: Episode) -> None:
-    """Sum up an ended episode that nobody has: without its turns nothing else would find it."""
+    """Summarize an ended episode that has no summary, before archiving removes its turns."""
     if episode.summary:
         return
     turns, made_of = read(runtime, episode.scope, episode.id)
@@ -401,7 +401,7 @@ def _check_summary(summary: str | None, key_facts: Sequence[str] | None) -> None
         raise InvalidInput("summary", f"must be text, not {type(summary).__name__}")
     if summary is not None and len(summary) > SUMMARY_LIMIT:
         raise InvalidInput(
-            "summary", f"has {len(summary):,} characters; the most is {SUMMARY_LIMIT:,}"
+            "summary", f"must have at most {SUMMARY_LIMIT:,} characters, not {len(summary):,}"
         )
     if key_facts is None:
         return
@@ -409,7 +409,7 @@ def _check_summary(summary: str | None, key_facts: Sequence[str] | None) -> None
     if not listed or not all(isinstance(fact, str) for fact in key_facts):
         raise InvalidInput("key_facts", "must be a list of short texts")
     if len(key_facts) > MOST_FACTS:
-        raise InvalidInput("key_facts", f"are {len(key_facts):,}; the most is {MOST_FACTS}")
+        raise InvalidInput("key_facts", f"must be at most {MOST_FACTS}, not {len(key_facts):,}")
     for place, fact in enumerate(key_facts):
         if len(fact) > SUMMARY_LIMIT:
             problem = f"has {len(fact):,} characters; the most is {SUMMARY_LIMIT:,}"

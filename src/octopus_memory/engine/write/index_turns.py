@@ -1,7 +1,7 @@
-"""Turns are stored first and made findable after that: by the worker, or by whoever looks for them.
+"""Indexing of stored turns, by the worker or by the first recall that needs them.
 
-A message is acknowledged when it is durable. Its words are looked at, and its vector is made, when
-nobody waits for it; a recall that comes before that does the first of these itself, for its scope.
+A write returns when its turns are durable. They are tokenized and embedded afterwards, so that no
+caller waits for it. A recall that comes first tokenizes the turns of its own scope.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ log = logging.getLogger(__name__)
 
 _EPISODES = 64
 _TURNS = 256
-"""That are held whole at a time, until their words are told."""
+"""How many turns are held in memory at a time."""
 _BATCHES = 16
 _MOST = 100_000
 _PATIENCE = 1.0
-"""Seconds that a recall waits for others who write, before it goes without its newest turns."""
+"""Seconds that a recall waits for the write lock, before it continues without the newest turns."""
 _STALLED = 20
-"""How often nothing may come of it: others were faster, or removed something meanwhile."""
+"""How many attempts may fail because other processes indexed or removed the same turns."""
 
 
 def make_some(runtime: Runtime) -> int:
-    """Some of what waits in any scope; returns of how many episodes."""
+    """Index some of the waiting turns of any scope; returns the number of episodes."""
     made = 0
-    # More than a batch, where there are: it is embedded in the order in which it was made findable.
+    # Several batches, because turns are embedded in the order in which they were indexed.
     for _ in range(_BATCHES):
         found = runtime.store.unindexed_turns(limit=_EPISODES)
         if found:
@@ -52,7 +52,7 @@ def catch_up(
     *,
     patience: float | None = None,
 ) -> None:
-    """All that is stored in a scope by now, or in one of its episodes; not what comes meanwhile."""
+    """Index the turns stored so far in a scope or an episode, but none that are added meanwhile."""
     found = runtime.store.unindexed_turns(scope, episode_id=episode_id, limit=_MOST)
     goals, stalled = {each.episode_id: each.count for each in found}, 0
     while found and stalled < _STALLED:
@@ -60,7 +60,7 @@ def catch_up(
         made = runtime.store.index_turns(done, patience=patience)
         if made == len(found) and all(each.stop == each.count for each in found):
             return
-        # What somebody else was faster with has got on, too.
+        # Turns that another process indexed are progress, too.
         stalled = 0 if made else stalled + 1
         found = [
             each
@@ -70,13 +70,13 @@ def catch_up(
 
 
 def catch_up_if_possible(runtime: Runtime, scope: Scope) -> None:
-    """For recall, which goes without the newest turns where nothing can be written."""
+    """Index a scope's turns for recall, which continues without them if this fails."""
     if runtime.store.read_only:
         return
     try:
         catch_up(runtime, scope, patience=_PATIENCE)
     except StoreError as error:
-        log.warning("recall goes without the newest turns: %s", error.for_log())
+        log.warning("recall continues without the newest turns: %s", error.for_log())
 
 
 def _made(
@@ -106,7 +106,7 @@ def _findable(
 ) -> Iterator[IndexEntry]:
     config = _config(runtime, found.scope)
     for ordinal in range(found.first, found.stop):
-        # One that is damaged has no words; it stays in the queue for a vector.
+        # A damaged turn has no terms; it stays queued for a vector.
         made = IndexEntry(ordinal=ordinal, lexical=Lexical())
         turn = turns.get((found.episode_id, ordinal))
         if turn is not None and not turn.indexed:
@@ -115,7 +115,9 @@ def _findable(
             try:
                 made = of_turn(runtime, found.scope, ordinal, turn.message, config)
             except Exception as error:  # noqa: BLE001 - one text must not stop everybody's
-                log.warning("the words of a turn cannot be told: %s", type(error).__name__)
+                log.warning(
+                    "could not tokenize a turn, indexing it without terms: %s", type(error).__name__
+                )
         yield made
 
 
@@ -123,7 +125,7 @@ def _config(runtime: Runtime, scope: Scope) -> MemoryConfig:
     try:
         return runtime.config(scope.tenant, scope.agent)
     except InvalidSetting as error:
-        log.warning("the settings of an agent cannot be read: %s", error)
+        log.warning("an agent's settings are invalid, using the defaults: %s", error)
         return runtime.defaults
 
 
@@ -138,7 +140,7 @@ def of_turn(
 
 
 def _turns(runtime: Runtime, found: Sequence[UnindexedTurns]) -> list[Turn]:
-    """Those that can be read."""
+    """Read the turns that are not damaged."""
     try:
         return runtime.store.read_unindexed(found)
     except StoreCorrupt:

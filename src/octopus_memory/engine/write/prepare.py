@@ -30,10 +30,10 @@ def new_turns(
     findable: bool = True,
     index: Sequence[bool] | None = None,
 ) -> list[NewTurn]:
-    """Turns as they may be stored: without the personal data that the agent's settings keep out.
+    """Make the turns to store: redacted by the agent's settings, with ids and token counts.
 
-    They are findable at once, unless that is left to be done. Those that `index` says False of are
-    replayed and never recalled.
+    With `findable` they are tokenized now, otherwise after they are stored. Turns whose `index`
+    flag is False are replayed but never recalled.
     """
     if tokens is not None:
         check_token_counts(tokens, len(messages))
@@ -60,7 +60,7 @@ def new_turns(
 
 
 def wants_vector(message: Message, config: MemoryConfig) -> bool:
-    """Whether a turn is embedded; every turn is found by its words."""
+    """Return whether a turn is embedded. Every turn is found by its terms."""
     wanted, role = config.embedding, message.role
     if role is Role.SYSTEM and not wanted.system_turns:
         return False
@@ -73,7 +73,7 @@ def wants_vector(message: Message, config: MemoryConfig) -> bool:
 def idempotency(
     runtime: Runtime, key: str | None, session_id: str, messages: Sequence[Message]
 ) -> Idempotency | None:
-    """The fingerprint is keyed: it is kept for a while, and the words must not be guessed by it."""
+    """Make an idempotency key with a keyed fingerprint, from which the text cannot be guessed."""
     if key is None:
         return None
     check_name("idempotency_key", key)

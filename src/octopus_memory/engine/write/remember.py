@@ -1,4 +1,4 @@
-"""Writing a conversation: open, add, store, keep open."""
+"""Writing a conversation: open an episode, add to it, store a whole one, keep it open."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from .target import (
 log = logging.getLogger(__name__)
 
 _RETRIES = 20
-"""How often a write is planned anew because another caller was faster."""
+"""How often a write is decided again because another caller changed the session."""
 
 
 @retry_on_settings_change
@@ -62,7 +62,7 @@ def open_episode(
     at: datetime | None,
     metadata: Mapping[str, Json] | None,
 ) -> Episode:
-    """The session's open episode, a new one, or with `allow_resume` the last one again."""
+    """Return the session's open episode, a new one, or with `allow_resume` the last one."""
     now = runtime.clock.now()
     at = now if at is None else check_time("at", at)
     session_id = session_id_of(session_id)
@@ -80,7 +80,7 @@ def open_episode(
                 if metadata is not None:
                     _set_metadata(runtime, known, metadata, seen_at=at, now=now)
             except (EpisodeChanged, SessionNotFound):
-                # Another caller was faster, or an erasure was.
+                # Another caller changed or erased the session.
                 continue
             return known
         write = Append(
@@ -110,7 +110,7 @@ def _set_metadata(
     seen_at: datetime,
     now: datetime,
 ) -> None:
-    """Of a session that goes on: its text may have numbers already."""
+    """Set the metadata of an existing session, whose text may have numbered placeholders."""
     known = runtime.store.placeholders(episode.scope, episode.id)
     guard = runtime.guard(episode.scope, session_id=episode.session_id, known=known)
     runtime.store.touch(
@@ -125,7 +125,7 @@ def _set_metadata(
 
 
 def _just_written(runtime: Runtime, scope: Scope, episode_id: UUID) -> Episode:
-    """:raises EpisodeNotFound: an erasure came right after"""
+    """:raises EpisodeNotFound: if it was erased right after it was written"""
     episode = find_episode(runtime, scope, episode_id)
     if episode is None:
         raise EpisodeNotFound(episode_id)
@@ -145,9 +145,9 @@ def add(
     keys: Sequence[str | None] | None = None,
     index: bool | Sequence[bool] = True,
 ) -> list[Turn]:
-    """Add to an episode, or to a session, which gets a new episode where it has none open.
+    """Add messages to an episode, or to a session, which gets a new episode if none is open.
 
-    A message whose key the session knows is skipped, stored or removed since.
+    A message whose key the session knows is skipped, even if it was removed since.
     """
     now = runtime.clock.now()
     config = runtime.config(scope.tenant, scope.agent)
@@ -204,7 +204,7 @@ def _add(
                 may_guess=attempt == 0,
             )
         except ToolResultWithoutCall:
-            # A repeated call: the result that it brings has been stored, so no call waits for it.
+            # In a repeated call the tool's result is stored already, so no tool call waits for it.
             repeated = _repeated(runtime, scope, where, idempotency_key, given.whole)
             if repeated is None:
                 raise
@@ -216,7 +216,7 @@ def _add(
             scope, destination.session_id
         )
         if unheard or (guard.used() and destination.target is not Target.NEW):
-            # The episode's text has numbers already, which these turns must go on with.
+            # The episode has numbered placeholders, which these turns must continue.
             known = runtime.store.placeholders(scope, destination.episode_id)
             guard = runtime.guard(scope, session_id=destination.session_id, known=known)
             turns = prepare.new_turns(
@@ -275,7 +275,7 @@ def _repeated(
     key: str | None,
     messages: Sequence[Message],
 ) -> list[Turn] | None:
-    """The turns that an earlier call with this key stored."""
+    """Return the turns that an earlier call with this key stored."""
     episode = find_episode(runtime, scope, where)
     session_id = session_named(where) if episode is None else episode.session_id
     idempotency = prepare.idempotency(runtime, key, session_id or "", messages)
@@ -299,18 +299,18 @@ def store(
     output_tokens: int | None,
     idempotency_key: str | None,
 ) -> Episode:
-    """A whole episode in one call and one transaction."""
+    """Store a whole episode in one transaction."""
     now = runtime.clock.now()
     config = runtime.config(scope.tenant, scope.agent)
     said = parse_parts(messages, max_bytes=config.session.max_message_bytes)
     parsed = [each.message for each in said]
     if ended_at is not None:
         ended_at = check_time("ended_at", ended_at)
-    # What ended before now was not said now.
+    # Messages of an episode that has ended cannot be from now.
     lists = listed(said, at=at, tokens=None, keys=None, index=True, now=min(now, ended_at or now))
     times = lists.times
     if ended_at is not None and ended_at < min(times):
-        raise InvalidInput("ended_at", "is before the first message: give a time that is not")
+        raise InvalidInput("ended_at", "must not be earlier than the first message")
     given_session, session_id = session_id, session_id_of(session_id)
     guard = runtime.guard(scope, session_id=session_id)
     turns = prepare.new_turns(
@@ -359,10 +359,10 @@ def store(
         try:
             stored = runtime.store.append(write)
         except EpisodeArchived as error:
-            # A repeated call: the episode is there, without its turns.
+            # In a repeated call the episode exists, archived without its turns.
             return _just_written(runtime, scope, error.episode_id)
         except EpisodeChanged:
-            # Looked at only now: a call that is retried may find its session going on again.
+            # Checked only now, because a retried call may find its own session open again.
             _end_open_episode(runtime, scope, session_id, config, min(times))
             continue
         if guard.names:
@@ -373,7 +373,7 @@ def store(
 
 
 def _warn_of_policy(runtime: Runtime, scope: Scope, ended_at: datetime, now: datetime) -> None:
-    """Say once for each agent that what is stored now is due at the next retention run."""
+    """Warn once per agent that episodes stored now are due at the next retention run."""
     whose = scope.tenant, scope.agent
     policy = runtime.config(*whose).retention
     if whose in runtime.warned or not is_overdue(Stage.ACTIVE, policy, since=ended_at, now=now):
@@ -383,7 +383,7 @@ def _warn_of_policy(runtime: Runtime, scope: Scope, ended_at: datetime, now: dat
 
 
 def heartbeat(runtime: Runtime, scope: Scope, session_id: str, *, at: datetime | None) -> Session:
-    """Keep an idle session open; one that ended already stays so, and its status says it."""
+    """Keep an idle session open. One that has ended stays ended, as its status says."""
     now = runtime.clock.now()
     at = now if at is None else check_time("at", at)
     config = runtime.config(scope.tenant, scope.agent)
@@ -401,7 +401,7 @@ def _left(
     config: MemoryConfig,
     turns: Sequence[NewTurn],
 ) -> Episode | None:
-    """The episode whose subject the turns leave."""
+    """Return the episode whose topic the turns leave; None if they do not."""
     episode = destination.continues
     if episode is None or not config.session.topic_shift:
         return None
@@ -415,10 +415,10 @@ def _append(runtime: Runtime, left: Episode | None, write: Append, guard: Guard)
 
 
 def _append_apart(runtime: Runtime, left: Episode, write: Append) -> list[Turn]:
-    """Write to a new episode of the session; the one that is left for it ends."""
+    """Write to a new episode of the session, and close the one whose topic was left."""
     apart = replace(write, episode_id=new_id(), target=Target.NEW)
     if write.idempotency is not None:
-        # A key that was used before gives what it wrote then, and nothing ends for that.
+        # A used key returns the turns of the first call, and must not close an episode.
         try:
             return runtime.store.append(apart)
         except EpisodeChanged:
