@@ -234,8 +234,7 @@ _LATER = {
     "integrations.clients": ("wrap",),
     "wiring": ("EpisodicMemory",),
 }
-"""What is loaded when it is first asked for, by its home: whoever imports the package for a
-message's type need not wait for numpy, nor whoever opens a memory for what exports one."""
+"""Public names that are imported lazily, by submodule. Importing a type must not import numpy."""
 
 if not TYPE_CHECKING:
 

@@ -1,4 +1,4 @@
-"""The same calls, awaited: each runs on a worker thread, one hop a call, with no logic of its own.
+"""The asyncio API: each call runs on a worker thread, with no logic of its own.
 
 A memory is bound to no event loop, so one object serves any number of them.
 """
@@ -32,11 +32,11 @@ T = TypeVar("T")
 
 
 def _awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
-    """The method of the synchronous twin, run on a thread."""
+    """Wrap a method of the synchronous class in a coroutine that runs it on a thread."""
 
     @functools.wraps(method)
     async def call(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
-        # By name, since the twin may be a service's.
+        # By name, because the synchronous object may be a remote one.
         return await asyncio.to_thread(getattr(self.sync, method.__name__), *args, **named)
 
     return call
@@ -164,7 +164,7 @@ class AsyncMemoryScope:
         at: datetime | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> AsyncEpisodeInHand:
-        """An episode as an `async with` block, which opens it."""
+        """Make an `async with` block, which opens an episode and closes it."""
         return AsyncEpisodeInHand(
             functools.partial(self.sync.episode, session_id, at=at, metadata=metadata)
         )
@@ -222,9 +222,9 @@ class AsyncMemoryTenant:
     async def export_user(
         self, user: str, *, agent: str | None = None, actor: str = "library"
     ) -> AsyncIterator[str]:
-        """See `MemoryTenant.export_user`; to be read with `async for`."""
+        """Export lines for `async for`: see `MemoryTenant.export_user`."""
         lines = self.sync.export_user(user, agent=agent, actor=actor)
-        # A hop for each line would cost more than the lines do.
+        # In batches, because a thread switch costs more than a line.
         while some := await asyncio.to_thread(lambda: list(islice(lines, 100))):
             for line in some:
                 yield line
@@ -267,7 +267,7 @@ class AsyncEpisodeInHand:
         return self.sync.session_id
 
     async def episode(self) -> Episode:
-        """The episode as it is stored now."""
+        """Read the stored episode."""
         return await asyncio.to_thread(lambda: self.sync.episode)
 
     add = _awaited(EpisodeInHand.add)

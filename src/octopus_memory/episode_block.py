@@ -1,4 +1,4 @@
-"""An episode in hand: the `with` block around one conversation."""
+"""The `with` block around one conversation, for the embedded and the remote memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Scope(Protocol):
-    """As much of a scope as an episode in hand needs, embedded or remote."""
+    """The calls that the block needs of a scope, embedded or remote."""
 
     def add(
         self,
@@ -56,7 +56,7 @@ class _Scope(Protocol):
 
 
 class EpisodeInHand:
-    """An open episode of one session; after a time-out it goes on in the session's next one."""
+    """An open episode of one session. After a time-out it continues in the session's next one."""
 
     def __init__(self, scope: _Scope, episode: Episode) -> None:
         self._scope = scope
@@ -72,7 +72,7 @@ class EpisodeInHand:
 
     @property
     def episode(self) -> Episode:
-        """The episode as it is stored now."""
+        """The stored episode, read now."""
         return self._scope.get(self.id).episode
 
     def add(
@@ -137,7 +137,7 @@ class EpisodeInHand:
         system: str | None = None,
         budget_tokens: int | None = None,
     ) -> MemoryContext:
-        """What the model should see, from every session but this one."""
+        """Build the messages for the model, with memories of every session but this one."""
         return self._scope.context(
             message,
             history=history,

@@ -1,4 +1,4 @@
-"""What a setting's value may be, as the environment, a file or a caller spells it."""
+"""Parsers for the values of settings from the environment, a file or a caller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 
 
 class Secret:
-    """A value that is never shown; `get_secret_value` tells it."""
+    """A value that is hidden in output; `get_secret_value` returns it."""
 
     __slots__ = ("_value",)
 
@@ -34,7 +34,7 @@ def as_text(given: Any) -> str:
 
 
 def as_table(given: Any) -> dict[str, Any]:
-    """A table, or one in JSON: the environment has only text."""
+    """Parse a table, or JSON from the environment."""
     table = as_json(given)
     if not isinstance(table, Mapping):
         raise ValueError("must be a table of settings")
@@ -42,7 +42,7 @@ def as_table(given: Any) -> dict[str, Any]:
 
 
 def as_json(given: Any) -> Any:
-    """What is not JSON is taken as it is."""
+    """Parse JSON; other text is returned unchanged."""
     try:
         return json.loads(given) if isinstance(given, str) else given
     except ValueError:
@@ -96,7 +96,7 @@ def setting(
     above: int | None = None,
     also: str | None = None,
 ) -> Any:
-    """A field whose kind its default does not tell, or with bounds, or read from `also` too."""
+    """Declare a field with a type, bounds, or a second environment variable `also`."""
 
     def read(given: Any) -> Any:
         value = READERS[kind](given)

@@ -1,4 +1,4 @@
-"""The only reader of the environment and of `octopus.toml`."""
+"""Settings, read from the environment and `octopus.toml`. No other module reads either."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ENVIRONMENT = "environment"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
-    """Which JWTs the service takes as credentials, and what their claims mean."""
+    """The JWTs that the service accepts, and the meaning of their claims."""
 
     jwks_url: str | None = None
-    """Where the issuer publishes its keys; without it no JWT is taken."""
+    """The URL of the issuer's keys; without it no JWT is accepted."""
     issuer: str | None = None
     audience: str | None = None
     tenant_claim: str = "tenant"
@@ -36,7 +36,9 @@ class JwtSettings:
 
     def __post_init__(self) -> None:
         if self.jwks_url is not None and not (self.issuer and self.audience):
-            raise InvalidSetting("server.jwt", "jwks_url needs issuer and audience beside it")
+            raise InvalidSetting(
+                "server.jwt", "jwks_url must be set together with issuer and audience"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,30 +48,30 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = setting(int, 8765, least=0, most=65_535)
     processes: int = setting(int, 1, least=1)
-    """How many share the requests."""
+    """Processes that serve requests."""
     threads: int = setting(int, 40, least=1)
-    """How many requests each process works on at once."""
+    """Requests that each process handles at once."""
     max_connections: int = setting(int, 1_000, least=1)
-    """For each process; one more is closed."""
+    """Connections per process; further ones are closed."""
     max_header_bytes: int = setting(int, 64 * 1024, least=1_024)
-    """Of a request's path and headers."""
+    """Bytes of a request's path and headers."""
     header_seconds: float = setting(float, 10.0, above=0)
-    """How long a request's headers may take to come."""
+    """Seconds that a request's headers may take."""
     max_body_bytes: int = setting(int, 16 * 1024 * 1024, least=1_024)
     max_import_part_chars: int = setting(int, 32 * 1024 * 1024, least=1_024)
-    """Of one line of an export, or of one conversation of another program's file."""
+    """Characters of one line of an export, or of one conversation of a transcript."""
     imports_per_tenant: int = setting(int, 2, least=1)
-    """How many of them each process works on at once."""
+    """Imports of a tenant that each process handles at once."""
     idle_upload_seconds: float = setting(float, 30.0, above=0)
-    """How long a body may pause."""
+    """Seconds that an upload may pause."""
     requests_per_minute: int = setting(int, 60_000, least=1)
-    """For each credential."""
+    """Requests per credential."""
     wrong_credentials_allowed: int = setting(int, 20, least=1)
-    """From one address; for a minute the next ones are answered 429."""
+    """Wrong credentials per address, before the next ones are answered 429 for a minute."""
     trusted_proxies: str = ""
     """Addresses and networks whose X-Forwarded-For names the caller, separated by commas."""
     telemetry: bool = False
-    """Whether each request is a span for OpenTelemetry."""
+    """True makes each request an OpenTelemetry span."""
     jwt: JwtSettings = field(default_factory=JwtSettings)
 
     def __post_init__(self) -> None:
@@ -91,14 +93,14 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Each value comes from the environment (`OCTOPUS_…`), else `octopus.toml`, else here."""
+    """Values come from the environment (`OCTOPUS_…`), else from `octopus.toml`, else from here."""
 
     database_url: str | None = None
-    """Where memories are kept; without it, a file in the user's data folder."""
+    """The database; by default a file in the user's data folder."""
     api_key: Secret | None = setting(Secret)
-    """The key for a service that is asked in place of a database."""
+    """The API key of a service that is used in place of a database."""
     pool_size: int = setting(int, 10, least=1)
-    """Connections to PostgreSQL or SQL Server that are kept open."""
+    """Pooled connections to PostgreSQL or SQL Server."""
     statement_timeout_seconds: float = setting(float, 30.0, above=0)
     connect_timeout_seconds: float = setting(float, 10.0, above=0)
     embedder: str = "minilm"
@@ -112,41 +114,41 @@ class Settings:
     qdrant_url: str = "http://localhost:6333"
     qdrant_api_key: Secret | None = setting(Secret)
     qdrant_timeout_seconds: int = setting(int, 5, least=1)
-    """How long one request to Qdrant may take."""
+    """Seconds that one request to Qdrant may take."""
     redactor: str = "patterns"
-    """`patterns`, `presidio`, or the name of an installed adapter; used where an agent asks."""
+    """`patterns`, `presidio`, or an installed adapter's name; used if an agent's settings ask."""
     phone_region: str = "US"
-    """Where phone numbers without a country code are from."""
+    """The country of phone numbers without a country code."""
     openai_base_url: str | None = setting(str, also="openai_base_url")
     openai_api_key: Secret | None = setting(Secret, also="openai_api_key")
     embedding_model: str | None = None
     """For `openai` and `fastembed`; without it, the embedder's own default."""
     embedding_folder: str | None = None
-    """Where `fastembed` finds its model's files, or keeps what it downloads."""
+    """The folder of `fastembed`'s models, to which it also downloads them."""
     embedding_dimension: int | None = setting(int, least=1)
     summary_model: str = "gpt-4o-mini"
     chat_model: str = "gpt-4o-mini"
     embedder_threads: int | None = setting(int, least=1)
     cache_mb: int = setting(int, 256, least=1)
-    """How much memory hot scopes may take."""
+    """Megabytes for cached scopes."""
     exact_rows: int = setting(int, 120_000, least=0)
-    """A scope of more turns and summaries is not taken into memory whole by the exact index."""
+    """Turns and summaries above which the exact index does not load a scope whole."""
     close_timeout_seconds: float = setting(float, 8.0, above=0)
-    """How long closing waits for a model's summary."""
+    """Seconds that closing waits for a model's summary."""
     audit_reads: bool = False
-    """Whether the audit log records reads too."""
+    """True records reads in the audit log, too."""
     background: bool = True
-    """Whether this process does pending work in a thread of its own."""
+    """True runs the pending work in a thread of this process."""
     retention_schedule: str = "0 2 * * *"
-    """When retention runs in the background: a cron expression in UTC; empty for never."""
+    """The schedule of retention, as a cron expression in UTC; empty for none."""
     retention_compact: bool = True
-    """Whether files are rewritten after a retention run that removed something."""
+    """True rewrites the files after a retention run that removed rows."""
     server: ServerSettings = field(default_factory=ServerSettings)
     memory: dict[str, Any] = field(default_factory=dict)
     """Default settings of every agent: the tables of `MemoryConfig`."""
 
     def chosen(self) -> list[str]:
-        """The names of those that are not the default."""
+        """The names of settings that were set."""
         usual = Settings()
         names = [each.name for each in fields(self)]
         return [name for name in names if getattr(self, name) != getattr(usual, name)]
@@ -156,7 +158,7 @@ class Settings:
         return self.database_url or default_url()
 
     def defaults(self, given: MemoryConfig | None = None) -> MemoryConfig:
-        """The settings of every agent; what `given` sets comes before them."""
+        """Return the default settings of every agent, overridden by `given`."""
         try:
             usual = MemoryConfig.from_dict(self.memory)
         except InvalidSetting as error:
@@ -174,9 +176,9 @@ def default_url() -> str:
 
 
 def load(**given: Any) -> Settings:
-    """The settings, with `given` before everything else; None counts as not given.
+    """Load the settings. `given` overrides every source; None counts as not given.
 
-    :raises InvalidSetting: naming the value that cannot be used
+    :raises InvalidSetting: naming the invalid value
     """
     file = _file()
     whole = _over(file, _environment(file))
@@ -186,7 +188,7 @@ def load(**given: Any) -> Settings:
 
 
 class Sourced(NamedTuple):
-    """A setting, and where its value came from."""
+    """A setting and the source of its value."""
 
     name: str
     value: Any
@@ -194,7 +196,7 @@ class Sourced(NamedTuple):
 
 
 def sources() -> list[Sourced]:
-    """Every setting that is in force: from the environment, the file, or the default."""
+    """Return every setting with its value and source."""
     settings = load()
     file = _file()
     given = {_ENVIRONMENT: _environment(file), str(FILE): file}
@@ -220,12 +222,12 @@ def _file() -> dict[str, Any]:
     try:
         return tomllib.loads(whole.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        # The parser's own message says where.
+        # The parser's message names the line.
         raise InvalidSetting(str(FILE), str(error)) from error
 
 
 def _environment(file: Mapping[str, Any]) -> dict[str, Any]:
-    """`OCTOPUS_NAME`, or `OCTOPUS_TABLE__NAME` in a table; tables may be JSON as well."""
+    """Read `OCTOPUS_NAME`, and `OCTOPUS_TABLE__NAME` for a table, which may also be JSON."""
     variables = {
         name.lower(): value
         for name, value in os.environ.items()
@@ -251,9 +253,9 @@ def _environment(file: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_for_openai_alone(variables: Mapping[str, str], file: Mapping[str, Any]) -> bool:
-    """Whether the key is `OPENAI_API_KEY`, and the address not the one that stands beside it.
+    """Return whether the key is `OPENAI_API_KEY`, but the address is Octopus's own setting.
 
-    A key that was set for every program must not go to an endpoint that was set for this one.
+    A key for every program must not be sent to an endpoint that is set for this one.
     """
     address = "openai_base_url"
     ours = variables.get(_PREFIX + address) or (address not in variables and file.get(address))
@@ -262,14 +264,14 @@ def _is_for_openai_alone(variables: Mapping[str, str], file: Mapping[str, Any]) 
 
 @cache
 def _doubt(name: str) -> None:
-    """Once for each variable that is no setting, but much like one."""
+    """Log each variable that looks like a misspelled setting, once."""
     import logging
 
     known = [each.name for each in fields(Settings)]
     known += [f"server{_NESTED}{each.name}" for each in fields(ServerSettings)]
     if near := _nearest(name.removeprefix(_PREFIX), known, cutoff=0.85):
         said, meant = name.upper(), (_PREFIX + near).upper()
-        logging.getLogger(__name__).warning("%s is no setting: is %s meant?", said, meant)
+        logging.getLogger(__name__).warning("%s is not a setting: did you mean %s?", said, meant)
 
 
 def _nearest(name: str, known: Sequence[str], *, cutoff: float) -> str | None:
@@ -289,14 +291,14 @@ def _from_variables(each: Field[Any], variables: Mapping[str, str]) -> dict[str,
                 below = inner.get(part)
                 inner[part] = inner = dict(below) if isinstance(below, Mapping) else {}
             value = as_json(variables[key])
-            # Only where the kinds are not known here, `5` is taken for a number.
+            # JSON is parsed only if the type is not known here, because `5` may be a text.
             guess = each.default_factory is dict or isinstance(value, dict)
             inner[last] = value if guess else variables[key]
     return table
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, table by table; where both say something, what is `above` holds."""
+    """Merge two tables recursively; `above` wins."""
     both = dict(below)
     for name, value in above.items():
         other = both.get(name, {})
@@ -310,8 +312,10 @@ def _read(kind: Any, given: Any, path: str) -> Any:
     for name in given:
         if name not in known:
             near = _nearest(name, list(known), cutoff=0.6)
-            remedy = f"is {_below(path, near)} meant?" if near else "take it out, or look it up"
-            raise InvalidSetting(_below(path, name), f"is no setting: {remedy}")
+            remedy = (
+                f"did you mean {_below(path, near)}?" if near else "remove it, or check its name"
+            )
+            raise InvalidSetting(_below(path, name), f"is not a setting: {remedy}")
     return kind(
         **{name: _value(known[name], value, _below(path, name)) for name, value in given.items()}
     )

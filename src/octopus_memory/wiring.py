@@ -1,9 +1,9 @@
-"""Settings to a memory: the only place that knows the adapters.
+"""Builds a memory from the settings; the only module that knows the adapters.
 
-Adapters of others are found by entry points, in the groups `octopus_memory.stores` (by the URL's
+Third-party adapters are found by entry points, in the groups `octopus_memory.stores` (by the URL's
 scheme), `octopus_memory.embedders`, `octopus_memory.summarizers`, `octopus_memory.redactors` and
-`octopus_memory.indexes` (by name). Each is a callable that takes the `Settings`; an index takes
-the store as well.
+`octopus_memory.indexes` (by name). Each is a callable that takes the `Settings`; an index takes the
+store as well.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class EpisodicMemory(Memory):
     def connect(
         cls, url: str, *, api_key: str | None = None, timeout: float = 30.0, retries: int = 3
     ) -> RemoteMemory:
-        """A memory that a service keeps: its scopes have the calls of an embedded one.
+        """Connect to a service, whose scopes have the calls of an embedded memory.
 
-        Calls that fail on the way are tried again, `retries` times, where that is safe: reads
-        are, and so is storing, since each call has an idempotency key.
+        Calls that fail on the network are retried up to `retries` times if that is safe: for reads,
+        and for writes, which carry an idempotency key.
         """
         from .remote import RemoteMemory
 
@@ -70,19 +70,21 @@ class EpisodicMemory(Memory):
     ) -> Self:
         """Open the memory at a URL such as `sqlite:///memory.db`, or at a file's path: `memory.db`.
 
-        What is not given comes from the settings: the environment, `octopus.toml`, or defaults
-        that need neither a key nor a server. An embedder or summarizer that is given stays open
-        when the memory is closed: others may share it.
+        Arguments default to the settings: the environment, `octopus.toml`, or defaults that need
+        neither a key nor a server. An embedder or summarizer that you pass stays open when the
+        memory is closed, because other memories may share it.
 
-        :raises InvalidSetting: for a value that cannot be used
+        :raises InvalidSetting: for an invalid value
         :raises StoreError: when the database cannot be opened
         """
-        # Settings and stores bring large libraries: whoever only imports Octopus need not wait.
+        # Imported here, because settings and stores load large libraries.
         from .adapters.stores.sqlite.url import as_url
         from .settings import load
 
         if url == "":
-            raise InvalidSetting("url", "is empty: write sqlite:///memory.db, or leave it out")
+            raise InvalidSetting(
+                "url", "must not be empty: write sqlite:///memory.db, or leave it out"
+            )
         settings = load(
             database_url=as_url(url),
             embedder=embedder if isinstance(embedder, str) else None,
@@ -116,7 +118,7 @@ def build(
     clock: Clock | None = None,
     config: MemoryConfig | None = None,
 ) -> Runtime:
-    """The parts that the settings name, with those that are given in their place."""
+    """Build the runtime that the settings describe, with the given adapters in place of theirs."""
     from .adapters.summarizers.extractive import ExtractiveSummarizer
 
     _check_can("embedder", embedder, "embed")
@@ -126,7 +128,7 @@ def build(
     _check_can("redactor", redactor, "find")
     if not isinstance(config, MemoryConfig | None):
         raise InvalidSetting("config", f"must be a MemoryConfig, not {type(config).__name__}")
-    # Before a database is made: a setting that cannot be used makes none.
+    # Before the store, because an invalid setting must not create a database.
     counter = counter or make_counter(settings)
     defaults, schedule = settings.defaults(config), make_schedule(settings)
     with ExitStack() as made:
@@ -156,7 +158,7 @@ def build(
 
 
 def _ours(made: ExitStack, part: Part) -> Part:
-    """To be closed with the memory."""
+    """Register an adapter to be closed with the memory."""
     close = getattr(part, "close", None)
     if close is not None:
         made.callback(close)
@@ -164,7 +166,7 @@ def _ours(made: ExitStack, part: Part) -> Part:
 
 
 def _check_can(field: str, given: object, method: str) -> None:
-    """What cannot do its part is refused at once, not by the first call that needs it."""
+    """Check an adapter's method now, not at the first call that needs it."""
     if given is None or (callable(getattr(given, method, None)) and not isinstance(given, type)):
         return
     what = given.__name__ if isinstance(given, type) else f"a value of type {type(given).__name__}"
@@ -172,7 +174,7 @@ def _check_can(field: str, given: object, method: str) -> None:
 
 
 def make_index(settings: Settings, store: EpisodeStore) -> RecallIndex:
-    """What recall searches; an installed adapter is given the settings and the store."""
+    """Make the index that recall searches."""
     cache_bytes = settings.cache_mb * 1024 * 1024
     match settings.index:
         case "exact":
@@ -207,7 +209,7 @@ def make_analyzer() -> Analyzer:
 
 
 def make_schedule(settings: Settings) -> Schedule | None:
-    """When retention runs by itself; None for never."""
+    """Make the schedule of retention; None for no schedule."""
     if not settings.retention_schedule.strip():
         return None
     from .adapters.schedules.cron import CronSchedule
@@ -216,7 +218,10 @@ def make_schedule(settings: Settings) -> Schedule | None:
 
 
 def check_whole(store: EpisodeStore) -> None:
-    """:raises StoreUnavailable: for the target of a move that is not finished"""
+    """Check that no move into the database is unfinished.
+
+    :raises StoreUnavailable: for the target of an unfinished move
+    """
     if store.is_being_filled():
         raise StoreUnavailable(
             "a move into this database is not finished: run octopus migrate again, with the same "
@@ -230,7 +235,7 @@ def move(
     """Copy a whole database into an empty one, and compare the two.
 
     :raises InvalidInput: when the target holds something else
-    :raises StoreError: when either cannot be used, or they differ in the end
+    :raises StoreError: when either fails, or they differ in the end
     """
     from .adapters.stores.sql.move import move as move_rows
     from .adapters.stores.sql.store import SqlStore
@@ -241,13 +246,15 @@ def move(
         for field, url in (("from", _only_to_read(source)), ("to", target)):
             store = stack.enter_context(closing(open_store(load(database_url=url))))
             if not isinstance(store, SqlStore):
-                raise InvalidInput(field, "is no SQL database: export and import its users instead")
+                raise InvalidInput(
+                    field, "must be an SQL database: export and import the users instead"
+                )
             ends.append(store)
         return move_rows(ends[0], ends[1], progress)
 
 
 def _only_to_read(url: str) -> str:
-    """A source is left as it is; of a server, the move only reads."""
+    """Open an SQLite source read-only."""
     return f"{url}?mode=ro" if url.startswith("sqlite:") and "?" not in url else url
 
 
@@ -277,7 +284,7 @@ def open_store(settings: Settings, clock: Clock | None = None) -> EpisodeStore:
 
 
 def sqlite_path(url: str) -> Path | None:
-    """The file of an SQLite URL; None for another database and for one in memory."""
+    """Return the file of an SQLite URL; None for another database and for one in memory."""
     from .adapters.stores.sqlite.url import read_url
 
     if url.partition(":")[0] != "sqlite":
@@ -337,7 +344,7 @@ def make_embedder(settings: Settings) -> Embedder:
 
 
 def make_summarizer(settings: Settings) -> Summarizer | None:
-    """The model's summarizer; None where the extractive one is all there is."""
+    """Make the model's summarizer; None if the extractive one is configured."""
     match settings.summarizer:
         case "extractive":
             return None
@@ -397,7 +404,7 @@ _OPENAI_NAMES = {"base_url": "openai_base_url", "api_key": "openai_api_key"}
 
 @contextmanager
 def _named_as_set(**names: str) -> Iterator[None]:
-    """An adapter's error names its own parameter; whoever set the value knows it by another."""
+    """Rename the field of an adapter's error to the setting that the user knows."""
     try:
         yield
     except InvalidSetting as error:

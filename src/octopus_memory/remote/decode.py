@@ -1,4 +1,4 @@
-"""What the service answers, as the values that the embedded memory returns."""
+"""Decodes the service's responses into the values that the embedded memory returns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def read(decode: Callable[P, T]) -> Callable[P, T]:
-    """Another server's JSON must not look like a fault of the caller's."""
+    """Turn decoding errors into `StoreUnavailable`, because they are not the caller's fault."""
 
     @functools.wraps(decode)
     def checked(*args: P.args, **named: P.kwargs) -> T:
@@ -87,7 +87,7 @@ def turn(body: Body, message: Message) -> Turn:
         at=moment(body["at"]),
         has_pii=body["hasPii"],
         embedding_ref=body.get("embeddingRef"),
-        # An older service does not say.
+        # An older service lacks the field.
         indexed=body.get("indexed", True),
     )
 
@@ -95,7 +95,7 @@ def turn(body: Body, message: Message) -> Turn:
 @read
 def stored(body: Body, sent: Sequence[Message]) -> list[Turn]:
     turns = body["turns"]
-    # Where not every message was stored, each turn brings its own.
+    # If some messages were skipped, each turn carries its own.
     given = sent if len(sent) == len(turns) else [Message({})] * len(turns)
     return [turn(each, message) for each, message in zip(turns, given, strict=True)]
 
@@ -246,7 +246,7 @@ def context(body: Body) -> MemoryContext:
         tokens=body["tokens"],
         block_tokens=body["blockTokens"],
         dropped=body["dropped"],
-        # An older service does not say.
+        # An older service lacks the field.
         overflow_tokens=body.get("overflowTokens", 0),
     )
 

@@ -1,4 +1,4 @@
-"""What callers give, as the service takes it: the twin of `decode`."""
+"""Encodes the caller's arguments for the service: the counterpart of `decode`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def time(field: str, at: datetime | None) -> str | None:
 
 
 def times(at: Times, turns: Sequence[ParsedMessage]) -> str | list[str] | None:
-    """One time for all turns, or one for each."""
+    """Encode one time for all turns, or one for each."""
     if at is None or isinstance(at, datetime):
         return time("at", at)
     spread = listed(turns, at=at, tokens=None, keys=None, index=True, now=NEVER)

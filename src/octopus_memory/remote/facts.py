@@ -16,7 +16,7 @@ from .transport import Transport, segment
 
 
 class RemoteFacts:
-    """The part of `RemoteScope` that is about facts."""
+    """The calls of `RemoteScope` about facts."""
 
     scope: Scope
     _transport: Transport
@@ -54,12 +54,12 @@ class RemoteFacts:
             "slot": check_given_slot(slot),
             "pinned": pinned,
         }
-        # Not tried again: a second try could store it twice.
+        # Not retried, because a retry could store it twice.
         made = self._transport.send("POST", self._path, query=self._whose, body=body, safe=False)
         return decode.fact(made)
 
     def correct_fact(self, fact_id: Fact | UUID | str, text: str) -> Fact:
-        # A second try would correct what is corrected already, which is history by then.
+        # Not retried, because the corrected fact is history after the first attempt.
         return self._change(fact_id, {"text": check_fact_text("text", text)}, safe=False)
 
     def pin_fact(self, fact_id: Fact | UUID | str, *, pinned: bool = True) -> Fact:

@@ -17,7 +17,7 @@ _MOST = 1_000
 
 
 class RemoteLedger:
-    """The part of `RemoteScope` that is about the ledger."""
+    """The calls of `RemoteScope` about the ledger."""
 
     scope: Scope
     _transport: Transport

@@ -1,4 +1,4 @@
-"""The memory behind a service: scopes with the calls of the embedded one."""
+"""The remote memory: scopes with the calls of the embedded one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LONGEST_QUERY = 10_000
 
 
 class RemoteMemory:
-    """A memory that a service keeps. Thread-safe; `close` it, or use it as a context manager."""
+    """A memory behind a service. Thread-safe; `close` it, or use it as a context manager."""
 
     def __init__(
         self,
@@ -62,29 +62,29 @@ class RemoteMemory:
         self._transport = Transport(url, api_key, timeout=timeout, retries=retries, client=client)
 
     def scope(self, *, tenant: str = _TENANT, agent: str = "default", user: str) -> RemoteScope:
-        """One user's memory with one agent; the tenant is the credential's."""
+        """Return one user's memory with one agent, in the API key's tenant."""
         if tenant != _TENANT:
-            raise InvalidInput("tenant", "comes from the API key: leave it out")
+            raise InvalidInput("tenant", "must not be given: the API key determines it")
         names = {"tenant": tenant, "agent": agent, "user": user}
         texts = {k: str(v) if isinstance(v, UUID) else v for k, v in names.items()}
         return RemoteScope(self._transport, Scope(**texts))
 
     def config(self, agent: str) -> MemoryConfig:
-        """The settings an agent runs with."""
+        """Return an agent's effective settings."""
         check_name("agent", agent)
         return MemoryConfig.from_dict(
             self._transport.get(f"/agents/{segment(agent)}/memory-config")
         )
 
     def configure(self, agent: str, config: MemoryConfig | ConfigPart | Mapping[str, Any]) -> None:
-        """Change an agent's settings with the credential's tenant: see `Memory.configure`."""
+        """Change an agent's settings for the API key's tenant: see `Memory.configure`."""
         check_name("agent", agent)
         self._transport.send(
             "PUT", f"/agents/{segment(agent)}/memory-config", body=change_of(config), safe=True
         )
 
     def config_sources(self, agent: str) -> dict[str, dict[str, str]]:
-        """Where each of an agent's settings comes from: see `Memory.config_sources`."""
+        """Return the layer of each of an agent's settings: see `Memory.config_sources`."""
         check_name("agent", agent)
         found: dict[str, dict[str, str]] = self._transport.get(
             f"/agents/{segment(agent)}/memory-config", {"sources": "true"}
@@ -92,7 +92,7 @@ class RemoteMemory:
         return found
 
     def reset_config(self, agent: str) -> None:
-        """Remove what is stored for an agent with the credential's tenant."""
+        """Remove an agent's stored settings for the API key's tenant."""
         check_name("agent", agent)
         self._transport.send("DELETE", f"/agents/{segment(agent)}/memory-config", safe=True)
 
@@ -137,7 +137,7 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         metadata: Mapping[str, Json] | None = None,
     ) -> Episode:
         check_metadata(metadata)
-        # The session's name is made here, so that the call can be tried again.
+        # The client makes the session id, so that the call can be retried.
         body = self._who | {
             "sessionId": session_id_of(session_id),
             "at": encode.time("at", at),
@@ -237,9 +237,9 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         return decode.episode(self._stored("/episodes", body, idempotency_key), self.scope.tenant)
 
     def _stored(self, path: str, body: Json, key: str | None) -> Any:
-        """A call that stores: with a key of its own, so that it can be tried again."""
+        """Send a write with an idempotency key, so that it can be retried."""
         given = str(uuid4()) if key is None else check_name("idempotency_key", key)
-        # A header holds no more than Latin letters.
+        # A header takes ASCII only.
         header = given if given.isascii() and given.isprintable() else segment(given)
         return self._transport.post(path, body, headers={"Idempotency-Key": header})
 
@@ -329,7 +329,7 @@ class RemoteScope(RemoteFacts, RemoteLedger):
 
     def reset_session(self, session_id: str) -> None:
         path = f"/sessions/{segment(check_name('session_id', session_id))}/reset"
-        # Not tried again: a second try would hide what was added after the first.
+        # Not retried, because a retry would hide turns that were added after the first attempt.
         self._transport.send("POST", path, body=self._who, safe=False)
 
     def episodes(
@@ -397,14 +397,14 @@ class RemoteScope(RemoteFacts, RemoteLedger):
             "physical": physical,
         }
         path = f"/sessions/{segment(check_name('session_id', session_id))}/messages/remove"
-        # The last turns are others after a first try: only named ones are tried again.
+        # After the first attempt the last turns are others, so only named ones are retried.
         removed = self._transport.send("POST", path, body=body, safe=ids is not None)
         return decode.turns(removed)
 
     def erase(self, *, physical: bool = True) -> EraseReceipt:
         query = {"agentId": self.scope.agent, "physical": physical}
         path = f"/users/{segment(self.scope.user)}/episodes"
-        # Not tried again: a second erasure would give a receipt of zeros for the first one's.
+        # Not retried, because the receipt of a second erasure would be all zeros.
         return decode.receipt(self._transport.delete(path, query, safe=False))
 
     def erase_episode(
@@ -412,11 +412,11 @@ class RemoteScope(RemoteFacts, RemoteLedger):
     ) -> EraseReceipt:
         path = f"/episodes/{encode.episode_id(episode_id)}"
         query = self._who | {"physical": physical}
-        # A second try would find nothing, and have no receipt to give.
+        # Not retried, because a second attempt would find nothing and return no receipt.
         return decode.receipt(self._transport.delete(path, query, safe=False))
 
     def erase_session(self, session_id: str, *, physical: bool = True) -> EraseReceipt:
         path = f"/sessions/{segment(check_name('session_id', session_id))}"
         query = self._who | {"physical": physical}
-        # A second try would find nothing, and have no receipt to give.
+        # Not retried, because a second attempt would find nothing and return no receipt.
         return decode.receipt(self._transport.delete(path, query, safe=False))

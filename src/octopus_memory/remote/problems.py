@@ -1,4 +1,4 @@
-"""Problems of the service (RFC 9457) as the errors that the embedded memory raises."""
+"""Converts the service's problems (RFC 9457) to the errors that the embedded memory raises."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _TYPE = "urn:octopus:problem:"
 
 def not_ours() -> StoreUnavailable:
     return StoreUnavailable(
-        "what answered does not speak as the service does: check the address, and that both sides "
-        "are of the same release"
+        "the response is not from Octopus: check the address, and that client and service have "
+        "the same release"
     )
 
 
@@ -34,11 +34,11 @@ def as_error(response: httpx.Response) -> OctopusError:
         if kind is not None:
             return _made(kind, problem, detail)
     except (ValueError, LookupError, TypeError, AttributeError):
-        # Not our service's word: a proxy's, or another server's.
+        # The response is not the service's, but a proxy's or another server's.
         if status in (401, 403):
-            return AccessDenied(f"something before the service answered {status}: check its rules")
+            return AccessDenied(f"a proxy before the service answered {status}: check its rules")
         return StoreUnavailable(
-            f"the service answered {status} without saying why: check its address"
+            f"the service answered {status} without a reason: check its address"
         )
     known_by = problem.get("requestId", "none")
     return StoreUnavailable(f"the service answered {status}: {detail} (request {known_by})")
@@ -75,7 +75,7 @@ def _uuid(text: str) -> UUID | str:
 
 
 def _snake(field: str) -> str:
-    """`body.keyFacts` as `key_facts`, the name that the Python call gives it."""
+    """Convert `body.keyFacts` to `key_facts`, its name in the Python call."""
     bare = field.removeprefix("body.").removeprefix("query.").removeprefix("path.")
     return re.sub(r"(?<!^)(?=[A-Z])", "_", bare).lower()
 

@@ -1,4 +1,4 @@
-"""Requests to the service: time-outs, retries where they are safe, problems as our errors."""
+"""HTTP requests to the service, with time-outs and safe retries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_WAIT = 10.0
 
 
 class _Failed(Exception):
-    """A failure that may pass, and what the caller gets where it does not."""
+    """A transient failure, with the error to raise if retries do not help."""
 
     def __init__(
         self, error: OctopusError, *, untouched: bool = False, retry_after: str | None = None
@@ -36,7 +36,7 @@ class _Failed(Exception):
         super().__init__()
         self.error = error
         self.untouched = untouched
-        """Whether the service did nothing: trying again is safe for every call."""
+        """True if the service did nothing, so that every call may be retried."""
         self.retry_after = retry_after
 
 
@@ -58,7 +58,7 @@ class Transport:
         self._base = _checked_url(url).rstrip("/").removesuffix(_PREFIX) + _PREFIX
         credential = _credential(api_key)
         self._client = client or _make_client(timeout)
-        # Kept there alone: it hides the value from whoever prints it.
+        # Stored only there, because httpx hides it in a repr.
         self._client.headers.update(credential)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
@@ -88,10 +88,11 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         done: type[OctopusError] | None = None,
     ) -> Any:
-        """The answer's JSON; a call that is `safe` is tried again after a failure on the way.
+        """Send a request and return the response's JSON; a `safe` call is retried after a network
+        failure.
 
-        `done` is what a second try is refused with where the first one did its work and only the
-        answer was lost: None is returned then.
+        `done` is the error by which the service refuses a retry of a call that succeeded and whose
+        response was lost. Then None is returned.
         """
         if self._client.is_closed:
             raise MemoryClosed
@@ -116,7 +117,10 @@ class Transport:
         raise AssertionError
 
     def _try(self, method: str, url: str, asked: Mapping[str, Any], *, safe: bool) -> Any:
-        """:raises _Failed: where another try may go better"""
+        """Send a request once.
+
+        :raises _Failed: if a retry may succeed
+        """
         import httpx
 
         try:
@@ -146,16 +150,16 @@ class Transport:
 
 
 def segment(text: object) -> str:
-    """Text as one part of a path, whatever it holds."""
+    """Quote a text as one segment of a path."""
     quoted = quote(str(text), safe="")
-    # On the way these two would be taken for steps up the path.
+    # Clients and proxies would resolve these two as relative segments.
     return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
 
 
 def _wait(attempt: int, retry_after: str | None) -> float:
     if retry_after is not None and retry_after.isdecimal():
         told = min(float(retry_after), _LONGEST_WAIT)
-        # Those who were all told the same must not all come back at once.
+        # Jitter, so that clients with the same `Retry-After` do not return at once.
         return random.uniform(told, told * 1.25)  # noqa: S311 - only spreads the load
     ceiling: float = min(0.1 * 2 ** min(attempt, 10), _LONGEST_WAIT)
     return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - the same
@@ -168,15 +172,15 @@ def _checked_url(url: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise InvalidInput("url", "must name the service, such as http://127.0.0.1:8765")
+        raise InvalidInput("url", "must be the address of a service, such as http://127.0.0.1:8765")
     return url
 
 
 def _credential(api_key: str | None) -> dict[str, str]:
-    """The header; what cannot stand in one is refused here, before an error quotes it."""
+    """Make the header. An invalid key is refused here, before another library's error quotes it."""
     key = (api_key or "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise InvalidInput("api_key", "has a character that no key has: copy it again")
+        raise InvalidInput("api_key", "must be printable ASCII: copy it again")
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -189,9 +193,9 @@ def _unreachable(error: Exception) -> StoreUnavailable:
 
 def _lost(error: Exception) -> StoreAnswerLost:
     return StoreAnswerLost(
-        f"the service cannot be reached any more ({type(error).__name__}), and whether it did this "
-        "is not known: look, or repeat the call with the same idempotency key, which stores "
-        "nothing twice"
+        f"the service cannot be reached any more ({type(error).__name__}), and may have done this "
+        "already: check, or repeat the call with the same idempotency key, which stores nothing "
+        "twice"
     )
 
 

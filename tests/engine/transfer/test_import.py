@@ -149,7 +149,7 @@ def test_a_session_with_an_open_episode_stands_in_the_way(
     scope.store([("user", "done")], session_id="a")
     scope.add("b", ("user", "mine"))
     there.scope(tenant="acme", agent="hr", user="user-17").add("b", ("user", "theirs"))
-    with pytest.raises(InvalidInput, match="'b' has an open episode here: close it first"):
+    with pytest.raises(InvalidInput, match="'b' must not have an open episode: close it first"):
         there.tenant("acme").import_user(export(memory, "user-17"))
     assert there.stats().episodes == 2
 

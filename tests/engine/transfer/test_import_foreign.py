@@ -147,7 +147,7 @@ def test_a_wrong_message_is_named_and_what_stands_before_it_is_in(memory: Episod
 
 
 def test_transcripts_name_no_user(memory: EpisodicMemory):
-    with pytest.raises(InvalidInput, match="^user: is not in the file"):
+    with pytest.raises(InvalidInput, match="^user: must be given"):
         memory.tenant("acme").import_user(transcripts({"messages": TALK}))
 
 

@@ -326,7 +326,7 @@ def test_a_variable_much_like_a_setting_is_pointed_out(monkeypatch, caplog):
     for name in ("OCTOPUS_EMBEDER", "OCTOPUS_SERVER_PORT", "OCTOPUS_ARMS"):
         monkeypatch.setenv(name, "8")
     run("config", "show")
-    assert "OCTOPUS_EMBEDER is no setting: is OCTOPUS_EMBEDDER meant?" in caplog.text
+    assert "OCTOPUS_EMBEDER is not a setting: did you mean OCTOPUS_EMBEDDER?" in caplog.text
     assert "is OCTOPUS_SERVER__PORT meant?" in caplog.text
     assert "OCTOPUS_ARMS" not in caplog.text
 

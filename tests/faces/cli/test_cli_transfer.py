@@ -103,7 +103,7 @@ def test_old_episodes_are_warned_of():
 def test_other_formats():
     Path("t.jsonl").write_text('{"messages": [{"role": "user", "content": "Tea, please"}]}\n')
     assert "Imported 1 episode with 1 message." in run("import", "t.jsonl", "--user", "ana").stdout
-    assert "user: is not in the file" in run("import", "t.jsonl", code=1).stderr
+    assert "user: must be given" in run("import", "t.jsonl", code=1).stderr
     wrong = run("import", "t.jsonl", "--format", "octopus", "--user", "ana", code=1)
     assert "line 1, format: is not octopus-export" in wrong.stderr
     Path("latin.json").write_bytes('["é"]'.encode("latin-1"))

@@ -226,7 +226,7 @@ def test_the_server_needs_its_extra(monkeypatch):
 def test_a_database_or_a_service():
     assert "not both" in run("mcp", "--db", "m.db", "--server", "http://x", code=2).stderr
     refused = run("mcp", "--server", "http://x", "--tenant", "acme", code=1).stderr
-    assert refused == "error: tenant: comes from the API key: leave it out\n"
+    assert refused == "error: tenant: must not be given: the API key determines it\n"
     assert run("mcp", "--server", "x", code=1).stderr.startswith(
-        "error: url: must name the service"
+        "error: url: must be the address of a service"
     )

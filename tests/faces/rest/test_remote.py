@@ -214,8 +214,8 @@ WRONG = {
     "failed": r"500: not now \(request request-17\)",
     "proxy": "502",
     "moved": "301",
-    "page": "does not speak",
-    "other JSON": "does not speak",
+    "page": "is not from Octopus",
+    "other JSON": "is not from Octopus",
     "odd problem": "422",
 }
 

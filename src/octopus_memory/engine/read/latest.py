@@ -1,4 +1,4 @@
-"""The last episodes of a scope, which no query asks for."""
+"""The last episodes of a scope, without a query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def latest(
     include_archived: bool | None,
     session_id: str | None,
 ) -> list[EpisodeSnippet]:
-    """Snippets without a relevance, newest first; `session_id` names the session to leave out."""
+    """Return snippets without a relevance, newest first, and without the session `session_id`."""
     if session_id is not None:
         check_name("session_id", session_id)
     episodes, _ = runtime.store.list_episodes(

@@ -22,7 +22,7 @@ _RECENT_USES = 20
 
 
 class LedgerCalls(ABC):
-    """The part of `MemoryScope` that is about the ledger."""
+    """The calls of `MemoryScope` about the ledger."""
 
     scope: Scope
 
@@ -32,10 +32,10 @@ class LedgerCalls(ABC):
     def injections(
         self, session_id: str, *, after: Injection | UUID | None = None, limit: int = _PAGE
     ) -> list[Injection]:
-        """Which memories were shown for which turn of a session, oldest first.
+        """Return the memories that were shown for each turn of a session, oldest first.
 
-        Of a longer list, `after` is the last entry of the page before. A session that is unknown,
-        or was held without a context, has none.
+        `after` is the last entry of the previous page. A session that is unknown or had no context
+        has none.
         """
         check_name("session_id", session_id)
         check_limit(limit)
@@ -47,7 +47,7 @@ class LedgerCalls(ABC):
             )
 
     def uses(self, episode_id: Episode | UUID | str, *, limit: int = _RECENT_USES) -> EpisodeUses:
-        """Where an episode was shown to a model: how often, when last, in which sessions."""
+        """Return how often, when last and in which sessions an episode was shown to a model."""
         check_limit(limit)
         key = episode_id_of(episode_id)
         with self._reading("uses") as runtime:
@@ -66,7 +66,7 @@ def note(
     budget_tokens: int,
     query: str,
 ) -> None:
-    """Enter a block that was made for a session into the ledger, by the agent's settings."""
+    """Record a session's block in the ledger, if the agent's settings say so."""
     mode = config.context.ledger
     if mode is LedgerMode.OFF:
         return
@@ -74,7 +74,8 @@ def note(
 
     kept = None
     if mode is LedgerMode.FULL:
-        # Numbers of placeholders count within episodes, and a query belongs to none yet.
+        # Without numbered placeholders, because numbers count within an episode, and a query has
+        # none.
         kept = runtime.guard(scope, session_id=session_id, numbered=False).text(query)
     entry = make_injection(
         new_id(),

@@ -1,4 +1,4 @@
-"""Export: everything of one user, line by line, however much it is."""
+"""Export of one user, line by line, with constant memory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PAGE = 100
 def export(
     runtime: Runtime, tenant: str, user: str, *, agent: str | None, actor: str
 ) -> Iterator[str]:
-    """The lines of an export, each with its end.
+    """Yield the lines of an export, each with its line break.
 
-    Recorded before the first line is given and again before the last, so that the log also knows
-    of one that was cut short.
+    The audit log gets an entry before the first line and one before the last, so that it also shows
+    an export that was interrupted.
     """
     check_name("user", user)
     if agent is not None:
@@ -30,7 +30,7 @@ def export(
     check_name("actor", actor)
     if runtime.store.read_only:
         raise StoreReadOnly(
-            "an export is recorded in the audit log, and this database is read-only: open it to "
+            "export failed: the audit log cannot record it in a read-only database. Open it to "
             "write, or export from a copy of it"
         )
     return _lines(runtime, tenant, user, agent=agent, actor=actor)
@@ -55,7 +55,7 @@ def _lines(
             for body in _scope(runtime, scope):
                 yield line(body)
     counts = {f"{kind}s": tally.of(kind) for kind in ("episode", "turn", "fact", "injection")}
-    # Before the trailer: an export that cannot be recorded is not whole either.
+    # Before the trailer, because an export that cannot be recorded must not look complete.
     _record(runtime, tenant, user, actor=actor, outcome="done", **counts)
     yield f"{export_format.encode_line(tally.trailer())}\n"
 
@@ -99,7 +99,7 @@ def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[s
 
 def _episode(runtime: Runtime, found: EpisodeRecord) -> Iterator[dict[str, Json]]:
     scope, episode_id = found.episode.scope, found.episode.id
-    # Read again together with its first turns, since somebody may have added to it meanwhile.
+    # Read again together with its first turns, because another caller may have added to it.
     kept, turns = runtime.store.episode_page(scope, episode_id, limit=_PAGE)
     if kept is None:
         return
@@ -116,7 +116,7 @@ def _episode(runtime: Runtime, found: EpisodeRecord) -> Iterator[dict[str, Json]
             break
         _, turns = runtime.store.episode_page(scope, episode_id, start=given, limit=limit)
     if given != wanted:
-        # It was archived or erased between two pages: half of it must not pass for the whole.
+        # It was archived or erased between two pages: a part must not look like the whole.
         raise EpisodeChanged(kept.episode.session_id)
     yield from map(export_format.fact_line, runtime.store.episode_facts(scope, episode_id))
     yield export_format.episode_end_line(episode_id, given)

@@ -1,4 +1,4 @@
-"""Import of Octopus's own format: everything as it was where it came from."""
+"""Import of Octopus's own export format."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ from .import_run import ImportRun
 
 _BATCH = 100
 _SMALL = 4 * 1024 * 1024
-"""Characters of an episode's lines that are held in memory; longer ones wait in a file."""
+"""Characters of an episode's lines that are held in memory; more go to a temporary file."""
 
 
 def import_lines(run: ImportRun, pieces: Iterable[str]) -> None:
-    """:raises InvalidInput: naming the line and the field"""
+    """Import the lines of an export.
+
+    :raises InvalidInput: naming the line and the field
+    """
     lines = read_lines(pieces)
     header = next(lines)
     run.user = run.user or header.name("user")
@@ -71,7 +74,9 @@ def import_lines(run: ImportRun, pieces: Iterable[str]) -> None:
 
 @retry_on_settings_change
 def _given_fact(runtime: Runtime, run: ImportRun, scope: Scope, fact: Fact) -> None:
-    """Store a fact that a caller gave; numbers of placeholders count within episodes alone."""
+    """Store a caller's fact, without numbered placeholders, because numbers count within an
+    episode.
+    """
     guard = runtime.guard(scope, numbered=False)
     safe = standing.redacted(fact, guard)
     run.count(facts=runtime.store.import_facts(scope, [safe], settings=guard.settings))
@@ -96,7 +101,8 @@ def _episode(
         if scope in holders.values():
             run.count(passed_over=1)
             return
-        # The database has it already, for somebody else: this is a copy, and gets its own ids.
+        # The id exists in another scope of this database, so this episode is a copy and gets other
+        # ids.
         is_copy = own in holders
         if is_copy:
             kept = replace(kept, episode=replace(kept.episode, id=beside))
@@ -116,7 +122,7 @@ def _bring(
 ) -> None:
     scope = session.scope
     guard = runtime.guard(scope, known=known)
-    # First the turns: whom the guard hears of there, it finds in the rest as well.
+    # The turns first, because the guard needs their names for the rest.
     ready = _ready(_NewTurns(runtime, scope, turns, guard, is_copy=is_copy), turns)
     summary = _summary(runtime, kept, guard)
     facts = [
@@ -137,7 +143,7 @@ def _bring(
 
 
 def _ready(turns: Iterable[NewTurn], lines: _TurnLines) -> Iterable[NewTurn]:
-    """Everything is made once before the database has to wait for it; what is large, again then."""
+    """Validate the turns before the transaction. Large episodes are then read a second time."""
     if lines.is_small:
         return list(turns)
     for _ in turns:
@@ -156,7 +162,7 @@ def _summary(runtime: Runtime, kept: EpisodeRecord, guard: Guard) -> NewSummary 
 
 
 def _placeholders(line: ExportLine) -> list[Placeholder]:
-    """Their numbers stay taken. What they stand for is known only to the database they are from."""
+    """Reserve the numbers of placeholders, whose values only the exporting database knows."""
     return [
         Placeholder(kind=kind, number=number, digest=os.urandom(16))
         for kind, number in placeholders_of(line)
@@ -166,7 +172,7 @@ def _placeholders(line: ExportLine) -> list[Placeholder]:
 def _facts(
     lines: Iterable[ExportLine], episode_id: UUID, copied_to: Scope | None
 ) -> Iterator[Fact]:
-    """An episode's facts; the turns of a copy have other ids."""
+    """Yield an episode's facts, for a copy with the ids of its turns."""
     known: set[UUID] = set()
     for line in lines:
         fact = fact_of(line, episode_id)
@@ -180,7 +186,7 @@ def _facts(
 
 
 class _TurnLines:
-    """The lines of one episode's turns: read once, and given as often as they are asked for."""
+    """The lines of one episode's turns, read once and iterated any number of times."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -196,7 +202,7 @@ class _TurnLines:
         return self._file is None
 
     def take(self, begun: ExportLine, lines: Iterator[ExportLine], kept: EpisodeRecord) -> None:
-        """Up to the episode's end, which must say how many there are."""
+        """Read the lines up to the episode's end, and check their number."""
         gone = kept.episode.is_archived and not kept.episode.is_cold
         wanted = 0 if gone else kept.episode.message_count
         for line in lines:
@@ -248,12 +254,12 @@ class _TurnLines:
 
 
 def _nameless_file() -> IO[str]:
-    """One that nobody else can open, and that is gone when it is closed or the process dies."""
+    """Open a nameless temporary file, which vanishes when it is closed or the process dies."""
     return tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogatepass", newline="\n")
 
 
 class _NewTurns:
-    """The turns of an episode, made from their lines a few at a time."""
+    """Makes an episode's turns from their lines, in batches."""
 
     def __init__(
         self, runtime: Runtime, scope: Scope, lines: _TurnLines, guard: Guard, *, is_copy: bool
@@ -273,7 +279,7 @@ class _NewTurns:
                 config,
                 [line.count("tokens") for line in some],
                 self._guard,
-                # An older export does not say.
+                # Older exports lack the field.
                 index=[line.body.get("indexed") is not False for line in some],
             )
             for line, turn in zip(some, turns, strict=True):

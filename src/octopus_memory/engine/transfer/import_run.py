@@ -1,4 +1,4 @@
-"""What comes in by an import, and what it comes to."""
+"""The state of one import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.runtime import Runtime
 
 
 class ImportRun:
-    """One import: what it was told, and how far it is."""
+    """One import: its arguments, and the report so far."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Import of what other programs wrote: each conversation becomes a finished episode."""
+"""Import of other programs' transcripts: each conversation becomes a closed episode."""
 
 from __future__ import annotations
 
@@ -26,9 +26,12 @@ _AGENT = "default"
 
 
 def import_conversations(run: ImportRun, pieces: Iterable[str], longest: int) -> None:
-    """:raises InvalidInput: naming the conversation and what is wrong in it"""
+    """Import the conversations of a transcript.
+
+    :raises InvalidInput: naming the conversation and the field
+    """
     if run.user is None:
-        raise InvalidInput("user", "is not in the file: say whose conversations these are")
+        raise InvalidInput("user", "must be given, because the file names no user")
     scope = Scope(tenant=run.tenant, agent=run.agent or _AGENT, user=run.user)
     config = run.runtime.config(scope.tenant, scope.agent)
     read = openai_conversations if run.source is ImportSource.OPENAI else chatgpt_conversations
@@ -89,9 +92,9 @@ def _bring(
 
 
 def _first_new(run: ImportRun, scope: Scope, each: Conversation, count: int) -> tuple[int, UUID]:
-    """The first message that no earlier import has stored, and the episode that begins with it.
+    """Find the first message that no earlier import stored, and the id of the episode it starts.
 
-    A conversation that went on since then goes on in an episode of its own.
+    A conversation that has new messages continues in an episode of its own.
     """
     store, first = run.runtime.store, 0
     while True:
@@ -99,7 +102,7 @@ def _first_new(run: ImportRun, scope: Scope, each: Conversation, count: int) -> 
         if first >= count or episode_id not in store.locate([episode_id]):
             return first, episode_id
         known = store.episodes(scope, [episode_id]).get(episode_id)
-        # One that was deleted here is not brought back by another import.
+        # A deleted episode is not imported again.
         first = count if known is None else first + max(1, known.message_count)
 
 
@@ -116,7 +119,7 @@ def _finished(
     turns: Sequence[NewTurn],
     guard: Guard,
 ) -> ImportedEpisode:
-    """A conversation that is over, as closing would have left it."""
+    """Make the closed episode of a conversation."""
     ended_at = max(turn.at for turn in turns)
     closing = close.closing_for(
         run.runtime,
@@ -126,7 +129,7 @@ def _finished(
         ended_at=ended_at,
         summary=None,
         key_facts=None,
-        # The worker asks the model later: for a whole history, it would keep everybody waiting.
+        # The worker asks the model later, because a whole history would take too long.
         wait=False,
         guard=guard,
     )

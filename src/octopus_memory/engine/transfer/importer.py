@@ -1,6 +1,6 @@
-"""Import: an export of Octopus's own, or what other programs wrote, one episode a transaction.
+"""Import of an export or of another program's transcripts, one transaction per episode.
 
-Whatever breaks it off, running it again goes on: episodes that are there are passed over.
+An import that was interrupted can be run again, because existing episodes are skipped.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def import_user(
 ) -> ImportReport:
     """Import an export's lines, or the text of another program's file in pieces of any size.
 
-    :raises InvalidInput: naming the line and the field, or the conversation; what stands before
-        it is imported
+    :raises InvalidInput: naming the line and the field, or the conversation; everything before it
+        is imported
     """
     for field, name in (("user", user), ("agent", agent), ("actor", actor)):
         if name is not None:
@@ -47,7 +47,7 @@ def import_user(
     try:
         _run(run, chain(begun, pieces), longest)
     except Exception as error:
-        # A database that failed cannot be told so either.
+        # A failed database cannot record the failure.
         with suppress(StoreError):
             _record(run, actor=actor, outcome="failed")
         if isinstance(error, InvalidInput | EpisodeChanged):
@@ -71,7 +71,7 @@ def _record(run: ImportRun, *, actor: str, outcome: str) -> None:
 
 
 def _up_to_words(pieces: Iterator[str]) -> list[str]:
-    """The first pieces, up to one that is not blank: only that tells what it is."""
+    """Read up to the first piece that is not blank, from which the format is detected."""
     begun, length = [], 0
     for piece in pieces:
         begun.append(piece)
@@ -102,7 +102,7 @@ def _run(run: ImportRun, pieces: Iterable[str], longest: int) -> None:
 def _explained(error: InvalidInput | EpisodeChanged, report: ImportReport) -> InvalidInput:
     if isinstance(error, EpisodeChanged):
         error = InvalidInput(
-            "session_id", f"{error.session_id!r} has an open episode here: close it first"
+            "session_id", f"{error.session_id!r} must not have an open episode: close it first"
         )
     there = report.episodes + report.passed_over
     so_far = f"the {there:,} before it are in, and are passed over when this is run again"

@@ -1,4 +1,4 @@
-"""The ledger in exports: entries follow a scope's sessions, because they name episodes of all."""
+"""The ledger in exports: entries follow a scope's sessions, because they name their episodes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ def lines(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
 
 
 def bring_in(runtime: Runtime, scope: Scope, entry: Injection) -> int:
-    """Store an entry of an export; returns 1, or 0 for one that is there or names no episode here.
+    """Store an entry of an export; returns 1, or 0 if it exists or names no stored episode.
 
-    An episode that belongs to somebody else here was imported with another id, and so was the
-    entry.
+    An episode whose id exists in another scope was imported with another id, and so is its entry.
     """
     names = (scope.tenant, scope.agent, scope.user)
     beside = {own: id_beside(own, *names) for own in entry.episode_ids}

@@ -1,4 +1,4 @@
-"""Feeding a remote index from the store's work list."""
+"""Feeding a remote index, which mirrors the vectors, from the work queue."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LONGEST_WAIT = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedReport:
-    """What a run of feeding did."""
+    """Counts of a feeding run."""
 
     given: int = 0
-    """Rows that the index took in."""
+    """Rows written to the index."""
     removed: int = 0
-    """Removals that it made, each of any number of rows."""
+    """Removals from the index, each of any number of rows."""
     failed: bool = False
-    """Whether the index could not be reached: the rest waits."""
+    """True if the index was unreachable; the rest stays queued."""
 
     def __add__(self, other: FeedReport) -> FeedReport:
         return FeedReport(
@@ -43,15 +43,15 @@ class FeedReport:
         )
 
     def __bool__(self) -> bool:
-        """Whether there may be more to do at once."""
+        """Return whether there may be more work to claim."""
         return bool(self.given or self.removed) and not self.failed
 
 
 def attach(runtime: Runtime) -> None:
-    """Have the store queue what a remote index must be told, from now on.
+    """Have the store queue changes for the remote index from now on.
 
-    A memory that is opened without its remote index goes on queueing for it: one command run with
-    other settings must not make the copy drift. `detach` is how to stop.
+    A memory that is opened without its remote index still queues for it, because one command with
+    other settings must not make the mirror drift. `detach` stops it.
     """
     fed = _fed(runtime)
     if fed is not None:
@@ -60,18 +60,18 @@ def attach(runtime: Runtime) -> None:
     mirror = runtime.store.state().mirror
     if mirror is not None:
         log.warning(
-            "this memory feeds %s, which these settings do not name: set index, or stop feeding "
+            "this memory feeds %s, but the settings name another index: set index, or stop feeding "
             "it with: octopus index drop",
             mirror.partition("/")[0],
         )
 
 
 def detach(runtime: Runtime, *, abandon: bool = False) -> list[str]:
-    """Remove the index's copy and stop feeding it; returns what was removed.
+    """Remove the mirror and stop feeding it; returns the names of the collections removed.
 
-    With `abandon` the mirror is left as it is: for a server that is gone for good.
+    With `abandon` the mirror is not touched, because its server is gone permanently.
 
-    :raises InvalidSetting: when the copy that is fed is not the one that the settings name
+    :raises InvalidSetting: when the settings name another index than the one that is fed
     :raises IndexUnavailable: when it cannot be reached
     """
     gone: list[str] = []
@@ -80,7 +80,7 @@ def detach(runtime: Runtime, *, abandon: bool = False) -> list[str]:
         if fed is not None and (mirror is None or mirror.name != fed):
             raise InvalidSetting(
                 "index",
-                f"is not {fed.partition('/')[0]}, which this memory feeds: name it to have its "
+                f"must be {fed.partition('/')[0]}, which this memory feeds, to have its "
                 "copy removed",
             )
         gone = [] if mirror is None else mirror.drop_models(keep=None)
@@ -89,7 +89,7 @@ def detach(runtime: Runtime, *, abandon: bool = False) -> list[str]:
 
 
 def waiting(runtime: Runtime) -> int:
-    """How many changes a remote index must still be told of."""
+    """Count the changes that wait for the remote index."""
     if _fed(runtime) is None:
         return 0
     backlog = runtime.store.backlog()
@@ -99,13 +99,13 @@ def waiting(runtime: Runtime) -> int:
 def feed(
     runtime: Runtime, worker_id: str, *, look: bool = True, stop: Callable[[], bool] = lambda: False
 ) -> FeedReport:
-    """Give the remote index all that waits and can be claimed now; never raises because of it.
+    """Apply all waiting changes to the remote index; an unreachable index never raises.
 
-    With `look` it is also seen whether the index still has its place for this model, which it may
-    have lost, and what it keeps of former models goes. `stop` is asked after each batch.
+    With `look` it also verifies that the index still has a collection for this model, and drops
+    those of former models. `stop` is called after each batch.
 
-    One process feeds at a time. Were there two, one could give a row that it read before an
-    erasure after the other had already removed it.
+    One process feeds at a time, because a second one could write a row that it read before an
+    erasure after the first one removed it.
     """
     mirror = _fed(runtime)
     if mirror is None or not (look or waiting(runtime)):
@@ -116,7 +116,7 @@ def feed(
         try:
             return _feed(runtime, mirror, worker_id, lead, stop)
         except IndexUnavailable as error:
-            log.warning("feeding the index is put off: %s", error)
+            log.warning("feeding the index failed and will be retried: %s", error)
             return FeedReport(failed=True)
 
 
@@ -157,14 +157,14 @@ def _give(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedReport:
 
 
 def _rows(runtime: Runtime, claimed: Sequence[Work]) -> list[MirrorRow]:
-    """Those that are still there with a vector of the model in use."""
+    """Read the claimed rows that still exist with a vector of the current model."""
     by_scope: dict[tuple[int, Scope], list[int]] = {}
     for work in claimed:
         by_scope.setdefault((work.scope_id, work.scope), []).append(work.seq)
     rows = []
     for (scope_id, scope), seqs in by_scope.items():
         read = runtime.store.recall_rows_at(scope, seqs)
-        # A scope that was erased and begun again since has the same name, and is another.
+        # A scope that was erased and used again has the same name but another id.
         state = runtime.store.recall_state(scope)
         if state is None or state.scope_id != scope_id:
             continue
@@ -194,8 +194,8 @@ def _take_out(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedRepo
 def _give_back(
     runtime: Runtime, claimed: Sequence[Work | Removal], worker_id: str, error: IndexUnavailable
 ) -> None:
-    """Each try waits twice as long; nothing is ever given up."""
-    log.warning("%d changes of the index are put off: %s", len(claimed), error)
+    """Postpone the work, doubling the wait with each attempt; it is never given up."""
+    log.warning("%d changes of the index failed and will be retried: %s", len(claimed), error)
     now = runtime.clock.now()
     by_tries = sorted(claimed, key=lambda work: work.attempts)
     for attempts, work in groupby(by_tries, key=lambda work: work.attempts):

@@ -1,4 +1,4 @@
-"""Whether an index's mirror is what the store holds, and how it is made so again."""
+"""Comparison of a remote index's mirror with the store, and its repair."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from .mirror import detach, feed, waiting
 
 _PAGE = 500
 _SAMPLE = 8
-"""How many vectors of each scope are compared."""
+"""The number of vectors compared in each scope."""
 _SAME = 0.999
 _MOST_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeDrift:
-    """How one scope of the copy differs from the store's."""
+    """The differences of one scope between mirror and store."""
 
     scope_id: int
     missing: int = 0
     """Rows that only the store has."""
     extra: int = 0
-    """Rows that only the copy has."""
+    """Rows that only the mirror has."""
     changed: int = 0
-    """Rows of the sample whose vector is another."""
+    """Rows of the sample with another vector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport:
-    """How an index's copy compares with the store."""
+    """The result of comparing a mirror with the store."""
 
     index: str
     model: str
@@ -46,10 +46,10 @@ class IndexReport:
     extra: int = 0
     changed: int = 0
     drifted: tuple[ScopeDrift, ...] = ()
-    """The first hundred scopes that differ, by number."""
+    """The first hundred scopes that differ."""
     repaired: bool = False
     waiting: int = 0
-    """Changes that the index is still to be told of: another process is at them."""
+    """Changes that wait for the index, because another process feeds it."""
 
     @property
     def is_true(self) -> bool:
@@ -99,12 +99,12 @@ class MemoryMirror:
 
 
 def verify(runtime: Runtime, worker_id: str, *, repair: bool = False) -> IndexReport:
-    """Compare counts, ids and a sample of the vectors of every scope, both ways.
+    """Compare the ids and a sample of the vectors of every scope, in both directions.
 
-    What waits is done first, since it is no drift. With `repair` what is missing is given and what
-    should not be there is removed; the report says how it was before.
+    Waiting changes are applied first, because they are not drift. With `repair` missing rows are
+    written and extra ones removed; the report counts them as they were.
 
-    :raises IndexUnavailable: when the copy cannot be reached
+    :raises IndexUnavailable: when the index is unreachable
     """
     mirror, model = runtime.index.mirror, runtime.embedder.model
     if mirror is None:
@@ -145,11 +145,11 @@ def verify(runtime: Runtime, worker_id: str, *, repair: bool = False) -> IndexRe
 def rebuild(
     runtime: Runtime, worker_id: str, progress: Callable[[int], None] = lambda _: None
 ) -> IndexReport:
-    """Make the copy anew from the store; recall goes on by the store's vectors meanwhile.
+    """Fill the mirror again from the store; recall uses the store's vectors meanwhile.
 
-    A rebuilding that was interrupted goes on with the next work, or is begun again.
+    An interrupted rebuild continues with the next pending work, or is started again.
 
-    :raises IndexUnavailable: when the copy cannot be reached
+    :raises IndexUnavailable: when the index is unreachable
     """
     mirror, model = runtime.index.mirror, runtime.embedder.model
     if mirror is None:
@@ -172,7 +172,7 @@ def rebuild(
 def _feed_or_fail(runtime: Runtime, worker_id: str) -> None:
     if feed(runtime, worker_id).failed:
         raise IndexUnavailable(
-            "the index cannot be reached: what waits is kept, and done when it is back"
+            "the index cannot be reached: waiting changes stay queued and are retried"
         )
 
 
@@ -193,7 +193,7 @@ def _compare(runtime: Runtime, mirror: IndexMirror, scope_id: int, scope: Scope)
     kept, stored = mirror.seqs(model, scope_id), _stored(runtime, scope)
     missing, extra = stored.keys() - kept, kept - stored.keys()
     if missing or extra:
-        # Something may have been written between the two looks: only what stays so has drifted.
+        # Read both again, because a write may have come between the two reads.
         waits = set(runtime.store.waiting_rows(scope, limit=len(missing) + _PAGE))
         again, stored = mirror.seqs(model, scope_id), _stored(runtime, scope)
         missing = (missing & stored.keys()) - again - waits
@@ -233,7 +233,7 @@ def _repair(runtime: Runtime, mirror: IndexMirror, scope: Scope, found: _Compare
     if not (found.missing or found.changed):
         return
     if mirror.name:
-        # By the work list, so that a row that goes meanwhile is not given after its removal.
+        # By the queue, so that a row that is removed meanwhile is not written after its removal.
         runtime.store.queue_for_mirror(found.scope_id)
     else:
         rows = runtime.store.recall_rows_at(scope, sorted(found.missing | found.changed))
@@ -241,7 +241,7 @@ def _repair(runtime: Runtime, mirror: IndexMirror, scope: Scope, found: _Compare
 
 
 def _strange(runtime: Runtime, mirror: IndexMirror, known: set[int]) -> set[int]:
-    """Scopes that only the copy knows, and that were not made while we looked."""
+    """Return the scopes that only the mirror has, and that were not created meanwhile."""
     strange = mirror.scope_ids(runtime.embedder.model) - known
     return strange - {scope_id for scope_id, _ in _scopes(runtime)} if strange else strange
 

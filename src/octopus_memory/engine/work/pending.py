@@ -1,4 +1,4 @@
-"""The work that is done after a call has returned: vectors, better summaries, time-outs."""
+"""Work that is done after a call has returned: vectors, better summaries, time-outs."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _NO_VECTORS: NDArray[np.float32] = np.empty((0, 0), np.float32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingReport:
-    """What a run of pending work did."""
+    """Counts of a run of pending work."""
 
     embedded: int = 0
     summarized: int = 0
     timed_out: int = 0
     indexed: int = 0
-    """Rows that a remote index took in."""
+    """Rows written to a remote index."""
 
     def __add__(self, other: PendingReport) -> PendingReport:
         return PendingReport(
@@ -63,32 +63,32 @@ class PendingReport:
 
 
 def prune_idempotency_keys(runtime: Runtime) -> int:
-    """Drop idempotency keys that nobody will retry with any more; returns how many."""
+    """Remove idempotency keys that are too old for a retry; returns how many."""
     return runtime.store.prune_idempotency_keys(before=runtime.clock.now() - _KEYS_KEPT)
 
 
 class Batch(NamedTuple):
-    """How many pieces of work were taken, and how many of them cannot be read."""
+    """The number of pieces of work claimed, and how many of them are damaged."""
 
     taken: int = 0
     damaged: int = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether there may be more of what was there when it was taken."""
+        """True if there may be more to claim."""
         return self.taken >= _EMBED_BATCH
 
 
 def embed_pending(runtime: Runtime, worker_id: str) -> int:
-    """Embed one batch; returns how many pieces of work it took.
+    """Embed one batch; returns how many pieces of work were claimed.
 
-    :raises EmbedderFailed: after giving the batch back, to be tried again later
+    :raises EmbedderFailed: after the batch was postponed for a retry
     """
     return embed_batch(runtime, worker_id).taken
 
 
 def embed_batch(runtime: Runtime, worker_id: str) -> Batch:
-    """As `embed_pending`; what is damaged is put off, and keeps nothing else waiting."""
+    """Embed one batch; damaged texts are postponed and do not block the others."""
     made = index_turns.make_some(runtime)
     in_use = runtime.store.state().model
     if in_use != runtime.embedder.model:
@@ -97,7 +97,7 @@ def embed_batch(runtime: Runtime, worker_id: str) -> Batch:
             f"that embedder instead of {runtime.embedder.model!r}"
         )
     while not (claimed := _claim(runtime, worker_id)):
-        # Not every turn is embedded.
+        # Some turns are indexed and not embedded.
         if not made:
             return Batch()
         made = index_turns.make_some(runtime)
@@ -130,7 +130,7 @@ def _claim(runtime: Runtime, worker_id: str) -> list[Work]:
 
 
 def _texts(runtime: Runtime, claimed: Sequence[Work]) -> tuple[list[tuple[Work, str]], list[Work]]:
-    """The text of each piece of work whose turn or summary is there; and those that are damaged."""
+    """Return the texts of the work whose turn or summary exists, and the work that is damaged."""
     try:
         return list(_texts_of(runtime, claimed, runtime.store.turns_of(claimed))), []
     except StoreCorrupt:
@@ -147,7 +147,9 @@ def _texts(runtime: Runtime, claimed: Sequence[Work]) -> tuple[list[tuple[Work, 
 
 
 def _text_alone(runtime: Runtime, work: Work) -> list[tuple[Work, str]] | None:
-    """None if it cannot be read. What was said before it may be what is damaged."""
+    """Return the text of one piece, None if it is damaged; the turn before it may be the damaged
+    one.
+    """
     for first in (max(work.ordinal - 1, 0), work.ordinal):
         places = [(work.episode_id, ordinal) for ordinal in range(first, work.ordinal + 1)]
         try:
@@ -188,9 +190,9 @@ def _said_before(turns: dict[tuple[UUID, int], Turn], work: Work) -> str | None:
 def summarize_pending(
     runtime: Runtime, worker_id: str, *, go_on: Callable[[], bool] = lambda: True
 ) -> int:
-    """Ask the model for the summaries that closing could not wait for; returns how many came.
+    """Ask the model for summaries that closing did not wait for; returns how many were stored.
 
-    A model may take a minute for each: after every one it is asked whether to `go_on`.
+    `go_on` is called after each, because a model may take a minute for one.
     """
     model = runtime.summarizer
     if model is None:
@@ -210,7 +212,9 @@ def summarize_pending(
 
 
 def _improve(runtime: Runtime, model: Summarizer, work: Work, worker_id: str) -> bool:
-    """Whether the model's summary is stored; what fails waits for its turn, and keeps no other."""
+    """Store the model's summary; returns whether it was. A failure is postponed and blocks no
+    other.
+    """
     try:
         turns, made_of = close.read(runtime, work.scope, work.episode_id)
         if not turns:
@@ -218,11 +222,11 @@ def _improve(runtime: Runtime, model: Summarizer, work: Work, worker_id: str) ->
             return False
         made = model.summarize(turns, timeout=runtime.timeouts.in_background)
     except StoreCorrupt:
-        log.warning("an episode cannot be read, and gets no better summary")
+        log.warning("an episode is damaged, and gets no better summary")
         _give_back(runtime, [work], worker_id)
         return False
     except StoreError:
-        # The database is away: no fault of this one.
+        # The database failed, not this episode.
         raise
     except Exception as error:  # noqa: BLE001 - any failure of a model is tried again
         log.warning("summarizer %s failed: %s", model.name, type(error).__name__)
@@ -233,7 +237,7 @@ def _improve(runtime: Runtime, model: Summarizer, work: Work, worker_id: str) ->
         new = replace(summary, made_of=made_of)
         close.put_summary(runtime, work, new, turns, replacing=work.seq)
     except EpisodeChanged:
-        # Its text was rewritten while the model read it.
+        # Its text was rewritten meanwhile.
         _give_back(runtime, [work], worker_id)
         return False
     runtime.store.finish([work])
@@ -242,7 +246,9 @@ def _improve(runtime: Runtime, model: Summarizer, work: Work, worker_id: str) ->
 
 
 def _give_back(runtime: Runtime, claimed: Sequence[Work], worker_id: str) -> None:
-    """Each try waits twice as long; a summary that never comes is given up, a vector is not."""
+    """Postpone the work, doubling the wait with each attempt. Summaries are given up, vectors
+    never.
+    """
     now = runtime.clock.now()
     for work in claimed:
         runtime.counters.count(work.kind, failed=1)
@@ -254,10 +260,9 @@ def _give_back(runtime: Runtime, claimed: Sequence[Work], worker_id: str) -> Non
 
 
 def close_idle(runtime: Runtime, *, between: Callable[[], None] = lambda: None) -> int:
-    """Close the episodes of every tenant whose time is over; returns how many.
+    """Close the episodes of every tenant that have timed out; returns how many.
 
-    No model is waited for: its summaries come as work that is claimed. `between` is called after
-    every one.
+    The model's summaries follow as pending work. `between` is called after every episode.
     """
     closed = 0
     warn_of_unusable(runtime)
@@ -265,17 +270,17 @@ def close_idle(runtime: Runtime, *, between: Callable[[], None] = lambda: None) 
         try:
             closed += not close.close_expired(runtime, episode, wait=False).is_open
         except (EpisodeChanged, EpisodeNotFound):
-            # It went on or was erased since it was read.
+            # It continued or was erased since it was read.
             pass
         except (StoreCorrupt, InvalidSetting) as error:
-            # One that cannot be read must not keep everybody else's open.
-            log.warning("an idle episode cannot be closed: %s", type(error).__name__)
+            # A damaged episode must not keep the others open.
+            log.warning("closing an idle episode failed: %s", type(error).__name__)
         between()
     return closed
 
 
 def expired(runtime: Runtime, *, now: datetime) -> Iterator[Episode]:
-    """The open episodes of every tenant whose time is over."""
+    """Yield the open episodes of every tenant that have timed out."""
     sessions = [runtime.defaults.session, *(config.session for config in usable_configs(runtime))]
     idle = min(session.idle_timeout_minutes for session in sessions)
     longest = min(session.max_session_hours for session in sessions)
@@ -305,20 +310,20 @@ def _has_expired(runtime: Runtime, found: OpenEpisode, now: datetime) -> bool:
 
 
 def usable_configs(runtime: Runtime) -> Iterator[MemoryConfig]:
-    """The stored settings as they are in force; an agent whose own cannot be used is left out."""
+    """Yield the effective settings of agents with stored ones, without those that are invalid."""
     for _, layers in _stored_layers(runtime):
         with suppress(InvalidSetting):
             yield resolved(layers)
 
 
 def warn_of_unusable(runtime: Runtime) -> None:
-    """Once for each round or run, since all of its steps go by the settings."""
+    """Log the agents with invalid settings, once per round or run."""
     for agent, layers in _stored_layers(runtime):
         try:
             resolved(layers)
         except InvalidSetting as error:
             log.warning(
-                "the settings of agent %r cannot be used: its episodes stay as they are until it "
+                "the settings of agent %r are invalid: its episodes stay as they are until it "
                 "is configured again: %s",
                 agent,
                 error,
@@ -326,7 +331,7 @@ def warn_of_unusable(runtime: Runtime) -> None:
 
 
 def _stored_layers(runtime: Runtime) -> Iterator[tuple[str, list[Layer]]]:
-    """Each agent that has stored settings, once for each tenant, with its layers."""
+    """Yield each agent with stored settings, once per tenant, with its layers."""
     stored = runtime.store.configs()
     for (tenant, agent), own in stored.items():
         both = [own] if tenant is None else [stored.get((None, agent), {}), own]
@@ -334,5 +339,5 @@ def _stored_layers(runtime: Runtime) -> Iterator[tuple[str, list[Layer]]]:
 
 
 def is_waiting(runtime: Runtime) -> bool:
-    """Whether anything is left to embed, by this process or another."""
+    """Return whether any text waits for its vector."""
     return runtime.store.backlog()[WorkKind.EMBED].waiting > 0
