@@ -168,7 +168,7 @@ def test_settings_that_cannot_be_read_stop_only_their_own_agent(
     assert memory.run_pending().timed_out == 1
     assert memory.run_retention().complete
     # Of each of the three runs.
-    assert caplog.text.count("agent 'damaged' cannot be used") == 3
+    assert caplog.text.count("agent 'damaged' are invalid") == 3
     assert "session.max_session_hours: must be at most 8,760,000" in caplog.text
 
 

@@ -247,7 +247,7 @@ def test_invalid_ids_are_refused(memory: EpisodicMemory, scope: MemoryScope):
             call(17)  # type: ignore[arg-type]
     tenant = memory.tenant("acme")
     for given in ({}, {"user": "u", "episode_id": mine.id}):
-        with pytest.raises(InvalidInput, match="one of them"):
+        with pytest.raises(InvalidInput, match="must be given, and not both"):
             tenant.hold(reason="case", **given)  # type: ignore[arg-type]
     for wrong in ("", "x" * 2_001):
         with pytest.raises(InvalidInput, match="reason"):

@@ -56,7 +56,7 @@ def test_a_slow_model_keeps_neither_new_messages_nor_the_end_waiting(database_ur
     assert waiting(memory) > 0
     model.go.release()
     assert wait_until(lambda: waiting(memory) == 0)
-    thread = memory._background
+    thread = memory._worker
     assert thread is not None
     closing = threading.Thread(target=memory.close)
     closing.start()
