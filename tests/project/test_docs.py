@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
@@ -182,5 +183,7 @@ def test_what_mcp_clients_are_told_to_start_can_be_started():
         typer.main.get_command(program()).commands[name].make_context(name, options)
 
 
-def test_the_changelog_names_this_version():
+def test_the_changelog_and_the_package_name_this_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == octopus_memory.__version__
     assert f"## {octopus_memory.__version__} " in (ROOT / "CHANGELOG.md").read_text()

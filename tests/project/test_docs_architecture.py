@@ -35,7 +35,13 @@ def _exists(path: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "page", ["docs/architecture.md", "docs/howto/write-an-adapter.md", "CONTRIBUTING.md"]
+    "page",
+    [
+        "docs/architecture.md",
+        "docs/howto/release.md",
+        "docs/howto/write-an-adapter.md",
+        "CONTRIBUTING.md",
+    ],
 )
 def test_every_path_on_the_page_exists(page: str):
     text = (ROOT / page).read_text()
