@@ -122,7 +122,7 @@ class Settings:
     openai_base_url: str | None = setting(str, also="openai_base_url")
     openai_api_key: Secret | None = setting(Secret, also="openai_api_key")
     embedding_model: str | None = None
-    """For `openai` and `fastembed`; without it, the embedder's own default."""
+    """The model of `openai` or `fastembed`; defaults to the embedder's own."""
     embedding_folder: str | None = None
     """The folder of `fastembed`'s models, to which it also downloads them."""
     embedding_dimension: int | None = setting(int, least=1)

@@ -38,7 +38,7 @@ class OpenEpisodeCache:
     def __init__(self) -> None:
         self._known: dict[tuple[Scope, UUID | str], CachedEpisode] = {}
         self.next_is_new = False
-        """Whether the last session that was not cached was new: then the next one probably is."""
+        """True if the last session that was not cached was new: then the next one probably is."""
 
     def open_at(
         self, scope: Scope, where: Episode | UUID | str, at: datetime, config: SessionConfig

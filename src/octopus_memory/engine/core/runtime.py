@@ -69,7 +69,7 @@ class Runtime:
     defaults: MemoryConfig = field(default_factory=MemoryConfig)
     timeouts: Timeouts = field(default_factory=Timeouts)
     audit_reads: bool = False
-    """Whether the audit log also records reads, besides writes, erasures and exports."""
+    """True records reads in the audit log, besides erasures, exports and changes."""
     made: ExitStack = field(default_factory=ExitStack)
     """Adapters to close with this memory. Those that the caller passed in stay open."""
     schedule: Schedule | None = None

@@ -60,7 +60,7 @@ def remove_turns(
 def _planned(
     runtime: Runtime, scope: Scope, session_id: str, ids: frozenset[UUID], last: int | None
 ) -> list[TurnRemoval] | None:
-    """The removals; None where other callers changed the end of the session meanwhile."""
+    """Return the removals; None if another caller changed the end of the session."""
     if last is None:
         found = runtime.store.episode_ids(scope, session_id)
         if not found:
@@ -79,7 +79,7 @@ def _planned(
 
 
 def _is_end(planned: Sequence[TurnRemoval], ids: frozenset[UUID]) -> bool:
-    """Whether the turns that a replay ended with are still the last ones of their episodes."""
+    """Return whether the last turns of a replay are still the last ones of their episodes."""
     if sum(len(each.ids) for each in planned) != len(ids):
         return False
     return all(each.was.turns[-1].id in ids for each in planned)

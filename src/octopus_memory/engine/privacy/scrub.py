@@ -136,7 +136,7 @@ _NO_COUNTS = ("dry_run", "compacted")
 
 
 class _Run:
-    """One run over the scopes of a tenant."""
+    """A run over the scopes of a tenant."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""From the current message to what the model should see."""
+"""Building the memory block and the messages for the model."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from ...domain.message import Json, Message, MessageLike, parse_message
 from ...domain.policy import EpisodicRecallConfig, MemoryConfig
 from ...domain.window import fit_messages
 from .. import facts
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from . import ledger, recall
 from .recall import Ask
 
 log = logging.getLogger(__name__)
 
 _LONGEST_QUERY = 2_000
-"""Characters of the current message that recall is asked with: the rest of a paste adds noise."""
+"""Characters of the current message that are searched; the rest of a paste adds noise."""
 _TOKENS_A_CANDIDATE = 20
-"""A turn is looked at for every so many tokens of the budget: most cost more than that."""
+"""Tokens of the budget per candidate turn; most turns cost more."""
 _LEAST_CANDIDATES, _MOST_CANDIDATES = 30, 200
 _RELATED = 0.5
-"""What a related word counts in place of the question's own."""
+"""The weight of a related word, where the question's own is 1."""
 _WORDS_OF = 2
-"""How many turns say what an episode ended with."""
+"""The number of last turns that stand for an episode without its summary."""
 
 
 class MemoryOrchestrator:
-    """Recalls for a message and lays out what the model sees, by the agent's settings."""
+    """Recalls memories for a message and lays out the block, by the agent's settings."""
 
-    def __init__(self, parts: Parts, scope: Scope) -> None:
-        self._parts = parts
+    def __init__(self, runtime: Runtime, scope: Scope) -> None:
+        self._runtime = runtime
         self._scope = scope
 
     def context(
@@ -57,9 +57,9 @@ class MemoryOrchestrator:
     ) -> MemoryContext:
         """Make the block and the message list for the current user message.
 
-        `count_tokens` counts as the model at hand does, in place of the configured counter.
+        `count_tokens` replaces the configured counter.
         """
-        config = self._parts.config(self._scope.tenant, self._scope.agent)
+        config = self._runtime.config(self._scope.tenant, self._scope.agent)
         shape = config.context
         if session_id is not None:
             check_name("session_id", session_id)
@@ -70,7 +70,7 @@ class MemoryOrchestrator:
             shape = replace(shape, budget_tokens=budget_tokens)
         if count_tokens is not None and not callable(count_tokens):
             raise InvalidInput("count_tokens", "must be a function from a text to a number")
-        count = count_tokens or self._parts.counter.count
+        count = count_tokens or self._runtime.counter.count
         query = _words(message)
         material = self.material(query, config, shape.budget_tokens, session_id=session_id)
         block = make_block(
@@ -83,7 +83,7 @@ class MemoryOrchestrator:
         )
         if session_id is not None:
             ledger.note(
-                self._parts,
+                self._runtime,
                 self._scope,
                 config,
                 session_id,
@@ -111,7 +111,7 @@ class MemoryOrchestrator:
     def material(
         self, query: str, config: MemoryConfig, budget: int, *, session_id: str | None
     ) -> Material:
-        """Gather what the block may be made of: one search, and the last sessions."""
+        """Gather the candidates of the block by one search, and the last sessions."""
         wanted = config.recall
         if not wanted.enabled or not budget:
             return Material()
@@ -125,11 +125,11 @@ class MemoryOrchestrator:
             min_score=wanted.min_recall_score,
             include_archived=wanted.include_archived,
             leave_out_session=session_id,
-            # Who does not say which session this is cannot mean the one that is going on.
+            # Without a session id, any open episode may be the current conversation.
             leave_out=still_open,
         )
         quotable = min(max(budget // _TOKENS_A_CANDIDATE, _LEAST_CANDIDATES), _MOST_CANDIDATES)
-        found = recall.recall_for_context(self._parts, self._scope, ask, quotable=quotable)
+        found = recall.recall_for_context(self._runtime, self._scope, ask, quotable=quotable)
         return Material(
             candidates=found.candidates,
             relevant=self._relevant(found, wanted),
@@ -145,15 +145,17 @@ class MemoryOrchestrator:
 
     def _recent(self, episode: Episode, wanted: EpisodicRecallConfig) -> EpisodeSnippet:
         say = recall.recent_snippet if wanted.use_session_summaries else _last_words
-        return say(self._parts, episode)
+        return say(self._runtime, episode)
 
     def _facts(self) -> tuple[Fact, ...]:
-        known = facts.listed(self._parts, self._scope, as_of=None, kinds=None, history=False)
+        known = facts.listed(self._runtime, self._scope, as_of=None, kinds=None, history=False)
         return tuple(known)
 
     def _weigher(self, query: str) -> Weigh:
-        """Weigh a sentence by how many of the question's words stand in it, in any form."""
-        analyzer = self._parts.analyzer
+        """Make a function that weighs a sentence by how many of the question's words it has, in any
+        form.
+        """
+        analyzer = self._runtime.analyzer
         forms = analyzer.forms(query[:_LONGEST_QUERY], cap=_LONGEST_QUERY)
         related = {
             near: weight * _RELATED for word in forms for near, weight in analyzer.related(word[0])
@@ -171,10 +173,11 @@ class MemoryOrchestrator:
     def _listed(
         self, config: MemoryConfig, session_id: str | None
     ) -> tuple[frozenset[UUID], list[Episode]]:
-        """The open episodes, and the last one of each of the last sessions, newest first.
+        """Return the open episodes, and the last episode of each of the last sessions, newest
+        first.
 
-        Where a session is named, it alone is left out. Else any that is open may be the one that
-        is going on, and none of those is among the last.
+        A session that is named is excluded. Without a name every open episode is, because it may be
+        the current one.
         """
         count = config.recall.recent_sessions_to_inject
         if session_id is not None and not count:
@@ -184,9 +187,9 @@ class MemoryOrchestrator:
         named = [] if session_id is None else [session_id]
         page_size, offset = max(8, 2 * count), 0
         while True:
-            # One session may have thousands: those of the sessions that are found are not read.
+            # Exclude the sessions found so far, because one may have thousands of episodes.
             left_out = [*named, *latest]
-            page, _ = self._parts.store.list_episodes(
+            page, _ = self._runtime.store.list_episodes(
                 self._scope,
                 offset=offset,
                 limit=page_size,
@@ -201,7 +204,7 @@ class MemoryOrchestrator:
                     latest.setdefault(episode.session_id, episode)
             if len(page) < page_size:
                 break
-            # Open ones are listed before all others.
+            # Open episodes are listed first.
             if len(latest) == count and (session_id is not None or not page[-1].is_open):
                 break
             found_more = len(named) + len(latest) > len(left_out)
@@ -209,13 +212,13 @@ class MemoryOrchestrator:
         return frozenset(still_open), list(latest.values())
 
     def _summarize(self, pruned: list[dict[str, Json]]) -> str:
-        now = self._parts.clock.now()
+        now = self._runtime.clock.now()
         turns = [_as_turn(Message(body), place, now) for place, body in enumerate(pruned)]
-        parts, seconds = self._parts, self._parts.timeouts.at_close
-        model = parts.summarizer
+        runtime, seconds = self._runtime, self._runtime.timeouts.at_close
+        model = runtime.summarizer
         if model is not None:
-            # The history comes from the caller: personal data in it was not redacted before.
-            checked = parts.guard(self._scope).messages([turn.message for turn in turns])
+            # The caller's history was not redacted before.
+            checked = runtime.guard(self._scope).messages([turn.message for turn in turns])
             safe = [
                 replace(turn, message=c.message) for turn, c in zip(turns, checked, strict=True)
             ]
@@ -224,19 +227,19 @@ class MemoryOrchestrator:
             except Exception as error:  # noqa: BLE001 - a model must not keep the context back
                 name, kind = model.name, type(error).__name__
                 log.warning("summarizer %s failed, pruning by an extract instead: %s", name, kind)
-        return parts.extractive.summarize(turns, timeout=seconds).text
+        return runtime.extractive.summarize(turns, timeout=seconds).text
 
 
 def _says_something(episode: Episode) -> bool:
     return bool(episode.summary) or (episode.is_open and episode.message_count > 0)
 
 
-def _last_words(parts: Parts, episode: Episode) -> EpisodeSnippet:
-    """In place of a summary, what was said last; all that an archived one has is its summary."""
+def _last_words(runtime: Runtime, episode: Episode) -> EpisodeSnippet:
+    """Make a snippet of the last turns; an archived episode has only its summary."""
     if episode.is_archived:
         return recall.snippet_of(episode)
     start = max(0, episode.message_count - _WORDS_OF)
-    turns = parts.store.turns(episode.scope, episode.id, start=start)
+    turns = runtime.store.turns(episode.scope, episode.id, start=start)
     said = tuple(recall.plain_hit(turn) for turn in turns)
     return recall.snippet_of(episode, turns=said)
 
@@ -248,7 +251,7 @@ def _words(message: str | MessageLike) -> str:
 
 
 def _shown(material: Material, block: Block) -> tuple[EpisodeSnippet, ...]:
-    """The relevant episodes and last sessions that stand in the block, most important first."""
+    """Return the relevant episodes and last sessions shown in the block, most important first."""
     inside = {passage.episode_id for passage in block.passages}
     inside.update(snippet.episode_id for snippet in block.summaries)
     known = {each.episode_id: each for each in (*material.recent, *material.relevant)}

@@ -1,4 +1,4 @@
-"""Recall: gather the signals, rank, explain."""
+"""Recall: gather signals, rank, explain."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from ...domain.search.query import QueryPlan, plan_query
 from ...domain.search.ranking import Ranked, Ranking, Signals, rank
 from ...ports.index import AskProbe, Probe, ScopeView
 from ...ports.values import SUMMARY_ORDINAL
-from ..core.runtime import Parts
+from ..core.runtime import Runtime
 from ..write import close, index_turns
 
 log = logging.getLogger(__name__)
 
 _MATCHES_SHOWN = 3
 _WORDS_SHOWN = 300
-"""Characters that stand for the summary of an episode that has none."""
+"""Characters of turns that stand in for a missing summary."""
 
 
 class RecallMode(StrEnum):
@@ -52,7 +52,7 @@ class RecallMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What is looked for, how, and what may be returned."""
+    """A query with its mode, filters and limits."""
 
     query: str
     mode: RecallMode = RecallMode.HYBRID
@@ -80,7 +80,7 @@ class Ask:
 
 
 _NEVER_SHOWN = 2**31
-"""The first ordinal that the replay of another session shows: recall may bring all of it."""
+"""The first ordinal in the replay of another session, which recall may return whole."""
 
 
 class _Found(NamedTuple):
@@ -94,43 +94,43 @@ class _Found(NamedTuple):
         return bool(self.view.ordinals[row] != SUMMARY_ORDINAL)
 
     def is_short(self, row: int) -> bool:
-        """Whether the turn may be an answer that means nothing without its question."""
+        """Return whether the turn may be a short answer that needs its question."""
         return int(self.view.ordinals[row]) > 0 and self.view.rows.length.item(row) < 0
 
     def explain(self, row: int, score: float) -> tuple[SignalShare, ...]:
-        """Return the parts of a row's relevance."""
+        """Return the signals of a row's relevance."""
         return self.ranking.why(row, score)()
 
     def places(self, rows: Sequence[int]) -> list[tuple[UUID, int]]:
         return [(self.episode_id(row), int(self.view.ordinals[row])) for row in rows]
 
 
-def recall(parts: Parts, scope: Scope, ask: Ask) -> list[EpisodeSnippet]:
-    """Episodes, most relevant first."""
-    found = _search(parts, scope, ask)
+def recall(runtime: Runtime, scope: Scope, ask: Ask) -> list[EpisodeSnippet]:
+    """Return episodes, most relevant first."""
+    found = _search(runtime, scope, ask)
     if found is None:
         return []
-    least = _least(parts, scope, ask)
+    least = _least(runtime, scope, ask)
     best = {
         number: relevance
         for number, relevance in found.ranking.episodes(ask.limit)
         if relevance >= least
     }
-    return _snippets(parts, scope, found, best)
+    return _snippets(runtime, scope, found, best)
 
 
-def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
-    """Turns, best first; their scores are calibrated like an episode's."""
-    found = _search(parts, scope, ask)
+def recall_turns(runtime: Runtime, scope: Scope, ask: Ask) -> list[TurnHit]:
+    """Return turns, best first; their scores are calibrated like an episode's."""
+    found = _search(runtime, scope, ask)
     if found is None:
         return []
-    least = _least(parts, scope, ask)
+    least = _least(runtime, scope, ask)
     best = [
         (row, relevance) for row, relevance in found.ranking.turns(ask.limit) if relevance >= least
     ]
     rows = [row for row, _ in best]
     places = found.places(rows)
-    turns = _by_row(rows, places, parts.store.turns_at(scope, places))
+    turns = _by_row(rows, places, runtime.store.turns_at(scope, places))
     return [
         plain_hit(turns[row], score=relevance, why=found.ranking.why(row, relevance))
         for row, relevance in best
@@ -140,24 +140,24 @@ def recall_turns(parts: Parts, scope: Scope, ask: Ask) -> list[TurnHit]:
 
 
 class Recalled(NamedTuple):
-    """What one search found for a context block."""
+    """The results of one search for a context block."""
 
     candidates: tuple[Candidate, ...] = ()
     episodes: tuple[EpisodeSnippet, ...] = ()
     relevance: float = 0.0
-    """Of the best row."""
+    """The relevance of the best row."""
 
 
-def recall_for_context(parts: Parts, scope: Scope, ask: Ask, *, quotable: int) -> Recalled:
+def recall_for_context(runtime: Runtime, scope: Scope, ask: Ask, *, quotable: int) -> Recalled:
     """Find up to `quotable` turns to quote, and the episodes that `ask` wants, by one search.
 
-    A short turn comes with the turn before it. Of an archived episode, and where a caller or a
-    model wrote the summary, the summary stands among the candidates.
+    A short turn comes with the turn before it. Summaries are candidates if the episode is archived,
+    or if a caller or a model wrote them.
     """
-    found = _search(parts, scope, ask)
+    found = _search(runtime, scope, ask)
     if found is None:
         return Recalled()
-    least = _least(parts, scope, ask)
+    least = _least(runtime, scope, ask)
     ranked = found.ranking.quotable(quotable)
     top = found.ranking.episodes(max(ask.limit, 1))
     best = {number: score for number, score in top[: ask.limit] if score >= least}
@@ -175,7 +175,7 @@ def recall_for_context(parts: Parts, scope: Scope, ask: Ask, *, quotable: int) -
     places = found.places(rows)
     ids = [found.view.episode_ids[number] for number in wanted]
     read_at = list(dict.fromkeys([*places, *before]))
-    episodes, read = parts.store.episodes_and_turns(scope, ids, read_at)
+    episodes, read = runtime.store.episodes_and_turns(scope, ids, read_at)
     turns = {(turn.episode_id, turn.ordinal): turn for turn in read}
     snippets = {
         number: snippet_of(
@@ -184,7 +184,7 @@ def recall_for_context(parts: Parts, scope: Scope, ask: Ask, *, quotable: int) -
             why=found.ranking.why(found.ranking.matches(number, k=1)[0], score),
         )
         for number, score in wanted.items()
-        # An erasure may have been faster than this read.
+        # It may have been erased since the search.
         if found.view.episode_ids[number] in episodes
     }
     return Recalled(
@@ -212,70 +212,72 @@ def _candidates(
                 yield Candidate(rank=place, score=score, source=hit, before=asked)
             continue
         snippet = snippets.get(int(found.view.rows.episode[row]))
-        # An extractive summary repeats the turns, which can be quoted themselves.
+        # An extractive summary repeats turns that can be quoted themselves.
         if snippet is not None and (
             snippet.is_archived or not close.is_extractive(episodes[episode_id].summarized_by)
         ):
             yield Candidate(rank=place, score=score, source=snippet)
 
 
-def _search(parts: Parts, scope: Scope, ask: Ask) -> _Found | None:
+def _search(runtime: Runtime, scope: Scope, ask: Ask) -> _Found | None:
     if not ask.query.strip():
         return None
-    view = _view(parts, scope, ask)
+    view = _view(runtime, scope, ask)
     if view is None or not len(view.ordinals):
         return None
-    plan = _plan(parts, scope, ask, [term_hashing.numbers(name).tolist() for name in view.speakers])
-    signals = _signals(parts, view, plan, ask.mode)
-    keep = _keep(parts, scope, view, ask)
+    plan = _plan(
+        runtime, scope, ask, [term_hashing.numbers(name).tolist() for name in view.speakers]
+    )
+    signals = _signals(runtime, view, plan, ask.mode)
+    keep = _keep(runtime, scope, view, ask)
     if keep is not None and not keep.any():
         return None
-    return _Found(view=view, ranking=rank(signals, plan, parts.calibration, keep=keep))
+    return _Found(view=view, ranking=rank(signals, plan, runtime.calibration, keep=keep))
 
 
-def _view(parts: Parts, scope: Scope, ask: Ask) -> ScopeView | None:
-    """What there is to search; None where nothing was ever stored."""
-    state = parts.store.recall_state(scope)
+def _view(runtime: Runtime, scope: Scope, ask: Ask) -> ScopeView | None:
+    """Return the scope's rows to search; None if nothing was ever stored."""
+    state = runtime.store.recall_state(scope)
     if state is None:
         return None
     if state.has_unindexed:
-        index_turns.catch_up_if_possible(parts, scope)
+        index_turns.catch_up_if_possible(runtime, scope)
         state = None
-    return parts.index.view(scope, parts.embedder.model, _probe(parts, scope, ask), state)
+    return runtime.index.view(scope, runtime.embedder.model, _probe(runtime, scope, ask), state)
 
 
-def _signals(parts: Parts, view: ScopeView, plan: QueryPlan, mode: RecallMode) -> Signals:
-    sample = None if view.sample is None else _signals(parts, view.sample, plan, mode)
-    cosines, words = _cosines(parts, view, plan, mode), _lexical(view, plan, mode)
+def _signals(runtime: Runtime, view: ScopeView, plan: QueryPlan, mode: RecallMode) -> Signals:
+    sample = None if view.sample is None else _signals(runtime, view.sample, plan, mode)
+    cosines, words = _cosines(runtime, view, plan, mode), _lexical(view, plan, mode)
     return Signals(view.rows, cosines, words, sample)
 
 
 def _plan(
-    parts: Parts, scope: Scope, ask: Ask, speakers: Sequence[Sequence[int]] = ()
+    runtime: Runtime, scope: Scope, ask: Ask, speakers: Sequence[Sequence[int]] = ()
 ) -> QueryPlan:
     return plan_query(
         ask.query,
-        asked_at=parts.clock.now(),
-        analyzer=parts.analyzer,
-        hasher=parts.hasher(scope),
+        asked_at=runtime.clock.now(),
+        analyzer=runtime.analyzer,
+        hasher=runtime.hasher(scope),
         speakers=speakers,
-        related=parts.analyzer.related if ask.mode is RecallMode.HYBRID else None,
-        embedder_language=getattr(parts.embedder, "language", None),
+        related=runtime.analyzer.related if ask.mode is RecallMode.HYBRID else None,
+        embedder_language=getattr(runtime.embedder, "language", None),
     )
 
 
-def _probe(parts: Parts, scope: Scope, ask: Ask) -> AskProbe:
-    """What an index may ask where a scope is very large.
+def _probe(runtime: Runtime, scope: Scope, ask: Ask) -> AskProbe:
+    """Return a function that an index calls to search a very large scope.
 
-    Filters go over the view's rows: a part that does not mind them could leave too few.
+    The probe carries the filters, because a partial view without them could have too few rows.
     """
 
     def probe() -> Probe:
-        plan = _plan(parts, scope, ask)
+        plan = _plan(runtime, scope, ask)
         words = ask.mode is RecallMode.HYBRID
-        left_out = len(_left_out(parts, scope, ask))
+        left_out = len(_left_out(runtime, scope, ask))
         return Probe(
-            vector=_vector(parts, plan, ask.mode),
+            vector=_vector(runtime, plan, ask.mode),
             terms=plan.terms.terms if words else plan.terms.terms[:0],
             episodes=ask.limit + left_out,
             since=None if ask.since is None else _micros(ask.since),
@@ -292,46 +294,46 @@ def _lexical(view: ScopeView, plan: QueryPlan, mode: RecallMode) -> LexicalScore
 
 
 def _cosines(
-    parts: Parts, view: ScopeView, plan: QueryPlan, mode: RecallMode
+    runtime: Runtime, view: ScopeView, plan: QueryPlan, mode: RecallMode
 ) -> NDArray[np.float32]:
-    vector = _vector(parts, plan, mode)
+    vector = _vector(runtime, plan, mode)
     if vector is None:
         return np.full(len(view.ordinals), np.nan, np.float32)
     return view.cosine(vector)
 
 
-def _vector(parts: Parts, plan: QueryPlan, mode: RecallMode) -> NDArray[np.float32] | None:
-    """None where recall must do without, by words."""
+def _vector(runtime: Runtime, plan: QueryPlan, mode: RecallMode) -> NDArray[np.float32] | None:
+    """Embed the query; None if the embedder fails and recall continues with words alone."""
     try:
-        return parts.query_vector(plan.embed_text)
+        return runtime.query_vector(plan.embed_text)
     except EmbedderFailed as error:
         if mode is RecallMode.SEMANTIC:
             raise
-        log.warning("recall goes by words alone: %s", error)
+        log.warning("embedder failed, recall uses words alone: %s", error)
         return None
 
 
-def _keep(parts: Parts, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.bool_] | None:
-    """Which rows a filter leaves in; None for all."""
+def _keep(runtime: Runtime, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.bool_] | None:
+    """Return the mask of rows that pass the filters; None for all rows."""
     masks: list[NDArray[np.bool_]] = []
     if ask.since is not None:
         masks.append(view.rows.time >= _micros(ask.since))
     if ask.until is not None:
         masks.append(view.rows.time <= _micros(ask.until))
     if not ask.include_archived:
-        # Archiving takes an episode's turns and leaves its summary.
+        # Archival removes an episode's turns and leaves its summary.
         turns = np.zeros(len(view.episode_ids), dtype=np.bool_)
         turns[view.rows.episode[view.rows.role != SUMMARY]] = True
         masks.append(turns[view.rows.episode])
-    left_out = _left_out(parts, scope, ask)
+    left_out = _left_out(runtime, scope, ask)
     if left_out:
-        # An id's own hash is slow: it is written in Python.
+        # As integers, because a UUID's hash is computed in Python.
         first = {episode_id.int: shown for episode_id, shown in left_out.items()}
         shown = [first.get(episode_id.int, _NEVER_SHOWN) for episode_id in view.episode_ids]
         shown_from = np.array(shown).take(view.rows.episode)
         stays = shown_from == _NEVER_SHOWN
         if any(first.values()):
-            # Turns from before a reset are not in the history, so recall may bring them.
+            # Turns before a reset are not in the history, so recall may return them.
             stays |= (view.ordinals >= 0) & (view.ordinals < shown_from)
         masks.append(stays)
     if not masks:
@@ -340,23 +342,23 @@ def _keep(parts: Parts, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[np.b
     return keep
 
 
-def _left_out(parts: Parts, scope: Scope, ask: Ask) -> dict[UUID, int]:
-    """The episodes that are left out, each from an ordinal on."""
+def _left_out(runtime: Runtime, scope: Scope, ask: Ask) -> dict[UUID, int]:
+    """Return the excluded episodes, each from an ordinal on."""
     left_out = dict.fromkeys(ask.leave_out, 0)
     if ask.leave_out_session is None:
         return left_out
-    return parts.store.replayed(scope, ask.leave_out_session) | left_out
+    return runtime.store.replayed(scope, ask.leave_out_session) | left_out
 
 
 def _snippets(
-    parts: Parts, scope: Scope, found: _Found, best: Mapping[int, float]
+    runtime: Runtime, scope: Scope, found: _Found, best: Mapping[int, float]
 ) -> list[EpisodeSnippet]:
-    """`best` are the episodes' numbers with their relevance."""
+    """Make snippets of the episodes in `best`, which maps their numbers to their relevance."""
     ids = {number: found.view.episode_ids[number] for number in best}
     matches = {number: found.ranking.matches(number, k=_MATCHES_SHOWN) for number in best}
     shown = [row for rows in matches.values() for row in rows if found.is_turn(row)]
     places = found.places(shown)
-    episodes, read = parts.store.episodes_and_turns(scope, list(ids.values()), places)
+    episodes, read = runtime.store.episodes_and_turns(scope, list(ids.values()), places)
     turns, scores = _by_row(shown, places, read), found.ranking.relevance(shown)
     return [
         snippet_of(
@@ -370,7 +372,7 @@ def _snippets(
             why=found.ranking.why(matches[number][0], relevance),
         )
         for number, relevance in best.items()
-        # An erasure may have been faster than this read.
+        # It may have been erased since the search.
         if ids[number] in episodes
     ]
 
@@ -382,9 +384,9 @@ def snippet_of(
     turns: tuple[TurnHit, ...] = (),
     why: Explain | None = None,
 ) -> EpisodeSnippet:
-    """An episode as recall returns it; one that has no summary yet shows what was said.
+    """Make a snippet of an episode; without a summary it shows its turns.
 
-    `relevance` is None for an episode that was not searched for.
+    `relevance` is None for an episode that was not searched.
     """
     snippet = EpisodeSnippet(
         episode_id=episode.id,
@@ -402,7 +404,7 @@ def snippet_of(
 def _by_row(
     rows: Sequence[int], places: Sequence[tuple[UUID, int]], read: Sequence[Turn]
 ) -> dict[int, Turn]:
-    """The turns that were read at the places of rows."""
+    """Map rows to the turns that were read for them."""
     row_of = {
         (episode_id.int, ordinal): row
         for (episode_id, ordinal), row in zip(places, rows, strict=True)
@@ -433,30 +435,30 @@ def recall_mode(given: str) -> RecallMode:
         raise InvalidInput("mode", f"must be one of {', '.join(RecallMode)}") from error
 
 
-def archived_wanted(parts: Parts, scope: Scope, given: bool | None) -> bool:
-    """Whether archived episodes are recalled: as the caller says, else by the agent's settings."""
+def archived_wanted(runtime: Runtime, scope: Scope, given: bool | None) -> bool:
+    """Return whether archived episodes are recalled: the caller's value, or the agent's setting."""
     if given is not None:
         return given
-    return parts.config(scope.tenant, scope.agent).recall.include_archived
+    return runtime.config(scope.tenant, scope.agent).recall.include_archived
 
 
-def _least(parts: Parts, scope: Scope, ask: Ask) -> float:
+def _least(runtime: Runtime, scope: Scope, ask: Ask) -> float:
     if ask.min_score is not None:
         return ask.min_score
     if ask.mode is RecallMode.HYBRID:
         return 0.0
-    return parts.config(scope.tenant, scope.agent).recall.min_recall_score
+    return runtime.config(scope.tenant, scope.agent).recall.min_recall_score
 
 
 def _micros(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def recent_snippet(parts: Parts, episode: Episode) -> EpisodeSnippet:
-    """An episode of the recent list; one still open shows its last words for a summary."""
+def recent_snippet(runtime: Runtime, episode: Episode) -> EpisodeSnippet:
+    """Make a snippet of a recent episode; without a summary it shows its last turns."""
     if episode.summary:
         return snippet_of(episode)
     start = max(0, episode.message_count - _MATCHES_SHOWN)
-    turns = parts.store.turns(episode.scope, episode.id, start=start)
+    turns = runtime.store.turns(episode.scope, episode.id, start=start)
     shown = tuple(plain_hit(turn) for turn in turns if turn.indexed)
     return snippet_of(episode, turns=shown)

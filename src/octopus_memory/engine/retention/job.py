@@ -117,7 +117,7 @@ class _LeadLost(Exception):
 
 
 class _Run:
-    """One run, for as long as this process has the lead."""
+    """A run, for as long as this process has the lead."""
 
     def __init__(
         self, runtime: Runtime, now: datetime, lead: Lead, progress: Progress | None

@@ -12,7 +12,7 @@ from ..core.runtime import Runtime
 
 
 class ImportRun:
-    """One import: its arguments, and the report so far."""
+    """An import: its arguments, and the report so far."""
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ def _findable(
         if turn is not None:
             try:
                 made = of_turn(runtime, found.scope, ordinal, turn.message, config)
-            except Exception as error:  # noqa: BLE001 - one text must not stop everybody's
+            except Exception as error:  # noqa: BLE001 - one text must not stop the others
                 log.warning(
                     "could not tokenize a turn, indexing it without terms: %s", type(error).__name__
                 )

@@ -15,16 +15,16 @@ from .target import find_episode
 
 
 class Given(NamedTuple):
-    """The messages of a call, or those of them that are stored."""
+    """The messages of a call, or those of them that are to be stored."""
 
     messages: Sequence[Message]
     times: Sequence[datetime]
     tokens: Sequence[int] | None
     indexed: Sequence[bool]
     digests: Sequence[bytes]
-    """Of the keys that are new in the session."""
+    """Digests of the keys that are new in the session."""
     whole: Sequence[Message]
-    """All that the call has, which an idempotency key stands for."""
+    """All messages of the call, which the idempotency key stands for."""
 
 
 def unknown(
@@ -34,7 +34,7 @@ def unknown(
     given: Given,
     keys: Sequence[str | None],
 ) -> Given:
-    """The messages that have no key, or one that is new in the session and in this call."""
+    """Return the messages without a key, or with one that is new to the session and the call."""
     episode = find_episode(runtime, scope, where)
     session_id = session_named(where) if episode is None else episode.session_id
     digest = dict(
@@ -64,7 +64,7 @@ def unknown(
 
 
 def session_named(where: Episode | UUID | str) -> str | None:
-    """The session, as far as it can be told before the store is asked."""
+    """Return the session's id if it is known without a read."""
     if isinstance(where, Episode):
         return where.session_id
     return where if isinstance(where, str) else None

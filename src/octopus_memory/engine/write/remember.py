@@ -256,7 +256,7 @@ def _add(
             continue
         except EpisodeNotFound:
             runtime.open_episodes.drop(scope, where)
-            # Erased since it was planned: a session begins anew, an episode does not.
+            # It was erased since: a session starts again, a named episode does not.
             if session_named(where) != destination.session_id:
                 raise
             continue

@@ -164,7 +164,7 @@ def may_resume(episode: Episode, config: MemoryConfig) -> bool:
 
 
 def _went_on(episode: Episode, config: MemoryConfig) -> bool:
-    """Whether a topic shift ended it: its messages then go to the session's next episode."""
+    """Return whether a topic shift ended it: its messages then go to the session's next episode."""
     return config.session.topic_shift and episode.end_reason is EndReason.TOPIC_SHIFT
 
 
@@ -206,7 +206,7 @@ def open_episode_of(
 
 
 def _timed_out_waiting(runtime: Runtime, scope: Scope, episode: Episode, first: NewTurn) -> bool:
-    """Whether a tool's result answers a call in an episode that only a time-out has ended.
+    """Return whether a tool's result answers a call in an episode that only a time-out ended.
 
     The episode is resumed, as if the worker had not closed it before the result arrived.
     """
