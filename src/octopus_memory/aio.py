@@ -1,4 +1,7 @@
-"""The asyncio API: each call runs on a worker thread, with no logic of its own.
+"""The asyncio API: the same calls, with no logic of its own.
+
+Each call of an embedded memory runs on a thread, one hop a call. A call to a service is a request
+that the event loop waits for.
 
 A memory is bound to no event loop, so one object serves any number of them.
 """
@@ -6,8 +9,11 @@ A memory is bound to no event loop, so one object serves any number of them.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -24,11 +30,33 @@ from .engine.tenant import MemoryTenant
 from .episode_block import EpisodeInHand
 from .ports.models import Clock, Embedder, Redactor, Summarizer, TokenCounter
 from .remote import RemoteMemory, RemoteScope
+from .remote.async_transport import AsyncTransport
+from .remote.transport import Transport
 from .wiring import EpisodicMemory
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
+
+
+_THREADS = 32
+"""Calls of embedded memories that run at once; the loop's own threads stay the application's."""
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="octopus-aio")
+
+
+# A forked child has the pool without its threads.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+async def _on_thread(do: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
+    """Run a call on a thread of Octopus's own, in the context of the caller."""
+    call = functools.partial(contextvars.copy_context().run, do, *args, **named)
+    return await asyncio.get_running_loop().run_in_executor(_threads(), call)
 
 
 def _awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any, P], Awaitable[T]]:
@@ -37,13 +65,21 @@ def _awaited(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[Any
     @functools.wraps(method)
     async def call(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
         # By name, because the synchronous object may be a remote one.
-        return await asyncio.to_thread(getattr(self.sync, method.__name__), *args, **named)
+        name = method.__name__
+        if self._transport is None:
+            return await _on_thread(getattr(self.sync, name), *args, **named)
+        found: T = await self._transport.run(
+            lambda transport: getattr(self._over(transport), name)(*args, **named)
+        )
+        return found
 
     return call
 
 
 class AsyncEpisodicMemory:
     """`EpisodicMemory` for asyncio."""
+
+    _transport = None
 
     def __init__(self, sync: Memory) -> None:
         self.sync = sync
@@ -71,7 +107,7 @@ class AsyncEpisodicMemory:
         background: bool | None = None,
     ) -> Self:
         """See `EpisodicMemory.open`."""
-        sync = await asyncio.to_thread(
+        sync = await _on_thread(
             EpisodicMemory.open,
             url,
             embedder=embedder,
@@ -128,17 +164,35 @@ class AsyncRemoteMemory:
 
     def __init__(self, sync: RemoteMemory) -> None:
         self.sync = sync
+        self._transport = AsyncTransport(sync)
+
+    def _over(self, transport: Transport) -> RemoteMemory:
+        return self.sync._over(transport)  # noqa: SLF001 - its twin
 
     def scope(
-        self, *, tenant: str = "default", agent: str = "default", user: str
+        self,
+        *,
+        tenant: str = "default",
+        agent: str = "default",
+        user: str,
+        actor: str = "library",
     ) -> AsyncMemoryScope:
-        return AsyncMemoryScope(self.sync.scope(tenant=tenant, agent=agent, user=user))
+        twin = self.sync.scope(tenant=tenant, agent=agent, user=user, actor=actor)
+        return AsyncMemoryScope(twin, self._transport)
+
+    async def flush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as its twin
+        """See `RemoteMemory.flush`."""
+        return await _on_thread(self.sync.flush, timeout)
+
+    async def close(self) -> None:
+        """Close the connections of this event loop, and those of the twin."""
+        await self._transport.close()
+        self.sync.close()
 
     config = _awaited(RemoteMemory.config)
     configure = _awaited(RemoteMemory.configure)
     config_sources = _awaited(RemoteMemory.config_sources)
     reset_config = _awaited(RemoteMemory.reset_config)
-    close = _awaited(RemoteMemory.close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -150,8 +204,14 @@ class AsyncRemoteMemory:
 class AsyncMemoryScope:
     """`MemoryScope` for asyncio."""
 
-    def __init__(self, sync: MemoryScope | RemoteScope) -> None:
+    def __init__(
+        self, sync: MemoryScope | RemoteScope, transport: AsyncTransport | None = None
+    ) -> None:
         self.sync = sync
+        self._transport = transport
+
+    def _over(self, transport: Transport) -> RemoteScope:
+        return RemoteScope(transport, self.sync.scope)
 
     @property
     def scope(self) -> Scope:
@@ -203,6 +263,8 @@ class AsyncMemoryScope:
 class AsyncMemoryTenant:
     """`MemoryTenant` for asyncio."""
 
+    _transport = None
+
     def __init__(self, sync: MemoryTenant) -> None:
         self.sync = sync
 
@@ -214,7 +276,7 @@ class AsyncMemoryTenant:
         self, episode_id: UUID, *, include_deleted: bool = False, actor: str = "library"
     ) -> AsyncMemoryScope | None:
         """See `MemoryTenant.locate`."""
-        found = await asyncio.to_thread(
+        found = await _on_thread(
             self.sync.locate, episode_id, include_deleted=include_deleted, actor=actor
         )
         return None if found is None else AsyncMemoryScope(found)
@@ -225,7 +287,7 @@ class AsyncMemoryTenant:
         """Export lines for `async for`: see `MemoryTenant.export_user`."""
         lines = self.sync.export_user(user, agent=agent, actor=actor)
         # In batches, because a thread switch costs more than a line.
-        while some := await asyncio.to_thread(lambda: list(islice(lines, 100))):
+        while some := await _on_thread(lambda: list(islice(lines, 100))):
             for line in some:
                 yield line
 
@@ -248,6 +310,8 @@ class AsyncMemoryTenant:
 class AsyncEpisodeInHand:
     """`EpisodeInHand` for asyncio: opened by its `async with` block."""
 
+    _transport = None
+
     def __init__(self, begin: Callable[[], EpisodeInHand]) -> None:
         self._begin = begin
         self._sync: EpisodeInHand | None = None
@@ -268,7 +332,7 @@ class AsyncEpisodeInHand:
 
     async def episode(self) -> Episode:
         """Read the stored episode."""
-        return await asyncio.to_thread(lambda: self.sync.episode)
+        return await _on_thread(lambda: self.sync.episode)
 
     add = _awaited(EpisodeInHand.add)
     add_tool_call = _awaited(EpisodeInHand.add_tool_call)
@@ -276,7 +340,7 @@ class AsyncEpisodeInHand:
     close = _awaited(EpisodeInHand.close)
 
     async def __aenter__(self) -> Self:
-        self._sync = await asyncio.to_thread(self._begin)
+        self._sync = await _on_thread(self._begin)
         return self
 
     async def __aexit__(

@@ -292,8 +292,7 @@ def test_every_call_of_a_scope_is_there_remotely():
     embedded, remote = public(MemoryScope), public(RemoteScope)
     assert set(remote) == set(embedded)
     for name, method in embedded.items():
-        # Who acts is said by the credential, not by the call.
-        wanted = [p for p in inspect.signature(method).parameters.values() if p.name != "actor"]
+        wanted = list(inspect.signature(method).parameters.values())
         found = list(inspect.signature(remote[name]).parameters.values())
         assert [(p.name, p.kind, p.default) for p in found] == [
             (p.name, p.kind, p.default) for p in wanted

@@ -46,6 +46,7 @@ class RemoteFacts:
         slot: str | None = None,
         *,
         pinned: bool = False,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
     ) -> Fact:
         check_flag("pinned", pinned)
         body: dict[str, Json] = {
@@ -58,15 +59,32 @@ class RemoteFacts:
         made = self._transport.send("POST", self._path, query=self._whose, body=body, safe=False)
         return decode.fact(made)
 
-    def correct_fact(self, fact_id: Fact | UUID | str, text: str) -> Fact:
+    def correct_fact(
+        self,
+        fact_id: Fact | UUID | str,
+        text: str,
+        *,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+    ) -> Fact:
         # Not retried, because the corrected fact is history after the first attempt.
         return self._change(fact_id, {"text": check_fact_text("text", text)}, safe=False)
 
-    def pin_fact(self, fact_id: Fact | UUID | str, *, pinned: bool = True) -> Fact:
+    def pin_fact(
+        self,
+        fact_id: Fact | UUID | str,
+        *,
+        pinned: bool = True,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+    ) -> Fact:
         check_flag("pinned", pinned)
         return self._change(fact_id, {"pinned": pinned}, safe=True)
 
-    def delete_fact(self, fact_id: Fact | UUID | str) -> None:
+    def delete_fact(
+        self,
+        fact_id: Fact | UUID | str,
+        *,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+    ) -> None:
         path = f"{self._path}/{fact_id_of(fact_id)}"
         self._transport.send("DELETE", path, query=self._whose, safe=True, done=FactNotFound)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 _TENANT = "default"
 _LONGEST_QUERY = 10_000
+_FLUSH_SECONDS = 20.0
+"""How long the service waits in one request."""
 
 
 class RemoteMemory:
@@ -60,9 +63,23 @@ class RemoteMemory:
         client: httpx.Client | None = None,
     ) -> None:
         self._transport = Transport(url, api_key, timeout=timeout, retries=retries, client=client)
+        self._timeout = timeout
 
-    def scope(self, *, tenant: str = _TENANT, agent: str = "default", user: str) -> RemoteScope:
-        """Return one user's memory with one agent, in the API key's tenant."""
+    def _over(self, transport: Transport) -> Self:
+        """The same memory, asked over other connections."""
+        other = object.__new__(type(self))
+        other._transport, other._timeout = transport, self._timeout
+        return other
+
+    def scope(
+        self,
+        *,
+        tenant: str = _TENANT,
+        agent: str = "default",
+        user: str,
+        actor: str = "library",  # noqa: ARG002 - the service records its credential
+    ) -> RemoteScope:
+        """Return one user's memory with one agent, in the API key's tenant and in its name."""
         if tenant != _TENANT:
             raise InvalidInput("tenant", "must not be given: the API key determines it")
         names = {"tenant": tenant, "agent": agent, "user": user}
@@ -95,6 +112,20 @@ class RemoteMemory:
         """Remove an agent's stored settings for the API key's tenant."""
         check_name("agent", agent)
         self._transport.send("DELETE", f"/agents/{segment(agent)}/memory-config", safe=True)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until the service has nothing left to embed; False where that takes longer.
+
+        Without a `timeout` it asks again until it is done.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _FLUSH_SECONDS if until is None else until - time.monotonic()
+            seconds = max(0.0, min(left, _FLUSH_SECONDS))
+            if self._transport.post("/flush", {"seconds": seconds})["done"]:
+                return True
+            if until is not None and time.monotonic() >= until:
+                return False
 
     def close(self) -> None:
         self._transport.close()
@@ -369,7 +400,12 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         }
         return decode.context(self._transport.post("/context", body))
 
-    def delete(self, episode_id: Episode | UUID | str) -> None:
+    def delete(
+        self,
+        episode_id: Episode | UUID | str,
+        *,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+    ) -> None:
         path = f"/episodes/{encode.episode_id(episode_id)}/delete"
         self._transport.post(path, self._who, done=EpisodeNotFound)
 
@@ -378,7 +414,12 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         found = self._transport.get(path, {"agentId": self.scope.agent})
         return decode.episodes(found, self.scope.tenant)
 
-    def restore(self, episode_id: Episode | UUID | str) -> Episode:
+    def restore(
+        self,
+        episode_id: Episode | UUID | str,
+        *,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+    ) -> Episode:
         path = f"/episodes/{encode.episode_id(episode_id)}/restore"
         return decode.episode(self._transport.post(path, self._who), self.scope.tenant)
 
@@ -389,6 +430,7 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         ids: Sequence[Turn | UUID | str] | None = None,
         last: int | None = None,
         physical: bool = False,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
     ) -> list[Turn]:
         chosen = turn_choice(ids, last)
         body = self._who | {
@@ -401,21 +443,36 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         removed = self._transport.send("POST", path, body=body, safe=ids is not None)
         return decode.turns(removed)
 
-    def erase(self, *, physical: bool = True) -> EraseReceipt:
+    def erase(
+        self,
+        *,
+        physical: bool = True,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+    ) -> EraseReceipt:
         query = {"agentId": self.scope.agent, "physical": physical}
         path = f"/users/{segment(self.scope.user)}/episodes"
         # Not retried, because the receipt of a second erasure would be all zeros.
         return decode.receipt(self._transport.delete(path, query, safe=False))
 
     def erase_episode(
-        self, episode_id: Episode | UUID | str, *, physical: bool = True
+        self,
+        episode_id: Episode | UUID | str,
+        *,
+        physical: bool = True,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
     ) -> EraseReceipt:
         path = f"/episodes/{encode.episode_id(episode_id)}"
         query = self._who | {"physical": physical}
         # Not retried, because a second attempt would find nothing and return no receipt.
         return decode.receipt(self._transport.delete(path, query, safe=False))
 
-    def erase_session(self, session_id: str, *, physical: bool = True) -> EraseReceipt:
+    def erase_session(
+        self,
+        session_id: str,
+        *,
+        physical: bool = True,
+        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+    ) -> EraseReceipt:
         path = f"/sessions/{segment(check_name('session_id', session_id))}"
         query = self._who | {"physical": physical}
         # Not retried, because a second attempt would find nothing and return no receipt.

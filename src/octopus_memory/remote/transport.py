@@ -27,7 +27,7 @@ _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_WAIT = 10.0
 
 
-class _Failed(Exception):
+class Failed(Exception):
     """A transient failure, with the error to raise if retries do not help."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Transport:
     ) -> None:
         if retries < 0:
             raise InvalidInput("retries", "must be 0 or more")
-        self._retries = retries
+        self.retries = retries
         self._base = _checked_url(url).rstrip("/").removesuffix(_PREFIX) + _PREFIX
         credential = _credential(api_key)
         self._client = client or _make_client(timeout)
@@ -96,20 +96,16 @@ class Transport:
         """
         if self._client.is_closed:
             raise MemoryClosed
-        asked = {
-            "params": {name: value for name, value in (query or {}).items() if value is not None},
-            "json": body,
-            "headers": headers,
-        }
+        asked = self.arguments(query=query, body=body, headers=headers)
         perhaps_done = False
         for attempt in itertools.count():
             try:
-                return self._try(method, self._base + path, asked, safe=safe)
-            except _Failed as failed:
-                if attempt == self._retries or not (safe or failed.untouched):
+                return self._try(method, self.url(path), asked, safe=safe)
+            except Failed as failed:
+                if attempt == self.retries or not (safe or failed.untouched):
                     raise failed.error from failed.__cause__
                 perhaps_done = perhaps_done or not failed.untouched
-                time.sleep(_wait(attempt, failed.retry_after))
+                time.sleep(seconds_before(attempt, failed.retry_after))
             except OctopusError as refused:
                 if done is not None and perhaps_done and isinstance(refused, done):
                     return None
@@ -119,34 +115,70 @@ class Transport:
     def _try(self, method: str, url: str, asked: Mapping[str, Any], *, safe: bool) -> Any:
         """Send a request once.
 
-        :raises _Failed: if a retry may succeed
+        :raises Failed: if a retry may succeed
         """
         import httpx
 
         try:
             response = self._client.request(method, url, **asked)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise _Failed(_unreachable(error), untouched=True) from error
         except httpx.RequestError as error:
-            has_key = "Idempotency-Key" in (asked.get("headers") or {})
-            stores = method == "DELETE" or has_key or not safe
-            raise _Failed(_lost(error) if stores else _unreachable(error)) from error
-        if response.is_success:
-            try:
-                return response.json() if response.content else None
-            except ValueError as error:
-                raise _Failed(problems.not_ours()) from error
-        refused = problems.as_error(response)
-        if response.status_code not in _AGAIN:
-            raise refused
-        raise _Failed(
-            refused,
-            untouched=response.status_code == 429,
-            retry_after=response.headers.get("retry-after"),
-        )
+            raise failure_of(error, method, asked, safe=safe) from error
+        return read_answer(response)
+
+    def url(self, path: str) -> str:
+        return self._base + path
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of every request, the credential among them."""
+        return self._client.headers
+
+    def arguments(
+        self,
+        *,
+        query: Mapping[str, Any] | None,
+        body: Any,
+        headers: Mapping[str, str] | None,
+    ) -> dict[str, Any]:
+        """The arguments of a client's `request`."""
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return {"params": given, "json": body, "headers": headers}
 
     def close(self) -> None:
         self._client.close()
+
+
+def failure_of(
+    error: httpx.RequestError, method: str, asked: Mapping[str, Any], *, safe: bool
+) -> Failed:
+    """The failure of a request that got no answer."""
+    import httpx
+
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return Failed(_unreachable(error), untouched=True)
+    has_key = "Idempotency-Key" in (asked.get("headers") or {})
+    stores = method == "DELETE" or has_key or not safe
+    return Failed(_lost(error) if stores else _unreachable(error))
+
+
+def read_answer(response: httpx.Response) -> Any:
+    """The JSON of an answer.
+
+    :raises Failed: where another try may go better
+    """
+    if response.is_success:
+        try:
+            return response.json() if response.content else None
+        except ValueError as error:
+            raise Failed(problems.not_ours()) from error
+    refused = problems.as_error(response)
+    if response.status_code not in _AGAIN:
+        raise refused
+    raise Failed(
+        refused,
+        untouched=response.status_code == 429,
+        retry_after=response.headers.get("retry-after"),
+    )
 
 
 def segment(text: object) -> str:
@@ -156,7 +188,7 @@ def segment(text: object) -> str:
     return quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
 
 
-def _wait(attempt: int, retry_after: str | None) -> float:
+def seconds_before(attempt: int, retry_after: str | None) -> float:
     if retry_after is not None and retry_after.isdecimal():
         told = min(float(retry_after), _LONGEST_WAIT)
         # Jitter, so that clients with the same `Retry-After` do not return at once.

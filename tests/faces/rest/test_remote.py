@@ -312,12 +312,12 @@ def test_invalid_retries_and_a_closed_client_are_refused():
 
 def test_waiting_grows_and_keeps_to_what_the_service_says():
     for attempt, most in ((0, 0.1), (3, 0.8), (50, 10.0), (5_000, 10.0)):
-        waits = [transport._wait(attempt, None) for _ in range(20)]
+        waits = [transport.seconds_before(attempt, None) for _ in range(20)]
         assert most / 2 <= min(waits) < max(waits) <= most
-    assert 3 <= transport._wait(0, "3") <= 3.75
-    assert transport._wait(0, "86400") <= 12.5
+    assert 3 <= transport.seconds_before(0, "3") <= 3.75
+    assert transport.seconds_before(0, "86400") <= 12.5
     for odd in ("soon", "²", "-1", "Wed, 21 Oct 2026 07:28:00 GMT"):
-        assert transport._wait(0, odd) <= 0.1
+        assert transport.seconds_before(0, odd) <= 0.1
 
 
 def test_the_async_twin(way: BadWay, token: str):

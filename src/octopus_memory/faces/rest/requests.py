@@ -95,6 +95,13 @@ class RemoveTurnsBody(WhoBody):
     physical: bool = False
 
 
+class FlushBody(Wire):
+    """How long to wait at most."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"seconds": 5}})
+    seconds: float = Field(default=5.0, ge=0, le=30)
+
+
 class HeartbeatBody(WhoBody):
     at: AwareDatetime | None = None
 

@@ -177,6 +177,11 @@ def episode_detail(replay: EpisodeReplay, *, content: bool = True) -> EpisodeDet
 
 
 @exact
+class FlushedOut(TypedDict):
+    done: bool
+
+
+@exact
 class EpisodeItems(TypedDict):
     items: list[EpisodeOut]
 

@@ -7,11 +7,12 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 
 from ....domain.identity import Principal
-from ..authorize import scope_of
+from ..authorize import memory_of, scope_of
 from ..http import answer, problems, tagged
 from ..identity import need
 from ..requests import (
     ContextBody,
+    FlushBody,
     HeartbeatBody,
     NameText,
     RemoveTurnsBody,
@@ -23,6 +24,7 @@ from ..requests import (
 from ..responses import (
     AddedOut,
     ContextOut,
+    FlushedOut,
     SessionDetail,
     SessionList,
     SessionOut,
@@ -155,6 +157,14 @@ def heartbeat(
     scope = scope_of(request, caller, body.agent_id, body.user_id)
     seen = scope.heartbeat(session_id, at=body.at)
     return answer(request, SessionOut, session_out(seen))
+
+
+@routes.post("/flush", response_model=FlushedOut, responses=problems(), tags=["Operations"])
+def flush(request: Request, caller: Principal, body: FlushBody) -> Response:
+    """Wait until nothing is left to embed; `done` is false where that takes longer."""
+    need(caller, *WRITES)
+    done = memory_of(request).flush(timeout=body.seconds)
+    return answer(request, FlushedOut, {"done": done})
 
 
 @routes.post("/context", response_model=ContextOut, responses=problems(), tags=["Context"])
