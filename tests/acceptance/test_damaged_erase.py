@@ -100,7 +100,7 @@ def test_the_service_answers_with_the_receipt(tmp_path: Path, whole: bytes):
             continue
         with memory:
             try:
-                opened = rest_server.asking(memory)
+                opened = rest_server.http_client(memory)
                 with opened as client:
                     answer = client.delete("/users/user 7/episodes")
             except StoreCorrupt:
@@ -164,7 +164,7 @@ def _fill_disk(memory: EpisodicMemory) -> None:
 
 
 def test_an_export_that_cannot_be_recorded_is_refused(tmp_path: Path):
-    with open_memory(tmp_path / "memory.db") as memory, rest_server.asking(memory) as client:
+    with open_memory(tmp_path / "memory.db") as memory, rest_server.http_client(memory) as client:
         memory.scope(user="ana").store(TALK)
         _fill_disk(memory)
         for headers in ({"Accept-Encoding": "identity"}, {"Accept-Encoding": "gzip"}):

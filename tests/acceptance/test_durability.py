@@ -61,11 +61,11 @@ def check_all_embedded(memory: EpisodicMemory) -> None:
 def test_no_acknowledged_turn_is_lost(database_url: str, run: int):
     moment = random.Random()
     acknowledged = []
-    with child_process.child(child_actions.add_one_by_one, database_url, ADDS) as (process, pipe):
+    with child_process.running(child_actions.add_one_by_one, database_url, ADDS) as (process, pipe):
         acknowledged += [pipe.recv() for _ in range(moment.randint(1, ADDS - 1))]
         time.sleep(moment.random() / 200)
         child_process.kill(process)
-        acknowledged += child_process.rest(pipe)
+        acknowledged += child_process.read_to_end(pipe)
     with open_again(database_url) as memory:
         [episode] = memory.scope(user="u").session("s").episodes
         stored = [turn.id for turn in episode.turns]
@@ -89,7 +89,7 @@ def test_no_acknowledged_turn_is_lost(database_url: str, run: int):
 @pytest.mark.parametrize("run", range(2))
 def test_a_whole_episode_is_there_or_not_at_all(database_url: str, run: int):
     size = 300
-    with child_process.child(child_actions.store_again_and_again, database_url, size) as (
+    with child_process.running(child_actions.store_again_and_again, database_url, size) as (
         process,
         pipe,
     ):
@@ -97,7 +97,7 @@ def test_a_whole_episode_is_there_or_not_at_all(database_url: str, run: int):
         acknowledged = [pipe.recv()]
         time.sleep(random.random() / 4)
         child_process.kill(process)
-        acknowledged += child_process.rest(pipe)
+        acknowledged += child_process.read_to_end(pipe)
     with open_again(database_url) as memory:
         scope = memory.scope(user="u")
         stored = list(scope.episodes(page_size=1_000))
@@ -143,11 +143,11 @@ def test_killed_at_every_statement(talked: Path, tmp_path: Path, action: str):
     # Making the file takes many statements, all alike: a few of them will do.
     ready, step = (None, 7) if action == "open" else (str(talked), 1)
     do = partial(child_actions.act, action)
-    with child_process.child(child_actions.be_killed_at_each, do, ready, str(tmp_path), step) as (
+    with child_process.running(child_actions.be_killed_at_each, do, ready, str(tmp_path), step) as (
         _,
         pipe,
     ):
-        ends = child_process.rest(pipe)
+        ends = child_process.read_to_end(pipe)
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     assert len(ends) > 4
     for path, code in ends:
@@ -187,7 +187,7 @@ def test_a_retry_finds_what_was_stored_though_its_session_went_on(path: Path):
 @pytest.mark.process
 @pytest.mark.both_databases
 def test_killed_while_it_embeds(database_url: str):
-    with child_process.child(child_actions.stay_in_the_embedder, database_url) as (process, pipe):
+    with child_process.running(child_actions.stay_in_the_embedder, database_url) as (process, pipe):
         assert pipe.recv() > 0
         with open_again(database_url) as memory:
             assert memory.stats().vectors == {}

@@ -99,11 +99,11 @@ def check_file(path: Path) -> None:
 
 def test_killed_at_every_moment(filled: Path, tmp_path: Path):
     do = child_actions.be_killed_at_each
-    with child_process.child(do, erase_child_actions.erase, str(filled), str(tmp_path)) as (
+    with child_process.running(do, erase_child_actions.erase, str(filled), str(tmp_path)) as (
         _,
         pipe,
     ):
-        ends = child_process.rest(pipe)
+        ends = child_process.read_to_end(pipe)
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     assert len(ends) > 30
     begun = [check_after_the_kill(path) for path, _ in ends]
@@ -122,11 +122,11 @@ def test_an_erasure_killed_while_the_file_is_rewritten_is_finished(filled: Path,
         path = folder / "memory.db"
         shutil.copy(filled, path)
         url = f"sqlite:///{path}"
-        with child_process.child(erase_child_actions.be_killed_rewriting, url, share, steps) as (
+        with child_process.running(erase_child_actions.be_killed_rewriting, url, share, steps) as (
             _,
             pipe,
         ):
-            said = child_process.rest(pipe)
+            said = child_process.read_to_end(pipe)
         if not share:
             [steps] = said
             assert steps > 20

@@ -16,7 +16,7 @@ def test_another_process_that_only_reads_forgets_too(database_url: str):
     with erase_child_actions.open_memory(database_url) as memory:
         memory.scope(user=VICTIM).store([("user", "what I said before")])
         memory.run_pending()
-        with child_process.child(erase_child_actions.recall_and_wait, database_url) as (_, pipe):
+        with child_process.running(erase_child_actions.recall_and_wait, database_url) as (_, pipe):
             assert pipe.recv() == 1
             memory.tenant().erase_user(VICTIM)
             assert pipe.poll(60)
@@ -27,7 +27,7 @@ def test_one_chain_from_many_threads_of_many_processes(database_url: str):
     with erase_child_actions.open_memory(database_url) as memory:
         barrier = child_process.CONTEXT.Barrier(3)
         started = [
-            child_process.child(
+            child_process.running(
                 erase_child_actions.record_from_threads, database_url, name, THREADS, EACH, barrier
             )
             for name in ("a", "b")

@@ -70,15 +70,15 @@ def test_a_file_without_write_permission(filled: Path, public_folder: Path):
     path.chmod(0o444)
     public_folder.chmod(0o555)
     before = path.read_bytes()
-    with child_process.child(child_actions.use_it_as_nobody, f"sqlite:///{path}") as (_, pipe):
-        [(name, message)] = child_process.rest(pipe)
+    with child_process.running(child_actions.use_it_as_nobody, f"sqlite:///{path}") as (_, pipe):
+        [(name, message)] = child_process.read_to_end(pipe)
     assert name == "StoreReadOnly"
     assert "write permission" in message
     # In a folder that can be written, SQLite can still read it.
     public_folder.chmod(0o777)
     for url in (f"sqlite:///{path}", f"sqlite:///{path}?mode=ro"):
-        with child_process.child(child_actions.use_it_as_nobody, url) as (_, pipe):
-            found, (name, message) = child_process.rest(pipe)
+        with child_process.running(child_actions.use_it_as_nobody, url) as (_, pipe):
+            found, (name, message) = child_process.read_to_end(pipe)
         assert len(found) == 5
         assert name == "StoreReadOnly"
     assert path.read_bytes() == before
@@ -89,13 +89,13 @@ def test_a_file_without_write_permission(filled: Path, public_folder: Path):
 def test_a_folder_without_write_permission(public_folder: Path):
     public_folder.chmod(0o555)
     for place in ("memory.db", "further/memory.db"):
-        with child_process.child(
+        with child_process.running(
             child_actions.use_it_as_nobody, f"sqlite:///{public_folder / place}"
         ) as (
             _,
             pipe,
         ):
-            [(name, message)] = child_process.rest(pipe)
+            [(name, message)] = child_process.read_to_end(pipe)
         assert name == "StoreUnavailable"
         assert "folder" in message
     assert list(public_folder.iterdir()) == []
@@ -196,8 +196,8 @@ def test_a_full_disk(path: Path, hooks: sqlite_hooks.Hooks):
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no limit on the size of files")
 def test_a_file_that_may_not_grow(path: Path):
     room = path.stat().st_size + 50_000
-    with child_process.child(child_actions.fill_the_disk, f"sqlite:///{path}", room) as (_, pipe):
-        (name, message), (stored, there), (then, there_then) = child_process.rest(pipe)
+    with child_process.running(child_actions.fill_the_disk, f"sqlite:///{path}", room) as (_, pipe):
+        (name, message), (stored, there), (then, there_then) = child_process.read_to_end(pipe)
     assert issubclass(getattr(sys.modules["octopus_memory"], name), StoreError)
     assert "nothing was changed" in message
     assert stored == there
@@ -215,7 +215,7 @@ def test_a_writer_that_holds_the_lock_for_too_long(path: Path, monkeypatch: pyte
     with open_memory(path) as memory, open_memory(path) as other:
         scope = memory.scope(user="u")
         before = contents(path)
-        with child_process.child(child_actions.hold_the_write_lock, str(path)) as (process, pipe):
+        with child_process.running(child_actions.hold_the_write_lock, str(path)) as (process, pipe):
             assert pipe.recv() == "holding"
             for call in (
                 lambda: scope.add("open", ("user", "more")),

@@ -52,7 +52,7 @@ def file(tmp_path: Path) -> Path:
 
 @AWAY
 def test_the_service_says_so(file: Path, away: Callable[[Path], None]):
-    with open_memory(file) as memory, rest_server.asking(memory) as client:
+    with open_memory(file) as memory, rest_server.http_client(memory) as client:
         body = WHO | {"messages": [HELLO]}
         base = str(client.base_url).split("/api/")[0]
         assert client.post("/sessions/s/messages", json=body).status_code == 201

@@ -39,7 +39,7 @@ def test_mixed_calls_on_one_file(tmp_path: Path):
     with ExitStack() as stack:
         pipes = [
             stack.enter_context(
-                child_process.child(
+                child_process.running(
                     child_actions.use_it_from_threads, url, f"p{n}", THREADS, ROUNDS, barrier
                 )
             )[1]
@@ -78,12 +78,12 @@ def test_processes_that_open_a_new_file_at_once(tmp_path: Path, count: int):
         barrier = child_process.CONTEXT.Barrier(count)
         with ExitStack() as stack:
             pipes = [
-                stack.enter_context(child_process.child(child_actions.open_and_add, url, barrier))[
-                    1
-                ]
+                stack.enter_context(
+                    child_process.running(child_actions.open_and_add, url, barrier)
+                )[1]
                 for _ in range(count)
             ]
-            said = [child_process.rest(pipe) for pipe in pipes]
+            said = [child_process.read_to_end(pipe) for pipe in pipes]
         with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
             turns = memory.scope(user="u").session("s").turns
             assert {turn.id for turn in turns} == {words[-1] for words in said}

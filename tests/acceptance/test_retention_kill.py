@@ -119,8 +119,8 @@ def content(path: Path) -> dict[str, list[Any]]:
 def killed_at_each(ready: Path, folder: Path, action: str) -> list[Path]:
     """Every database that a kill may leave, in order; the last one is of a run that was not."""
     do = retention_child_actions.be_killed_at_each
-    with child_process.child(do, str(ready), str(folder), action) as (_, pipe):
-        ends = child_process.rest(pipe)
+    with child_process.running(do, str(ready), str(folder), action) as (_, pipe):
+        ends = child_process.read_to_end(pipe)
     paths = [Path(path) for path, _ in ends]
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     different: list[tuple[Path, Any]] = []
@@ -178,7 +178,7 @@ def test_two_jobs_at_once(tmp_path: Path):
     with ExitStack() as stack:
         pipes = [
             stack.enter_context(
-                child_process.child(retention_child_actions.run_at_once, url, barrier, 1)
+                child_process.running(retention_child_actions.run_at_once, url, barrier, 1)
             )[1]
             for _ in range(3)
         ]
@@ -193,7 +193,7 @@ def test_two_jobs_at_once(tmp_path: Path):
 
 def test_a_killed_runner_is_followed_at_once(tmp_path: Path):
     url = many_due(tmp_path / "memory.db", 3)
-    with child_process.child(retention_child_actions.run_and_hang, url) as (process, pipe):
+    with child_process.running(retention_child_actions.run_and_hang, url) as (process, pipe):
         assert pipe.recv() == 1
         with open_memory(url) as memory:
             assert memory.run_retention().elsewhere
@@ -208,7 +208,7 @@ def test_a_run_beside_writers(tmp_path: Path):
     threads, rounds = 3, 25
     url = many_due(tmp_path / "memory.db", 30)
     with (
-        child_process.child(retention_child_actions.write_meanwhile, url, threads, rounds) as (
+        child_process.running(retention_child_actions.write_meanwhile, url, threads, rounds) as (
             _,
             pipe,
         ),

@@ -113,8 +113,8 @@ def test_killed_at_every_moment(ready: Path, tmp_path: Path):
     # The search finds what is there.
     assert {hit.kind for hit in byte_scan.search(ready.parent, SECRETS)} == set(SECRETS)
     do = scrub_child_actions.be_killed_at_each
-    with child_process.child(do, str(ready), str(tmp_path)) as (_, pipe):
-        ends = child_process.rest(pipe)
+    with child_process.running(do, str(ready), str(tmp_path)) as (_, pipe):
+        ends = child_process.read_to_end(pipe)
     assert [code for _, code in ends] == [-signal.SIGKILL] * (len(ends) - 1) + [0]
     assert len(ends) > 60
     with open_memory(f"sqlite:///{ends[-1][0]}") as memory:

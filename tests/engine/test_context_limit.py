@@ -42,7 +42,7 @@ def _async(memory: EpisodicMemory, history: list[Any], system: str) -> MemoryCon
 
 
 def _remote(memory: EpisodicMemory, history: list[Any], system: str) -> MemoryContext:
-    with rest_server.connected(memory) as remote:
+    with rest_server.remote_memory(memory) as remote:
         scope = remote.scope(agent="hr", user="ana")
         return scope.context("And now?", history=history, system=system)
 
@@ -74,6 +74,6 @@ def test_messages_that_cannot_fit_are_an_error(memory: EpisodicMemory, face: Any
 
 def test_rest_names_the_messages_that_cannot_fit(memory: EpisodicMemory):
     body = WHO | {"message": "And now?", "system": "You are HR. " * 4_000}
-    with rest_server.asking(memory) as client:
+    with rest_server.http_client(memory) as client:
         answer = client.post("/context", json=body).json()
     assert answer["overflowTokens"] == answer["tokens"] - LIMIT > 0

@@ -23,7 +23,7 @@ from octopus_memory.adapters.stores.sql import schema
 from octopus_memory.domain.transfer.export_format import LineCount, encode_line
 from octopus_memory.testing import FakeSummarizer, FixedClock
 from octopus_memory.wiring import move
-from tests.support.exported_user import another, export, fill, signed
+from tests.support.exported_user import export, fill, open_other, with_trailer
 from tests.support.fact_finder import FactFinder
 from tests.support.older_database import make_older
 from tests.support.pending_work import open_memory
@@ -160,7 +160,7 @@ def test_what_is_exported_and_imported_is_read_back_the_same(
     memory: EpisodicMemory, clock: FixedClock, tmp_path: Path
 ):
     fill(memory, clock)
-    with another(tmp_path / "there.db", clock) as there:
+    with open_other(tmp_path / "there.db", clock) as there:
         there.tenant("acme").import_user(export(memory))
         for agent in ("hr", "facts alone", "sales"):
             assert known(there, agent) == known(memory, agent)
@@ -208,7 +208,7 @@ def test_an_export_of_an_older_release_imports(
             older.append(line)
     trailer = tally.trailer()
     assert "facts" not in trailer
-    with another(tmp_path / "there.db", clock) as there:
+    with open_other(tmp_path / "there.db", clock) as there:
         report = there.tenant("acme").import_user([*older, encode_line(trailer)])
         assert (report.episodes, report.facts) == (12, 0)
         assert known(there) == []
@@ -241,9 +241,9 @@ def test_a_spoiled_fact_is_refused_with_its_line(
     bodies = [json.loads(line) for line in export(memory)]
     assert bodies[2]["kind"] == "fact"
     bodies[2][field] = value
-    with another(tmp_path / "there.db", clock) as there:
+    with open_other(tmp_path / "there.db", clock) as there:
         with pytest.raises(InvalidInput, match=f"line 3, {field}: {problem}") as refused:
-            there.tenant("acme").import_user(signed(bodies))
+            there.tenant("acme").import_user(with_trailer(bodies))
         assert "SECRET" not in str(refused.value)
         assert there.stats().facts == 0
 

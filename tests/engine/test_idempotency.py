@@ -99,7 +99,7 @@ def test_a_repeated_tool_result_is_stored_once(scope: MemoryScope):
 
 
 def test_repeats_over_rest_and_the_remote_client_store_once(memory: EpisodicMemory):
-    with rest_server.connected(memory) as remote:
+    with rest_server.remote_memory(memory) as remote:
         scope = remote.scope(agent="hr", user="ana")
         stored = scope.store(SAID, idempotency_key="k")
         scope.delete(stored)

@@ -43,8 +43,8 @@ from tests.support.retention_model import (
     IDLE,
     OPEN,
     SCOPES,
-    Kept,
-    Model,
+    ModelEpisode,
+    RetentionModel,
 )
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
@@ -80,8 +80,8 @@ class Retention(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         shutil.copy(self.blank, self.folder / "memory.db")
         self.clock = FixedClock(START)
-        self.model = Model()
-        self.episodes: list[Kept] = []
+        self.model = RetentionModel()
+        self.episodes: list[ModelEpisode] = []
         self.settled = False
         self.open()
 
@@ -100,15 +100,15 @@ class Retention(RuleBasedStateMachine):
         tenant, agent, user = SCOPES[number]
         return self.memory.scope(tenant=tenant, agent=agent, user=user)
 
-    def keep(self, scope: int, turns: int, stage: str, since: datetime, **ids: Any) -> Kept:
-        kept = Kept(scope=scope, turns=turns, stage=stage, since=since, **ids)
+    def keep(self, scope: int, turns: int, stage: str, since: datetime, **ids: Any) -> ModelEpisode:
+        kept = ModelEpisode(scope=scope, turns=turns, stage=stage, since=since, **ids)
         self.episodes.append(kept)
         return kept
 
     # What people do
 
     @rule(target=kept, scope=scope_numbers, age=st.sampled_from([0, 2, 3, 9, 40]))
-    def tell(self, scope: int, age: int) -> Kept:
+    def tell(self, scope: int, age: int) -> ModelEpisode:
         """A conversation that ended so many days ago."""
         word = f"topic{len(self.episodes)}"
         ended = self.clock.now() - age * DAY
@@ -119,7 +119,7 @@ class Retention(RuleBasedStateMachine):
         )
 
     @rule(target=kept, scope=scope_numbers, empty=st.booleans())
-    def begin_talking(self, scope: int, empty: bool) -> Kept:
+    def begin_talking(self, scope: int, empty: bool) -> ModelEpisode:
         """A conversation that goes on, in which something was said or nothing."""
         word = f"topic{len(self.episodes)}"
         opened = self.scope(scope).open_episode()
@@ -129,7 +129,7 @@ class Retention(RuleBasedStateMachine):
         return self.keep(scope, 0 if empty else 1, OPEN, self.clock.now(), **ids)
 
     @rule(kept=kept)
-    def stop_talking(self, kept: Kept) -> None:
+    def stop_talking(self, kept: ModelEpisode) -> None:
         self.settled = False
         if kept.stage == OPEN and kept.turns:
             self.scope(kept.scope).close_episode(kept.id, at=self.clock.now())
@@ -152,7 +152,7 @@ class Retention(RuleBasedStateMachine):
         return hold.id
 
     @rule(target=holds, kept=kept)
-    def hold_episode(self, kept: Kept) -> UUID | None:
+    def hold_episode(self, kept: ModelEpisode) -> UUID | None:
         tenant = self.memory.tenant(SCOPES[kept.scope][0])
         if kept.stage == GONE:
             with pytest.raises(EpisodeNotFound):
@@ -169,7 +169,7 @@ class Retention(RuleBasedStateMachine):
             self.memory.tenant(tenant).lift(hold)
 
     @rule(kept=kept)
-    def delete(self, kept: Kept) -> None:
+    def delete(self, kept: ModelEpisode) -> None:
         self.settled = False
         scope = self.scope(kept.scope)
         if kept.stage == GONE:
@@ -186,7 +186,7 @@ class Retention(RuleBasedStateMachine):
                 kept.stage, kept.marked = DELETED, self.clock.now()
 
     @rule(kept=kept)
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: ModelEpisode) -> None:
         self.settled = False
         scope = self.scope(kept.scope)
         if kept.stage == GONE:
@@ -253,7 +253,7 @@ class Retention(RuleBasedStateMachine):
                 kept.stage, kept.since, kept.marked, kept.lost, kept.cold = before
                 self.half_way(kept, wanted)
 
-    def half_way(self, kept: Kept, wanted: tuple[Any, ...]) -> None:
+    def half_way(self, kept: ModelEpisode, wanted: tuple[Any, ...]) -> None:
         stage = self.seen(kept)
         if stage == kept.stage:
             return
@@ -265,7 +265,7 @@ class Retention(RuleBasedStateMachine):
 
     # What is seen
 
-    def seen(self, kept: Kept) -> str:
+    def seen(self, kept: ModelEpisode) -> str:
         scope = self.scope(kept.scope)
         if kept.id in [episode.id for episode in scope.deleted()]:
             return DELETED
@@ -293,7 +293,7 @@ class Retention(RuleBasedStateMachine):
                 if kept.id in found:
                     assert found[kept.id].is_archived == (kept.stage == ARCHIVED)
 
-    def look_at(self, scope: MemoryScope, kept: Kept) -> None:
+    def look_at(self, scope: MemoryScope, kept: ModelEpisode) -> None:
         if kept.stage in (DELETED, GONE):
             with pytest.raises(EpisodeNotFound):
                 scope.get(kept.id)

@@ -53,7 +53,7 @@ def _stored(memory: EpisodicMemory, agent: str = "hr", tenant: str = "default") 
 
 
 def _by_put(memory: EpisodicMemory) -> None:
-    with rest_server.asking(memory) as client:
+    with rest_server.http_client(memory) as client:
         answer = client.put("/agents/hr/memory-config", json={"recall": {"semantic_top_k": 5}})
         assert answer.status_code == 200, answer.text
         assert answer.json()["privacy"]["pii"] == "redact"
@@ -61,7 +61,7 @@ def _by_put(memory: EpisodicMemory) -> None:
 
 
 def _by_remote(memory: EpisodicMemory) -> None:
-    with rest_server.connected(memory) as remote:
+    with rest_server.remote_memory(memory) as remote:
         remote.configure("hr", TOP_5)
         assert remote.config("hr").privacy.pii is PiiMode.REDACT
 
@@ -136,7 +136,7 @@ def test_what_was_set_can_be_unset(memory: EpisodicMemory):
 
 def test_rest_unsets_and_resets(memory: EpisodicMemory):
     path = "/agents/hr/memory-config"
-    with rest_server.asking(memory) as client:
+    with rest_server.http_client(memory) as client:
         client.put(path, json={"privacy": {"pii": "off"}, "recall": {"semantic_top_k": 5}})
         unset = client.put(path, json={"privacy": {"pii": None}}).json()
         assert (unset["privacy"]["pii"], unset["recall"]["semantic_top_k"]) == ("redact", 5)
@@ -160,13 +160,13 @@ def test_where_each_value_comes_from(memory: EpisodicMemory):
         part: set(fields)
         for part, fields in config.items()  # type: ignore[arg-type]
     }
-    with rest_server.asking(memory) as client:
+    with rest_server.http_client(memory) as client:
         plain = client.get("/agents/hr/memory-config").json()
         shown = client.get("/agents/hr/memory-config", params={"sources": "true"}).json()
         assert "sources" not in plain
         assert shown.pop("sources") == sources
         assert shown == plain
-    with rest_server.connected(memory) as remote:
+    with rest_server.remote_memory(memory) as remote:
         assert remote.config_sources("hr") == sources
         remote.reset_config("hr")
         assert remote.config_sources("hr")["session"]["topic_shift"] == "default"

@@ -167,7 +167,7 @@ def test_another_process_uses_the_changed_settings(tmp_path: Path):
     with ExitStack() as stack:
         memory = stack.enter_context(EpisodicMemory.open(url, embedder="hashing", background=False))
         theirs, ours = child_process.CONTEXT.Pipe(duplex=False)
-        _, said = stack.enter_context(child_process.child(_add_when_told, url, theirs))
+        _, said = stack.enter_context(child_process.running(_add_when_told, url, theirs))
         assert MAIL in said.recv()
         for mode in ("redact", "off", "redact"):
             memory.configure("hr", {"privacy": {"pii": mode}})

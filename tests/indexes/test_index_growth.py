@@ -32,7 +32,7 @@ from octopus_memory.testing import (
 )
 from octopus_memory.testing.index.base import MODEL, unit
 from octopus_memory.testing.store.base import ANA, claim_all
-from tests.support.random_scope import WORDS, Life, segments_of, told
+from tests.support.random_scope import WORDS, RandomScope, segments_of, visible_state
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ def _no_few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_few")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_grown_view_equals_a_rebuilt_one(seed: int) -> None:
-    life, most = Life(seed), 0
+    life, most = RandomScope(seed), 0
     for step in range(80):
-        life.go_on()
+        life.step()
         if step % 30 == 29:
             life.erase()
         grown = life.index.view(ANA, MODEL)
-        assert told(grown) == told(ExactIndex(life.store).view(ANA, MODEL))
+        assert visible_state(grown) == visible_state(ExactIndex(life.store).view(ANA, MODEL))
         most = max(most, len(grown.rows))
     assert most > 20
     life.close()
@@ -86,9 +86,9 @@ def _found(index: ExactIndex) -> list[object]:
 @pytest.mark.parametrize("seed", range(4))
 def test_a_grown_sketch_equals_a_rebuilt_one(seed: int) -> None:
     # All in one segment, because the segment of an episode's turns depends on how it grew.
-    life = Life(seed, exact_rows=-1)
+    life = RandomScope(seed, exact_rows=-1)
     for step in range(80):
-        life.go_on()
+        life.step()
         if step % 30 == 29:
             life.erase()
         if life.store.recall_state(ANA) is not None:

@@ -24,7 +24,7 @@ from octopus_memory.testing.fakes import START
 from octopus_memory.testing.index.base import MODEL, put, unit
 from octopus_memory.testing.store.base import ANA, BEN, claim_all
 from octopus_memory.testing.store.erasure import erase
-from tests.support.random_scope import segments_of, told
+from tests.support.random_scope import segments_of, visible_state
 
 _HERE = "of this file alone"
 
@@ -117,7 +117,9 @@ def test_a_view_need_not_wait_until_nothing_is_removed_any_more(
     index.view(ANA, MODEL)
     assert 0 < len(episodes) < 40
     episodes.clear()
-    assert told(index.view(ANA, MODEL)) == told(ExactIndex(store).view(ANA, MODEL))
+    assert visible_state(index.view(ANA, MODEL)) == visible_state(
+        ExactIndex(store).view(ANA, MODEL)
+    )
     index.close()
     store.close()
 

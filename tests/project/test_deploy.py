@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from octopus_memory import EpisodicMemory
-from tests.support.command_line import run_json, settle
+from tests.support.command_line import run_json, use_folder
 from tests.support.paths import ROOT
 from tests.support.postgres_installation import Database
 from tests.support.postgres_server import LocalServer, Programs, connected
@@ -59,7 +59,7 @@ def test_the_roles_of_the_compose_file(
     psql(postgres_programs, server.url(), roles, tmp_path, **passwords)
     owner = server.url("octopus", user="octopus_owner", password=OWNER)
     app = server.url("octopus", user="octopus_app", password=APP)
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
     for _ in range(2):
         assert security("--db", owner) is None
         psql(postgres_programs, owner, DEPLOY / "postgres" / "grants.sql", tmp_path)
@@ -108,7 +108,7 @@ def test_nobody_connects_as_the_superuser():
 def test_doctor_warns_of_who_is_past_row_level_security(
     postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
     assert security("--db", postgres_database.url) is None
     assert security("--db", postgres_database.owner_url) is None
     found = security("--db", postgres_database.admin_url)
@@ -121,7 +121,7 @@ def test_doctor_warns_of_who_is_past_row_level_security(
 def test_doctor_warns_of_an_owner_with_bypassrls(
     postgres_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
     owner = psycopg.conninfo.conninfo_to_dict(postgres_database.owner_url)["user"]
     with connected(postgres_database.admin_url) as conn:
         conn.execute(f"ALTER ROLE {owner} BYPASSRLS".encode())

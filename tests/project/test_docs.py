@@ -60,8 +60,8 @@ def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path):
         _run(script, tmp_path)
         return
     quickly = {**os.environ, "OCTOPUS_EMBEDDER": "hashing"}
-    with child_process.child(child_process.run_script, str(script), quickly) as (_, pipe):
-        assert child_process.rest(pipe) == [None]
+    with child_process.running(child_process.run_script, str(script), quickly) as (_, pipe):
+        assert child_process.read_to_end(pipe) == [None]
 
 
 @pytest.mark.parametrize(

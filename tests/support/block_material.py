@@ -1,4 +1,4 @@
-"""What a context block is made of, for tests of the block."""
+"""Turns, snippets, facts and candidates for tests of the context block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks for what was erased in every byte of every file of a folder."""
+"""Searches every byte of every file of a folder for erased content."""
 
 from __future__ import annotations
 

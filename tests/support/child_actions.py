@@ -1,4 +1,4 @@
-"""What other processes do in these tests. Each tells its parent, through a pipe, how far it is."""
+"""Actions of child processes in the acceptance tests. Each reports to its parent by a pipe."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def be_killed_at_each(
     folder: str,
     step: int = 1,
 ) -> None:
-    """Does it on copies of a database, or on new ones, killed `step` moments later each time.
+    """Run `do` on copies of a database, or on new ones, killed `step` moments later each time.
 
     `do` says when they begin. Sends where the database is then, and how the process ended. All are
     forked from one that has done it before and knows the statements: a new one takes long to start.
@@ -109,7 +109,7 @@ def be_killed_at_each(
 def _be_killed_at(
     do: Callable[[str, Callable[[], None]], object], url: str, moment: int
 ) -> NoReturn:
-    """By its own hand: before that statement of the writing, a commit, or a step of the rewrite."""
+    """Kill this process before that statement, commit or step of a rewrite."""
     count = itertools.count(1)
 
     def strike(*_: object) -> None:
@@ -130,7 +130,7 @@ def _be_killed_at(
 
 
 class Stuck(HashingEmbedder):
-    """Says that it was asked, and never answers."""
+    """An embedder that reports each call to the pipe and never answers."""
 
     def __init__(self, pipe: Connection) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def hold_the_write_lock(pipe: Connection, path: str) -> None:
 
 
 class Counting(HashingEmbedder):
-    """Keeps every text that is no query."""
+    """An embedder that records every text that is no query."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class Counting(HashingEmbedder):
 def use_it_from_threads(
     pipe: Connection, url: str, name: str, threads: int, rounds: int, barrier: Barrier
 ) -> None:
-    """Sends the errors, what was acknowledged as (session, text, turn id), and what it embedded."""
+    """Send the errors, the acknowledged (session, text, turn id), and the embedded texts."""
     errors: list[str] = []
     stored: list[tuple[str, str, str]] = []
     embedder = Counting()
@@ -213,7 +213,7 @@ def _work(
 
 
 def fill_the_disk(pipe: Connection, url: str, spare: int) -> None:
-    """Adds until no file may grow any more; then room is made, and it goes on."""
+    """Add until no file may grow, then lift the limit and add again."""
     import resource
 
     with EpisodicMemory.open(url, embedder="hashing", background=False) as memory:
@@ -235,7 +235,7 @@ def fill_the_disk(pipe: Connection, url: str, spare: int) -> None:
 
 
 def use_it_as_nobody(pipe: Connection, url: str) -> None:
-    """As a user without rights: whether it opens, what recall finds, what an add comes to."""
+    """Open, recall and add as a user without rights, and send each result."""
     # Whatever is read at first use is read now, while everything still can be.
     with EpisodicMemory.open("sqlite:///:memory:", embedder="hashing", background=False) as memory:
         memory.scope(user="u").store([("user", "leave days")])

@@ -1,4 +1,4 @@
-"""Processes that are forked from one which has imported all that a memory needs."""
+"""Child processes, forked from a server process that has imported what a memory needs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CONTEXT.set_forkserver_preload(
 
 
 @contextmanager
-def child(do: Callable[..., None], *args: Any) -> Iterator[tuple[ForkServerProcess, Connection]]:
-    """A process that runs `do(pipe, *args)`; it is killed at the end, where it still runs."""
+def running(do: Callable[..., None], *args: Any) -> Iterator[tuple[ForkServerProcess, Connection]]:
+    """Run `do(pipe, *args)` in a child process, which is killed at the end of the block."""
     here, there = CONTEXT.Pipe(duplex=False)
     process = CONTEXT.Process(target=do, args=(there, *args), daemon=True)
     process.start()
@@ -43,13 +43,13 @@ def child(do: Callable[..., None], *args: Any) -> Iterator[tuple[ForkServerProce
 
 
 def kill(process: ForkServerProcess) -> None:
-    """By SIGKILL, and waits until nothing is left of it."""
+    """Send SIGKILL and wait for the end of the process."""
     process.kill()
     process.join()
 
 
-def rest(pipe: Connection) -> list[Any]:
-    """Everything that was said until the end of the pipe."""
+def read_to_end(pipe: Connection) -> list[Any]:
+    """Return every message until the end of the pipe."""
     said = []
     try:
         while True:
@@ -59,7 +59,7 @@ def rest(pipe: Connection) -> list[Any]:
 
 
 def run_script(pipe: Connection, path: str, environment: dict[str, str]) -> None:
-    """In its own folder; sends what went wrong, or None."""
+    """Run a script in its own folder, and send its traceback, or None."""
     os.chdir(Path(path).parent)
     # The process it is forked from has the variables of whichever test came first.
     os.environ.clear()

@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from octopus_memory.__main__ import program
 
 
-def settle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go there, with a database to be, and none of the settings of whoever runs the tests."""
+def use_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change to the folder and name a database in it, without the developer's own settings."""
     for name in [name for name in os.environ if name.startswith(("OCTOPUS_", "OPENAI_"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""What other processes do in the tests of erasing."""
+"""Actions of child processes in the tests of erasure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user with everything that an export may hold, and the ways out of and into a memory."""
+"""A user with everything that an export may hold, and helpers to export and import."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOOLS: list[dict[str, Any]] = [
 
 
 def fill(memory: EpisodicMemory, clock: FixedClock) -> MemoryScope:
-    """A user with everything that an export may hold."""
+    """Store a user with everything that an export may hold."""
     scope = memory.scope(tenant="acme", agent="hr", user="ana")
     for reason in EndReason:
         scope.store([("user", f"ended by {reason}"), ("assistant", "ok")], reason=reason)
@@ -84,7 +84,7 @@ def _state_facts(memory: EpisodicMemory, scope: MemoryScope) -> None:
 
 
 @contextmanager
-def another(path: Path, clock: FixedClock, **more: Any) -> Iterator[EpisodicMemory]:
+def open_other(path: Path, clock: FixedClock, **more: Any) -> Iterator[EpisodicMemory]:
     with EpisodicMemory.open(
         path, embedder="hashing", clock=clock, background=False, **more
     ) as opened:
@@ -95,8 +95,8 @@ def export(memory: EpisodicMemory, user: str = "ana", tenant: str = "acme") -> l
     return list(memory.tenant(tenant).export_user(user))
 
 
-def signed(bodies: list[dict[str, Any]]) -> list[str]:
-    """These lines with the trailer that fits them."""
+def with_trailer(bodies: list[dict[str, Any]]) -> list[str]:
+    """Return the lines with the trailer that fits them."""
     tally = LineCount()
     lines = []
     for body in bodies:

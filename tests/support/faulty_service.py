@@ -1,4 +1,4 @@
-"""A bad way to the service: answers that are lost, cut, late, or somebody else's."""
+"""A proxy before the service that loses, cuts, delays or replaces answers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import httpx
 HTML = b"<html><h1>Bad gateway</h1></html>"
 
 
-class BadWay(ThreadingHTTPServer):
-    """Stands before the service, and does to each request what `faults` says, then lets it pass."""
+class FaultyService(ThreadingHTTPServer):
+    """Forwards requests to the service, and applies the next of `faults` to each first."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -42,7 +42,7 @@ class BadWay(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: BadWay
+    server: FaultyService
 
     def log_message(self, *_: Any) -> None:
         pass

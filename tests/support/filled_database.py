@@ -1,4 +1,4 @@
-"""A database with something in every table, and what stands in its file."""
+"""A database with rows in every table, and a reader of its contents."""
 
 from __future__ import annotations
 

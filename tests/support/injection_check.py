@@ -1,4 +1,4 @@
-"""What a reader or a tokenizer makes of a context block, told without the code under test."""
+"""Checks of a context block as a reader or tokenizer sees it, without the code under test."""
 
 from __future__ import annotations
 

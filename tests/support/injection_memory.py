@@ -1,4 +1,4 @@
-"""Attempts in a memory, through the public calls."""
+"""Injection attempts, stored through the public calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every public call of a scope, made with what belongs to another."""
+"""Every public call of a scope, made with ids and names of another scope."""
 
 from __future__ import annotations
 

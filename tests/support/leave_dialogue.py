@@ -1,4 +1,4 @@
-"""What many tests tell a memory."""
+"""A short dialogue about leave days that many tests store."""
 
 from __future__ import annotations
 

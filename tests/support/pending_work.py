@@ -1,4 +1,4 @@
-"""A memory whose work is done when a test says so, and what of it still waits."""
+"""A memory without a background thread, and the size of its backlog."""
 
 from __future__ import annotations
 

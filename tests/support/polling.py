@@ -1,4 +1,4 @@
-"""Waiting for what another thread or process does."""
+"""Polling for a state that another thread or process brings about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memories with Qdrant behind them, and what the tests tell them."""
+"""Memories with Qdrant as their index, and a dialogue for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scope that anything may happen to, and all that can be seen of it then."""
+"""A scope with random writes, and what recall can read of it, for tests of the indexes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from octopus_memory.testing.store.retention import index_entries
 WORDS = [f"word{number}" for number in range(40)]
 
 
-class Life:
-    """A scope, and whatever may happen to it."""
+class RandomScope:
+    """One scope in a store, changed by a random write at each step."""
 
     def __init__(self, seed: int, *, exact_rows: int = EXACT_ROWS) -> None:
         self.store = SqliteStore(":memory:")
@@ -49,11 +49,11 @@ class Life:
             *(self._delete, self._restore, self._embed, self._embed, self._embed),
         ]
 
-    def go_on(self) -> None:
+    def step(self) -> None:
         self._chance.choice(self._deeds)()
 
     def erase(self) -> None:
-        """Some episode, open or closed."""
+        """Erase a random episode, open or closed."""
         for writes in (self._open, self._closed):
             for write in self._one_of(writes):
                 erase(self.store, ANA, episode_id=write.episode_id)
@@ -129,8 +129,8 @@ class Life:
         return self._chance.sample(writes, min(1, len(writes)))
 
 
-def told(view: ScopeView) -> list[object]:
-    """All that recall can see of a view, in arrays that are compared exactly."""
+def visible_state(view: ScopeView) -> list[object]:
+    """Return everything that recall reads of a view, in arrays that are compared exactly."""
     asked = [unit([number]) for number in range(3)]
     terms, _, _ = term_hashing.unpack_all([make_lexical(" ".join(WORDS[:6])).terms])
     scores = view.postings.score(QueryTerms.only(terms))

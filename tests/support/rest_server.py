@@ -1,4 +1,4 @@
-"""The service on a free port of this machine, in a thread of the test's own process."""
+"""The REST service on a free local port, in a thread of the test's own process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HELLO = {"role": "user", "content": "How many leave days do I have left?"}
 
 class _Service(Server):
     async def main_loop(self) -> None:
-        """Ends as soon as it is told to; uvicorn looks ten times a second."""
+        """Return as soon as the server should exit; uvicorn polls ten times a second."""
         while not await self.on_tick(0):  # noqa: ASYNC110 - another thread tells it
             await asyncio.sleep(0.01)
 
@@ -32,7 +32,7 @@ class _Service(Server):
 def serving(
     memory: EpisodicMemory, settings: ServerSettings | None = None, *, development: bool = False
 ) -> Iterator[str]:
-    """The base URL of a service over this memory."""
+    """Serve the memory, and yield the base URL."""
     settings = settings or ServerSettings()
     app = make_app(memory, settings, development=development)
     server = _Service(app, settings, host="127.0.0.1", port=0)
@@ -65,8 +65,8 @@ def token(
 
 
 @contextmanager
-def asking(memory: EpisodicMemory) -> Iterator[httpx.Client]:
-    """A client with an admin's key, for a service over this memory."""
+def http_client(memory: EpisodicMemory) -> Iterator[httpx.Client]:
+    """Serve the memory, and yield an HTTP client with an admin's key."""
     headers = {"Authorization": f"Bearer {token(memory)}"}
     with (
         serving(memory) as url,
@@ -76,8 +76,8 @@ def asking(memory: EpisodicMemory) -> Iterator[httpx.Client]:
 
 
 @contextmanager
-def connected(memory: EpisodicMemory) -> Iterator[RemoteMemory]:
-    """The remote client with an admin's key, for a service over this memory."""
+def remote_memory(memory: EpisodicMemory) -> Iterator[RemoteMemory]:
+    """Serve the memory, and yield a `RemoteMemory` with an admin's key."""
     with (
         serving(memory) as url,
         EpisodicMemory.connect(url, api_key=token(memory)) as remote,

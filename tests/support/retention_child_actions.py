@@ -1,4 +1,4 @@
-"""What other processes do in the tests of retention."""
+"""Actions of child processes in the tests of retention."""
 
 from __future__ import annotations
 

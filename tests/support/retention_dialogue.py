@@ -1,4 +1,4 @@
-"""What the tests of retention tell a memory."""
+"""A dialogue and policies for the tests of retention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an episode must be: days and a policy, and nothing of the code."""
+"""A model of retention that shares no code with the engine: days, a policy, stages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OPEN, ACTIVE, ARCHIVED, DELETED, GONE = "open", "active", "archived", "deleted",
 
 
 @dataclass
-class Kept:
-    """What the model knows of an episode."""
+class ModelEpisode:
+    """An episode as the model knows it."""
 
     id: UUID
     session_id: str
@@ -33,10 +33,10 @@ class Kept:
     turns: int
     stage: str
     since: datetime
-    """What its days count from; while it is open, its last message."""
+    """The time that its days count from; while it is open, that of its last message."""
     marked: datetime | None = None
     lost: bool = False
-    """Whether its turns are gone for good."""
+    """True when its turns are purged."""
     cold: bool = False
 
     def place(self) -> tuple[Any, ...]:
@@ -44,16 +44,16 @@ class Kept:
 
 
 @dataclass
-class Model:
+class RetentionModel:
     policies: dict[str, EpisodicRetentionPolicy] = field(default_factory=dict)
     holds: dict[UUID, tuple[str, str | UUID]] = field(default_factory=dict)
 
-    def is_held(self, kept: Kept) -> bool:
+    def is_held(self, kept: ModelEpisode) -> bool:
         tenant, _, user = SCOPES[kept.scope]
         return any(hold in ((tenant, user), (tenant, kept.id)) for hold in self.holds.values())
 
-    def run(self, kept: Kept, now: datetime) -> list[str]:
-        """Put the episode where a run at `now` must put it; says what was counted."""
+    def run(self, kept: ModelEpisode, now: datetime) -> list[str]:
+        """Move the episode to its stage after a run at `now`, and return what the run counts."""
         policy = self.policies.get(SCOPES[kept.scope][1], EpisodicRetentionPolicy())
         done = []
         if kept.stage == OPEN and now - kept.since > IDLE:
@@ -79,7 +79,7 @@ class Model:
         kept.stage = GONE
         return [*done, "purged"]
 
-    def _wanted(self, kept: Kept, policy: EpisodicRetentionPolicy, now: datetime) -> str:
+    def _wanted(self, kept: ModelEpisode, policy: EpisodicRetentionPolicy, now: datetime) -> str:
         if kept.stage == GONE:
             return GONE
         if kept.stage == DELETED:

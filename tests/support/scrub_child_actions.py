@@ -1,4 +1,4 @@
-"""What another process does in the tests of scrubbing."""
+"""Actions of a child process in the tests of scrubbing."""
 
 from __future__ import annotations
 

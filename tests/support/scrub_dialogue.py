@@ -1,4 +1,4 @@
-"""What the tests of scrubbing tell a memory, and where they look for it."""
+"""A dialogue with personal data for the tests of scrubbing, and searches for it."""
 
 from __future__ import annotations
 

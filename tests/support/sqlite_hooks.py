@@ -1,4 +1,4 @@
-"""SQLite connections that tell of what they are about to do."""
+"""SQLite connections that call a hook before each statement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Hooks:
 
 
 def connect(hooks: Hooks) -> Callable[..., sqlite3.Connection]:
-    """To stand in the place of `sqlite3.connect`."""
+    """Return a replacement of `sqlite3.connect` that calls the hooks."""
 
     class Cursor(sqlite3.Cursor):
         def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:

@@ -1,8 +1,8 @@
-"""Statements that one store of a test run has compiled are there for the next.
+"""A cache of compiled statements that all stores of a test run share.
 
-Each store compiles what it is asked for; a test asks little of a new one, and would spend a third
-of its time on that. What is compiled depends on the product alone; but tests change what the
-dialect of SQL Server, which is ours, makes of a statement.
+A new store compiles each statement at its first use, which would take a third of a test's time.
+The compiled text depends on the database product alone. SQL Server is left out, because tests
+change what its dialect makes of a statement.
 """
 
 from __future__ import annotations

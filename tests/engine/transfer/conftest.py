@@ -9,11 +9,11 @@ import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.testing import FixedClock
-from tests.support.exported_user import another
+from tests.support.exported_user import open_other
 
 
 @pytest.fixture
 def there(tmp_path: Path, clock: FixedClock) -> Iterator[EpisodicMemory]:
     """Another database, empty."""
-    with another(tmp_path / "there.db", clock) as opened:
+    with open_other(tmp_path / "there.db", clock) as opened:
         yield opened

@@ -23,7 +23,7 @@ from octopus_memory import (
 from octopus_memory.adapters.stores.sql.statements import transfer as transfer_statements
 from octopus_memory.engine.transfer import import_octopus
 from octopus_memory.testing import FixedClock
-from tests.support.exported_user import export, fill, signed
+from tests.support.exported_user import export, fill, with_trailer
 
 
 def test_what_is_exported_comes_back_line_for_line(
@@ -224,7 +224,7 @@ def test_a_wrong_line_in_a_large_episode_leaves_nothing_of_it(
     bodies[4 + 140]["has_pii"] = "no"
     monkeypatch.setattr(import_octopus, "_SMALL", 300)
     with pytest.raises(InvalidInput, match="^line 145, has_pii: must be true or false"):
-        there.tenant("acme").import_user(signed(bodies))
+        there.tenant("acme").import_user(with_trailer(bodies))
     assert there.stats().turns == there.stats().scopes == 0
 
 
@@ -247,7 +247,7 @@ def test_many_times_the_turns_take_no_more_memory(
         episode = start[-1] | {"message_count": turns, "id": str(UUID(int=number + 1))}
         last = end | {"turns": turns, "id": episode["id"]}
         file = tmp_path / "lines"
-        file.write_text("\n".join(signed([*start[:-1], episode, *said, last, trailer])))
+        file.write_text("\n".join(with_trailer([*start[:-1], episode, *said, last, trailer])))
         with file.open() as stream:
             tracemalloc.start()
             there.tenant("acme").import_user(stream)

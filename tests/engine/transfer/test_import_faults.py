@@ -22,7 +22,7 @@ from octopus_memory import (
     SessionConfig,
 )
 from octopus_memory.testing import FixedClock
-from tests.support.exported_user import another, export, fill, signed
+from tests.support.exported_user import export, fill, open_other, with_trailer
 
 
 def test_a_truncated_file_leaves_what_was_whole_and_says_so(
@@ -80,7 +80,7 @@ def test_a_killed_import_is_gone_on_with(memory: EpisodicMemory, tmp_path: Path,
         env=os.environ,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    with another(database, clock) as there:
+    with open_other(database, clock) as there:
         report = there.tenant("acme").import_user(lines)
         assert report.passed_over > 0
         assert report.episodes > 0
@@ -155,7 +155,7 @@ def test_what_is_wrong_is_said_with_its_line_and_field(
     bodies = [json.loads(line) for line in export(memory, "user-17")]
     spoil(bodies)
     with pytest.raises(InvalidInput, match=f"^{problem}") as raised:
-        there.tenant("acme").import_user(signed(bodies))
+        there.tenant("acme").import_user(with_trailer(bodies))
     assert "no episode is imported" in str(raised.value)
     assert "SECRET" not in str(raised.value)
     assert there.stats().episodes == 0

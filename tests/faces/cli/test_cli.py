@@ -18,14 +18,14 @@ from octopus_memory.__main__ import program
 from octopus_memory.faces.actor import actor_of
 from octopus_memory.faces.cli.options import parse_since, parse_until
 from octopus_memory.testing.openai_server import FakeOpenAIServer
-from tests.support.command_line import run, run_json, settle
+from tests.support.command_line import run, run_json, use_folder
 
 READ_ONLY = "sqlite:///memory.db?mode=ro"
 
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 def lines(*messages):

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from octopus_memory import EpisodicMemory, EpisodicRecallConfig, MemoryConfig
-from tests.support.command_line import run, run_json, settle
+from tests.support.command_line import run, run_json, use_folder
 
 URL = "sqlite:///memory.db"
 
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 @pytest.fixture

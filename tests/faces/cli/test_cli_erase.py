@@ -12,12 +12,12 @@ import pytest
 from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.erasure import is_genuine
-from tests.support.command_line import run, run_json, settle
+from tests.support.command_line import run, run_json, use_folder
 
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")

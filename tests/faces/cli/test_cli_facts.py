@@ -8,12 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from octopus_memory.__main__ import program
-from tests.support.command_line import run, run_json, settle
+from tests.support.command_line import run, run_json, use_folder
 
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 def test_a_fact_through_its_life():

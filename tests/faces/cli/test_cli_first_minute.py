@@ -15,7 +15,7 @@ import typer.main
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.__main__ import program
-from tests.support.command_line import errors_on_terminal, run, run_json, settle
+from tests.support.command_line import errors_on_terminal, run, run_json, use_folder
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no pty on Windows")
 PROGRAM = [sys.executable, "-m", "octopus_memory"]
@@ -28,7 +28,7 @@ COMMANDS = [
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 # --- Help ---

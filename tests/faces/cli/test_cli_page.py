@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from octopus_memory import __version__
 from octopus_memory.__main__ import program
-from tests.support.command_line import run, settle
+from tests.support.command_line import run, use_folder
 from tests.support.paths import DOCS
 
 PAGE = DOCS / "reference" / "cli.md"
@@ -25,7 +25,7 @@ MEASURE = PAGE.parents[1] / "howto" / "measure-recall.md"
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 def test_the_version():

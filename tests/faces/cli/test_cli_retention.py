@@ -17,7 +17,7 @@ from octopus_memory import (
 )
 from octopus_memory.__main__ import program
 from octopus_memory.ports.store import EpisodeStore
-from tests.support.command_line import run, run_json, settle
+from tests.support.command_line import run, run_json, use_folder
 from tests.support.paths import DOCS
 
 PAGE = DOCS / "reference" / "cli.md"
@@ -28,7 +28,7 @@ TEA = [("user", "My favourite tea is Darjeeling."), ("assistant", "Noted.")]
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from octopus_memory.testing.openai_server import FakeOpenAIServer
-from tests.support.command_line import errors_on_terminal, run, run_json, settle
+from tests.support.command_line import errors_on_terminal, run, run_json, use_folder
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no pty on Windows")
 PROGRAM = [sys.executable, "-m", "octopus_memory"]
@@ -21,7 +21,7 @@ PROGRAM = [sys.executable, "-m", "octopus_memory"]
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import run, settle
+from tests.support.command_line import run, use_folder
 from tests.support.paths import DOCS
 
 FORMAT = DOCS / "reference" / "export-format.md"
@@ -20,7 +20,7 @@ FORMAT = DOCS / "reference" / "export-format.md"
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle(tmp_path, monkeypatch)
+    use_folder(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ STORED = {
 
 @pytest.fixture
 def client(memory: EpisodicMemory) -> Iterator[httpx.Client]:
-    with rest_server.asking(memory) as opened:
+    with rest_server.http_client(memory) as opened:
         yield opened
 
 

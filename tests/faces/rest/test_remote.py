@@ -31,7 +31,7 @@ from octopus_memory import (
 )
 from octopus_memory.remote import transport
 from tests.support import rest_server
-from tests.support.faulty_service import BadWay
+from tests.support.faulty_service import FaultyService
 
 HELLO = {"role": "user", "content": "How many leave days do I have left?"}
 
@@ -50,8 +50,8 @@ def token(kept: EpisodicMemory) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(kept: EpisodicMemory) -> Iterator[BadWay]:
-    with rest_server.serving(kept) as service, BadWay(service) as server:
+def server(kept: EpisodicMemory) -> Iterator[FaultyService]:
+    with rest_server.serving(kept) as service, FaultyService(service) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield server
@@ -61,20 +61,20 @@ def server(kept: EpisodicMemory) -> Iterator[BadWay]:
 
 
 @pytest.fixture
-def way(server: BadWay) -> BadWay:
+def way(server: FaultyService) -> FaultyService:
     server.begin()
     server.user = str(uuid4())
     return server
 
 
 @contextmanager
-def connected(way: BadWay, token: str, **options: Any) -> Iterator[RemoteScope]:
+def connected(way: FaultyService, token: str, **options: Any) -> Iterator[RemoteScope]:
     with EpisodicMemory.connect(way.url, api_key=token, **options) as memory:
         yield memory.scope(agent="hr", user=way.user)
 
 
 @pytest.fixture
-def scope(way: BadWay, token: str) -> Iterator[RemoteScope]:
+def scope(way: FaultyService, token: str) -> Iterator[RemoteScope]:
     with connected(way, token) as opened:
         yield opened
 
@@ -83,7 +83,7 @@ PASSING = ["reset", "lost", "half", "busy", "too many", "proxy", "page"]
 
 
 @pytest.mark.parametrize("fault", PASSING)
-def test_failed_requests_are_retried(way: BadWay, scope: RemoteScope, fault: str):
+def test_failed_requests_are_retried(way: FaultyService, scope: RemoteScope, fault: str):
     way.faults = [fault]
     [turn] = scope.add("s", HELLO)
     first, second = way.keys()
@@ -94,7 +94,7 @@ def test_failed_requests_are_retried(way: BadWay, scope: RemoteScope, fault: str
     assert len(way.seen) == 4
 
 
-def test_several_failures_in_a_row(way: BadWay, scope: RemoteScope):
+def test_several_failures_in_a_row(way: FaultyService, scope: RemoteScope):
     way.faults = ["lost", "proxy", "half"]
     stored = scope.store([HELLO, ("assistant", "Twelve.")], session_id="s")
     assert [replay.episode.id for replay in scope.session("s").episodes] == [stored.id]
@@ -105,7 +105,7 @@ def test_several_failures_in_a_row(way: BadWay, scope: RemoteScope):
     assert len(scope.session("t").turns) == 2
 
 
-def test_a_call_has_only_so_many_tries(way: BadWay, token: str, kept: EpisodicMemory):
+def test_a_call_has_only_so_many_tries(way: FaultyService, token: str, kept: EpisodicMemory):
     way.faults = ["lost", "busy", "lost", "lost"]
     with (
         connected(way, token, retries=2) as scope,
@@ -116,7 +116,7 @@ def test_a_call_has_only_so_many_tries(way: BadWay, token: str, kept: EpisodicMe
     assert len(kept.scope(agent="hr", user=way.user).session("s").turns) == 1
 
 
-def test_a_call_after_a_slow_one(way: BadWay, token: str):
+def test_a_call_after_a_slow_one(way: FaultyService, token: str):
     way.faults = ["late"]
     with connected(way, token, timeout=0.5, retries=0) as scope:
         with pytest.raises(StoreUnavailable, match="ReadTimeout"):
@@ -144,7 +144,7 @@ NO_ANSWER: dict[str, Callable[[RemoteScope], Any]] = {
 
 
 def test_an_erasure_whose_answer_is_lost_is_not_made_again(
-    way: BadWay, scope: RemoteScope, kept: EpisodicMemory
+    way: FaultyService, scope: RemoteScope, kept: EpisodicMemory
 ):
     """The second receipt would be one of zeros; the first is kept by the service."""
     scope.store([HELLO], session_id="closed")
@@ -157,7 +157,7 @@ def test_an_erasure_whose_answer_is_lost_is_not_made_again(
 
 @pytest.mark.parametrize("name", NO_ANSWER)
 def test_a_call_whose_answer_is_lost_ends_as_any_other(
-    way: BadWay, scope: RemoteScope, kept: EpisodicMemory, name: str
+    way: FaultyService, scope: RemoteScope, kept: EpisodicMemory, name: str
 ):
     gone = kept.scope(agent="hr", user=way.user).store([HELLO], session_id="gone")
     kept.scope(agent="hr", user=way.user).delete(gone)
@@ -182,7 +182,7 @@ def test_a_call_whose_answer_is_lost_ends_as_any_other(
     assert outcome == expected.get(name, outcome)
 
 
-def test_an_episode_is_not_erased_blindly_again(way: BadWay, scope: RemoteScope):
+def test_an_episode_is_not_erased_blindly_again(way: FaultyService, scope: RemoteScope):
     stored = scope.store([HELLO])
     way.faults = ["lost"]
     way.seen.clear()
@@ -193,7 +193,7 @@ def test_an_episode_is_not_erased_blindly_again(way: BadWay, scope: RemoteScope)
         scope.erase_episode(stored)
 
 
-def test_an_episode_closed_before_is_still_refused(way: BadWay, scope: RemoteScope):
+def test_an_episode_closed_before_is_still_refused(way: FaultyService, scope: RemoteScope):
     stored = scope.store([HELLO])
     way.faults = ["too many"]
     with pytest.raises(EpisodeClosed) as refused:
@@ -221,7 +221,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("fault", "words"), WRONG.items(), ids=WRONG)
-def test_the_last_failed_try_raises_its_cause(way: BadWay, token: str, fault: str, words: str):
+def test_the_last_failed_try_raises_its_cause(
+    way: FaultyService, token: str, fault: str, words: str
+):
     with connected(way, token, retries=0) as scope:
         for call in (scope.recent, lambda: scope.add("s", HELLO), scope.deleted, scope.episodes):
             way.faults = [fault]
@@ -232,7 +234,7 @@ def test_the_last_failed_try_raises_its_cause(way: BadWay, token: str, fault: st
 
 
 def test_a_forbidden_call_raises_access_denied(
-    way: BadWay, scope: RemoteScope, kept: EpisodicMemory
+    way: FaultyService, scope: RemoteScope, kept: EpisodicMemory
 ):
     way.faults = ["forbidden"]
     with pytest.raises(AccessDenied, match="403"):
@@ -257,7 +259,7 @@ def test_an_unreachable_service_is_an_error():
 
 
 def test_the_api_key_is_sent_to_no_other_host(
-    way: BadWay, token: str, caplog: pytest.LogCaptureFixture
+    way: FaultyService, token: str, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("DEBUG")
     told = []
@@ -320,7 +322,7 @@ def test_waiting_grows_and_keeps_to_what_the_service_says():
         assert transport.seconds_before(0, odd) <= 0.1
 
 
-def test_the_async_twin(way: BadWay, token: str):
+def test_the_async_twin(way: FaultyService, token: str):
     async def talk() -> None:
         async with AsyncEpisodicMemory.connect(way.url, api_key=token) as memory:
             scope = memory.scope(agent="hr", user=way.user)

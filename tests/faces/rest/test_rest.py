@@ -26,7 +26,7 @@ from tests.support.rest_server import HELLO, WHO
 
 @pytest.fixture
 def client(memory: EpisodicMemory) -> Iterator[httpx.Client]:
-    with rest_server.asking(memory) as opened:
+    with rest_server.http_client(memory) as opened:
         yield opened
 
 

@@ -25,7 +25,7 @@ LONGEST_ANSWER = 16_000
 
 @pytest.fixture
 def client(memory: EpisodicMemory) -> Iterator[httpx.Client]:
-    with rest_server.asking(memory) as opened:
+    with rest_server.http_client(memory) as opened:
         yield opened
 
 

@@ -30,7 +30,7 @@ def _rows(memory: EpisodicMemory, episode_id: UUID) -> bool:
 @pytest.mark.parametrize("query", [{}, {"agentId": "hr", "userId": "ana"}])
 def test_rest_erases_one(memory: EpisodicMemory, query: dict[str, str]):
     episode = _deleted(memory)
-    with rest_server.asking(memory) as client:
+    with rest_server.http_client(memory) as client:
         erased = client.delete(f"/episodes/{episode.id}", params=query)
         assert erased.status_code == 200, erased.text
         assert erased.json()["removed"]["turns"] == 2
@@ -40,7 +40,7 @@ def test_rest_erases_one(memory: EpisodicMemory, query: dict[str, str]):
 
 def test_the_remote_client_erases_one(memory: EpisodicMemory):
     episode = _deleted(memory)
-    with rest_server.connected(memory) as remote:
+    with rest_server.remote_memory(memory) as remote:
         scope = remote.scope(agent="hr", user="ana")
         assert [each.id for each in scope.deleted()] == [episode.id]
         assert scope.erase_episode(episode).removed["turns"] == 2
@@ -52,7 +52,7 @@ def test_the_remote_client_erases_one(memory: EpisodicMemory):
 
 def test_an_episode_is_restored_and_deleted_again_by_its_id_alone(memory: EpisodicMemory):
     episode = _deleted(memory)
-    with rest_server.asking(memory) as client:
+    with rest_server.http_client(memory) as client:
         assert client.post(f"/episodes/{episode.id}/restore").status_code == 200
         for _ in range(2):
             assert client.post(f"/episodes/{episode.id}/delete").status_code in (200, 204)
@@ -87,6 +87,6 @@ def test_no_others_can(memory: EpisodicMemory):
 def test_a_hold_keeps_it(memory: EpisodicMemory):
     episode = _deleted(memory)
     memory.tenant().hold(user="ana", reason="case 7")
-    with rest_server.connected(memory) as remote, pytest.raises(LegalHold):
+    with rest_server.remote_memory(memory) as remote, pytest.raises(LegalHold):
         remote.scope(agent="hr", user="ana").erase_episode(episode)
     assert _rows(memory, episode.id)

@@ -25,7 +25,7 @@ PRIVATE = "what somebody said in private"
 
 @pytest.fixture
 def client(memory: EpisodicMemory) -> Iterator[httpx.Client]:
-    with rest_server.asking(memory) as opened:
+    with rest_server.http_client(memory) as opened:
         yield opened
 
 
@@ -294,7 +294,7 @@ def test_a_write_of_unknown_outcome_is_not_reported_as_refused(
         raise StoreAnswerLost("the database at db.internal: the connection was lost")
 
     monkeypatch.setattr(memory.parts.store, "append", lost)
-    with rest_server.asking(memory) as client:
+    with rest_server.http_client(memory) as client:
         answer = client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
     assert answer.status_code == 503
     problem = answer.json()
