@@ -113,7 +113,7 @@ def test_a_file_where_the_folder_should_be(path: Path):
 
 
 def test_a_missing_file_opened_only_to_read(tmp_path: Path):
-    with pytest.raises(StoreUnavailable, match="no such file"):
+    with pytest.raises(StoreUnavailable, match="the file does not exist"):
         open_memory(f"{tmp_path / 'memory.db'}?mode=ro")
     assert list(tmp_path.iterdir()) == []
 

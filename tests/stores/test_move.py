@@ -157,7 +157,7 @@ def test_a_target_with_data_is_refused_and_left_alone(
 
 
 def test_a_source_that_is_not_there_is_not_made(tmp_path: Path):
-    with pytest.raises(StoreUnavailable, match="there is no such file"):
+    with pytest.raises(StoreUnavailable, match="the file does not exist"):
         move(url(tmp_path / "none.db"), url(tmp_path / "target.db"))
     assert not (tmp_path / "none.db").exists()
 
