@@ -115,6 +115,8 @@ def _body(path: str, who: dict[str, str]) -> dict[str, object]:
 def test_a_stranger_gets_nothing(
     memory: EpisodicMemory, base: str, episode: str, method: str, path: str
 ):
+    # A flush embeds what waits, whoever asks for it: nothing may be left for it to change.
+    assert memory.flush()
     before = memory.scope(tenant="acme", agent="hr", user="ana").get(episode)
     for who, token in _strangers(memory).items():
         answer = _call(base, method, path, token, episode)

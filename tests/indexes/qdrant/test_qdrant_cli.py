@@ -44,7 +44,7 @@ def _lose_one(server: QdrantServer) -> None:
 
 
 def test_verify_says_that_all_is_well() -> None:
-    assert "holds what the store holds" in run("index", "verify")
+    assert "The index matches the store." in run("index", "verify")
     report = run_json("index", "verify")
     assert report["is_true"] is True
     assert (report["index"], report["scopes"], report["rows"]) == ("qdrant", 1, 2)
@@ -53,7 +53,7 @@ def test_verify_says_that_all_is_well() -> None:
 def test_verify_says_what_differs_and_fails(server: QdrantServer) -> None:
     _lose_one(server)
     said = run("index", "verify", code=1)
-    assert "1 missing, 0 too many, 0 with another vector" in said
+    assert "1 missing, 0 extra, 0 with another vector" in said
     assert "--repair" in said
     report = run_json("index", "verify", code=1)
     assert (report["is_true"], report["missing"]) == (False, 1)
@@ -72,7 +72,7 @@ def test_rebuild(server: QdrantServer) -> None:
     server.client.delete_collection(name)
     assert run_json("index", "rebuild")["rows"] == 2
     assert len(server.points()) == 2
-    assert "holds what the store holds" in run("index", "rebuild")
+    assert "The index matches the store." in run("index", "rebuild")
 
 
 def test_drop(server: QdrantServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_drop(server: QdrantServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_json("index", "drop") == {"removed": [name], "abandoned": False}
     assert server.collections() == []
     monkeypatch.setenv("OCTOPUS_INDEX", "exact")
-    assert "no copy to compare" in run("index", "verify")
+    assert "no mirror to compare" in run("index", "verify")
     assert "greenhouse" in run("recall", "Where is the key of the greenhouse?")
 
 
@@ -90,4 +90,4 @@ def test_out_of_reach_is_one_clear_line(server: QdrantServer) -> None:
     assert "error: the index cannot be reached" in said
     assert "cannot be reached" in run_json("index", "verify", code=1)["error"]["message"]
     assert "Removed" not in run("index", "drop", code=1)
-    assert "was not removed" in run("index", "drop", "--abandon")
+    assert "were not removed" in run("index", "drop", "--abandon")
