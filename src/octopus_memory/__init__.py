@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from .domain.erasure import EraseReceipt
     from .domain.facts import Fact, FactKind, FactOrigin
     from .domain.ledger import EpisodeUse, EpisodeUses, Injected, InjectedKind, Injection
+    from .domain.overview import ScopeOverview, TenantOverview
     from .domain.page import Page
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
@@ -179,6 +180,7 @@ __all__ = [
     "Role",
     "SchemaTooNew",
     "Scope",
+    "ScopeOverview",
     "ScrubReport",
     "Session",
     "SessionConfig",
@@ -196,6 +198,7 @@ __all__ = [
     "StoreStats",
     "StoreUnavailable",
     "SummarizerFailed",
+    "TenantOverview",
     "ToolCall",
     "ToolResultWithoutCall",
     "Turn",
@@ -216,6 +219,7 @@ _LATER = {
     "domain.erasure": ("EraseReceipt",),
     "domain.facts": ("Fact", "FactKind", "FactOrigin"),
     "domain.ledger": ("EpisodeUse", "EpisodeUses", "Injected", "InjectedKind", "Injection"),
+    "domain.overview": ("ScopeOverview", "TenantOverview"),
     "domain.page": ("Page",),
     "domain.block.passages": ("LeftOut", "LeftOutReason", "Passage"),
     "domain.transfer.export_format": ("ImportReport",),

@@ -150,6 +150,7 @@ class AsyncEpisodicMemory:
     audit = _awaited(Memory.audit)
     verify_audit = _awaited(Memory.verify_audit)
     ping = _awaited(Memory.ping)
+    tenants = _awaited(Memory.tenants)
     close = _awaited(Memory.close)
 
     async def __aenter__(self) -> Self:
@@ -293,6 +294,7 @@ class AsyncMemoryTenant:
 
     import_user = _awaited(MemoryTenant.import_user)
     episodes = _awaited(MemoryTenant.episodes)
+    people = _awaited(MemoryTenant.people)
     hold = _awaited(MemoryTenant.hold)
     holds = _awaited(MemoryTenant.holds)
     lift = _awaited(MemoryTenant.lift)

@@ -57,6 +57,7 @@ MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
     "run_pending": lambda memory: memory.run_pending(),
     "run_retention": lambda memory: memory.run_retention(),
     "stats": lambda memory: memory.stats(),
+    "tenants": lambda memory: memory.tenants(),
 }
 HARMLESS = {
     "attend",

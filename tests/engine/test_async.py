@@ -157,6 +157,7 @@ def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each 
         assert await said(memory, "default_config") == MemoryConfig()
         assert len(await said(memory, "audit")) == (await said(memory, "verify_audit")).entries == 2
         await said(memory, "ping")
+        assert [each.tenant for each in await said(memory, "tenants")] == ["default"]
         await said(scope, "delete", stored.id)
         assert [episode.id for episode in await said(scope, "deleted")] == [stored.id]
         assert (await said(scope, "restore", stored.id)).id == stored.id

@@ -24,6 +24,7 @@ from .work.pending import PendingReport
 
 if TYPE_CHECKING:
     from ..domain.audit import AuditCheck, AuditEntry
+    from ..domain.overview import TenantOverview
     from ..domain.retention import RetentionReport
     from ..ports.registry import StoreStats
     from ..ports.work import Backlog, WorkKind
@@ -261,6 +262,10 @@ class Memory:
     def check_for_removals(self) -> None:
         """Clear the caches if another process removed rows."""
         self.runtime.check_for_removals()
+
+    def tenants(self, *, after: str | None = None, limit: int = 100) -> list[TenantOverview]:
+        """Tenants that have anything stored, by name, those above `after`; for the operator."""
+        return self.runtime.store.tenants(after=after, limit=check_limit(limit))
 
     def stats(self) -> StoreStats:
         """Return counts over the whole database."""

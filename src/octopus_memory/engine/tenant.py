@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ..domain.audit import AuditCheck, AuditEntry
 from ..domain.checks import check_limit, episode_id_of
-from ..domain.episode import Episode, check_name
+from ..domain.episode import Episode, Scope, check_name
 from ..domain.erasure import EraseReceipt, Subject
 from ..domain.ids import as_id
 from ..domain.page import Page
@@ -24,6 +24,7 @@ from .transfer import export, importer
 
 if TYPE_CHECKING:
     from ..ports.erasure import Trace
+    from ..domain.overview import ScopeOverview
     from .memory import Memory
 
 
@@ -83,6 +84,29 @@ class MemoryTenant:
                 limit=page_size,
             )
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
+
+    def people(
+        self,
+        *,
+        starts: str = "",
+        agents: Collection[str] | None = None,
+        user: str | None = None,
+        after: Scope | None = None,
+        limit: int = 50,
+        actor: str = "library",
+    ) -> list[ScopeOverview]:
+        """Users with an agent each and their counts, by user and agent, those above `after`.
+
+        Of users whose id begins with `starts`, of these agents and this user only, where they are
+        given.
+        """
+        check_limit(limit)
+        with audit.reading_across(
+            self._runtime, "people", tenant=self.tenant, user=user, actor=actor
+        ) as runtime:
+            return runtime.store.people(
+                self.tenant, starts=starts, agents=agents, user=user, after=after, limit=limit
+            )
 
     def hold(
         self,

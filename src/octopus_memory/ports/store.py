@@ -19,6 +19,7 @@ from .erasure import Erasures
 from .facts import Facts
 from .ledger import Ledger
 from .mirror import Mirror
+from .overview import Overview
 from .recall_rows import RecallRows
 from .registry import Registry
 from .retention import Lifecycle
@@ -54,6 +55,7 @@ class EpisodeStore(
     Mirror,
     Facts,
     Ledger,
+    Overview,
     Lifecycle,
     Erasures,
     AuditLog,

@@ -288,6 +288,10 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     delete_fact = writes(statements.facts.delete)
     rewrite_facts = writes(statements.facts.rewrite_given)
 
+    # Who is known
+    tenants = reads(statements.overview.tenants, of_all)
+    people = reads(statements.overview.people, of_tenant)
+
     # The ledger of injections
     record_injections = writes(statements.ledger.record, of_tenant)
     injections = reads(statements.ledger.injections)

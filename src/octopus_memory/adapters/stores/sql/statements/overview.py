@@ -1,0 +1,106 @@
+"""Lists of tenants and users with their counts: the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from .....domain.episode import Scope
+from ..lazy import Connection, sa, schema
+
+if TYPE_CHECKING:
+    from .....domain.overview import ScopeOverview, TenantOverview
+
+_LAST_CHARACTER = chr(0x10FFFF)
+
+
+def tenants(conn: Connection, *, after: str | None = None, limit: int) -> list[TenantOverview]:
+    from .....domain.overview import TenantOverview
+
+    name = schema.scopes.c.tenant
+    statement = sa.select(name, sa.func.count().label("scopes")).group_by(name)
+    if after is not None:
+        statement = statement.where(name > after)
+    found = conn.execute(statement.order_by(name).limit(limit))
+    return [TenantOverview(tenant=row.tenant, scopes=row.scopes) for row in found]
+
+
+def people(
+    conn: Connection,
+    tenant: str,
+    *,
+    starts: str = "",
+    agents: Collection[str] | None = None,
+    user: str | None = None,
+    after: Scope | None = None,
+    limit: int,
+) -> list[ScopeOverview]:
+    table = schema.scopes
+    wanted = [table.c.tenant == tenant]
+    if starts:
+        # A range, because not every product has LIKE for the type of a name.
+        wanted += [table.c.user >= starts, table.c.user < starts + _LAST_CHARACTER]
+    if agents is not None:
+        wanted.append(table.c.agent.in_(sorted(agents)))
+    if user is not None:
+        wanted.append(table.c.user == user)
+    if after is not None:
+        same = sa.and_(table.c.user == after.user, table.c.agent > after.agent)
+        wanted.append(sa.or_(table.c.user > after.user, same))
+    statement = (
+        sa.select(table.c.id, table.c.agent, table.c.user)
+        .where(*wanted)
+        .order_by(table.c.user, table.c.agent)
+        .limit(limit)
+    )
+    found = conn.execute(statement).all()
+    counts = _counts(conn, tenant, [row.id for row in found]) if found else {}
+    from .....domain.overview import ScopeOverview
+
+    return [
+        ScopeOverview(
+            scope=Scope(tenant=tenant, agent=row.agent, user=row.user), **counts.get(row.id, {})
+        )
+        for row in found
+    ]
+
+
+def _counts(conn: Connection, tenant: str, ids: list[int]) -> dict[int, dict[str, Any]]:
+    episodes, facts = schema.episodes, schema.facts
+
+    def number(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+        return sa.func.sum(sa.case((condition, 1), else_=0))
+
+    found: dict[int, dict[str, Any]] = {}
+    for row in conn.execute(
+        sa.select(
+            episodes.c.scope_id,
+            sa.func.count().label("episodes"),
+            number(episodes.c.ended_at.is_(None)).label("open_"),
+            number(episodes.c.is_archived.is_(True)).label("archived"),
+            sa.func.sum(episodes.c.message_count).label("messages"),
+            sa.func.sum(episodes.c.input_tokens + episodes.c.output_tokens).label("tokens"),
+            sa.func.max(episodes.c.last_message_at).label("last"),
+        )
+        .where(
+            episodes.c.scope_id.in_(ids),
+            episodes.c.tenant == tenant,
+            episodes.c.deleted_at.is_(None),
+        )
+        .group_by(episodes.c.scope_id)
+    ):
+        found[row.scope_id] = {
+            "episodes": int(row.episodes),
+            "open_episodes": int(row.open_),
+            "archived_episodes": int(row.archived),
+            "messages": int(row.messages),
+            "tokens": int(row.tokens),
+            "last_message_at": row.last,
+        }
+    for row in conn.execute(
+        sa.select(facts.c.scope_id, sa.func.count().label("facts"))
+        .where(facts.c.scope_id.in_(ids), facts.c.tenant == tenant, facts.c.deleted_at.is_(None))
+        .group_by(facts.c.scope_id)
+    ):
+        found.setdefault(row.scope_id, {})["facts"] = int(row.facts)
+    return found

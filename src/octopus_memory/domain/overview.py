@@ -1,0 +1,31 @@
+"""Who a database knows, and how much it holds of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from .episode import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantOverview:
+    """A tenant, and how many users with an agent each it has."""
+
+    tenant: str
+    scopes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeOverview:
+    """One user with one agent, in counts. Deleted episodes are not among them."""
+
+    scope: Scope
+    episodes: int = 0
+    open_episodes: int = 0
+    archived_episodes: int = 0
+    messages: int = 0
+    tokens: int = 0
+    """Tokens of the messages, as counted when they were stored."""
+    facts: int = 0
+    last_message_at: datetime | None = None

@@ -1,0 +1,37 @@
+"""Lists of tenants and users: what an operator needs of a store to find anybody."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ..domain.episode import Scope
+
+if TYPE_CHECKING:
+    from ..domain.overview import ScopeOverview, TenantOverview
+
+
+class Overview(ABC):
+    """The part of a store that lists who it knows."""
+
+    @abstractmethod
+    def tenants(self, *, after: str | None = None, limit: int) -> list[TenantOverview]:
+        """Tenants that have a scope, by name, those above `after`."""
+
+    @abstractmethod
+    def people(
+        self,
+        tenant: str,
+        *,
+        starts: str = "",
+        agents: Collection[str] | None = None,
+        user: str | None = None,
+        after: Scope | None = None,
+        limit: int,
+    ) -> list[ScopeOverview]:
+        """Scopes of a tenant with their counts, by user and agent, those above `after`.
+
+        Of users whose id begins with `starts`, of these agents and this user only, where they are
+        given.
+        """

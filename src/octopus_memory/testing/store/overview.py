@@ -1,0 +1,72 @@
+"""The store suite: who a store knows, with counts."""
+
+from __future__ import annotations
+
+from ...ports.store import EpisodeStore
+from ..fakes import make_append, make_closing, make_fact, make_scope
+from .base import ANA, BEN, StoreTests, after
+from .retention import tell
+
+
+class OverviewTests(StoreTests):
+    def test_a_new_store_knows_nobody(self, store: EpisodeStore) -> None:
+        assert store.tenants(limit=5) == []
+        assert store.people("acme", limit=5) == []
+
+    def test_tenants_are_listed_by_name_and_in_pages(self, store: EpisodeStore) -> None:
+        for tenant, user in (("b", "x"), ("a", "x"), ("a", "y"), ("ä", "x")):
+            tell(store, scope=make_scope(user, tenant=tenant))
+        found = store.tenants(limit=10)
+        assert [(each.tenant, each.scopes) for each in found] == [("a", 2), ("b", 1), ("ä", 1)]
+        assert [each.tenant for each in store.tenants(after="a", limit=1)] == ["b"]
+
+    def test_people_have_their_counts(self, store: EpisodeStore) -> None:
+        tell(store, "a", "b", session_id="one")
+        archived = tell(store, "c", session_id="two")
+        store.archive(ANA, archived.episode_id)
+        gone = tell(store, "d", session_id="three", closing=make_closing(summary=None))
+        store.delete(ANA, gone.episode_id, at=after(days=1))
+        last = make_append(ANA, "e", "f", "g", session_id="four", at=after(hours=5))
+        store.append(last)
+        store.add_fact(ANA, make_fact("Prefers tea."))
+        [found] = store.people("acme", limit=5)
+        assert found.scope == ANA
+        assert (found.episodes, found.open_episodes, found.archived_episodes) == (3, 1, 1)
+        assert (found.messages, found.facts) == (6, 1)
+        assert found.tokens == 6 * 7
+        assert found.last_message_at == last.turns[-1].at
+
+    def test_people_are_in_order_and_in_pages(self, store: EpisodeStore) -> None:
+        scopes = [
+            make_scope(user, agent=agent)
+            for user in ("ana", "anb", "b\U0001f419")
+            for agent in "pq"
+        ]
+        for scope in reversed(scopes):
+            tell(store, scope=scope)
+        tell(store, scope=make_scope("ana", tenant="other"))
+        assert [each.scope for each in store.people("acme", limit=10)] == scopes
+        page = store.people("acme", limit=3)
+        rest = store.people("acme", after=page[-1].scope, limit=10)
+        assert [each.scope for each in (*page, *rest)] == scopes
+
+    def test_people_are_found_by_the_beginning_agent_and_name(self, store: EpisodeStore) -> None:
+        for user in ("ana", "anabel", "Ana", "ban"):
+            tell(store, scope=make_scope(user))
+        tell(store, scope=make_scope("ana", agent="other"))
+        assert [p.scope.user for p in store.people("acme", starts="ana", limit=9)] == [
+            "ana",
+            "ana",
+            "anabel",
+        ]
+        [other] = store.people("acme", starts="an", agents=["other"], limit=9)
+        assert other.scope.agent == "other"
+        found = store.people("acme", user="ban", agents=["helper", "x"], limit=9)
+        assert [each.scope.user for each in found] == ["ban"]
+        assert store.people("acme", agents=[], limit=9) == []
+
+    def test_a_scope_with_facts_alone_is_listed(self, store: EpisodeStore) -> None:
+        store.add_fact(BEN, make_fact("Prefers tea."))
+        [found] = store.people(BEN.tenant, limit=9)
+        assert (found.scope, found.episodes, found.facts) == (BEN, 0, 1)
+        assert found.last_message_at is None
