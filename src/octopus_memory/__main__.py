@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PANELS = {
     "Start": ("demo", "init", "chat", "doctor"),
-    "Read": ("recall", "recent", "replay", "why", "stats", "facts"),
+    "Read": ("recall", "recent", "replay", "why", "stats", "facts", "inspect"),
     "Write": ("add", "run-pending"),
     "Retain and erase": (
         *("delete", "restore", "erase", "scrub", "compact"),
@@ -52,7 +52,7 @@ def program() -> Typer:
     return make_app(_PANELS, _load)
 
 
-def _load(name: str) -> Loaded:  # noqa: PLR0912 - one case for each module
+def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each module
     """Import the module of one command. Importing all of them takes half a second."""
     module: ModuleType
     match name:
@@ -96,8 +96,13 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912 - one case for each module
             from .faces.cli import migrate as module
         case "bench":
             from .faces.cli import bench as module
+        case "inspect":
+            from .faces.inspector import command as module
         case "serve":
+            from .faces.inspector.mounting import inspector_routes
             from .faces.rest import command as module
+
+            module.show_pages(inspector_routes)
         case "mcp":
             from .faces.mcp import command as module
         case _:

@@ -294,6 +294,7 @@ class AsyncMemoryTenant:
 
     import_user = _awaited(MemoryTenant.import_user)
     episodes = _awaited(MemoryTenant.episodes)
+    agents = _awaited(MemoryTenant.agents)
     people = _awaited(MemoryTenant.people)
     hold = _awaited(MemoryTenant.hold)
     holds = _awaited(MemoryTenant.holds)

@@ -24,6 +24,7 @@ MOST_CUT = 10
 QUERY_LIMIT = 2_000
 """Maximum characters of a query in an entry."""
 _MOST_SIGNALS = 3
+_OF_THE_QUESTION = "question"
 
 
 class InjectedKind(StrEnum):
@@ -193,7 +194,12 @@ def _facts(block: Block) -> Iterable[Injected]:
 
 def _passages(block: Block, ranks: Mapping[object, int]) -> Iterable[Injected]:
     for passage in block.passages:
-        helped = [share for share in passage.signals if share.contribution > 0]
+        # The question's own share is the same for every passage, so it explains none.
+        helped = [
+            share
+            for share in passage.signals
+            if share.contribution > 0 and share.signal != _OF_THE_QUESTION
+        ]
         strongest = sorted(helped, key=lambda share: -share.contribution)
         names = dict.fromkeys(share.signal for share in strongest)
         yield Injected(

@@ -23,8 +23,8 @@ from .scope import MemoryScope
 from .transfer import export, importer
 
 if TYPE_CHECKING:
-    from ..ports.erasure import Trace
     from ..domain.overview import ScopeOverview
+    from ..ports.erasure import Trace
     from .memory import Memory
 
 
@@ -84,6 +84,10 @@ class MemoryTenant:
                 limit=page_size,
             )
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
+
+    def agents(self) -> list[str]:
+        """The agents that remember anything of this tenant's users, by name."""
+        return self._runtime.store.agents(self.tenant)
 
     def people(
         self,

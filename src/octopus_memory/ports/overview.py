@@ -20,6 +20,10 @@ class Overview(ABC):
         """Tenants that have a scope, by name, those above `after`."""
 
     @abstractmethod
+    def agents(self, tenant: str) -> list[str]:
+        """Agents that remember anything of a tenant's users, by name."""
+
+    @abstractmethod
     def people(
         self,
         tenant: str,

@@ -30,6 +30,11 @@ class WorkCounters:
             if self._watcher is not None:
                 self._watcher(kind, done, failed)
 
+    def counts(self) -> dict[WorkKind, tuple[int, int]]:
+        """How many pieces of each kind were done, and how many attempts failed."""
+        with self._lock:
+            return {kind: (self._done[kind], self._failed[kind]) for kind in WorkKind}
+
     def watch(self, watcher: Watcher) -> None:
         """Call `watcher` with the counts so far, and from now on with every change."""
         with self._lock:

@@ -54,12 +54,14 @@ class MemoryOrchestrator:
         budget_tokens: int | None = None,
         session_id: str | None = None,
         count_tokens: TokenCount | None = None,
+        config: MemoryConfig | None = None,
     ) -> MemoryContext:
         """Make the block and the message list for the current user message.
 
-        `count_tokens` replaces the configured counter.
+        `count_tokens` replaces the configured counter, and `config` the agent's settings.
         """
-        config = self._runtime.config(self._scope.tenant, self._scope.agent)
+        if config is None:
+            config = self._runtime.config(self._scope.tenant, self._scope.agent)
         shape = config.context
         if session_id is not None:
             check_name("session_id", session_id)

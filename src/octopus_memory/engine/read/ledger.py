@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...domain.block.block import Block, Material
 from ...domain.checks import check_limit, episode_id_of
-from ...domain.episode import Episode, Scope, check_name
+from ...domain.episode import Episode, Scope, Turn, check_name
 from ...domain.ids import new_id
 from ...domain.policy import LedgerMode, MemoryConfig
 from ..core.runtime import Runtime
@@ -87,3 +88,18 @@ def note(
         query=kept,
     )
     runtime.ledger.note(scope, entry)
+
+
+def named(
+    runtime: Runtime, scope: Scope, entries: Iterable[Injection]
+) -> tuple[dict[UUID, Episode], dict[tuple[UUID, int], Turn]]:
+    """Episodes and turns that entries name, as far as they are there."""
+    items = [item for entry in entries for item in (*entry.shown, *entry.cut)]
+    ids = {item.episode_id for item in items if item.episode_id is not None}
+    places = {
+        (item.episode_id, item.ordinal)
+        for item in items
+        if item.episode_id is not None and item.ordinal is not None
+    }
+    episodes, turns = runtime.store.episodes_and_turns(scope, sorted(ids), sorted(places))
+    return episodes, {(turn.episode_id, turn.ordinal): turn for turn in turns}

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.types import ASGIApp
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Scope
 
 from ...domain.errors import OctopusError
 from ...engine.memory import Memory
 from ...settings import ServerSettings
 from . import problems
 from .identity import Gate, Limiter, Lockout
+from .local import check_local
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
-from .routes import admin, episodes, facts, ledger, operations, pages, sessions, users
+from .routes import admin, docs, episodes, facts, ledger, operations, sessions, users
 from .routing import PREFIX
 from .threadpool import Threads
 from .uploads import Imports, Uploads
@@ -28,6 +30,8 @@ from .uploads import Imports, Uploads
 if TYPE_CHECKING:
     from .tokens import JwtReader
 
+MakePages: TypeAlias = "Callable[[Memory, Callable[[Scope], None] | None], Sequence[BaseRoute]]"
+"""Takes the memory and, in development mode, a check that a request is of this machine."""
 _CHECK_SECONDS = 5.0
 """Seconds between checks for data that other processes erased."""
 _OFF: Any = {
@@ -39,8 +43,17 @@ _OFF: Any = {
 }
 
 
-def make_app(memory: Memory, settings: ServerSettings, *, development: bool = False) -> FastAPI:
-    """Return the application for one memory. The caller closes the memory."""
+def make_app(
+    memory: Memory,
+    settings: ServerSettings,
+    *,
+    development: bool = False,
+    pages: MakePages | None = None,
+) -> FastAPI:
+    """Return the application for one memory. The caller closes the memory.
+
+    `pages` makes further routes, for people with a browser.
+    """
     from ... import __version__
 
     threads = Threads(settings.threads)
@@ -87,8 +100,10 @@ def make_app(memory: Memory, settings: ServerSettings, *, development: bool = Fa
     )
     problems.install(app)
     # Routes are tried in order, so the most frequent come first.
-    for each in (sessions, episodes, facts, ledger, users, admin, operations, pages):
+    for each in (sessions, episodes, facts, ledger, users, admin, operations, docs):
         app.router.routes.extend(each.routes.routes)
+    if pages is not None:
+        app.router.routes.extend(pages(memory, check_local if development else None))
     app.middleware_stack = _wrapped(app, gate, metrics, settings)
     return app
 
@@ -101,7 +116,7 @@ def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSetting
     limit = settings.max_body_bytes
     unlimited = rf"{PREFIX}/users/.+/import"
     inner = BodyLimit(inner, limit=limit, unlimited=unlimited, uploads=app.state.uploads)
-    inner = Admission(inner, gate=gate, prefix=PREFIX, open_paths=frozenset({pages.OPENAPI}))
+    inner = Admission(inner, gate=gate, prefix=PREFIX, open_paths=frozenset({docs.OPENAPI}))
     if settings.telemetry:
         from .telemetry import Trace
 

@@ -22,9 +22,20 @@ from .multiprocess import STOP_SIGNALS, Serving, shared_metrics
 if TYPE_CHECKING:
     from ...engine.memory import Memory
     from ...settings import ServerSettings
+    from .app import MakePages
 
 _BACKLOG = 2_048
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+_pages: MakePages | None = None
+"""Makes the pages of another face, which this one does not import."""
+
+
+def show_pages(pages: MakePages) -> None:
+    """Have the service show the pages of another face."""
+    global _pages
+    _pages = pages
 
 
 def serve(
@@ -85,7 +96,7 @@ def serve(
             memory.wake()
             _say(settings.url, server, dev=dev, worker=worker)
             if server.processes == 1:
-                _run(memory, server, listeners[0], dev=dev)
+                _run(memory, server, listeners[0], dev=dev, pages=_pages)
             else:
                 _run_several(memory, settings.url, server, listeners, dev=dev)
 
@@ -103,23 +114,29 @@ def _run_several(
         from .metrics import WorkDone
 
         WorkDone(memory.counters)
-        serving = Serving(_serve_some, listeners, url, server, dev)
+        serving = Serving(_serve_some, listeners, url, server, dev, _pages)
         serving.run_until_signal(memory.wake_for_others)
 
 
-def _serve_some(listener: socket.socket, url: str, server: ServerSettings, dev: bool) -> None:
+def _serve_some(
+    listener: socket.socket,
+    url: str,
+    server: ServerSettings,
+    dev: bool,
+    pages: MakePages | None,
+) -> None:
     """Serve in one of several child processes."""
     from ...wiring import EpisodicMemory
 
     _set_up_logging()
     with EpisodicMemory.open(url, background=False) as memory:
-        _run(memory, server, listener, dev=dev)
+        _run(memory, server, listener, dev=dev, pages=pages)
 
 
 def _say(url: str, server: ServerSettings, *, dev: bool, worker: bool) -> None:
     where = f"http://{server.host}:{server.port}"
     typer.echo(f"Octopus serves {shown_url(url)} on {where}")
-    typer.echo(f"  try it   {where}/\n  openapi  {where}/api/octopus/openapi.json")
+    typer.echo(f"  inspector  {where}/\n  API        {where}/docs")
     if not worker:
         typer.echo("  octopus worker must do the background work")
     if dev:
@@ -174,11 +191,18 @@ def _bound(server: ServerSettings, *, shared: bool = False) -> socket.socket:
     return listener
 
 
-def _run(memory: Memory, server: ServerSettings, listener: socket.socket, *, dev: bool) -> None:
+def _run(
+    memory: Memory,
+    server: ServerSettings,
+    listener: socket.socket,
+    *,
+    dev: bool,
+    pages: MakePages | None,
+) -> None:
     from .app import make_app
     from .server import Server
 
-    service = Server(make_app(memory, server, development=dev), server)
+    service = Server(make_app(memory, server, development=dev, pages=pages), server)
     # Loads the code that looks up a key, so that the first request need not wait for it.
     memory.api_keys.find("")
     # Loaded modules stay, so the garbage collector need not traverse them again and again.

@@ -65,6 +65,13 @@ class OverviewTests(StoreTests):
         assert [each.scope.user for each in found] == ["ban"]
         assert store.people("acme", agents=[], limit=9) == []
 
+    def test_agents_are_listed_by_name(self, store: EpisodeStore) -> None:
+        for user, agent in (("ana", "b"), ("ben", "b"), ("ana", "a")):
+            tell(store, scope=make_scope(user, agent=agent))
+        tell(store, scope=make_scope("ana", agent="c", tenant="other"))
+        assert store.agents("acme") == ["a", "b"]
+        assert store.agents("nobody") == []
+
     def test_a_scope_with_facts_alone_is_listed(self, store: EpisodeStore) -> None:
         store.add_fact(BEN, make_fact("Prefers tea."))
         [found] = store.people(BEN.tenant, limit=9)

@@ -35,7 +35,6 @@ from .index_turns import IndexTurnsTests, UnindexedStageTests, UnindexedTurnsTes
 from .isolation import IsolationTests, LookAlikeTests
 from .ledger import LedgerLifeTests, LedgerTests
 from .mirror import MirrorRemovalTests, MirrorTests, WaitingRowsTests
-from .mirror import MirrorRemovalTests, MirrorTests, UnindexedTests
 from .overview import OverviewTests
 from .recall_rows import ModelTests, RecallRowTests, RecallStateTests, VectorTests
 from .removals import ErasureTests, OwnRowsTests, RemovalTests

@@ -290,6 +290,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
 
     # Who is known
     tenants = reads(statements.overview.tenants, of_all)
+    agents = reads(statements.overview.agents, of_tenant)
     people = reads(statements.overview.people, of_tenant)
 
     # The ledger of injections

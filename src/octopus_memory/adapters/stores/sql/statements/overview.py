@@ -25,6 +25,12 @@ def tenants(conn: Connection, *, after: str | None = None, limit: int) -> list[T
     return [TenantOverview(tenant=row.tenant, scopes=row.scopes) for row in found]
 
 
+def agents(conn: Connection, tenant: str) -> list[str]:
+    name = schema.scopes.c.agent
+    statement = sa.select(name).where(schema.scopes.c.tenant == tenant).distinct().order_by(name)
+    return list(conn.execute(statement).scalars())
+
+
 def people(
     conn: Connection,
     tenant: str,

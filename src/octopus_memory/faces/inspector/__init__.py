@@ -1,0 +1,1 @@
+"""The inspector: pages that show what agents remember, for people with a browser."""

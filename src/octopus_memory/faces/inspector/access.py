@@ -1,0 +1,145 @@
+"""Who looks at the inspector: signing in, the cookie, and tokens against forged requests.
+
+The cookie names an API key and a time, signed with a key that is derived from the database's secret
+and from the stored hash of the API key. Every process of a service can check it, and it ends when
+the API key is revoked, rotated away or expires.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from ...domain.identity import AccessRole, ApiKey, Principal
+from ...engine.memory import Memory
+from ...engine.privacy.api_keys import KeyRing
+
+COOKIE = "octopus_inspector"
+SECONDS = 12 * 3_600
+"""How long a visit lasts after signing in."""
+_LOCAL = "local"
+_WRONG_ALLOWED = 10
+_WRONG_SECONDS = 60.0
+_MOST_ADDRESSES = 10_000
+_COOKIE_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """A person who is signed in, and what they may see."""
+
+    principal: Principal
+    every_tenant: bool = False
+    """True for the operator of this machine, who is bound to no tenant."""
+    cookie: str = ""
+
+    @property
+    def csrf(self) -> str:
+        """The token that every form of this visit carries."""
+        return hmac.new(self.cookie.encode(), b"csrf", sha256).hexdigest()
+
+    def in_tenant(self, tenant: str | None) -> Visitor:
+        """The visitor in a tenant of their choice, where they have one."""
+        if not tenant or not self.every_tenant:
+            return self
+        return replace(self, principal=replace(self.principal, tenant=tenant))
+
+    def may(self, *roles: AccessRole) -> bool:
+        return self.principal.role in roles
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the credential is for the whole tenant, not for some agents or one user."""
+        return self.principal.agents is None and self.principal.user is None
+
+    @property
+    def sees_content(self) -> bool:
+        return self.principal.role is not AccessRole.AUDITOR
+
+
+class SignIn:
+    """Checks credentials and cookies. Thread-safe."""
+
+    def __init__(self, memory: Memory, *, local_token: str | None = None) -> None:
+        """`local_token` lets the operator of this machine in without an API key."""
+        self._memory = memory
+        self._ring = KeyRing(memory.runtime)
+        self._local_token = local_token
+        self._wrong: OrderedDict[str, list[float]] = OrderedDict()
+
+    def with_key(self, token: str) -> str | None:
+        """The cookie for an API key; None for one that is not valid."""
+        principal = self._ring.who(token)
+        if principal is None:
+            return None
+        return self._signed(principal.actor.removeprefix("key:"))
+
+    def with_local_token(self, given: str) -> str | None:
+        """The cookie for the token that the program opened the browser with."""
+        if self._local_token is None or not secrets.compare_digest(given, self._local_token):
+            return None
+        return self._signed(_LOCAL)
+
+    def visitor(self, cookie: str) -> Visitor | None:
+        """Who a cookie stands for; None for one that is unknown, changed or over."""
+        parts = cookie.split(".")
+        if len(parts) != _COOKIE_PARTS or not parts[1].isdigit():
+            return None
+        name, issued, _ = parts
+        right = self._signature(name, issued)
+        if right is None or not secrets.compare_digest(cookie.encode(), right.encode()):
+            return None
+        if not 0 <= time.time() - int(issued) < SECONDS:
+            return None
+        if name == _LOCAL:
+            return local_operator(cookie)
+        key = self._key(name)
+        return None if key is None else Visitor(principal=key.principal(), cookie=cookie)
+
+    def is_locked(self, address: str) -> bool:
+        """True if too many wrong credentials came from an address in the last minute."""
+        recent = [
+            at for at in self._wrong.get(address, ()) if time.monotonic() - at < _WRONG_SECONDS
+        ]
+        return len(recent) >= _WRONG_ALLOWED
+
+    def note_wrong(self, address: str) -> None:
+        kept = self._wrong.pop(address, [])[-_WRONG_ALLOWED:]
+        self._wrong[address] = [*kept, time.monotonic()]
+        if len(self._wrong) > _MOST_ADDRESSES:
+            self._wrong.popitem(last=False)
+
+    def _signed(self, name: str) -> str:
+        return self._signature(name, str(int(time.time()))) or ""
+
+    def _signature(self, name: str, issued: str) -> str | None:
+        secret = self._secret(name)
+        if secret is None:
+            return None
+        mac = hmac.new(secret, f"{name}.{issued}".encode(), sha256).hexdigest()
+        return f"{name}.{issued}.{mac}"
+
+    def _secret(self, name: str) -> bytes | None:
+        if name == _LOCAL:
+            token = self._local_token
+            return None if token is None else sha256(b"inspector\0" + token.encode()).digest()
+        found = self._memory.runtime.store.find_key(name)
+        if found is None:
+            return None
+        return sha256(b"inspector\0" + self._memory.runtime.store.salt + found[1]).digest()
+
+    def _key(self, key_id: str) -> ApiKey | None:
+        found = self._memory.runtime.store.find_key(key_id)
+        if found is None or not found[0].is_valid(self._memory.runtime.clock.now()):
+            return None
+        return found[0]
+
+
+def local_operator(cookie: str = "") -> Visitor:
+    """Whoever runs the program on this machine: an administrator of every tenant."""
+    principal = Principal(tenant="default", role=AccessRole.ADMIN, actor="inspector")
+    return Visitor(principal=principal, every_tenant=True, cookie=cookie)

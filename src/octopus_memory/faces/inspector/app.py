@@ -1,0 +1,303 @@
+"""The routes of the inspector, for a service or for a program of its own."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from importlib import resources
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Scope
+
+from ...domain.errors import Conflict, InvalidInput, NotFound, OctopusError
+from ...domain.identity import AccessRole
+from ...engine.memory import Memory
+from .access import COOKIE, SECONDS, SignIn, Visitor, local_operator
+from .rendering import environment
+from .views import audit, facts, forgetting, health, keeping, playground, replay, timeline, who
+from .visit import Answer, Download, Forbidden, Page, Redirect, View, Visit
+
+log = logging.getLogger(__name__)
+
+_LARGEST_FORM = 1024 * 1024
+_STATIC = {
+    "inspector.css": "text/css",
+    "inspector.js": "text/javascript",
+    "octopus.svg": "image/svg+xml",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_VIEWS: dict[str, View] = {
+    "/": who.show,
+    "/timeline": timeline.show,
+    "/replay": replay.show,
+    "/playground": playground.show,
+    "/playground/result": playground.result,
+    "/facts": facts.show,
+    "/keeping": keeping.show,
+    "/forgetting": forgetting.show,
+    "/forgetting/receipt": forgetting.receipt,
+    "/forgetting/download": forgetting.download,
+    "/audit": audit.show,
+    "/health": health.show,
+}
+_ACTIONS: dict[str, View] = {
+    "/timeline/delete": timeline.delete,
+    "/timeline/restore": timeline.restore,
+    "/facts/add": facts.add,
+    "/facts/correct": facts.correct,
+    "/facts/pin": facts.pin,
+    "/facts/delete": facts.delete,
+    "/keeping/policy": keeping.set_policy,
+    "/keeping/hold": keeping.place_hold,
+    "/keeping/lift": keeping.lift_hold,
+    "/forgetting/erase": forgetting.erase,
+    "/health/keys/make": health.make_key,
+    "/health/keys/rotate": health.rotate_key,
+    "/health/keys/revoke": health.revoke_key,
+}
+
+
+class Inspector:
+    """The pages over one memory, which stays the caller's to close."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        local_token: str | None = None,
+        check_local: Callable[[Scope], None] | None = None,
+    ) -> None:
+        """`check_local`, if given, is called for each request in place of signing in.
+
+        It raises an error for a request that did not come from this machine.
+        """
+        self._memory = memory
+        self._sign_in = SignIn(memory, local_token=local_token)
+        self._check_local = check_local
+        self._nonce = secrets.token_urlsafe(32)
+        """Stands for the cookie where nobody signs in."""
+
+    def routes(self) -> list[Route]:
+        pages = [Route(path, self._page(view)) for path, view in _VIEWS.items()]
+        actions = [Route(path, self._action(do), methods=["POST"]) for path, do in _ACTIONS.items()]
+        return [
+            *pages,
+            *actions,
+            Route("/sign-in", self._show_sign_in),
+            Route("/sign-in", self._take_sign_in, methods=["POST"]),
+            Route("/sign-out", self._sign_out, methods=["POST"]),
+            Route("/inspector/{name}", _static),
+        ]
+
+    def _page(self, view: View) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            visitor = await self._visitor(request)
+            if visitor is None:
+                return self._to_sign_in(request)
+            visit = Visit(
+                memory=self._memory,
+                visitor=visitor.in_tenant(request.query_params.get("tenant")),
+                query=dict(request.query_params),
+            )
+            return await run_in_threadpool(self._respond, request, visit, view)
+
+        return answer
+
+    def _action(self, view: View) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            visitor = await self._visitor(request)
+            if visitor is None:
+                return self._to_sign_in(request)
+            form = await _form(request)
+            if not _is_own(request, form, visitor):
+                return self._problem(visitor, 403, "This form is too old. Go back and reload it.")
+            visit = Visit(
+                memory=self._memory,
+                visitor=visitor.in_tenant(form.get("tenant")),
+                query={},
+                form=form,
+            )
+            return await run_in_threadpool(self._respond, request, visit, view)
+
+        return answer
+
+    async def _visitor(self, request: Request) -> Visitor | None:
+        if self._check_local is not None:
+            try:
+                self._check_local(request.scope)
+            except Exception:  # noqa: BLE001 - the face that mounts these pages has its own kind
+                return None
+            return local_operator(self._nonce)
+        token = request.query_params.get("token")
+        cookie = request.cookies.get(COOKIE, "")
+        if token:
+            cookie = self._sign_in.with_local_token(token) or cookie
+        return await run_in_threadpool(self._sign_in.visitor, cookie) if cookie else None
+
+    def _respond(self, request: Request, visit: Visit, view: View) -> Response:
+        try:
+            return self._made(request, visit, view(visit))
+        except Forbidden as error:
+            return self._problem(visit.visitor, 403, str(error))
+        except NotFound as error:
+            return self._problem(visit.visitor, 404, str(error))
+        except InvalidInput as error:
+            return self._problem(visit.visitor, 422, str(error))
+        except Conflict as error:
+            return self._problem(visit.visitor, 409, str(error))
+        except OctopusError as error:
+            log.warning("a page of the inspector failed: %s", error.for_log())
+            return self._problem(visit.visitor, 503, "The database does not answer. Try again.")
+
+    def _made(self, request: Request, visit: Visit, answer: Answer) -> Response:
+        match answer:
+            case Redirect():
+                to = answer.to
+                if answer.message:
+                    to += ("&" if "?" in to else "?") + urlencode({"done": answer.message})
+                return _with_headers(RedirectResponse(to, 303))
+            case Download():
+                response = Response(answer.content, media_type=answer.kind)
+                response.headers["Content-Disposition"] = f'attachment; filename="{answer.name}"'
+                return _with_headers(response)
+        response = self._html(visit.visitor, answer, visit=visit)
+        if request.query_params.get("token") and self._check_local is None:
+            # The token must not stay in the address bar, nor in the history.
+            response = _with_headers(RedirectResponse("/", 303))
+            self._set_cookie(request, response, visit.visitor.cookie)
+        return response
+
+    def _html(self, visitor: Visitor | None, page: Page, *, visit: Visit | None = None) -> Response:
+        values = {
+            "visitor": visitor,
+            "visit": visit,
+            "done": "" if visit is None else visit.query.get("done", "")[:200],
+            "link": None if visit is None else visit.link,
+            "scope_link": None if visit is None else visit.scope_link,
+            "signs_in": self._check_local is None,
+            "roles": AccessRole,
+            **page.values,
+        }
+        text = environment().get_template(page.template).render(values)
+        return _with_headers(Response(text, page.status, media_type="text/html"))
+
+    def _problem(self, visitor: Visitor | None, status: int, words: str) -> Response:
+        values: Mapping[str, Any] = {"status": status, "words": words}
+        return self._html(visitor, Page(template="problem.html", values=values, status=status))
+
+    def _to_sign_in(self, request: Request) -> Response:
+        if self._check_local is not None:
+            return self._problem(None, 403, "Development mode answers this machine alone.")
+        to = request.url.path
+        if request.method == "GET" and request.url.query and "token" not in request.query_params:
+            to += f"?{request.url.query}"
+        if request.method != "GET" or to == "/":
+            return _with_headers(RedirectResponse("/sign-in", 303))
+        return _with_headers(RedirectResponse(f"/sign-in?{urlencode({'to': to})}", 303))
+
+    async def _show_sign_in(self, request: Request) -> Response:
+        to = _own_path(request.query_params.get("to", "/"))
+        return self._html(None, Page(template="sign_in.html", values={"to": to, "wrong": ""}))
+
+    async def _take_sign_in(self, request: Request) -> Response:
+        form = await _form(request)
+        to = _own_path(form.get("to", "/"))
+        address = request.client.host if request.client else "unknown"
+        if not _is_same_origin(request):
+            return self._problem(None, 403, "This form came from another site.")
+        if self._sign_in.is_locked(address):
+            return self._wrong_key(to, 429, "Too many wrong keys. Wait a minute.")
+        cookie = await run_in_threadpool(self._sign_in.with_key, form.get("key", "").strip())
+        if cookie is None:
+            self._sign_in.note_wrong(address)
+            return self._wrong_key(to, 401, "This key is not valid, or has ended.")
+        response = _with_headers(RedirectResponse(to, 303))
+        self._set_cookie(request, response, cookie)
+        return response
+
+    def _wrong_key(self, to: str, status: int, words: str) -> Response:
+        values = {"to": to, "wrong": words}
+        return self._html(None, Page(template="sign_in.html", values=values, status=status))
+
+    async def _sign_out(self, request: Request) -> Response:
+        visitor = await self._visitor(request)
+        if visitor is not None and not _is_own(request, await _form(request), visitor):
+            return self._problem(visitor, 403, "This form is too old. Go back and reload it.")
+        response = _with_headers(RedirectResponse("/sign-in", 303))
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
+
+    def _set_cookie(self, request: Request, response: Response, cookie: str) -> None:
+        response.set_cookie(
+            COOKIE,
+            cookie,
+            max_age=SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form; the parser of the framework would need one more package."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _LARGEST_FORM:
+            return {}
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+    except (UnicodeDecodeError, ValueError):
+        return {}
+
+
+def _is_own(request: Request, form: Mapping[str, str], visitor: Visitor) -> bool:
+    """True if a form came from a page of this visit."""
+    given = form.get("csrf", "")
+    is_right = secrets.compare_digest(given.encode(), visitor.csrf.encode())
+    return is_right and _is_same_origin(request)
+
+
+def _is_same_origin(request: Request) -> bool:
+    origin = request.headers.get("origin")
+    if origin is None:
+        return True
+    return urlsplit(origin).netloc == request.headers.get("host", "")
+
+
+def _own_path(given: str) -> str:
+    """A path of this site; anything else leads to the first page."""
+    is_own = given.startswith("/") and not given.startswith(("//", "/\\")) and "\\" not in given
+    return given if is_own and given.isprintable() else "/"
+
+
+def _with_headers(response: Response) -> Response:
+    for name, value in _HEADERS.items():
+        response.headers[name] = value
+    return response
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        return _with_headers(Response("not found", 404, media_type="text/plain"))
+    content = (resources.files("octopus_memory.faces.inspector") / "static" / name).read_bytes()
+    response = _with_headers(Response(content, media_type=_STATIC[name]))
+    response.headers["Cache-Control"] = "no-cache"
+    return response

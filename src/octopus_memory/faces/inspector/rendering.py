@@ -1,0 +1,107 @@
+"""Templates, and the words that they use for times and sizes."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from ...domain.text.pii import PLACEHOLDER
+
+_KILO = 1024
+_SHOWN_PAGES = 400
+
+
+@cache
+def environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("octopus_memory.faces.inspector"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "day": day,
+        "moment": moment,
+        "iso": iso,
+        "count": count,
+        "size": size,
+        "cut": cut,
+        "pretty": pretty,
+        "marked": marked,
+        "percent": percent,
+    }
+    return made
+
+
+def day(at: datetime | None) -> str:
+    return "" if at is None else f"{at:%-d %B %Y}"
+
+
+def moment(at: datetime | None) -> str:
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def iso(at: datetime | None) -> str:
+    return "" if at is None else at.isoformat()
+
+
+def count(number: float) -> str:
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.2f}"
+
+
+def size(number: int | None) -> str:
+    if number is None:
+        return "in memory"
+    value = float(number)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < _KILO or unit == "GiB":
+            return f"{value:,.0f} {unit}"
+        value /= _KILO
+    raise AssertionError
+
+
+def cut(text: str, longest: int = _SHOWN_PAGES) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def pretty(value: Any) -> str:
+    """A JSON value, or a text of JSON, on several lines."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return str(value)
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def marked(text: str) -> Markup:
+    """Text with its redacted spans marked; everything in it is escaped."""
+    parts: list[Markup] = []
+    at = 0
+    for found in re.finditer(PLACEHOLDER, text):
+        parts.append(escape(text[at : found.start()]))
+        parts.append(Markup('<mark title="redacted">{}</mark>').format(found[0]))
+        at = found.end()
+    parts.append(escape(text[at:]))
+    return Markup().join(parts)
+
+
+def until(at: datetime, now: datetime) -> str:
+    """How long it is until a time, in words."""
+    left = at - now
+    if left <= timedelta(0):
+        return "due now"
+    if left < timedelta(days=1):
+        return "in less than a day"
+    return f"in {left.days} days" if left.days > 1 else "tomorrow"

@@ -1,0 +1,55 @@
+// Small comforts. Every page works without them.
+const at = (name) => document.querySelectorAll(`[data-${name}]`);
+
+for (const button of at("copy")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const from = document.getElementById(button.dataset.copy);
+    await navigator.clipboard.writeText(from.textContent);
+    button.textContent = "Copied";
+  });
+}
+
+for (const form of at("busy")) {
+  form.addEventListener("submit", () => {
+    const says = document.getElementById(form.dataset.busy);
+    says.textContent = "Working: rows, caches, copies, then the files. This can take a while.";
+    says.classList.add("note", "busy");
+    for (const button of form.querySelectorAll("button")) button.disabled = true;
+  });
+}
+
+for (const field of at("type")) {
+  const form = field.form;
+  const button = form.querySelector("[data-typed]");
+  const check = () => { button.disabled = field.value !== form.elements[field.dataset.type].value || !field.value; };
+  field.addEventListener("input", check);
+  form.elements[field.dataset.type].addEventListener("input", check);
+  check();
+}
+
+for (const form of at("live")) {
+  const target = document.getElementById(form.dataset.live);
+  let waiting = 0;
+  let asked = 0;
+  const show = () => {
+    for (const said of form.querySelectorAll("output[for]")) {
+      const of = form.elements[said.htmlFor.value];
+      said.textContent = of.dataset.scale ? (of.value / of.dataset.scale).toFixed(2) : of.value;
+    }
+  };
+  const load = async () => {
+    const mine = ++asked;
+    const query = new URLSearchParams(new FormData(form));
+    const answer = await fetch(`${form.dataset.from}?${query}`, { headers: { Accept: "text/html" } });
+    if (!answer.ok || mine !== asked) return;
+    target.innerHTML = await answer.text();
+    history.replaceState(null, "", `${location.pathname}?${query}`);
+  };
+  form.addEventListener("input", () => {
+    show();
+    clearTimeout(waiting);
+    waiting = setTimeout(load, 250);
+  });
+  form.addEventListener("submit", (event) => { event.preventDefault(); load(); });
+}

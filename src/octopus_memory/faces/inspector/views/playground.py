@@ -1,0 +1,157 @@
+"""The playground: the block for a message, with other settings tried beside the agent's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ....domain.block.passages import Passage
+from ....domain.context import MemoryContext
+from ....domain.episode import SignalShare
+from ....domain.policy import Layout, MemoryConfig
+from ....engine.read.context import MemoryOrchestrator
+from ..visit import Answer, Page, Visit
+from .replay import SEES
+
+_LONGEST_MESSAGE = 10_000
+_MOST_BUDGET = 4_000
+_BAR_WIDTH = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One signal's part of a score, as a bar from where the one before it ended."""
+
+    share: SignalShare
+    start: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """A passage with the bars that add up to its relevance."""
+
+    passage: Passage
+    bars: list[Bar]
+    zero: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What one choice of settings makes of the message."""
+
+    name: str
+    budget: int
+    threshold: float
+    layout: str
+    context: MemoryContext | None
+    explained: list[Explained]
+    reasons: list[tuple[str, str, int]]
+    """What was left out: what, why, and how many."""
+    code: str
+
+
+def show(visit: Visit) -> Answer:
+    return Page(template="playground.html", values=_values(visit))
+
+
+def result(visit: Visit) -> Answer:
+    """The part of the page that changes with the sliders."""
+    return Page(template="playground_result.html", values=_values(visit))
+
+
+def _values(visit: Visit) -> dict[str, object]:
+    visit.need(*SEES)
+    whose = visit.whose
+    config = visit.memory.config(whose.agent, tenant=whose.tenant)
+    message = visit.given("message")[:_LONGEST_MESSAGE]
+    compare = visit.given("compare") == "on"
+    tried = [_try(visit, config, message, "")]
+    if compare:
+        tried.append(_try(visit, config, message, "2"))
+    return {
+        "scope": whose,
+        "message": message,
+        "compare": compare,
+        "tried": tried,
+        "layouts": list(Layout),
+        "most_budget": _MOST_BUDGET,
+        "bar_width": _BAR_WIDTH,
+    }
+
+
+def _try(visit: Visit, config: MemoryConfig, message: str, suffix: str) -> Tried:
+    budget = visit.number(
+        f"budget{suffix}",
+        min(config.context.budget_tokens, _MOST_BUDGET),
+        least=0,
+        most=_MOST_BUDGET,
+    )
+    default = round(config.recall.min_recall_score * 100)
+    threshold = visit.number(f"threshold{suffix}", default, least=0, most=100) / 100
+    given = visit.given(f"layout{suffix}")
+    layout = Layout(given) if given in list(Layout) else config.context.layout
+    context = None
+    if message:
+        chosen = replace(
+            config,
+            recall=replace(config.recall, min_recall_score=threshold),
+            context=replace(config.context, budget_tokens=budget, layout=layout),
+        )
+        # Without a session, so that trying is not entered in the ledger.
+        orchestrator = MemoryOrchestrator(visit.memory.runtime, visit.whose)
+        context = orchestrator.context(message, config=chosen)
+    return Tried(
+        name="B" if suffix else "A",
+        budget=budget,
+        threshold=threshold,
+        layout=layout.value,
+        context=context,
+        explained=[] if context is None else [_explain(each) for each in _by_score(context)],
+        reasons=[] if context is None else _reasons(context),
+        code=_code(visit, message, budget, threshold, layout),
+    )
+
+
+def _by_score(context: MemoryContext) -> list[Passage]:
+    return sorted(context.passages, key=lambda passage: -passage.score)
+
+
+def _reasons(context: MemoryContext) -> list[tuple[str, str, int]]:
+    counts: dict[tuple[str, str], int] = {}
+    for each in context.left_out:
+        key = (each.what, each.reason.value)
+        counts[key] = counts.get(key, 0) + 1
+    return [(what, why, number) for (what, why), number in sorted(counts.items())]
+
+
+def _explain(passage: Passage) -> Explained:
+    """Bars of log odds: each starts where the one before it ended."""
+    ends, at = [0.0], 0.0
+    for share in passage.signals:
+        at += share.contribution
+        ends.append(at)
+    low, high = min(ends), max(ends)
+    scale = _BAR_WIDTH / max(high - low, 1e-9)
+    bars = []
+    for share, begun, ended in zip(passage.signals, ends, ends[1:], strict=False):
+        left = (min(begun, ended) - low) * scale
+        bars.append(Bar(share=share, start=left, width=max(abs(ended - begun) * scale, 1.0)))
+    return Explained(passage=passage, bars=bars, zero=-low * scale, total=at)
+
+
+def _code(visit: Visit, message: str, budget: int, threshold: float, layout: Layout) -> str:
+    scope = visit.whose
+    whose = f"tenant={scope.tenant!r}, agent={scope.agent!r}, user={scope.user!r}"
+    recall = f"EpisodicRecallConfig(min_recall_score={threshold})"
+    lines = (
+        "from octopus_memory import ContextConfig, EpisodicMemory, EpisodicRecallConfig",
+        "",
+        "memory = EpisodicMemory.open()",
+        f"scope = memory.scope({whose})",
+        f"memory.configure({scope.agent!r}, {recall})",
+        f"memory.configure({scope.agent!r}, ContextConfig(layout={layout.value!r}))",
+        f"context = scope.context({message!r}, budget_tokens={budget})",
+        "print(context.text)",
+    )
+    return "\n".join(lines)

@@ -1,0 +1,481 @@
+"""The inspector's pages: who may see which, what they show, and what cannot be done to them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+import pytest
+
+from octopus_memory import ContextConfig, EpisodicMemory
+from octopus_memory.engine.privacy import api_keys
+from octopus_memory.testing import FixedClock
+
+pytest.importorskip("jinja2", reason="the extra server is not installed")
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from octopus_memory.faces.inspector.access import COOKIE
+from octopus_memory.faces.inspector.app import _ACTIONS, _VIEWS, Inspector
+
+pytestmark = pytest.mark.both_databases
+
+ANA = {"agent": "hr", "user": "ana"}
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'{{7*7}}"
+"""Content that would do harm on a page that did not escape it."""
+SECRET = "zsecretzcontent"
+ROLES = ("admin", "agent", "user", "auditor")
+
+
+@pytest.fixture
+def memory(database_url: str, clock: FixedClock) -> Iterator[EpisodicMemory]:
+    with EpisodicMemory.open(
+        database_url, embedder="hashing", clock=clock, background=False
+    ) as opened:
+        opened.configure("hr", ContextConfig(ledger="full"))  # type: ignore[arg-type]
+        scope = opened.scope(agent="hr", user="ana")
+        scope.store(
+            [("user", f"I am allergic to peanuts. {SECRET}"), ("assistant", "Noted.")],
+            session_id="monday",
+            summary=f"Allergies. {SECRET}",
+            key_facts=[f"peanuts {SECRET}"],
+        )
+        scope.add_fact(f"Prefers tea. {SECRET}", "preference")
+        opened.flush()
+        scope.context(f"What am I allergic to? {SECRET}", session_id="tuesday")
+        scope.add("tuesday", [("user", "What am I allergic to?"), ("assistant", "Peanuts.")])
+        opened.scope(agent="other", user="ben").store([("user", f"Hello. {SECRET}")])
+        yield opened
+
+
+@pytest.fixture
+def pages(memory: EpisodicMemory) -> Iterator[TestClient]:
+    with TestClient(
+        Starlette(routes=Inspector(memory).routes()), base_url="http://127.0.0.1"
+    ) as client:
+        yield client
+
+
+def key(memory: EpisodicMemory, role: str, **more: Any) -> str:
+    if role == "user":
+        more.setdefault("user", "ana")
+    return api_keys.make_key(
+        memory.runtime, tenant="default", role=role, name=role, actor="test", **more
+    ).token
+
+
+def sign_in(pages: TestClient, memory: EpisodicMemory, role: str = "admin", **more: Any) -> str:
+    """Sign in with a new key of a role; returns the visit's token against forged requests."""
+    answer = pages.post("/sign-in", data={"key": key(memory, role, **more)}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    return csrf(pages.get("/"))
+
+
+def csrf(page: httpx.Response) -> str:
+    found = re.search(r'name="csrf" value="(\w+)"', page.text)
+    assert found is not None
+    return found[1]
+
+
+def address(path: str, **query: str) -> str:
+    return f"{path}?{urlencode(query)}"
+
+
+SEEN: dict[str, str] = {
+    "/": "/",
+    "/timeline": address("/timeline", **ANA),
+    "/replay": address("/replay", session="tuesday", **ANA),
+    "/playground": address("/playground", message="allergic to what?", **ANA),
+    "/playground/result": address("/playground/result", message="allergic?", **ANA),
+    "/facts": address("/facts", history="on", **ANA),
+    "/keeping": address("/keeping", dry="on"),
+    "/forgetting": "/forgetting",
+    "/audit": address("/audit", action="make", user="ana"),
+    "/health": "/health",
+}
+CONTENT = {"/timeline", "/replay", "/playground", "/playground/result", "/facts"}
+MAY: dict[str, set[str]] = {
+    "admin": set(SEEN),
+    "agent": {"/", *CONTENT},
+    "user": {"/", "/forgetting", *CONTENT},
+    "auditor": {"/", "/timeline", "/keeping", "/forgetting", "/audit", "/health"},
+}
+
+
+def test_every_page_is_looked_at():
+    receipts = {"/forgetting/receipt", "/forgetting/download"}
+    assert set(SEEN) | receipts == set(_VIEWS)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_sees_its_pages(pages: TestClient, memory: EpisodicMemory, role: str):
+    sign_in(pages, memory, role)
+    for path, where in SEEN.items():
+        answer = pages.get(where)
+        expected = 200 if path in MAY[role] else 403
+        assert answer.status_code == expected, path
+        if expected == 403:
+            assert SECRET not in answer.text
+    seen = pages.get(SEEN["/timeline"]).text
+    assert (SECRET in seen) is (role != "auditor")
+
+
+@pytest.mark.parametrize("path", [*SEEN, *_ACTIONS])
+def test_nothing_is_shown_to_whom_nobody_knows(pages: TestClient, path: str):
+    if path in _ACTIONS:
+        answer = pages.post(path, data={"csrf": "x"}, follow_redirects=False)
+    else:
+        answer = pages.get(SEEN[path], follow_redirects=False)
+    assert answer.status_code == 303
+    assert answer.headers["location"].startswith("/sign-in")
+    assert SECRET not in answer.text
+
+
+@pytest.mark.parametrize("path", _ACTIONS)
+def test_a_forged_form_changes_nothing(pages: TestClient, memory: EpisodicMemory, path: str):
+    token = sign_in(pages, memory)
+    facts = memory.scope(agent="hr", user="ana").facts()
+    form = ANA | {"confirm": "ana", "text": "x", "fact": str(facts[0].id), "name": "x"}
+    for data, headers in (
+        (form, {}),
+        (form | {"csrf": "0" * 64}, {}),
+        (form | {"csrf": token}, {"Origin": "https://evil.example"}),
+    ):
+        answer = pages.post(path, data=data, headers=headers, follow_redirects=False)
+        assert answer.status_code == 403
+    assert memory.scope(agent="hr", user="ana").facts() == facts
+    assert memory.tenant().receipts() == []
+
+
+def test_the_cookie_is_kept_from_scripts_and_other_sites(pages: TestClient, memory: EpisodicMemory):
+    answer = pages.post("/sign-in", data={"key": key(memory, "admin")}, follow_redirects=False)
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    page = pages.get("/")
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert not re.search(r"<[^>]+\s(?:on\w+|style)=", page.text)
+    assert "https://" not in page.text
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda c: c + "0", lambda c: c.replace(".", ".1", 1), lambda c: "x"]
+)
+def test_a_changed_cookie_opens_nothing(pages: TestClient, memory: EpisodicMemory, spoil: Any):
+    sign_in(pages, memory)
+    cookie = pages.cookies[COOKIE]
+    pages.cookies.clear()
+    pages.cookies.set(COOKIE, spoil(cookie))
+    assert pages.get("/", follow_redirects=False).status_code == 303
+
+
+def test_a_visit_ends_with_its_key_and_by_signing_out(pages: TestClient, memory: EpisodicMemory):
+    made = api_keys.make_key(memory.runtime, tenant="default", role="admin", name="x", actor="test")
+    pages.post("/sign-in", data={"key": made.token})
+    assert pages.get("/", follow_redirects=False).status_code == 200
+    api_keys.revoke_key(memory.runtime, made.key.id, actor="test")
+    assert pages.get("/", follow_redirects=False).status_code == 303
+    token = sign_in(pages, memory)
+    pages.post("/sign-out", data={"csrf": token})
+    assert pages.get("/", follow_redirects=False).status_code == 303
+
+
+def test_wrong_keys_are_refused_and_then_not_looked_at(pages: TestClient, memory: EpisodicMemory):
+    for _ in range(10):
+        assert pages.post("/sign-in", data={"key": "oct_x_y"}).status_code == 401
+    right = key(memory, "admin")
+    assert pages.post("/sign-in", data={"key": right}).status_code == 429
+
+
+@pytest.mark.parametrize("to", ["//evil.example", "https://evil.example", "/\\evil.example", "x"])
+def test_signing_in_leads_to_no_other_site(pages: TestClient, memory: EpisodicMemory, to: str):
+    data = {"key": key(memory, "admin"), "to": to}
+    answer = pages.post("/sign-in", data=data, follow_redirects=False)
+    assert answer.headers["location"] == "/"
+
+
+def test_signing_in_leads_back(pages: TestClient, memory: EpisodicMemory):
+    first = pages.get(SEEN["/facts"], follow_redirects=False)
+    [to] = parse_qs(urlsplit(first.headers["location"]).query)["to"]
+    assert to == SEEN["/facts"]
+    data = {"key": key(memory, "admin"), "to": to}
+    assert pages.post("/sign-in", data=data, follow_redirects=False).headers["location"] == to
+
+
+def test_hostile_content_is_escaped_everywhere(pages: TestClient, memory: EpisodicMemory):
+    name = EVIL[:60]
+    scope = memory.scope(agent=name, user=name)
+    call = {"id": "c", "type": "function", "function": {"name": EVIL, "arguments": EVIL}}
+    scope.store(
+        [
+            {"role": "user", "content": EVIL, "name": EVIL},
+            {"role": "assistant", "content": EVIL, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": EVIL},
+            {
+                "role": "tool",
+                "tool_call_id": "d",
+                "function_name": EVIL,
+                "arguments": {EVIL: EVIL},
+                "content": EVIL,
+                "is_error": True,
+            },
+            {
+                "role": "user",
+                "content": [{"type": EVIL, "text": EVIL}, {"type": "text", "text": EVIL}],
+            },
+        ],
+        session_id=name,
+        summary=EVIL,
+        key_facts=[EVIL],
+        metadata={EVIL: EVIL},
+    )
+    scope.add_fact(EVIL)
+    scope.context(EVIL, session_id=name)
+    scope.add(name, [("user", EVIL)])
+    memory.tenant().hold(user=name, reason=EVIL, actor=EVIL[:50])
+    key(memory, "agent", agents=[name])
+    sign_in(pages, memory)
+    who = {"agent": name, "user": name}
+    for where in (
+        "/",
+        address("/", starts=EVIL),
+        address("/timeline", done=EVIL, **who),
+        address("/replay", session=name, **who),
+        address("/playground", message=EVIL, compare="on", **who),
+        address("/facts", history="on", **who),
+        "/keeping",
+        address("/forgetting", **who),
+        address("/audit", action=EVIL, actor=EVIL, user=EVIL),
+        address("/audit"),
+        "/health",
+        address("/replay", session=EVIL, **who),
+    ):
+        text = pages.get(where).text
+        assert "<script>alert" not in text, where
+        assert "<img src=x" not in text, where
+        assert "49" not in re.findall(r"\{\{7\*7\}\}|>49<", text), where
+
+
+def test_a_replay_shows_what_was_injected_for_its_turn(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory)
+    text = pages.get(SEEN["/replay"]).text
+    assert "The model was shown" in text
+    shown, said = text.index("The model was shown"), text.index("turn-")
+    assert shown < text.index("Peanuts.</p>")
+    assert said
+    assert "I am allergic to peanuts." in text
+    [entry] = memory.scope(agent="hr", user="ana").injections("tuesday")
+    assert entry.block_hash[:16] in text
+    assert "Shown to a model 1 times" in pages.get(address("/replay", session="monday", **ANA)).text
+
+
+def test_the_playground_shows_the_block_and_enters_nothing(
+    pages: TestClient, memory: EpisodicMemory
+):
+    sign_in(pages, memory)
+    scope = memory.scope(agent="hr", user="ana")
+    before = scope.injections("tuesday")
+    where = address(
+        "/playground",
+        message="What am I allergic to?",
+        budget="300",
+        compare="on",
+        budget2="0",
+        **ANA,
+    )
+    text = pages.get(where).text
+    assert "I am allergic to peanuts." in text
+    assert "No block: nothing is worth its tokens." in text
+    assert "scope.context(&#39;What am I allergic to?&#39;, budget_tokens=300)" in text
+    assert scope.injections("tuesday") == before
+    part = pages.get(where.replace("/playground?", "/playground/result?")).text
+    assert "<html" not in part
+
+
+def test_facts_are_added_corrected_pinned_and_deleted(pages: TestClient, memory: EpisodicMemory):
+    token = sign_in(pages, memory)
+    scope = memory.scope(agent="hr", user="ana")
+
+    def act(what: str, **form: str) -> None:
+        answer = pages.post(f"/facts/{what}", data=ANA | form | {"csrf": token})
+        assert answer.status_code == 200
+
+    act("add", text="Lives on Naxos.", kind="home", pinned="on")
+    [home] = scope.facts(kinds=["home"])
+    assert home.is_pinned
+    act("correct", fact=str(home.id), text="Lives on Paros.")
+    [home] = scope.facts(kinds=["home"])
+    assert home.text == "Lives on Paros."
+    act("pin", fact=str(home.id), pinned="off")
+    assert not scope.facts(kinds=["home"])[0].is_pinned
+    act("delete", fact=str(home.id))
+    assert scope.facts(kinds=["home"]) == []
+    assert pages.post("/facts/delete", data=ANA | {"csrf": token, "fact": "x"}).status_code == 422
+
+
+def test_episodes_are_deleted_and_restored(pages: TestClient, memory: EpisodicMemory):
+    token = sign_in(pages, memory)
+    scope = memory.scope(agent="hr", user="ana")
+    [monday] = [each for each in scope.episodes() if each.session_id == "monday"]
+    form = ANA | {"csrf": token, "episode": str(monday.id)}
+    text = pages.post("/timeline/delete", data=form).text
+    assert "can be restored" in text
+    assert [each.id for each in scope.deleted()] == [monday.id]
+    pages.post("/timeline/restore", data=form)
+    assert scope.deleted() == []
+    auditor = sign_in(pages, memory, "auditor")
+    assert pages.post("/timeline/delete", data=form | {"csrf": auditor}).status_code == 403
+
+
+def test_a_policy_is_changed_and_the_next_run_shown(
+    pages: TestClient, memory: EpisodicMemory, clock: FixedClock
+):
+    token = sign_in(pages, memory)
+    clock.advance(days=20)
+    form = {
+        "csrf": token,
+        "agent": "hr",
+        "active_retention_days": "10",
+        "archive_retention_days": "30",
+        "purge_grace_days": "1",
+        "archive_mode": "cold",
+        "archive_on_expiry": "on",
+        "delete_after_archival_period": "on",
+    }
+    text = pages.post("/keeping/policy", data=form).text
+    assert re.search(r"The next run would archive [12], delete 0", text)
+    assert memory.config("hr", tenant="default").retention.active_retention_days == 10
+    wrong = form | {"active_retention_days": "-1"}
+    assert pages.post("/keeping/policy", data=wrong).status_code == 422
+    pages.post("/keeping/hold", data={"csrf": token, "user": "ana", "reason": "a case"})
+    [hold] = memory.tenant().holds()
+    assert "a case" in pages.get("/keeping").text
+    pages.post("/keeping/lift", data={"csrf": token, "hold": str(hold.id)})
+    assert memory.tenant().holds() == []
+
+
+def test_a_user_is_erased_only_when_the_name_is_typed(pages: TestClient, memory: EpisodicMemory):
+    token = sign_in(pages, memory)
+    form = {"csrf": token, "user": "ana", "verify": "on"}
+    assert pages.post("/forgetting/erase", data=form | {"confirm": "Ana"}).status_code == 422
+    assert memory.scope(agent="hr", user="ana").episodes().total_count == 2
+    answer = pages.post("/forgetting/erase", data=form | {"confirm": "ana"})
+    assert "Receipt of an erasure" in answer.text
+    assert memory.scope(agent="hr", user="ana").episodes().total_count == 0
+    [receipt] = memory.tenant().receipts()
+    kept = pages.get(address("/forgetting/download", id=str(receipt.id)))
+    assert "attachment" in kept.headers["content-disposition"]
+    assert json.loads(kept.text)["sha256"] == receipt.sha256
+    assert "✓ matches" in pages.get(address("/forgetting/receipt", id=str(receipt.id))).text
+    sign_in(pages, memory, "agent")
+    assert pages.get(address("/forgetting/receipt", id=str(receipt.id))).status_code == 403
+
+
+def test_a_user_erases_themselves_and_nobody_else(pages: TestClient, memory: EpisodicMemory):
+    token = sign_in(pages, memory, "user")
+    other = {"csrf": token, "user": "ben", "confirm": "ben"}
+    assert pages.post("/forgetting/erase", data=other).status_code == 403
+    own = {"csrf": token, "user": "ana", "confirm": "ana"}
+    answer = pages.post("/forgetting/erase", data=own)
+    assert "Receipt of an erasure" in answer.text
+    assert memory.scope(agent="other", user="ben").episodes().total_count == 1
+    assert memory.scope(agent="hr", user="ana").episodes().total_count == 0
+
+
+def test_a_key_for_one_agent_reaches_no_other(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory, "agent", agents=["hr"])
+    first = pages.get("/").text
+    assert "ana" in first
+    assert "ben" not in first
+    other = address("/timeline", agent="other", user="ben")
+    assert pages.get(other).status_code == 403
+    sign_in(pages, memory, "admin", agents=["hr"])
+    assert pages.get("/health").status_code == 403
+    assert pages.get("/audit").status_code == 403
+
+
+def test_tenants_are_apart(pages: TestClient, memory: EpisodicMemory):
+    memory.scope(tenant="acme", agent="hr", user="zoe").store([("user", "Hello.")])
+    sign_in(pages, memory)
+    assert "zoe" not in pages.get("/?tenant=acme").text
+    with TestClient(Starlette(routes=Inspector(memory, local_token="t").routes())) as local:
+        text = local.get("/?token=t").text
+        assert "ana" in text
+        assert "acme" in text
+        assert "zoe" in local.get("/?tenant=acme").text
+
+
+def test_the_token_of_the_program_becomes_a_cookie(memory: EpisodicMemory):
+    with TestClient(Starlette(routes=Inspector(memory, local_token="right").routes())) as local:
+        assert local.get("/?token=wrong", follow_redirects=False).status_code == 303
+        answer = local.get("/?token=right", follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert local.get("/", follow_redirects=False).status_code == 200
+
+
+def test_the_audit_page_tells_whether_the_chain_is_whole(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory)
+    for n in range(60):
+        memory.tenant().lift(memory.tenant().hold(user=f"u{n}", reason="x"))
+    text = pages.get("/audit").text
+    assert "✓ The chain is whole" in text
+    assert "Older" in text
+    following = re.search(r'rel="next" href="([^"]+)"', text)
+    assert following is not None
+    assert "Newest" in pages.get(following[1].replace("&amp;", "&")).text
+    some = pages.get(address("/audit", action="make_key")).text
+    assert "lift" not in re.sub(r"(?s)<form.*?</form>", "", some).lower()
+
+
+def test_keys_are_made_rotated_and_revoked(pages: TestClient, memory: EpisodicMemory):
+    token = sign_in(pages, memory)
+    form = {"csrf": token, "name": "bot", "role": "agent", "agents": "hr, it"}
+    text = pages.post("/health/keys/make", data=form).text
+    made = re.search(r"oct_\w+_[\w-]+", text)
+    assert made is not None
+    assert api_keys.KeyRing(memory.runtime).who(made[0]) is not None
+    [bot] = [each for each in memory.runtime.store.list_keys("default") if each.name == "bot"]
+    assert bot.agents == ("hr", "it")
+    text = pages.post("/health/keys/rotate", data={"csrf": token, "key": bot.id}).text
+    assert "shown this once" in text
+    pages.post("/health/keys/revoke", data={"csrf": token, "key": bot.id})
+    assert api_keys.KeyRing(memory.runtime).who(made[0]) is None
+    assert pages.post("/health/keys/revoke", data={"csrf": token, "key": "x"}).status_code == 422
+
+
+def test_lists_are_paged(pages: TestClient, memory: EpisodicMemory):
+    for n in range(30):
+        memory.scope(agent="hr", user=f"p{n:02}").store([("user", "Hello.")])
+    scope = memory.scope(agent="hr", user="many")
+    for n in range(30):
+        scope.store([("user", "Hello.")], session_id=f"s{n:02}", summary="Hello.")
+        scope.add_fact(f"Fact {n}.")
+    sign_in(pages, memory)
+    text = pages.get("/?starts=p").text
+    assert "p24" in text
+    assert "p25" not in text
+    following = re.search(r'rel="next" href="([^"]+)"', text)
+    assert following is not None
+    assert "p25" in pages.get(following[1].replace("&amp;", "&")).text
+    who = {"agent": "hr", "user": "many"}
+    first, second = (pages.get(address("/timeline", page=n, **who)).text for n in "12")
+    assert ("page 1 of 2" in first, "page 2 of 2" in second) == (True, True)
+    assert first.count('class="card" id="episode-') == 25
+    assert second.count('class="card" id="episode-') == 5
+
+
+def test_a_part_that_is_not_there_is_said(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory)
+    assert pages.get(address("/replay", session="nothing", **ANA)).status_code == 404
+    assert pages.get("/timeline").status_code == 422
+    assert pages.get(address("/forgetting/receipt", id="x")).status_code == 422
+    assert pages.get("/inspector/../app.py").status_code == 404
+    assert pages.get("/inspector/inspector.css").headers["content-type"].startswith("text/css")
