@@ -33,7 +33,7 @@ _QUESTION_LENGTH = 120
 # The chance that a turn of a rank is what was asked for falls like 1 / (rank + 2). A fixed cost
 # beside a quotation's tokens keeps long answers from falling behind everything that is short.
 _HEAD_START = 2
-_FRAME_TOKENS = 100
+_FRAME_TOKENS = 300
 
 
 class LeftOutReason(StrEnum):
