@@ -27,7 +27,7 @@ from octopus_memory.faces.cli.demo import Story
 from octopus_memory.faces.inspector.app import Inspector
 from octopus_memory.testing import FixedClock
 
-FOLDER = Path(__file__).parents[1] / "docs" / "images"
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 TOKEN = "pictures"
 WIDE, TALL, NARROW = (1280, 860), (1280, 1400), (390, 844)
 NOW = "now"

@@ -1,6 +1,6 @@
 """Record `octopus demo` as an animated SVG, for the README.
 
-    python scripts/record_demo.py [docs/images/demo.svg]
+    python scripts/record_demo.py [docs/pictures/demo.svg]
 
 Runs the demo in a pseudo-terminal, and writes each line as text that appears at its time and
 scrolls up when the window is full. Needs nothing beyond what Octopus installs.
@@ -29,7 +29,7 @@ _BETWEEN_LINES = 0.1
 _AT_A_RULE = 1.5
 """Seconds before a new section, so that the one on the screen can be read."""
 _AT_THE_END = 6.0
-_TARGET = Path(__file__).parents[1] / "docs" / "images" / "demo.svg"
+_TARGET = Path(__file__).parents[1] / "docs" / "pictures" / "demo.svg"
 
 
 def main() -> None:
