@@ -197,3 +197,38 @@ def test_a_message_that_only_calls_a_tool_is_no_empty_hit(scope: Any, memory: Ep
     hits = scope.recall_turns("weather in Oslo", limit=10)
     assert hits
     assert all(hit.text for hit in hits)
+
+
+def test_recall_is_filtered_by_role_session_and_metadata(scope: Any, memory: EpisodicMemory):
+    for name, channel in (("a", "web"), ("b", "phone"), ("c", "web")):
+        scope.open_episode(name, metadata={"channel": channel, "n": [1]})
+        scope.add(name, [("user", f"The harbour of {name}."), ("assistant", f"Harbour {name}.")])
+    memory.flush()
+
+    def found(**filters: Any) -> set[str]:
+        return {hit.text for hit in scope.recall_turns("harbour", limit=20, **filters)}
+
+    assert len(found()) == 6
+    assert found(roles=["user"]) == {f"The harbour of {name}." for name in "abc"}
+    assert found(sessions=["a", "nowhere"]) == {"The harbour of a.", "Harbour a."}
+    assert found(metadata={"channel": "web"}, roles=["assistant"]) == {"Harbour a.", "Harbour c."}
+    assert found(metadata={"channel": "web"}, sessions=["b", "c"], session_id="a") == {
+        "The harbour of c.",
+        "Harbour c.",
+    }
+    assert found(metadata={"channel": "radio"}) == set()
+    assert found(sessions=[]) == set()
+    snippets = scope.recall("harbour", metadata={"n": [1], "channel": "phone"})
+    assert [snippet.session_id for snippet in snippets] == ["b"]
+    for wrong in ({"roles": "user"}, {"roles": ["king"]}, {"sessions": [""]}, {"metadata": "x"}):
+        with pytest.raises(InvalidInput):
+            scope.recall("harbour", **wrong)
+
+
+def test_a_hit_has_its_message_and_the_messages_metadata(scope: Any, memory: EpisodicMemory):
+    said = {"role": "user", "content": "The harbour.", "metadata": {"source": "mail"}, "x": [1]}
+    scope.add("s", said)
+    memory.flush()
+    [hit] = scope.recall_turns("harbour")
+    assert hit.message.body == said
+    assert hit.metadata == {"source": "mail"}

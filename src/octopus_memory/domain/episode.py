@@ -209,7 +209,15 @@ class TurnHit(Explained):
     score: float | None
     """None for a turn of a recent episode, which was not searched."""
     name: str | None = None
+    message: Message | None = None
+    """The whole message, as it was added."""
     signals: tuple[SignalShare, ...] = ()
+
+    @property
+    def metadata(self) -> Mapping[str, Json]:
+        """The message's own `metadata`; empty where it has none."""
+        given = None if self.message is None else self.message.body.get("metadata")
+        return given if isinstance(given, Mapping) else {}
 
     def explain(self) -> str:
         """Explain why this turn was returned, one line per signal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -20,7 +20,8 @@ from ..domain.episode import (
     check_name,
 )
 from ..domain.errors import EpisodeNotFound, SessionNotFound
-from ..domain.message import Json, MessageLike
+from ..domain.message import Json, MessageLike, Role
+from ..domain.search.filters import filters_of
 from ..episode_block import EpisodeInHand
 from .core.runtime import Runtime
 from .facts import FactCalls
@@ -217,12 +218,18 @@ class MemoryScope(FactCalls, LedgerCalls):
         until: datetime | None = None,
         include_archived: bool | None = None,
         session_id: str | None = None,
+        roles: Collection[Role | str] | None = None,
+        sessions: Collection[str] | None = None,
+        metadata: Mapping[str, Json] | None = None,
     ) -> list[EpisodeSnippet]:
         """Find the episodes relevant to a query, best first, each with the signals of its score.
 
         `session_id` names the current session, which is excluded. Without `min_score`, `hybrid`
         returns the best episodes whatever their score, and `semantic` those above the agent's
         `min_recall_score`. `include_archived` defaults to the agent's setting.
+
+        `roles` and `sessions` keep only turns of these, and `metadata` only sessions that have all
+        of these keys and values in theirs.
         """
         ask = Ask(
             query=query,
@@ -233,6 +240,7 @@ class MemoryScope(FactCalls, LedgerCalls):
             until=until,
             include_archived=recall.archived_wanted(self._runtime, self.scope, include_archived),
             leave_out_session=session_id,
+            filters=filters_of(roles=roles, sessions=sessions, metadata=metadata),
         )
         with self._reading("recall") as runtime:
             return recall.recall(runtime, self.scope, ask)
@@ -247,8 +255,11 @@ class MemoryScope(FactCalls, LedgerCalls):
         since: datetime | None = None,
         until: datetime | None = None,
         session_id: str | None = None,
+        roles: Collection[Role | str] | None = None,
+        sessions: Collection[str] | None = None,
+        metadata: Mapping[str, Json] | None = None,
     ) -> list[TurnHit]:
-        """Find the turns relevant to a query, best first."""
+        """Find the turns relevant to a query, best first; the filters are those of `recall`."""
         ask = Ask(
             query=query,
             mode=recall.recall_mode(mode),
@@ -257,6 +268,7 @@ class MemoryScope(FactCalls, LedgerCalls):
             since=since,
             until=until,
             leave_out_session=session_id,
+            filters=filters_of(roles=roles, sessions=sessions, metadata=metadata),
         )
         with self._reading("recall") as runtime:
             return recall.recall_turns(runtime, self.scope, ask)

@@ -226,6 +226,8 @@ def hit(body: Body) -> TurnHit:
         at=moment(body["at"]),
         score=body["score"],
         name=body["name"],
+        # An older service does not send it.
+        message=Message(body["message"]) if body.get("message") else None,
         signals=_signals(body["signals"]),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -16,8 +16,9 @@ from ..domain.checks import (
 )
 from ..domain.episode import Episode, check_time
 from ..domain.errors import InvalidInput
-from ..domain.message import Message, MessageLike
+from ..domain.message import Json, Message, MessageLike, Role
 from ..domain.policy import LARGEST_MESSAGE
+from ..domain.search.filters import filters_of
 
 NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -50,3 +51,16 @@ def texts(field: str, values: Sequence[str]) -> list[str]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise InvalidInput(field, "must be a list of short texts")
     return list(values)
+
+
+def filters(
+    roles: Collection[Role | str] | None,
+    sessions: Collection[str] | None,
+    metadata: Mapping[str, Json] | None,
+) -> dict[str, Json]:
+    checked = filters_of(roles=roles, sessions=sessions, metadata=metadata)
+    return {
+        "roles": None if checked.roles is None else sorted(checked.roles),
+        "sessions": None if checked.sessions is None else sorted(checked.sessions),
+        "metadata": None if metadata is None else dict(metadata),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
@@ -31,7 +31,7 @@ from ..domain.episode import (
 )
 from ..domain.erasure import EraseReceipt
 from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
-from ..domain.message import Json, MessageLike
+from ..domain.message import Json, MessageLike, Role
 from ..domain.page import Page
 from ..domain.policy import ConfigPart, MemoryConfig
 from ..domain.replay import EpisodeReplay, SessionReplay
@@ -290,8 +290,12 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         until: datetime | None = None,
         include_archived: bool | None = None,
         session_id: str | None = None,
+        roles: Collection[Role | str] | None = None,
+        sessions: Collection[str] | None = None,
+        metadata: Mapping[str, Json] | None = None,
     ) -> list[EpisodeSnippet]:
         body = self._ask(query, mode, limit, min_score, since, until, session_id)
+        body |= encode.filters(roles, sessions, metadata)
         body["includeArchived"] = include_archived
         if not body["query"]:
             return []
@@ -307,8 +311,12 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         since: datetime | None = None,
         until: datetime | None = None,
         session_id: str | None = None,
+        roles: Collection[Role | str] | None = None,
+        sessions: Collection[str] | None = None,
+        metadata: Mapping[str, Json] | None = None,
     ) -> list[TurnHit]:
         body = self._ask(query, mode, limit, min_score, since, until, session_id)
+        body |= encode.filters(roles, sessions, metadata)
         if not body["query"]:
             return []
         return decode.hits(self._transport.post("/turns/search", body))

@@ -31,12 +31,14 @@ from ...domain.errors import EmbedderFailed, InvalidInput
 from ...domain.search import term_hashing
 from ...domain.search.bm25 import LexicalScores, QueryTerms
 from ...domain.search.features import SUMMARY
+from ...domain.search.filters import NO_FILTERS, RecallFilters
 from ...domain.search.query import QueryPlan, plan_query
 from ...domain.search.ranking import Ranked, Ranking, Signals, rank
 from ...ports.index import AskProbe, Probe, ScopeView
 from ...ports.values import SUMMARY_ORDINAL
 from ..core.runtime import Runtime
 from ..write import close, index_turns
+from . import filter_rows
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class Ask:
     include_archived: bool = True
     leave_out_session: str | None = None
     leave_out: frozenset[UUID] = frozenset()
+    filters: RecallFilters = NO_FILTERS
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str):
@@ -79,6 +82,8 @@ class Ask:
                 object.__setattr__(self, field, check_time(field, moment))
 
 
+_MOST_FILTERED = 1_000
+"""Episodes that a very large scope is searched for where filters may drop most of them."""
 _NEVER_SHOWN = 2**31
 """The first ordinal in the replay of another session, which recall may return whole."""
 
@@ -279,7 +284,7 @@ def _probe(runtime: Runtime, scope: Scope, ask: Ask) -> AskProbe:
         return Probe(
             vector=_vector(runtime, plan, ask.mode),
             terms=plan.terms.terms if words else plan.terms.terms[:0],
-            episodes=ask.limit + left_out,
+            episodes=(ask.limit if ask.filters == NO_FILTERS else _MOST_FILTERED) + left_out,
             since=None if ask.since is None else _micros(ask.since),
             until=None if ask.until is None else _micros(ask.until),
             include_archived=ask.include_archived,
@@ -325,6 +330,7 @@ def _keep(runtime: Runtime, scope: Scope, view: ScopeView, ask: Ask) -> NDArray[
         turns = np.zeros(len(view.episode_ids), dtype=np.bool_)
         turns[view.rows.episode[view.rows.role != SUMMARY]] = True
         masks.append(turns[view.rows.episode])
+    masks += filter_rows.masks(runtime, scope, view, ask.filters)
     left_out = _left_out(runtime, scope, ask)
     if left_out:
         # As integers, because a UUID's hash is computed in Python.
@@ -424,6 +430,7 @@ def plain_hit(turn: Turn, *, score: float | None = None, why: Explain | None = N
         at=turn.at,
         score=score,
         name=message.name,
+        message=message,
     )
     return hit if why is None else hit.explained_by(why)
 

@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from pydantic.alias_generators import to_camel
 
 from ...domain.episode import EndReason
+from ...domain.message import Role
 from ...engine.read.recall import RecallMode
 
 NameText = Annotated[str, StringConstraints(min_length=1, max_length=256)]
@@ -127,6 +128,10 @@ class SearchBody(WhoBody):
     until: AwareDatetime | None = None
     session_id: NameText | None = None
     """The current session, which is not searched."""
+    roles: list[Role] | None = None
+    sessions: list[NameText] | None = Field(default=None, max_length=1_000)
+    metadata: dict[str, Any] | None = None
+    """Keys and values that the session must have."""
 
 
 class TurnSearchBody(SearchBody):

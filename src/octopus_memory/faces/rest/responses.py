@@ -211,6 +211,7 @@ class HitOut(TypedDict):
     role: str
     name: str | None
     text: str
+    message: dict[str, Any] | None
     at: datetime
     score: float | None
     signals: list[SignalOut]
@@ -225,6 +226,7 @@ def hit_out(hit: TurnHit) -> HitOut:
         "role": hit.role.value,
         "name": hit.name,
         "text": hit.text,
+        "message": None if hit.message is None else dict(hit.message.body),
         "at": hit.at,
         "score": hit.score,
         "signals": signals_out(hit.signals),

@@ -155,6 +155,9 @@ def search_episodes(request: Request, caller: Principal, body: SearchBody) -> Re
         until=body.until,
         include_archived=body.include_archived,
         session_id=body.session_id,
+        roles=body.roles,
+        sessions=body.sessions,
+        metadata=body.metadata,
     )
     return answer(request, SearchOut, {"results": [snippet_out(each) for each in found]})
 
@@ -172,6 +175,9 @@ def search_turns(request: Request, caller: Principal, body: TurnSearchBody) -> R
         since=body.since,
         until=body.until,
         session_id=body.session_id,
+        roles=body.roles,
+        sessions=body.sessions,
+        metadata=body.metadata,
     )
     return answer(request, TurnSearchOut, {"results": [hit_out(hit) for hit in found]})
 
