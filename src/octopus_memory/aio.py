@@ -244,6 +244,7 @@ class AsyncMemoryScope:
     reset_session = _awaited(MemoryScope.reset_session)
     episodes = _awaited(MemoryScope.episodes)
     get = _awaited(MemoryScope.get)
+    turn = _awaited(MemoryScope.turn)
     delete = _awaited(MemoryScope.delete)
     deleted = _awaited(MemoryScope.deleted)
     restore = _awaited(MemoryScope.restore)

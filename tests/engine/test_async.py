@@ -133,6 +133,7 @@ def test_every_call_returns_its_answer(tmp_path: Path):  # noqa: PLR0915 - each 
         assert len(await said(scope, "recall_turns", "leave days")) == 2
         assert (await said(scope, "session", "s")).turns[0].id == turn.id
         assert (await said(scope, "episodes")).total_count == 2
+        assert (await said(scope, "turn", turn.id)).text == turn.text
         assert (await said(scope, "get", stored.id)).episode == stored
         assert (await said(scope, "context", "leave days", session_id="now")).messages
         assert len(await said(scope, "injections", "now")) == 1

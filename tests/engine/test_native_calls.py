@@ -232,3 +232,15 @@ def test_a_hit_has_its_message_and_the_messages_metadata(scope: Any, memory: Epi
     [hit] = scope.recall_turns("harbour")
     assert hit.message.body == said
     assert hit.metadata == {"source": "mail"}
+
+
+def test_a_turn_is_found_by_its_id(scope: Any, calls: Any):
+    stored = scope.add("s", TALK)
+    for turn in stored:
+        assert scope.turn(turn.id) == turn
+        assert scope.turn(str(turn.id)) == turn
+    assert calls("ben").turn(stored[0].id) is None
+    assert scope.turn(uuid4()) is None
+    assert scope.turn("no id") is None
+    scope.delete(stored[0].episode_id)
+    assert scope.turn(stored[0].id) is None

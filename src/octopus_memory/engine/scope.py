@@ -28,6 +28,7 @@ from .facts import FactCalls
 from .read import latest, recall
 from .read.ledger import LedgerCalls
 from .read.recall import Ask
+from .turns import TurnCalls
 from .write import close, remember, target
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from .memory import Memory
 
 
-class MemoryScope(FactCalls, LedgerCalls):
+class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
     """One user's memory with one agent. No call reads or changes anything outside of it."""
 
     def __init__(self, memory: Memory, scope: Scope, *, actor: str = "library") -> None:
@@ -413,39 +414,6 @@ class MemoryScope(FactCalls, LedgerCalls):
                 session_id=session_id,
                 count_tokens=count_tokens,
             )
-
-    def remove_turns(
-        self,
-        session_id: str,
-        *,
-        ids: Sequence[Turn | UUID | str] | None = None,
-        last: int | None = None,
-        physical: bool = False,
-        actor: str | None = None,
-    ) -> list[Turn]:
-        """Remove turns of a session permanently, in one transaction, and return them in order.
-
-        Choose them by `ids`, of which unknown ones are ignored, or take the `last` ones of the
-        replay. Their vectors, terms and facts are removed, too, and an ended episode is summarized
-        again from the remaining turns. With `physical` the files are rewritten now, otherwise by
-        the next retention run or `Memory.compact`.
-
-        :raises SessionNotFound: for a session that is not in this scope
-        :raises LegalHold: when the user or an episode is under a hold; nothing is removed
-        """
-        from .privacy import remove_turns
-
-        removed = remove_turns.remove_turns(
-            self._runtime,
-            self.scope,
-            session_id,
-            ids=ids,
-            last=last,
-            physical=physical,
-            actor=actor or self._actor,
-        )
-        self._memory.wake()
-        return removed
 
     def erase(self, *, physical: bool = True, actor: str | None = None) -> EraseReceipt:
         """Erase everything that this agent remembers of this user, from rows, caches and files.

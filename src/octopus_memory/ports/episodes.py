@@ -223,6 +223,13 @@ class EpisodeLog(ABC):
         """Turns with ordinals from `start` up to but not including `stop`, in order."""
 
     @abstractmethod
+    def turn(self, scope: Scope, turn_id: UUID) -> Turn | None:
+        """A turn by its id, unless its episode is deleted or archived; None if there is none.
+
+        Reads every turn of the scope, because no index leads to the ids.
+        """
+
+    @abstractmethod
     def turns_at(self, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
         """Turns by (episode, ordinal), in any order; missing ones are left out.
 

@@ -31,6 +31,7 @@ from ..domain.episode import (
 )
 from ..domain.erasure import EraseReceipt
 from ..domain.errors import EpisodeClosed, EpisodeNotFound, InvalidInput
+from ..domain.ids import as_id
 from ..domain.message import Json, MessageLike, Role
 from ..domain.page import Page
 from ..domain.policy import ConfigPart, MemoryConfig
@@ -384,6 +385,13 @@ class RemoteScope(RemoteFacts, RemoteLedger):
     def get(self, episode_id: Episode | UUID | str) -> EpisodeReplay:
         path = f"/episodes/{encode.episode_id(episode_id)}"
         return decode.replay(self._transport.get(path, self._who), self.scope.tenant)
+
+    def turn(self, turn_id: Turn | UUID | str) -> Turn | None:
+        found = as_id("turn_id", turn_id, Turn)
+        if found is None:
+            return None
+        turns = decode.turns(self._transport.get(f"/turns/{found}", self._who))
+        return turns[0] if turns else None
 
     def context(
         self,

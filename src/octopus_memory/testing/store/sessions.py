@@ -190,3 +190,18 @@ def erase(store: EpisodeStore, **only: object) -> Erasure:
     subject = Subject(tenant=ANA.tenant, agent=ANA.agent, user=ANA.user, **only)  # type: ignore[arg-type]
     begun = Erasure(id=new_id(), tenant=ANA.tenant, at=LATER, subject="hash")
     return store.erase(subject, begun, make_entry(action="erase"))
+
+
+class TurnByIdTests(StoreTests):
+    def test_a_turn_is_found_by_its_id_in_its_scope_alone(self, store: EpisodeStore) -> None:
+        write = make_append(ANA, "a", "b")
+        [_, turn] = store.append(write)
+        assert store.turn(ANA, turn.id) == turn
+        assert store.turn(BEN, turn.id) is None
+        assert store.turn(ANA, new_id()) is None
+
+    def test_a_turn_of_a_deleted_episode_is_not_found(self, store: EpisodeStore) -> None:
+        write = ended(store, "a")
+        [turn] = store.turns(ANA, write.episode_id)
+        store.delete(ANA, write.episode_id, at=LATER)
+        assert store.turn(ANA, turn.id) is None

@@ -42,7 +42,13 @@ from .restore import RestoreTests, StageEntryTests
 from .retention import AgedTests, ColdArchiveTests, DeleteTests, PurgeTests
 from .scrub import RewriteTests, StoredTests
 from .scrub_rewrite import RewriteMirrorTests, RewriteRefusalTests, RewrittenMeanwhileTests
-from .sessions import MessageKeyTests, ResetTests, SessionListTests, UnindexedTurnTests
+from .sessions import (
+    MessageKeyTests,
+    ResetTests,
+    SessionListTests,
+    TurnByIdTests,
+    UnindexedTurnTests,
+)
 from .tenant import KeyTests, TenantReadTests
 from .transfer import ExportTests, ImportTests
 from .transfer_whole import ConfigTests, LifeTests, StatsTests
@@ -120,5 +126,6 @@ class StoreSuite(
     ResetTests,
     SessionListTests,
     UnindexedTurnTests,
+    TurnByIdTests,
 ):
     """The contract of `EpisodeStore`."""

@@ -127,6 +127,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     episode_ids = reads(statements.episodes.episode_ids)
     stored_episode = reads(statements.scrub.stored_episode)
     turns = reads(statements.episodes.turns)
+    turn = reads(statements.episodes.turn)
     turns_at = reads(statements.episodes.turns_at)
     episodes_and_turns = reads(statements.episodes.episodes_and_turns)
     placeholders = reads(statements.placeholders.of_episode)

@@ -29,12 +29,14 @@ from ..responses import (
     EpisodeList,
     EpisodeOut,
     SearchOut,
+    TurnItems,
     TurnSearchOut,
     added_out,
     episode_detail,
     episode_out,
     hit_out,
     snippet_out,
+    turn_items,
 )
 from ..routing import PREFIX, router
 
@@ -180,6 +182,20 @@ def search_turns(request: Request, caller: Principal, body: TurnSearchBody) -> R
         metadata=body.metadata,
     )
     return answer(request, TurnSearchOut, {"results": [hit_out(hit) for hit in found]})
+
+
+@routes.get("/turns/{turn_id}", response_model=TurnItems, responses=problems())
+def get_turn(
+    request: Request,
+    caller: Principal,
+    turn_id: UUID,
+    agentId: WhoseText = None,
+    userId: WhoseText = None,
+) -> Response:
+    """Return one message by its id; none where the scope has no such message."""
+    need(caller, *SEES)
+    found = scope_of(request, caller, agentId, userId).turn(turn_id)
+    return tagged(request, TurnItems, turn_items([] if found is None else [found]))
 
 
 @routes.get("/episodes/recent", response_model=SearchOut, responses=problems())

@@ -298,6 +298,15 @@ def turns(
     return rows.turns(conn.execute(_turns_between, parameters).all())
 
 
+def turn(conn: Connection, scope: Scope, turn_id: UUID) -> Turn | None:
+    wanted = _turns_in_scope().where(
+        common.undeleted_in_scope(), schema.turns.c.id == sa.bindparam("turn_")
+    )
+    given = common.scope_params(scope) | {"turn_": turn_id}
+    found = rows.turns(conn.execute(wanted, given).all())
+    return found[0] if found else None
+
+
 @hot_read
 def turns_at(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
     found = results_of(conn, *_by_refs(scope, refs))
