@@ -95,7 +95,7 @@ def pages(story: Story, session: str) -> dict[str, str]:
 
 
 PICTURES = {
-    "inspector-replay": ("replay", WIDE, "light"),
+    "inspector-replay": ("replay", TALL, "light"),
     "inspector-playground": ("playground", TALL, "light"),
     "inspector-timeline": ("timeline", WIDE, "dark"),
     "inspector-facts": ("facts", NARROW, "light"),
