@@ -327,7 +327,7 @@ def test_a_variable_much_like_a_setting_is_pointed_out(monkeypatch, caplog):
         monkeypatch.setenv(name, "8")
     run("config", "show")
     assert "OCTOPUS_EMBEDER is not a setting: did you mean OCTOPUS_EMBEDDER?" in caplog.text
-    assert "is OCTOPUS_SERVER__PORT meant?" in caplog.text
+    assert "did you mean OCTOPUS_SERVER__PORT?" in caplog.text
     assert "OCTOPUS_ARMS" not in caplog.text
 
 
