@@ -93,6 +93,29 @@ def test_a_conversation_and_its_recall(scope: Any, kept: EpisodicMemory):
     assert context.messages[0]["content"].startswith("Be brief.")
 
 
+def test_the_ledger_of_a_session(scope: Any, calls: Any, kept: EpisodicMemory):
+    monday = scope.store(LEAVE, session_id="monday", summary="Leave days.")
+    kept.flush()
+    assert scope.injections("tuesday") == []
+    made = scope.context("How many leave days are left?", session_id="tuesday")
+    [turn] = scope.add("tuesday", ("user", "How many leave days are left?"))
+    scope.context("And in June?", session_id="tuesday")
+    first, second = scope.injections("tuesday")
+    assert (first.episode_id, first.ordinal) == (turn.episode_id, 0)
+    assert (second.episode_id, second.ordinal) == (None, None)
+    assert first.block_tokens == made.block_tokens
+    assert first.episode_ids == {monday.id}
+    assert kept.scope(agent="hr", user="ana").injections("tuesday") == [first, second]
+    assert scope.injections("tuesday", limit=1) == [first]
+    assert scope.injections("tuesday", after=first) == [second]
+    uses = scope.uses(monday)
+    assert (uses.times, uses.last) == (2, second.at)
+    assert [use.injection_id for use in uses.recent] == [second.id, first.id]
+    assert calls("ben").injections("tuesday") == []
+    assert calls("ben").uses(monday).times == 0
+    assert scope.uses(uuid4()).times == 0
+
+
 def test_the_last_turns_of_a_session(scope: Any):
     scope.store([("user", "first"), ("assistant", "second")], session_id="s", summary="Two.")
     asked = {"id": "c1", "type": "function", "function": {"name": "balance", "arguments": "{}"}}

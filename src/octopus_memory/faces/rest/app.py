@@ -99,8 +99,9 @@ def make_app(
         development=development,
     )
     problems.install(app)
-    # Routes are tried in order, so the most frequent come first.
-    for each in (sessions, episodes, facts, ledger, users, admin, operations, docs):
+    # Routes are tried in order, so the most frequent come first, but for the ledger, because the
+    # route of a session takes any path below it.
+    for each in (ledger, sessions, episodes, facts, users, admin, operations, docs):
         app.router.routes.extend(each.routes.routes)
     if pages is not None:
         app.router.routes.extend(pages(memory, check_local if development else None))
