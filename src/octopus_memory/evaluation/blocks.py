@@ -19,7 +19,7 @@ from .systems import ranked_turns
 CONTEXT_SYSTEMS = ("octopus", "packed", "dense", "recent", "whole")
 
 _DEPTH = 100
-"""How many turns are ranked and packed, from the best down."""
+"""Number of best-ranked turns that are packed."""
 
 count_tokens = ApproximateCounter().count
 """The one counter that every system's budget and cost is counted with."""
@@ -70,7 +70,7 @@ def line(turn: BenchTurn) -> str:
 
 
 class _LoadedMemory:
-    """One memory for several systems: a conversation is stored once for all of them."""
+    """Memory that several systems share, so that each conversation is stored once."""
 
     def __init__(self, embedder: SharedEmbedder) -> None:
         self.octopus = OctopusSystem(embedder)

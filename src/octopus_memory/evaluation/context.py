@@ -25,7 +25,7 @@ from .run import Progress, versions
 BUDGETS = (400, 800, 1600, 3200)
 
 MOST_STRANGERS = 40
-"""How many questions of the next conversation are asked in each, evenly spaced."""
+"""Number of questions of the next conversation that are asked in each, evenly spaced."""
 
 FIGURES = ("evidence", "long_turns", "answer_words", "tokens", "strangers", "unanswerable")
 """`tokens` is the cost of questions that have an answer, `strangers` of another conversation's,
@@ -34,7 +34,7 @@ FIGURES = ("evidence", "long_turns", "answer_words", "tokens", "strangers", "una
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One block that one system made for one question and budget."""
+    """Block that a system made for a question and a budget."""
 
     budget: int
     category: str

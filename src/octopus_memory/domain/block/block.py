@@ -61,21 +61,21 @@ _ALWAYS = frozenset((FactKind.NAME, FactKind.LANGUAGE, FactKind.INSTRUCTION))
 """Facts that matter for every answer, even for one to "thanks!"."""
 _ALWAYS_TOKENS = 30
 _SUMMARIES_FROM = 600
-"""Of the tokens above this many, summaries and last sessions get a fifth, and 120 at most: in a
-small block quotations are worth more than what a conversation was about."""
+"""Summaries and last sessions get a fifth of the tokens above this many, and 120 at most, because
+in a small block quotations are worth more."""
 _SUMMARIES_SHARE = 5
 _MOST_FOR_SUMMARIES = 120
 _SUMMARY_LENGTH = 160
 _LEAST_SHARE = 0.1
 """The part of the budget for a question that has nothing to do with what is stored."""
 _FULL_AT = 0.6
-"""How far from `min_recall_score` to 1 the best relevance must be for the whole budget."""
+"""The whole budget is spent when the best relevance is this far from `min_recall_score` to 1."""
 _ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """What was found for a question: the block is made of it."""
+    """Search results for one message, from which a block is made."""
 
     candidates: tuple[Candidate, ...] = ()
     """Turns and summaries that may be quoted, best first."""
@@ -86,9 +86,9 @@ class Material:
     facts: tuple[Fact, ...] = ()
     """Current standing facts, most important first."""
     relevance: float = 0.0
-    """That of the best candidate."""
+    """Relevance of the best candidate."""
     is_small_talk: bool = False
-    """Whether the message needs no memory: "thanks!"."""
+    """True for a message that needs no memory, such as "thanks!"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,7 @@ def _add_passages(
     """Quote what fits, the most valuable first; returns the candidates that did not fit."""
     waiting = in_order_of_value(material.candidates, budget)
     used = draft.count("\n".join(draft.lines()))
-    # Line by line every piece is rounded up: what that leaves over is filled in further rounds.
+    # Counting line by line rounds each line up. Further rounds fill the tokens that this left free.
     for _ in range(_ROUNDS):
         known = len(draft.passages)
         waiting = _fill(draft, waiting, allowed - used, budget, weigh)
@@ -214,7 +214,7 @@ def _fill(
         if candidate.hit is not None and candidate.hit.id in quoted_turns:
             continue
         longest = quoted_length(candidate, budget)
-        # Neutralising costs more than looking: what cannot fit is not made ready.
+        # Skip a candidate that cannot fit before neutralising it, because that costs more.
         if draft.count(candidate.text[:longest]) > room:
             left.append(candidate)
             continue
@@ -235,7 +235,7 @@ def _fill(
 def _passage(
     candidate: Candidate, draft: Draft, longest: int, weigh: Weigh, quoted_turns: set[UUID]
 ) -> Passage | None:
-    """The candidate as it is quoted; None where it has no words."""
+    """Return the candidate as a passage; None if it has no words."""
     hit = candidate.source
     if isinstance(hit, EpisodeSnippet):
         return _passage_of_summary(candidate, hit, draft, longest, weigh)
@@ -334,7 +334,7 @@ def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
     It has no words where the episode's passages say all of it.
     """
     if snippet.summary:
-        # First neutralised: what begins a line cannot be told when lines have become one.
+        # Neutralise before joining lines, because line starts are lost afterwards.
         told = one_line(neutralise(snippet.summary[: 3 * _SUMMARY_LENGTH]), _SUMMARY_LENGTH)
         said = [Said("", told)]
     else:

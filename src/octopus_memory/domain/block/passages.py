@@ -22,10 +22,10 @@ _BEST_SHARE = 0.35
 """The part of the budget that the best turn may take; the second half as much, and so on."""
 
 Weigh = Callable[[str], float]
-"""How much of what the question asks for stands in a sentence; 0 for nothing."""
+"""Scores a sentence by how much of the question it answers; 0 for nothing."""
 
 SUMMARY_SPEAKER = "summary"
-"""Who speaks in a passage that is made of a summary or key facts."""
+"""Speaker of a passage that is made of a summary or key facts."""
 _GAP = " … "
 _SHORTEST_PART = 40
 _QUESTION_LENGTH = 120
@@ -67,7 +67,7 @@ class Passage:
     """The question that a short answer belongs to."""
     asked_by: str = ""
     ordinal: int = -1
-    """The turn's place in its episode; -1 for a summary."""
+    """The turn's ordinal in its episode; -1 for a summary."""
     is_archived: bool = False
     signals: tuple[SignalShare, ...] = ()
     """Parts of the relevance, the strongest first."""
@@ -100,7 +100,7 @@ class Candidate:
     score: float
     source: TurnHit | EpisodeSnippet
     before: TurnHit | None = None
-    """The turn before a short one."""
+    """The turn before a short one, which may hold its question."""
 
     @property
     def hit(self) -> TurnHit | None:
@@ -108,14 +108,14 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """What there is to quote."""
+        """The text that may be quoted."""
         if isinstance(self.source, TurnHit):
             return self.source.text
         return "\n".join((*self.source.key_facts, self.source.summary))
 
     @property
     def length(self) -> int:
-        """How many characters there are to quote."""
+        """Number of characters that may be quoted."""
         return len(self.text)
 
 
@@ -130,7 +130,7 @@ def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> li
 
 
 def quoted_length(candidate: Candidate, budget_tokens: int) -> int:
-    """How many characters of a candidate may be quoted: the better its rank, the more."""
+    """Return how many characters of a candidate may be quoted; more for a better rank."""
     if candidate.length <= max(WHOLE_TURN, 2 * budget_tokens):
         return candidate.length
     share = int(4 * budget_tokens * _BEST_SHARE / (candidate.rank + 1))
@@ -148,18 +148,18 @@ def excerpt(text: str, weigh: Weigh, longest: int) -> str:
     lines = [list(split_sentences(line)) for line in text.splitlines()]
     sentences = [sentence for line in lines for sentence in line]
     worth = [weigh(sentence) for sentence in sentences]
-    by_worth = sorted(range(len(sentences)), key=lambda place: (-worth[place], place))
+    by_worth = sorted(range(len(sentences)), key=lambda number: (-worth[number], number))
     chosen: set[int] = set()
     room = longest
-    for place in by_worth:
-        if chosen and not worth[place]:
+    for number in by_worth:
+        if chosen and not worth[number]:
             break
-        size = len(sentences[place])
+        size = len(sentences[number])
         if size <= room:
-            chosen.add(place)
+            chosen.add(number)
             room -= size + len(_GAP)
         elif room > _SHORTEST_PART and not chosen:
-            return _cut_around(sentences[place], room)
+            return _cut_around(sentences[number], room)
     return "\n".join(_parts(lines, chosen))
 
 
@@ -168,14 +168,14 @@ def _parts(lines: Iterable[Sequence[str]], chosen: Collection[int]) -> Iterator[
 
     Lines stay apart, so that what begins one can still be told from the middle of a sentence.
     """
-    place, skipped = 0, False
+    number, skipped = 0, False
     for line in lines:
         parts: list[str] = []
         for sentence in line:
-            if place in chosen:
+            if number in chosen:
                 parts.append(f"… {sentence}" if skipped else sentence)
-            skipped = place not in chosen
-            place += 1
+            skipped = number not in chosen
+            number += 1
         if parts:
             yield " ".join(parts)
     if skipped:

@@ -50,7 +50,7 @@ _PHRASES = re.compile(
 
 
 def is_small_talk(text: str) -> bool:
-    """Whether a message only greets, thanks or agrees, so that no memory is needed for it.
+    """Return True for a message that only greets, thanks or agrees, so that it needs no memory.
 
     A thank-you or a farewell may name somebody or have one word more of its own.
     """
@@ -62,6 +62,6 @@ def is_small_talk(text: str) -> bool:
 
 
 def _rest(text: str) -> int:
-    """How many words are no small talk."""
+    """Count the words that are not small talk."""
     rest = _PHRASES.sub(" ", text.casefold())
     return sum(word not in _WORDS for word in _RUN.findall(rest))
