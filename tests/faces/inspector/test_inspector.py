@@ -350,6 +350,10 @@ def test_a_policy_is_changed_and_the_next_run_shown(
         "archive_on_expiry": "on",
         "delete_after_archival_period": "on",
     }
+    text = pages.post("/keeping/try", data=form).text
+    assert "This policy is not stored yet" in text
+    assert re.search(r"would archive 1, delete 0", text)
+    assert memory.config("hr", tenant="default").retention.active_retention_days == 90
     text = pages.post("/keeping/policy", data=form).text
     assert re.search(r"The next run would archive [12], delete 0", text)
     assert memory.config("hr", tenant="default").retention.active_retention_days == 10

@@ -64,6 +64,7 @@ _ACTIONS: dict[str, View] = {
     "/facts/pin": facts.pin,
     "/facts/delete": facts.delete,
     "/keeping/policy": keeping.set_policy,
+    "/keeping/try": keeping.try_policy,
     "/keeping/hold": keeping.place_hold,
     "/keeping/lift": keeping.lift_hold,
     "/forgetting/erase": forgetting.erase,

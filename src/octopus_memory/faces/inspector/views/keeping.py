@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from ....domain.errors import InvalidInput
 from ....domain.identity import AccessRole
 from ....domain.policy import ArchiveMode, EpisodicRetentionPolicy
 from ....domain.retention import RetentionCounts, policy_in_words
+from ....engine.retention.preview import preview
 from ..visit import Answer, Forbidden, Page, Redirect, Visit
 
 _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
@@ -57,12 +59,40 @@ def _policy(visit: Visit, agent: str, due: RetentionCounts | None) -> AgentPolic
     return AgentPolicy(agent=agent, policy=policy, words=policy_in_words(policy), due=due)
 
 
+def try_policy(visit: Visit) -> Answer:
+    """Show what a policy would do, without storing it."""
+    agent, change = _change(visit)
+    policy = EpisodicRetentionPolicy(**change)
+    due = preview(visit.memory.runtime, visit.tenant.tenant, agent, policy)
+    words = policy_in_words(policy)
+    tried = AgentPolicy(agent=agent, policy=policy, words=words, due=due)
+    return Page(template="policy.html", values={"tried": tried, "modes": list(ArchiveMode)})
+
+
 def set_policy(visit: Visit) -> Answer:
+    agent, change = _change(visit)
+    visit.memory.configure(
+        agent,
+        {"retention": change},
+        tenant=visit.visitor.principal.tenant,
+        actor=visit.actor,
+    )
+    return Redirect(
+        to=visit.link("/keeping", dry="on"),
+        message=f"The policy of {agent} is stored. Below is what the next run would do.",
+    )
+
+
+def _change(visit: Visit) -> tuple[str, dict[str, Any]]:
+    """The agent and the policy of a form.
+
+    :raises Forbidden: the credential is not for all users of that agent
+    """
     visit.need(AccessRole.ADMIN)
     agent, principal = visit.given("agent"), visit.visitor.principal
     if principal.user is not None or not principal.reaches(agent=agent):
         raise Forbidden("this credential is not for all users of that agent")
-    change = {
+    return agent, {
         "active_retention_days": _days(visit, "active_retention_days"),
         "archive_retention_days": _days(visit, "archive_retention_days"),
         "purge_grace_days": _days(visit, "purge_grace_days"),
@@ -70,11 +100,6 @@ def set_policy(visit: Visit) -> Answer:
         "delete_after_archival_period": visit.given("delete_after_archival_period") == "on",
         "archive_mode": visit.given("archive_mode"),
     }
-    visit.memory.configure(agent, {"retention": change}, tenant=principal.tenant, actor=visit.actor)
-    return Redirect(
-        to=visit.link("/keeping", dry="on"),
-        message=f"The policy of {agent} is stored. Below is what the next run would do.",
-    )
 
 
 def _days(visit: Visit, name: str) -> float:
