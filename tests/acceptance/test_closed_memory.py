@@ -31,6 +31,7 @@ SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "episodes": lambda scope: scope.episodes(),
     "erase": lambda scope: scope.erase(),
     "erase_episode": lambda scope: scope.erase_episode(uuid4()),
+    "erase_session": lambda scope: scope.erase_session("s"),
     "facts": lambda scope: scope.facts(),
     "get": lambda scope: scope.get("s"),
     "heartbeat": lambda scope: scope.heartbeat("s"),
@@ -41,9 +42,12 @@ SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "recall_turns": lambda scope: scope.recall_turns("x"),
     "recent": lambda scope: scope.recent(),
     "remove_turns": lambda scope: scope.remove_turns("s", last=1),
+    "reset_session": lambda scope: scope.reset_session("s"),
     "restore": lambda scope: scope.restore(uuid4()),
     "session": lambda scope: scope.session("s"),
+    "sessions": lambda scope: scope.sessions(),
     "store": lambda scope: scope.store([("user", "x")]),
+    "turn": lambda scope: scope.turn(uuid4()),
     "uses": lambda scope: scope.uses(uuid4()),
 }
 MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {

@@ -234,6 +234,42 @@ def fact_ids(other: Owned) -> list[Any]:
     return [other.fact, other.fact.id, str(other.fact.id)]
 
 
+def their_turns(other: Owned) -> list[Any]:
+    return [turn.id for e in (other.open, other.closed) for turn in other.scope.get(e).turns]
+
+
+def turn(a: MemoryScope, other: Owned) -> object:
+    return [a.turn(turn_id) for turn_id in their_turns(other)]
+
+
+def remove_turns(a: MemoryScope, other: Owned) -> object:
+    refused(SessionNotFound, a.remove_turns, other.session_id, last=1)
+    return a.remove_turns("everybody's", ids=their_turns(other))
+
+
+def sessions(a: MemoryScope, other: Owned) -> object:
+    assert other.session_id not in {each.id for each in a.sessions(page_size=1_000)}
+    return a.sessions(page_size=1_000)
+
+
+def reset_session(a: MemoryScope, other: Owned) -> object:
+    refused(SessionNotFound, a.reset_session, other.session_id)
+    return a.reset_session("everybody's")
+
+
+def erase_session(a: MemoryScope, other: Owned) -> object:
+    refused(SessionNotFound, a.erase_session, other.session_id, physical=False)
+    return None
+
+
+def injections(a: MemoryScope, other: Owned) -> object:
+    return a.injections(other.session_id), a.injections("everybody's")
+
+
+def uses(a: MemoryScope, other: Owned) -> object:
+    return [a.uses(given) for given in ids(other)]
+
+
 PROBES: dict[str, Callable[[MemoryScope, Owned], object]] = {
     probe.__name__: probe
     for probe in (
@@ -249,17 +285,24 @@ PROBES: dict[str, Callable[[MemoryScope, Owned], object]] = {
         episode,
         episodes,
         erase_episode,
+        erase_session,
         facts,
         get,
         heartbeat,
+        injections,
         open_episode,
         pin_fact,
         recall,
         recall_turns,
         recent,
+        remove_turns,
+        reset_session,
         restore,
         session,
+        sessions,
         store,
+        turn,
+        uses,
         # The last, since it leaves nothing for the others.
         erase,
     )

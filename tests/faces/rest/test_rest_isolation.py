@@ -81,6 +81,7 @@ def _call(
     filled = filled.replace("{user_id}", user).replace("{agent_id}", "hr")
     filled = filled.replace("{fact_id}", str(uuid4()))
     filled = filled.replace("{hold_id}", str(uuid4())).replace("{receipt_id}", str(uuid4()))
+    filled = filled.replace("{turn_id}", str(uuid4()))
     who = {"agentId": "hr", "userId": user}
     body: dict[str, object] | None = None
     if method in {"POST", "PUT", "PATCH"}:
