@@ -51,17 +51,26 @@ SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
     "uses": lambda scope: scope.uses(uuid4()),
 }
 MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
+    "audit": lambda memory: memory.audit(),
+    "backlog": lambda memory: memory.backlog(),
+    "check_for_removals": lambda memory: memory.check_for_removals(),
     "compact": lambda memory: memory.compact(),
     "config": lambda memory: memory.config("hr"),
     "config_sources": lambda memory: memory.config_sources("hr"),
     "configure": lambda memory: memory.configure("hr", MemoryConfig()),
+    "configured_agents": lambda memory: memory.configured_agents(),
+    "default_config": lambda memory: memory.default_config(),
     "flush": lambda memory: memory.flush(),
     "next_retention": lambda memory: memory.next_retention(),
+    "now": lambda memory: memory.now(),
+    "ping": lambda memory: memory.ping(),
     "reset_config": lambda memory: memory.reset_config("hr"),
     "run_pending": lambda memory: memory.run_pending(),
     "run_retention": lambda memory: memory.run_retention(),
+    "scopes": lambda memory: memory.scopes(),
     "stats": lambda memory: memory.stats(),
     "tenants": lambda memory: memory.tenants(),
+    "verify_audit": lambda memory: memory.verify_audit(),
 }
 HARMLESS = {
     "attend",
