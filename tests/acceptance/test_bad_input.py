@@ -97,6 +97,7 @@ def good(scope: MemoryScope, name: str) -> dict[str, Any]:
         "episode_or_session_id": "open",
         "messages": [("user", "one more thing")],
         "episode_id": scope.open_episode("open").id,
+        "turn_id": scope.open_episode("open").id,
         "session_id": "open",
         "query": "leave days",
         "message": "How many leave days?",
