@@ -61,6 +61,17 @@ def test_development_mode_answers_this_machine_alone(filled: EpisodicMemory):
     assert filled.scope(agent="hr", user="ana").episodes().total_count == 1
 
 
+def test_a_form_of_one_process_is_taken_by_another(filled: EpisodicMemory):
+    with client(filled, development=True) as one, client(filled, development=True) as other:
+        found = re.search(r'name="csrf" value="(\w+)"', one.get("/facts?agent=hr&user=ana").text)
+        assert found is not None
+        form = {"csrf": found[1], "agent": "hr", "user": "ana", "text": "Prefers tea."}
+        assert other.post("/facts/add", data=form).status_code == 200
+    assert [fact.text for fact in filled.scope(agent="hr", user="ana").facts()][-1:] == [
+        "Prefers tea."
+    ]
+
+
 def test_routes_can_be_tried_without_the_internet(filled: EpisodicMemory):
     with client(filled, development=False) as pages:
         page = pages.get("/docs")

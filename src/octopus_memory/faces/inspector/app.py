@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from importlib import resources
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -91,8 +92,8 @@ class Inspector:
         self._memory = memory
         self._sign_in = SignIn(memory, local_token=local_token)
         self._check_local = check_local
-        self._nonce = secrets.token_urlsafe(32)
-        """Stands for the cookie where nobody signs in."""
+        # Stands for the cookie where nobody signs in; the same in every process of a service.
+        self._nonce = sha256(b"inspector\0local\0" + memory.runtime.store.salt).hexdigest()
 
     def routes(self) -> list[Route]:
         pages = [Route(path, self._page(view)) for path, view in _VIEWS.items()]
