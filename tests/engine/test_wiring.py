@@ -37,7 +37,7 @@ def test_a_value_that_an_adapter_refuses_is_named_as_it_was_set(
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "url: is empty"),
+        ("", "url: must not be empty"),
         ("sqlite:", "database_url: must name a file.*sqlite:///:memory:"),
         ("sqlite://", "database_url: must name a file"),
         ("sqlite:///", "database_url: must name a file"),

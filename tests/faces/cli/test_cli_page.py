@@ -83,7 +83,7 @@ def test_the_examples_of_the_page_run():
     Path("talk.jsonl").write_text(talk[1])
     blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     commands = [line for block in blocks for line in block.splitlines()]
-    stays = {"serve", "worker", "mcp"}
+    stays = {"serve", "worker", "mcp", "inspect"}
     assert {shlex.split(line.rpartition("| ")[2])[1] for line in commands} == (
         {*COMMANDS} - {"bench"} - stays
     )

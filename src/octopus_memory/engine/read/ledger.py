@@ -11,7 +11,8 @@ from uuid import UUID
 from ...domain.block.block import Block, Material
 from ...domain.checks import check_limit, episode_id_of
 from ...domain.episode import Episode, Scope, Turn, check_name
-from ...domain.ids import new_id
+from ...domain.errors import InvalidInput
+from ...domain.ids import as_id, new_id
 from ...domain.policy import LedgerMode, MemoryConfig
 from ..core.runtime import Runtime
 
@@ -40,7 +41,9 @@ class LedgerCalls(ABC):
         """
         check_name("session_id", session_id)
         check_limit(limit)
-        last = after if after is None or isinstance(after, UUID) else after.id
+        last = None if after is None else as_id("after", getattr(after, "id", after))
+        if last is None and after is not None:
+            raise InvalidInput("after", "must be an entry of the ledger or its id")
         with self._reading("injections") as runtime:
             runtime.ledger.flush()
             return runtime.store.injections(

@@ -147,7 +147,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         count: bool = True,
     ) -> tuple[list[Episode], int]:
         wanted = statements.listing.Wanted(
-            include_archived=include_archived,
+            include_archived=bool(include_archived),
             leave_out_sessions=leave_out_sessions,
         )
         page = offset, limit
