@@ -243,23 +243,30 @@ def turn(a: MemoryScope, other: Owned) -> object:
 
 
 def remove_turns(a: MemoryScope, other: Owned) -> object:
-    refused(SessionNotFound, a.remove_turns, other.session_id, last=1)
-    return a.remove_turns("everybody's", ids=their_turns(other))
+    refused(SessionNotFound, a.remove_turns, f"{other.session_id} ", last=1)
+    a.add(other.session_id, [("user", "my own of that name"), ("user", "and more")])
+    removed = [a.remove_turns(other.session_id, last=1), a.close_session(other.session_id)]
+    return [*removed, a.remove_turns("everybody's", ids=their_turns(other))]
 
 
 def sessions(a: MemoryScope, other: Owned) -> object:
-    assert other.session_id not in {each.id for each in a.sessions(page_size=1_000)}
+    # Other calls may have made a session of that name here, too.
+    known = {each.id for each in a.sessions(page_size=1_000)}
+    assert f"{other.session_id} " not in known
     return a.sessions(page_size=1_000)
 
 
 def reset_session(a: MemoryScope, other: Owned) -> object:
-    refused(SessionNotFound, a.reset_session, other.session_id)
-    return a.reset_session("everybody's")
+    refused(SessionNotFound, a.reset_session, f"{other.session_id} ")
+    a.add(other.session_id, ("user", "my own of that name"))
+    made = [a.reset_session(other.session_id), a.reset_session("everybody's")]
+    return [*made, a.close_session(other.session_id)]
 
 
 def erase_session(a: MemoryScope, other: Owned) -> object:
-    refused(SessionNotFound, a.erase_session, other.session_id, physical=False)
-    return None
+    refused(SessionNotFound, a.erase_session, f"{other.session_id} ", physical=False)
+    a.add(other.session_id, ("user", "my own of that name"))
+    return a.erase_session(other.session_id, physical=False)
 
 
 def injections(a: MemoryScope, other: Owned) -> object:
