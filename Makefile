@@ -30,7 +30,7 @@ serve: $(VENV)/installed-server
 	@$(BIN)/octopus serve --dev
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -q -n auto --dist loadfile
+	$(BIN)/python -m pytest -q -n auto --dist loadfile -m 'not install'
 
 # What a test needs is told by its markers, which conftest.py sets or enforces: no list can go stale.
 FAST_TESTS := tests/unit tests/engine tests/stores tests/indexes tests/faces tests/integrations \
@@ -62,6 +62,7 @@ docs: $(VENV)/installed-docs
 	$(BIN)/python scripts/build_docs.py
 
 package: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -q -m install tests/project
 	$(BIN)/python scripts/check_package.py
 
 texts: $(VENV)/installed-dev

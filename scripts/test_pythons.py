@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".venvs"
 _EXECUTABLE = re.compile(r"python3(\.\d+)?")
 _ASK = "import sys; print(*sys.version_info[:3])"
-_PYTEST = ("-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile")
+_PYTEST = ("-m", "pytest", "-q", "-n", "auto", "--dist", "loadfile", "-m", "not install")
 
 Version: TypeAlias = tuple[int, ...]
 

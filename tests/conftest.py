@@ -39,7 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
     for line in (
         "both_databases(as_owner=False): on PostgreSQL, as application or owner, and SQL Server",
-        "slow: builds or installs something whole: leave it out with -m 'not slow'",
+        "install: installs the package into an environment of its own; `make package` runs it",
+        "slow: takes seconds: `make test-fast` leaves it out",
         "sqlite_alone: not there: it looks at what only SQLite has, or at no database at all",
         *selection.MARKERS,
     ):

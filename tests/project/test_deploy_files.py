@@ -173,7 +173,7 @@ def test_the_linter_finds_nothing_in_the_dockerfile():
 
 
 @pytest.mark.process
-@pytest.mark.slow
+@pytest.mark.install
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(os.name == "nt", reason="the image is a Linux one")
 def test_the_steps_of_the_dockerfile_give_a_service(tmp_path: Path):

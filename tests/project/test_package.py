@@ -16,7 +16,7 @@ _TOOLS = ("build", "hatchling", "twine", "mypy", "pyright")
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.slow,
+    pytest.mark.install,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(
         any(importlib.util.find_spec(name) is None for name in _TOOLS),
