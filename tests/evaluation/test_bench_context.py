@@ -372,6 +372,7 @@ def test_long_turns_are_counted_by_turn(tmp_path: Path):
 
 
 @pytest.mark.skipif(not PLOTS, reason="the plot needs the extra bench")
+@pytest.mark.process
 def test_the_plot_is_a_picture(run: ContextRun, tmp_path: Path):
     written = write_report(run, tmp_path / "out")
     assert [path.name for path in written] == ["context.md", "context.json", "context.png"]
@@ -379,6 +380,7 @@ def test_the_plot_is_a_picture(run: ContextRun, tmp_path: Path):
 
 
 @pytest.mark.skipif(not PLOTS, reason="the plot needs the extra bench")
+@pytest.mark.process
 def test_a_plot_of_nothing_but_costs_is_a_picture(dataset: Dataset, tmp_path: Path):
     run = run_context(dataset.about(["small-talk"]), [Parrot()])
     assert write_report(run, tmp_path)[-1].read_bytes().startswith(b"\x89PNG")
@@ -405,6 +407,7 @@ def command(monkeypatch, tmp_path: Path):
     return run
 
 
+@pytest.mark.process
 def test_the_command_prints_and_writes(command, data: Path, tmp_path: Path):
     out, cache = tmp_path / "out", tmp_path / "cache"
     given = ["--data", str(data), "--out", str(out), "--cache", str(cache)]

@@ -216,6 +216,7 @@ def test_without_matplotlib_the_figures_are_written_and_the_extra_named(
 
 
 @pytest.mark.skipif(not PLOTS, reason="the plot needs the extra bench")
+@pytest.mark.process
 def test_the_plot_is_a_picture(dataset: Dataset, embedder: SharedEmbedder, tmp_path: Path):
     run = run_recall(dataset, make_systems(["bm25", "naive"], embedder), embedder=embedder)
     written = write_report(run, tmp_path / "out")
@@ -234,6 +235,7 @@ def command(monkeypatch, tmp_path: Path):
     return run
 
 
+@pytest.mark.process
 def test_the_command_prints_and_writes(command, data: Path, tmp_path: Path):
     out, cache = tmp_path / "out", tmp_path / "cache"
     given = ["--dataset", "jsonl", "--data", str(data), "--out", str(out), "--cache", str(cache)]
