@@ -81,14 +81,14 @@ def pages(story: Story, session: str) -> dict[str, str]:
     who = {"agent": story.scope.agent, "user": story.scope.user}
     tried = who | {"message": ASKED[0], "budget": "250"}
     return {
-        "who": "/",
+        "users": "/",
         "timeline": f"/timeline?{urlencode(who)}",
         "replay": f"/replay?{urlencode(who | {'session': session})}",
         "playground": f"/playground?{urlencode(tried)}",
         "compare": f"/playground?{urlencode(tried | {'compare': 'on', 'budget2': '900'})}",
         "facts": f"/facts?{urlencode(who)}",
-        "keeping": "/keeping?dry=on",
-        "forgetting": f"/forgetting?{urlencode(who)}",
+        "retention": "/retention?dry=on",
+        "erasure": f"/erasure?{urlencode(who)}",
         "audit": "/audit",
         "health": "/health",
     }

@@ -92,8 +92,8 @@ SEEN: dict[str, str] = {
     "/playground": address("/playground", message="allergic to what?", **ANA),
     "/playground/result": address("/playground/result", message="allergic?", **ANA),
     "/facts": address("/facts", history="on", **ANA),
-    "/keeping": address("/keeping", dry="on"),
-    "/forgetting": "/forgetting",
+    "/retention": address("/retention", dry="on"),
+    "/erasure": "/erasure",
     "/audit": address("/audit", action="make", user="ana"),
     "/health": "/health",
 }
@@ -101,13 +101,13 @@ CONTENT = {"/timeline", "/replay", "/playground", "/playground/result", "/facts"
 MAY: dict[str, set[str]] = {
     "admin": set(SEEN),
     "agent": {"/", *CONTENT},
-    "user": {"/", "/forgetting", *CONTENT},
-    "auditor": {"/", "/timeline", "/keeping", "/forgetting", "/audit", "/health"},
+    "user": {"/", "/erasure", *CONTENT},
+    "auditor": {"/", "/timeline", "/retention", "/erasure", "/audit", "/health"},
 }
 
 
 def test_every_page_is_looked_at():
-    receipts = {"/forgetting/receipt", "/forgetting/download"}
+    receipts = {"/erasure/receipt", "/erasure/download"}
     assert set(SEEN) | receipts == set(_VIEWS)
 
 
@@ -251,8 +251,8 @@ def test_hostile_content_is_escaped_everywhere(pages: TestClient, memory: Episod
         address("/replay", session=name, **who),
         address("/playground", message=EVIL, compare="on", **who),
         address("/facts", history="on", **who),
-        "/keeping",
-        address("/forgetting", **who),
+        "/retention",
+        address("/erasure", **who),
         address("/audit", action=EVIL, actor=EVIL, user=EVIL),
         address("/audit"),
         "/health",
@@ -350,45 +350,45 @@ def test_a_policy_is_changed_and_the_next_run_shown(
         "archive_on_expiry": "on",
         "delete_after_archival_period": "on",
     }
-    text = pages.post("/keeping/try", data=form).text
+    text = pages.post("/retention/try", data=form).text
     assert "This policy is not stored yet" in text
     assert re.search(r"would archive 1, delete 0", text)
     assert memory.config("hr", tenant="default").retention.active_retention_days == 90
-    text = pages.post("/keeping/policy", data=form).text
+    text = pages.post("/retention/policy", data=form).text
     assert re.search(r"The next run would archive [12], delete 0", text)
     assert memory.config("hr", tenant="default").retention.active_retention_days == 10
     wrong = form | {"active_retention_days": "-1"}
-    assert pages.post("/keeping/policy", data=wrong).status_code == 422
-    pages.post("/keeping/hold", data={"csrf": token, "user": "ana", "reason": "a case"})
+    assert pages.post("/retention/policy", data=wrong).status_code == 422
+    pages.post("/retention/hold", data={"csrf": token, "user": "ana", "reason": "a case"})
     [hold] = memory.tenant().holds()
-    assert "a case" in pages.get("/keeping").text
-    pages.post("/keeping/lift", data={"csrf": token, "hold": str(hold.id)})
+    assert "a case" in pages.get("/retention").text
+    pages.post("/retention/lift", data={"csrf": token, "hold": str(hold.id)})
     assert memory.tenant().holds() == []
 
 
 def test_a_user_is_erased_only_when_the_name_is_typed(pages: TestClient, memory: EpisodicMemory):
     token = sign_in(pages, memory)
     form = {"csrf": token, "user": "ana", "verify": "on"}
-    assert pages.post("/forgetting/erase", data=form | {"confirm": "Ana"}).status_code == 422
+    assert pages.post("/erasure/erase", data=form | {"confirm": "Ana"}).status_code == 422
     assert memory.scope(agent="hr", user="ana").episodes().total_count == 2
-    answer = pages.post("/forgetting/erase", data=form | {"confirm": "ana"})
+    answer = pages.post("/erasure/erase", data=form | {"confirm": "ana"})
     assert "Receipt of an erasure" in answer.text
     assert memory.scope(agent="hr", user="ana").episodes().total_count == 0
     [receipt] = memory.tenant().receipts()
-    kept = pages.get(address("/forgetting/download", id=str(receipt.id)))
+    kept = pages.get(address("/erasure/download", id=str(receipt.id)))
     assert "attachment" in kept.headers["content-disposition"]
     assert json.loads(kept.text)["sha256"] == receipt.sha256
-    assert "✓ matches" in pages.get(address("/forgetting/receipt", id=str(receipt.id))).text
+    assert "✓ matches" in pages.get(address("/erasure/receipt", id=str(receipt.id))).text
     sign_in(pages, memory, "agent")
-    assert pages.get(address("/forgetting/receipt", id=str(receipt.id))).status_code == 403
+    assert pages.get(address("/erasure/receipt", id=str(receipt.id))).status_code == 403
 
 
 def test_a_user_erases_themselves_and_nobody_else(pages: TestClient, memory: EpisodicMemory):
     token = sign_in(pages, memory, "user")
     other = {"csrf": token, "user": "ben", "confirm": "ben"}
-    assert pages.post("/forgetting/erase", data=other).status_code == 403
+    assert pages.post("/erasure/erase", data=other).status_code == 403
     own = {"csrf": token, "user": "ana", "confirm": "ana"}
-    answer = pages.post("/forgetting/erase", data=own)
+    answer = pages.post("/erasure/erase", data=own)
     assert "Receipt of an erasure" in answer.text
     assert memory.scope(agent="other", user="ben").episodes().total_count == 1
     assert memory.scope(agent="hr", user="ana").episodes().total_count == 0
@@ -480,6 +480,6 @@ def test_a_part_that_is_not_there_is_said(pages: TestClient, memory: EpisodicMem
     sign_in(pages, memory)
     assert pages.get(address("/replay", session="nothing", **ANA)).status_code == 404
     assert pages.get("/timeline").status_code == 422
-    assert pages.get(address("/forgetting/receipt", id="x")).status_code == 422
+    assert pages.get(address("/erasure/receipt", id="x")).status_code == 422
     assert pages.get("/inspector/../app.py").status_code == 404
     assert pages.get("/inspector/inspector.css").headers["content-type"].startswith("text/css")

@@ -123,20 +123,20 @@ def sign_in(seen: Seen, base: str, memory: EpisodicMemory, role: str = "admin") 
     seen.page.goto(f"{base}/")
     seen.page.get_by_label("API key").fill(made.token)
     seen.page.get_by_role("button", name="Sign in").click()
-    playwright.expect(seen.page.get_by_role("heading", level=1)).to_have_text("Who is remembered")
+    playwright.expect(seen.page.get_by_role("heading", level=1)).to_have_text("Users")
 
 
 def addresses() -> dict[str, str]:
     asked = {"message": "What am I allergic to?", "compare": "on", **WHO}
     return {
-        "who": "/",
+        "users": "/",
         "timeline": f"/timeline?{urlencode(WHO)}",
         "replay": f"/replay?{urlencode(WHO | {'session': 'tuesday'})}",
         "first": f"/replay?{urlencode(WHO | {'session': 'monday'})}",
         "playground": f"/playground?{urlencode(asked)}",
         "facts": f"/facts?{urlencode(WHO)}",
-        "keeping": "/keeping?dry=on",
-        "forgetting": f"/forgetting?{urlencode(WHO)}",
+        "retention": "/retention?dry=on",
+        "erasure": f"/erasure?{urlencode(WHO)}",
         "audit": "/audit",
         "health": "/health",
     }
@@ -202,9 +202,9 @@ def test_each_role_has_its_own_way(seen: Seen, base: str, memory: EpisodicMemory
     assert (
         links
         == {
-            "agent": ["Who"],
-            "user": ["Who", "Forgetting"],
-            "auditor": ["Who", "Keeping", "Forgetting", "Audit", "Health"],
+            "agent": ["Users"],
+            "user": ["Users", "Erasure"],
+            "auditor": ["Users", "Retention", "Erasure", "Audit", "Health"],
         }[role]
     )
     seen.page.get_by_role("link", name="ana").click()
@@ -229,7 +229,7 @@ def test_the_sliders_change_the_block(seen: Seen, base: str, memory: EpisodicMem
 
 def test_erasing_asks_for_the_name(seen: Seen, base: str, memory: EpisodicMemory):
     sign_in(seen, base, memory)
-    seen.page.goto(base + addresses()["forgetting"])
+    seen.page.goto(base + addresses()["erasure"])
     button = seen.page.get_by_role("button", name="Erase for good")
     playwright.expect(button).to_be_disabled()
     confirm = seen.page.get_by_label("Type the user's id again to confirm")

@@ -57,7 +57,7 @@ def test_development_mode_answers_this_machine_alone(filled: EpisodicMemory):
             assert answer.status_code == 403
             assert "ana" not in answer.text
         forged = {"agent": "hr", "user": "ana", "confirm": "ana"}
-        assert pages.post("/forgetting/erase", data=forged).status_code == 403
+        assert pages.post("/erasure/erase", data=forged).status_code == 403
     assert filled.scope(agent="hr", user="ana").episodes().total_count == 1
 
 

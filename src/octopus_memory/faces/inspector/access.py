@@ -1,4 +1,4 @@
-"""Who looks at the inspector: signing in, the cookie, and tokens against forged requests.
+"""Signing in to the inspector: the session cookie and tokens against forged requests.
 
 The cookie names an API key and a time, signed with a key that is derived from the database's secret
 and from the stored hash of the API key. Every process of a service can check it, and it ends when
@@ -20,7 +20,7 @@ from ...engine.privacy.api_keys import KeyRing
 
 COOKIE = "octopus_inspector"
 SECONDS = 12 * 3_600
-"""How long a visit lasts after signing in."""
+"""Lifetime of a visit after signing in."""
 _LOCAL = "local"
 _WRONG_ALLOWED = 10
 _WRONG_SECONDS = 60.0
@@ -30,7 +30,7 @@ _COOKIE_PARTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """A person who is signed in, and what they may see."""
+    """A signed-in person, with the role and reach of the credential."""
 
     principal: Principal
     every_tenant: bool = False
@@ -39,11 +39,11 @@ class Visitor:
 
     @property
     def csrf(self) -> str:
-        """The token that every form of this visit carries."""
+        """Token that every form of this visit carries."""
         return hmac.new(self.cookie.encode(), b"csrf", sha256).hexdigest()
 
     def in_tenant(self, tenant: str | None) -> Visitor:
-        """The visitor in a tenant of their choice, where they have one."""
+        """Return the visitor in another tenant, if the visitor is bound to none."""
         if not tenant or not self.every_tenant:
             return self
         return replace(self, principal=replace(self.principal, tenant=tenant))
@@ -72,20 +72,20 @@ class SignIn:
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
 
     def with_key(self, token: str) -> str | None:
-        """The cookie for an API key; None for one that is not valid."""
+        """Return the cookie for an API key, or None if the key is not valid."""
         principal = self._ring.who(token)
         if principal is None:
             return None
         return self._signed(principal.actor.removeprefix("key:"))
 
     def with_local_token(self, given: str) -> str | None:
-        """The cookie for the token that the program opened the browser with."""
+        """Return the cookie for the token that `octopus inspect` put into the address."""
         if self._local_token is None or not secrets.compare_digest(given, self._local_token):
             return None
         return self._signed(_LOCAL)
 
     def visitor(self, cookie: str) -> Visitor | None:
-        """Who a cookie stands for; None for one that is unknown, changed or over."""
+        """Return the owner of a cookie, or None if it is unknown, changed or expired."""
         parts = cookie.split(".")
         if len(parts) != _COOKIE_PARTS or not parts[1].isdigit():
             return None
@@ -140,6 +140,6 @@ class SignIn:
 
 
 def local_operator(cookie: str = "") -> Visitor:
-    """Whoever runs the program on this machine: an administrator of every tenant."""
+    """Return the operator of this machine: an administrator of every tenant."""
     principal = Principal(tenant="default", role=AccessRole.ADMIN, actor="inspector")
     return Visitor(principal=principal, every_tenant=True, cookie=cookie)

@@ -1,4 +1,4 @@
-"""The routes of the inspector, for a service or for a program of its own."""
+"""Routes of the inspector, for the service and for `octopus inspect`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...domain.identity import AccessRole
 from ...engine.memory import Memory
 from .access import COOKIE, SECONDS, SignIn, Visitor, local_operator
 from .rendering import environment
-from .views import audit, facts, forgetting, health, keeping, playground, replay, timeline, who
+from .views import audit, erasure, facts, health, playground, replay, retention, timeline, users
 from .visit import Answer, Download, Forbidden, Page, Redirect, View, Visit
 
 log = logging.getLogger(__name__)
@@ -44,16 +44,16 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 _VIEWS: dict[str, View] = {
-    "/": who.show,
+    "/": users.show,
     "/timeline": timeline.show,
     "/replay": replay.show,
     "/playground": playground.show,
     "/playground/result": playground.result,
     "/facts": facts.show,
-    "/keeping": keeping.show,
-    "/forgetting": forgetting.show,
-    "/forgetting/receipt": forgetting.receipt,
-    "/forgetting/download": forgetting.download,
+    "/retention": retention.show,
+    "/erasure": erasure.show,
+    "/erasure/receipt": erasure.receipt,
+    "/erasure/download": erasure.download,
     "/audit": audit.show,
     "/health": health.show,
 }
@@ -64,11 +64,11 @@ _ACTIONS: dict[str, View] = {
     "/facts/correct": facts.correct,
     "/facts/pin": facts.pin,
     "/facts/delete": facts.delete,
-    "/keeping/policy": keeping.set_policy,
-    "/keeping/try": keeping.try_policy,
-    "/keeping/hold": keeping.place_hold,
-    "/keeping/lift": keeping.lift_hold,
-    "/forgetting/erase": forgetting.erase,
+    "/retention/policy": retention.set_policy,
+    "/retention/try": retention.try_policy,
+    "/retention/hold": retention.place_hold,
+    "/retention/lift": retention.lift_hold,
+    "/erasure/erase": erasure.erase,
     "/health/keys/make": health.make_key,
     "/health/keys/rotate": health.rotate_key,
     "/health/keys/revoke": health.revoke_key,
@@ -76,7 +76,7 @@ _ACTIONS: dict[str, View] = {
 
 
 class Inspector:
-    """The pages over one memory, which stays the caller's to close."""
+    """Pages over one memory. The caller closes the memory."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Inspector:
         self._memory = memory
         self._sign_in = SignIn(memory, local_token=local_token)
         self._check_local = check_local
-        # Stands for the cookie where nobody signs in; the same in every process of a service.
+        # Replaces the cookie in development mode. Every process of a service derives the same.
         self._nonce = sha256(b"inspector\0local\0" + memory.runtime.store.salt).hexdigest()
 
     def routes(self) -> list[Route]:
@@ -143,7 +143,7 @@ class Inspector:
         if self._check_local is not None:
             try:
                 self._check_local(request.scope)
-            except Exception:  # noqa: BLE001 - the face that mounts these pages has its own kind
+            except Exception:  # noqa: BLE001 - the face that mounts these pages raises its own class
                 return None
             return local_operator(self._nonce)
         token = request.query_params.get("token")
@@ -257,7 +257,7 @@ class Inspector:
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form; the parser of the framework would need one more package."""
+    """Parse a form here, because the parser of Starlette needs one more package."""
     body = b""
     async for piece in request.stream():
         body += piece
@@ -270,7 +270,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _is_own(request: Request, form: Mapping[str, str], visitor: Visitor) -> bool:
-    """True if a form came from a page of this visit."""
+    """Check that a form came from a page of this visit."""
     given = form.get("csrf", "")
     is_right = secrets.compare_digest(given.encode(), visitor.csrf.encode())
     return is_right and _is_same_origin(request)
@@ -284,7 +284,7 @@ def _is_same_origin(request: Request) -> bool:
 
 
 def _own_path(given: str) -> str:
-    """A path of this site; anything else leads to the first page."""
+    """Return a path of this site, or the first page for anything else."""
     is_own = given.startswith("/") and not given.startswith(("//", "/\\")) and "\\" not in given
     return given if is_own and given.isprintable() else "/"
 

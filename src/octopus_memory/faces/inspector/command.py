@@ -1,4 +1,4 @@
-"""The command that shows a local database in the browser."""
+"""`octopus inspect`: show a local database in the browser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def inspect(
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65_535)] = 0,
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
 ) -> None:
-    """Look into a database with the browser: who is remembered, what was said and shown, and why.
+    """Show in the browser what a database remembers, and what a model was shown and why.
 
     octopus inspect memory.db
 

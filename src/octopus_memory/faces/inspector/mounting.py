@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def inspector_routes(memory: Memory, check_local: Callable[[Scope], None] | None) -> list[Route]:
-    """The routes of the inspector; none where the packages that it needs are not installed.
+    """Routes of the inspector; none if its packages are not installed.
 
     `check_local` is called for each request in place of signing in, if it is given.
     """

@@ -1,4 +1,4 @@
-"""Templates, and the words that they use for times and sizes."""
+"""Templates, and filters that format times and sizes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def marked(text: str) -> Markup:
 
 
 def until(at: datetime, now: datetime) -> str:
-    """How long it is until a time, in words."""
+    """Time left until a moment, in words."""
     left = at - now
     if left <= timedelta(0):
         return "due now"

@@ -1,4 +1,4 @@
-"""One request of a page: who asks, for what, and how they are answered."""
+"""A request as the views see it, and the answers that a view can give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: who did what, newest first, and whether the log is whole."""
+"""Audit log, newest first, with the check of its hash chain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..visit import Answer, Page, Visit
 
 _PAGE = 50
 _LOOKED_AT = 2_000
-"""Entries that a filter looks at for one page."""
+"""Entries that a filter reads for one page."""
 _VERIFIED_UNASKED = 20_000
 """Entries up to which the chain is verified whenever the page is opened."""
 

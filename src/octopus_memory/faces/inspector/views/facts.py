@@ -1,4 +1,4 @@
-"""What is known of a user whatever they ask, and where it was said."""
+"""Facts of a user: read, add, correct, pin and delete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def show(visit: Visit) -> Answer:
 
 
 def _sessions(visit: Visit, scope: MemoryScope, facts: list[Fact]) -> dict[UUID, str]:
-    """The sessions that facts were said in, by episode."""
+    """Sessions that facts come from, by episode."""
     ids = sorted({fact.episode_id for fact in facts if fact.episode_id is not None})
     found = visit.memory.runtime.store.episodes(scope.scope, ids)
     return {episode_id: episode.session_id for episode_id, episode in found.items()}

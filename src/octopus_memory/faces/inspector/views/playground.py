@@ -38,7 +38,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What one choice of settings makes of the message."""
+    """Context block of the message under one choice of settings."""
 
     name: str
     budget: int
@@ -47,7 +47,7 @@ class Tried:
     context: MemoryContext | None
     explained: list[Explained]
     reasons: list[tuple[str, str, int]]
-    """What was left out: what, why, and how many."""
+    """Left-out items: kind, reason and count."""
     code: str
 
 
@@ -56,7 +56,7 @@ def show(visit: Visit) -> Answer:
 
 
 def result(visit: Visit) -> Answer:
-    """The part of the page that changes with the sliders."""
+    """Render the part of the page that changes with the sliders."""
     return Page(template="playground_result.html", values=_values(visit))
 
 

@@ -1,4 +1,4 @@
-"""One session, turn by turn, with what was injected for each."""
+"""A session turn by turn, with the memories that were injected for each turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPEN_ENTRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownItem:
-    """A memory that was injected, with its words where they are still there."""
+    """An injected memory, with its text if that still exists."""
 
     item: Injected
     words: str
@@ -68,7 +68,7 @@ def show(visit: Visit) -> Answer:
 
 
 class Texts:
-    """The words behind entries of the ledger, read together."""
+    """Texts that entries of the ledger refer to, read in a few round trips."""
 
     def __init__(self, visit: Visit, entries: list[Injection]) -> None:
         scope = visit.scope

@@ -1,4 +1,4 @@
-"""The timeline of a user: episodes over time, each with its state and what becomes of it."""
+"""Timeline of a user: episodes by time, with state and retention dates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Entry:
     state: str
     held: bool
     future: tuple[tuple[str, datetime, str], ...]
-    """What will become of it, when, and how long that is."""
+    """Next retention steps: the action, its time, and the time left in words."""
     month: str
 
 

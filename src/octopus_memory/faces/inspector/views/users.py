@@ -1,4 +1,4 @@
-"""The first page: tenants, agents and users, with counts."""
+"""First page: tenants, agents and users, with counts."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ def show(visit: Visit) -> Answer:
         "is_first": last is None,
         "tenants": tenants,
     }
-    return Page(template="who.html", values=values)
+    return Page(template="users.html", values=values)

@@ -1,4 +1,4 @@
-"""How long each agent keeps episodes, what the next run would do, and legal holds."""
+"""Retention policies with a dry run of the next run, and legal holds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def show(visit: Visit) -> Answer:
         "number": page,
         "pages": max(1, -(-len(agents) // _PAGE)),
     }
-    return Page(template="keeping.html", values=values)
+    return Page(template="retention.html", values=values)
 
 
 def _policy(visit: Visit, agent: str, due: RetentionCounts | None) -> AgentPolicy:
@@ -78,7 +78,7 @@ def set_policy(visit: Visit) -> Answer:
         actor=visit.actor,
     )
     return Redirect(
-        to=visit.link("/keeping", dry="on"),
+        to=visit.link("/retention", dry="on"),
         message=f"The policy of {agent} is stored. Below is what the next run would do.",
     )
 
@@ -118,7 +118,7 @@ def place_hold(visit: Visit) -> Answer:
         reason=visit.given("reason"),
         actor=visit.actor,
     )
-    return Redirect(to=visit.link("/keeping"), message="The hold stands.")
+    return Redirect(to=visit.link("/retention"), message="The hold stands.")
 
 
 def lift_hold(visit: Visit) -> Answer:
@@ -128,4 +128,4 @@ def lift_hold(visit: Visit) -> Answer:
     except ValueError as error:
         raise InvalidInput("hold", "must be the id of a hold") from error
     visit.tenant.lift(key, actor=visit.actor)
-    return Redirect(to=visit.link("/keeping"), message="The hold is lifted.")
+    return Redirect(to=visit.link("/retention"), message="The hold is lifted.")

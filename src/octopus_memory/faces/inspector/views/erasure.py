@@ -1,4 +1,4 @@
-"""Erasing a user, with their name typed as confirmation, and the receipts of it."""
+"""Erasure of a user, confirmed by typing the id, and its receipts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show(visit: Visit) -> Answer:
         "may_erase": visit.visitor.may(*_OWNS),
         "wrong": "",
     }
-    return Page(template="forgetting.html", values=values)
+    return Page(template="erasure.html", values=values)
 
 
 def erase(visit: Visit) -> Answer:
@@ -55,7 +55,7 @@ def erase(visit: Visit) -> Answer:
         found = "bytes were found" if search is not None and search.found else "no byte is left"
     if not visit.visitor.may(*_WATCHES) or not visit.visitor.is_whole:
         return _page(visit, receipt, found)
-    to = visit.link("/forgetting/receipt", id=str(receipt.id), files=found)
+    to = visit.link("/erasure/receipt", id=str(receipt.id), files=found)
     return Redirect(to=to, message="Everything of this user is erased.")
 
 
