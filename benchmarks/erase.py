@@ -105,7 +105,7 @@ def main() -> None:
             )
             users = [scope_of(number * 7).user for number in range(1, 12)]
             logical = statistics.median(_logical(memory, user) for user in users[:10])
-            rewrite = timed(memory.parts.store.compact)
+            rewrite = timed(memory.runtime.store.compact)
             with Writer(path) as writer:
                 whole = timed(lambda: tenant.erase_user(users[10]))
             quiet = statistics.median(writer.waited)
@@ -126,7 +126,7 @@ def main() -> None:
 
 def _logical(memory: EpisodicMemory, user: str) -> float:
     """Measure the transaction alone, without the search after it."""
-    store = memory.parts.store
+    store = memory.runtime.store
     began = time.perf_counter()
     spent: list[float] = []
     erase = store.erase

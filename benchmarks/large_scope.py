@@ -58,8 +58,8 @@ def measure(path: Path, way: str, count: int) -> Measured:
     asked = questions(count)
     store_url = f"sqlite:///{path}"
     memory = EpisodicMemory.open(store_url, embedder=QuestionEmbedder(asked), background=False)
-    index = ExactIndex(memory.parts.store, **WAYS[way])
-    object.__setattr__(memory.parts, "index", index)
+    index = ExactIndex(memory.runtime.store, **WAYS[way])
+    object.__setattr__(memory.runtime, "index", index)
     scope = memory.scope(tenant=SCOPE.tenant, agent=SCOPE.agent, user=SCOPE.user)
     before = _memory()
     start = time.process_time()

@@ -174,7 +174,12 @@ def fill(path: Path) -> str:
             scope.add(SESSION, ("user", OPENING))
         memory.flush()
         made = api_keys.make_key(
-            memory.parts, tenant="default", role="agent", name="load", agents=[AGENT], actor="load"
+            memory.runtime,
+            tenant="default",
+            role="agent",
+            name="load",
+            agents=[AGENT],
+            actor="load",
         )
         return made.token
 

@@ -109,7 +109,12 @@ def main() -> None:
         ) as memory,
     ):
         made = api_keys.make_key(
-            memory.parts, tenant="default", role="agent", name="load", agents=[AGENT], actor="load"
+            memory.runtime,
+            tenant="default",
+            role="agent",
+            name="load",
+            agents=[AGENT],
+            actor="load",
         )
         app = make_app(memory, replace(ServerSettings(), requests_per_minute=10**9))
         found = asyncio.run(measure(app, made.token, options.requests, options.rounds))

@@ -125,7 +125,7 @@ class Probe:
             "store 20 turns",
             self._each(scopes, lambda s: s.store([("user", "a word")] * 20, summary="words")),
         )
-        store, due = memory.parts.store, NOW - timedelta(days=70)
+        store, due = memory.runtime.store, NOW - timedelta(days=70)
         oldest = [s.session("s-0").episodes[0].episode for s in scopes]
         pages = [None] * 10
         yield (

@@ -39,7 +39,7 @@ def main() -> None:
 
 def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
     with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
-        scope, store = memory.scope(user="somebody"), memory.parts.store
+        scope, store = memory.scope(user="somebody"), memory.runtime.store
         _talk(scope)
         memory.flush()
         _recall(scope)
@@ -52,7 +52,7 @@ def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
         store.recall_block_at(scope.scope, [1])
         store.recall_block(scope.scope, after=1, alive=True)
         fact = FoundFact(kind=FactKind.HOME, text="Lives on Naxos.", ordinal=0)
-        memory.parts.summarizer = FakeSummarizer(facts=[fact])
+        memory.runtime.summarizer = FakeSummarizer(facts=[fact])
         scope.store([("user", "I live on Naxos now.")])
         scope.facts()
         for count in range(1, MOST_PLACES + 1):

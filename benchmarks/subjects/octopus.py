@@ -63,15 +63,15 @@ class Octopus(Subject):
         """Search by vectors alone. Recall itself also ranks by other signals."""
         import numpy as np
 
-        parts, scope = self.memory.parts, self.memory.scope(user=f"user-{query.user}").scope
-        view = parts.index.view(scope, self.embedder.model)
+        runtime, scope = self.memory.runtime, self.memory.scope(user=f"user-{query.user}").scope
+        view = runtime.index.view(scope, self.embedder.model)
         cosines = np.where(view.ordinals >= 0, view.cosine(query.vector), -1)
         best = np.argsort(-np.nan_to_num(cosines, nan=-1), kind="stable")[:k]
         places = [
             (view.episode_ids[view.rows.episode[row]], int(view.ordinals[row])) for row in best
         ]
         turns = {
-            (turn.episode_id, turn.ordinal): turn for turn in parts.store.turns_at(scope, places)
+            (turn.episode_id, turn.ordinal): turn for turn in runtime.store.turns_at(scope, places)
         }
         return [turns[place].text for place in places]
 

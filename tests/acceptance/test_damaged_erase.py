@@ -135,7 +135,7 @@ def test_pending_work_is_done_beside_an_erasure_that_cannot_be_finished(
     path = tmp_path / "memory.db"
     with open_memory(path) as memory:
         memory.scope(user="ana").store(TALK)
-        store = type(memory.parts.store)
+        store = type(memory.runtime.store)
         with monkeypatch.context() as patched:
             patched.setattr(store, "_rewrite", lambda _: False)
             memory.scope(user="ana").erase()
@@ -160,7 +160,7 @@ def _fill_disk(memory: EpisodicMemory) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreFull("memory.db: disk full")
 
-    memory.parts.store.record = full  # type: ignore[method-assign]
+    memory.runtime.store.record = full  # type: ignore[method-assign]
 
 
 def test_an_export_that_cannot_be_recorded_is_refused(tmp_path: Path):

@@ -122,7 +122,7 @@ def check_whole(memory: EpisodicMemory) -> list[Episode]:
         if episode.is_open:
             assert scope.session(episode.session_id).session.status == "active"
     check_all_embedded(memory)
-    _, rows = memory.parts.store.recall_rows(scope.scope, after=0)
+    _, rows = memory.runtime.store.recall_rows(scope.scope, after=0)
     ended = [episode for episode in episodes if not episode.is_open]
     assert len(rows) == sum(e.message_count for e in episodes) + len(ended)
     return episodes

@@ -129,7 +129,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fill(path: Path) -> None:
     finder = FactFinder()
     with open_memory(path) as memory:
-        memory.parts.extractive = finder
+        memory.runtime.extractive = finder
         for episode in range(EPISODES):
             for user in range(USERS):
                 finder.also = [found_in(user, episode)]
@@ -383,16 +383,16 @@ def test_text_removed_by_archiving_purging_and_new_summaries_is_gone_from_the_fi
         return [needle for needle in wanted[kind] if needle in gone]
 
     with without_secure_delete(monkeypatch), open_memory(copy.path) as memory:
-        scope, store = scope_of(memory, VICTIM), memory.parts.store
+        scope, store = scope_of(memory, VICTIM), memory.runtime.store
         ids = [
             scope.session(marker("session", VICTIM, number)).episodes[0].episode.id
             for number in range(3)
         ]
         store.archive(scope.scope, ids[0])
-        store.delete(scope.scope, ids[1], at=memory.parts.clock.now())
+        store.delete(scope.scope, ids[1], at=memory.runtime.clock.now())
         store.purge(scope.scope, ids[1])
-        new = close.limited(memory.parts.extractive.summarize([], timeout=1))
-        summary = close.new_summary(memory.parts, scope.scope, new, "scrubbed")
+        new = close.limited(memory.runtime.extractive.summarize([], timeout=1))
+        summary = close.new_summary(memory.runtime, scope.scope, new, "scrubbed")
         store.put_summary(scope.scope, ids[2], summary)
         assert memory.compact()
     texts = ("message", "tool", "result", "key", "speaker")

@@ -42,7 +42,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check_after_the_kill(path: Path) -> bool:
     """Whether the erasure had begun; then it is finished here, else it is all there."""
     with erase_child_actions.open_memory(f"sqlite:///{path}") as memory:
-        store, tenant = memory.parts.store, memory.tenant()
+        store, tenant = memory.runtime.store, memory.tenant()
         begun = [*tenant.receipts()]
         left = store.scopes(tenant="default", user=VICTIM)
         if not begun:
@@ -70,7 +70,7 @@ def check_after_the_kill(path: Path) -> bool:
 
 
 def check_finished(memory: EpisodicMemory, erasure_id: object) -> None:
-    tenant, store = memory.tenant(), memory.parts.store
+    tenant, store = memory.tenant(), memory.runtime.store
     [receipt] = tenant.receipts()
     assert receipt.id == erasure_id
     assert receipt.is_complete

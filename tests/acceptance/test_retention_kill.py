@@ -51,9 +51,9 @@ def due(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tell(memory, "marked", days=30)
         scope = memory.scope(agent="marked", user="u")
         [episode] = scope.episodes()
-        memory.parts.store.delete(scope.scope, episode.id, at=NOW - timedelta(days=8))
+        memory.runtime.store.delete(scope.scope, episode.id, at=NOW - timedelta(days=8))
         # Idle by the clock, for an hour.
-        clock: Any = memory.parts.clock
+        clock: Any = memory.runtime.clock
         clock.set(NOW - timedelta(hours=1))
         memory.scope(agent="idle", user="u").add("idle", TALK)
         clock.set(NOW)
@@ -63,7 +63,7 @@ def due(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def state(memory: EpisodicMemory, agent: str) -> str:
     """The stage of the agent's one episode, which must be whole in it."""
-    scope, store = memory.scope(agent=agent, user="u"), memory.parts.store
+    scope, store = memory.scope(agent=agent, user="u"), memory.runtime.store
     rows = [row.ordinal for row in store.recall_rows(scope.scope, after=0)[1]]
     for episode in scope.deleted():
         assert rows == []
@@ -94,7 +94,7 @@ def check_all(memory: EpisodicMemory, expected: tuple[str, ...]) -> None:
     assert stats.turns == sum(0 if where in ("archived", "gone") else 2 for where in expected)
     assert memory.flush()
     rows = sum(
-        len(memory.parts.store.recall_rows(memory.scope(agent=a, user="u").scope, after=0)[1])
+        len(memory.runtime.store.recall_rows(memory.scope(agent=a, user="u").scope, after=0)[1])
         for a in AGENTS
     )
     assert sum(memory.stats().vectors.values()) == rows
@@ -187,7 +187,7 @@ def test_two_jobs_at_once(tmp_path: Path):
     assert sorted(report.counts.archived for report in reports) == [0, 0, 12]
     with open_memory(url) as memory:
         assert memory.stats().turns == 0
-        entries = [e for e in memory.parts.store.audit("default") if e.action == "retention"]
+        entries = [e for e in memory.runtime.store.audit("default") if e.action == "retention"]
         assert [entry.detail["archived"] for entry in entries] == [12]
 
 

@@ -29,7 +29,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Only the first episode of the session says that it is a name."""
     path = tmp_path_factory.mktemp("scrub") / "ready.db"
     with open_memory(f"sqlite:///{path}") as memory:
-        scope, store = memory.scope(user="u"), memory.parts.store
+        scope, store = memory.scope(user="u"), memory.runtime.store
         scope.store(
             [("user", f"My name is {NAME}."), ("assistant", "Good morning to you.")],
             session_id=SESSION,
@@ -48,7 +48,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def episodes(scope: MemoryScope) -> list[Any]:
-    store = scope._memory.parts.store
+    store = scope._memory.runtime.store
     return [
         store.stored_episode(scope.scope, episode_id)
         for session in (SESSION, COLD, MARKED)
@@ -81,7 +81,7 @@ def readable(scope: MemoryScope) -> list[Any]:
 
 def check_rows(memory: EpisodicMemory) -> None:
     """Everything that can be found has one row, and waits for its vector or has it."""
-    scope, store = memory.scope(user="u"), memory.parts.store
+    scope, store = memory.scope(user="u"), memory.runtime.store
     rows = store.recall_rows(scope.scope, after=0)[1]
     expected = {
         (each.episode.id, ordinal)
@@ -126,7 +126,7 @@ def test_killed_at_every_moment(ready: Path, tmp_path: Path):
         with open_memory(f"sqlite:///{path}") as memory:
             scope = memory.scope(user="u")
             done = [is_redacted(each) for each in episodes(scope)]
-            owed = memory.parts.store.state().owes_compaction
+            owed = memory.runtime.store.state().owes_compaction
             if all(done) and not owed:
                 # What looks finished is.
                 assert byte_scan.search(path.parent, SECRETS) == []

@@ -33,7 +33,7 @@ TWINS = [
     (EpisodeInHand, AsyncEpisodeInHand),
 ]
 INSIDE = {
-    *("parts", "runtime", "attend", "wake", "wake_for_others"),
+    *("runtime", "attend", "wake", "wake_for_others"),
     *("api_keys", "mirror", "counters", "now", "check_for_removals"),
 }
 """What the engine's own classes and the faces use, and the operator's services."""

@@ -25,7 +25,7 @@ TALK = [("user", "My passport is in the blue folder."), ("assistant", "I will re
 
 
 def actions(memory: EpisodicMemory, tenant: str = "acme") -> list[str]:
-    return [entry.action for entry in memory.parts.store.audit(tenant)]
+    return [entry.action for entry in memory.runtime.store.audit(tenant)]
 
 
 def test_nothing_that_only_writes_a_conversation_is_recorded(
@@ -34,7 +34,7 @@ def test_nothing_that_only_writes_a_conversation_is_recorded(
     scope.store(TALK)
     scope.recall("passport")
     memory.run_pending()
-    assert memory.parts.store.audit("") == []
+    assert memory.runtime.store.audit("") == []
 
 
 def test_a_change_of_an_agents_settings_is_recorded(memory: EpisodicMemory):
@@ -43,7 +43,7 @@ def test_a_change_of_an_agents_settings_is_recorded(memory: EpisodicMemory):
     memory.configure("hr", config)
     [own] = memory.tenant("acme").audit()
     assert (own.action, own.actor, own.detail) == ("configure", "ops:1", {"agent": "hr"})
-    assert own.at == memory.parts.clock.now()
+    assert own.at == memory.runtime.clock.now()
     assert actions(memory, "") == ["configure"]
     with pytest.raises(InvalidInput):
         memory.configure("hr", config, actor="")
@@ -53,13 +53,13 @@ def test_settings_and_keys_never_change_without_their_entry(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     """As if the process died where a second transaction would begin."""
-    monkeypatch.setattr(memory.parts.store, "record", lambda _: 1 / 0)
+    monkeypatch.setattr(memory.runtime.store, "record", lambda _: 1 / 0)
     memory.configure("hr", MemoryConfig(), tenant="acme")
     made = api_keys.make_key(
-        memory.parts, tenant="acme", role="user", name="n", user="u", actor="a"
+        memory.runtime, tenant="acme", role="user", name="n", user="u", actor="a"
     )
-    again = api_keys.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="a")
-    api_keys.revoke_key(memory.parts, again.key.id, actor="a")
+    again = api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(0), actor="a")
+    api_keys.revoke_key(memory.runtime, again.key.id, actor="a")
     done = ["configure", "make_key", "make_key", "rotate_key", "revoke_key"]
     assert actions(memory) == done
 
@@ -75,7 +75,7 @@ def test_a_change_of_the_embedding_model_is_recorded(
             url, embedder=HashingEmbedder(dimension), background=False
         ) as again:
             again.run_pending()
-    [changed] = memory.parts.store.audit("")
+    [changed] = memory.runtime.store.audit("")
     assert changed.action == "use_model"
     assert changed.detail == {"model": "hashing-64", "before": "hashing-256", "queued": 3}
 
@@ -159,7 +159,7 @@ class TestReads:
     ):
         scope = watched.scope(tenant="acme", user="user-17")
         scope.store(TALK)
-        monkeypatch.setattr(watched.parts.store, "record", lambda _: 1 / 0)
+        monkeypatch.setattr(watched.runtime.store, "record", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             scope.recent()
 
@@ -287,7 +287,7 @@ def test_tampering_by_sql_is_seen(memory: EpisodicMemory, tmp_path: Path, how: s
 def test_a_log_that_grows_while_it_is_read_is_whole(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
-    store = memory.parts.store
+    store = memory.runtime.store
     read = store.audit_head
     late = [2]
 

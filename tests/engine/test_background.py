@@ -121,7 +121,7 @@ def test_the_lease_of_a_living_process_is_respected_until_it_expires(
 
 def claim(memory: EpisodicMemory, *, worker_id: str, now: FixedClock) -> int:
     until = now.now() + timedelta(seconds=60)
-    store = memory.parts.store
+    store = memory.runtime.store
     claimed = store.claim(
         WorkKind.EMBED, worker_id=worker_id, limit=100, now=now.now(), until=until
     )
@@ -204,7 +204,7 @@ def test_the_thread_outlives_an_embedder_with_a_bug(database_url: str):
     with open_memory(database_url, embedder=Broken(), background=True) as memory:
         scope = memory.scope(user="u")
         scope.add("s", ("user", "this one is poison to it"))
-        assert wait_until(lambda: bool(memory.parts.store.worker_ids()))
+        assert wait_until(lambda: bool(memory.runtime.store.worker_ids()))
         scope.add("other", ("user", "this one is well taken"))
         assert wait_until(lambda: memory.stats().vectors == {"hashing-256": 1})
 
@@ -239,9 +239,9 @@ def test_a_damaged_turn_does_not_keep_the_others_waiting(database_url: str, capl
         assert memory.run_pending().embedded == 6
         assert "1 texts are damaged" in caplog.text
         assert waiting(memory) == 1
-        assert memory.stats().vectors == {memory.parts.embedder.model: 5}
+        assert memory.stats().vectors == {memory.runtime.embedder.model: 5}
         failed = {}
-        memory.parts.counters.watch(lambda kind, _, tries: failed.update({kind: tries}))
+        memory.runtime.counters.watch(lambda kind, _, tries: failed.update({kind: tries}))
         assert failed[WorkKind.EMBED] == 1
 
 
@@ -264,7 +264,7 @@ def test_flush_reports_a_damaged_turn(database_url: str):
         damage(database_url, 0)
         with pytest.raises(StoreCorrupt, match="1 texts are damaged"):
             memory.flush()
-        assert memory.stats().vectors == {memory.parts.embedder.model: 1}
+        assert memory.stats().vectors == {memory.runtime.embedder.model: 1}
 
 
 @pytest.mark.both_databases

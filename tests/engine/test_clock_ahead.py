@@ -22,11 +22,11 @@ OTHER = "another-machine/1/abc"
 def test_waiting_work_is_done_after_the_clock_is_set_back(
     memory: EpisodicMemory, clock: FixedClock, state: str
 ):
-    scope, store = memory.scope(agent="hr", user="ana"), memory.parts.store
+    scope, store = memory.scope(agent="hr", user="ana"), memory.runtime.store
     now = clock.now()
     clock.set(now + YEAR)
     scope.add("s", [("user", "My dog is called Rex and likes to run")])
-    index_turns.make_some(memory.parts)
+    index_turns.make_some(memory.runtime)
     until = clock.now() + timedelta(minutes=1)
     if state != "queued":
         work = store.claim(WorkKind.EMBED, worker_id=OTHER, limit=10, now=clock.now(), until=until)
@@ -43,14 +43,14 @@ def test_work_claimed_by_another_worker_is_not_taken(memory: EpisodicMemory, clo
     memory.scope(agent="hr", user="ana").add("s", [("user", "I have a dog that likes to run")])
     memory.run_pending()
     memory.scope(agent="hr", user="ana").add("s", [("user", "And a cat that sleeps all day")])
-    index_turns.make_some(memory.parts)
+    index_turns.make_some(memory.runtime)
     until = clock.now() + timedelta(minutes=2)
-    claimed = memory.parts.store.claim(
+    claimed = memory.runtime.store.claim(
         WorkKind.EMBED, worker_id=OTHER, limit=10, now=clock.now(), until=until
     )
     assert len(claimed) == 1
     memory.run_pending()
-    assert memory.parts.store.worker_ids() == [OTHER]
+    assert memory.runtime.store.worker_ids() == [OTHER]
     assert memory.stats().backlog[WorkKind.EMBED].waiting == 1
 
 
@@ -59,7 +59,7 @@ def test_retention_runs_though_its_lease_ends_in_the_future(
 ):
     now = clock.now()
     clock.set(now + YEAR)
-    killed = memory.parts.store.lead("retention", worker_id=OTHER)
+    killed = memory.runtime.store.lead("retention", worker_id=OTHER)
     assert killed.__enter__() is not None
     clock.set(now)
     assert not memory.run_retention().elsewhere
@@ -72,7 +72,7 @@ def test_retention_does_not_run_while_another_worker_leads(
     """By a machine whose clock is some minutes ahead."""
     now = clock.now()
     clock.set(now + timedelta(minutes=10))
-    with memory.parts.store.lead("retention", worker_id=OTHER):
+    with memory.runtime.store.lead("retention", worker_id=OTHER):
         clock.set(now)
         assert memory.run_retention().elsewhere
 
@@ -87,6 +87,6 @@ def test_retention_runs_again_though_its_last_run_is_in_the_future(
     following = memory.next_retention()
     assert following is not None
     assert following <= now + timedelta(days=1)
-    assert run_if_due(memory.parts, "worker") is None
+    assert run_if_due(memory.runtime, "worker") is None
     clock.advance(days=1, hours=1)
-    assert run_if_due(memory.parts, "worker") is not None
+    assert run_if_due(memory.runtime, "worker") is not None

@@ -16,7 +16,7 @@ def test_closing_succeeds_though_every_read_is_stale(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     episode = scope.add("monday", ("user", "I like tea in the morning."))[0].episode_id
-    store = memory.parts.store
+    store = memory.runtime.store
     read, said = store.turns, 0
 
     def turns(*args: Any, **named: Any) -> Any:
@@ -49,8 +49,8 @@ def test_adding_by_id_after_a_timeout_continues_once_and_is_then_refused(
 def test_a_slow_read_of_a_revoked_key_does_not_cache_it(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
-    made = api_keys.make_key(memory.parts, tenant="acme", role="admin", name="k", actor="tester")
-    ring, store = api_keys.KeyRing(memory.parts), memory.parts.store
+    made = api_keys.make_key(memory.runtime, tenant="acme", role="admin", name="k", actor="tester")
+    ring, store = api_keys.KeyRing(memory.runtime), memory.runtime.store
     find, looked, go_on = store.find_key, threading.Event(), threading.Event()
 
     def slow(key_id: str) -> Any:
@@ -64,7 +64,7 @@ def test_a_slow_read_of_a_revoked_key_does_not_cache_it(
     reader = threading.Thread(target=ring.who, args=(made.token,), name="slow")
     reader.start()
     assert looked.wait(30)
-    api_keys.revoke_key(memory.parts, made.key.id, actor="tester")
+    api_keys.revoke_key(memory.runtime, made.key.id, actor="tester")
     assert ring.who(made.token) is None
     go_on.set()
     reader.join()

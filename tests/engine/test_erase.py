@@ -188,20 +188,20 @@ class TestCaches:
     ):
         scope.store(TALK)
         memory.run_pending()
-        parts = memory.parts
+        runtime = memory.runtime
         scope.recall("asking about zanzibar")
-        index, queries = parts.index._cache._slots, parts._queries
+        index, queries = runtime.index._cache._slots, runtime._queries
         assert (len(index), len(queries)) == (1, 1)
-        assert parts._hasher.cache_info().currsize
-        assert parts.lexicon._known
-        assert any(parts.analyzer._of_word.values())
-        parts.topics._heard[scope.scope, "s"] = {}
+        assert runtime._hasher.cache_info().currsize
+        assert runtime.lexicon._known
+        assert any(runtime.analyzer._of_word.values())
+        runtime.topics._heard[scope.scope, "s"] = {}
         scope.erase()
-        assert (len(index), len(queries), len(parts.topics._heard)) == (0, 0, 0)
-        assert parts._hasher.cache_info().currsize == 0
-        assert not parts.lexicon._known
-        assert not any(parts.analyzer._of_word.values())
-        assert not parts.analyzer._told
+        assert (len(index), len(queries), len(runtime.topics._heard)) == (0, 0, 0)
+        assert runtime._hasher.cache_info().currsize == 0
+        assert not runtime.lexicon._known
+        assert not any(runtime.analyzer._of_word.values())
+        assert not runtime.analyzer._told
 
     def test_cached_scopes_of_other_users_stay(self, memory: EpisodicMemory, scope: MemoryScope):
         other = memory.scope(tenant="acme", agent="hr", user="user-18")
@@ -209,7 +209,7 @@ class TestCaches:
             each.store(TALK)
             each.recall("passport")
         scope.erase()
-        assert [key[0] for key in memory.parts.index._cache._slots] == [other.scope]
+        assert [key[0] for key in memory.runtime.index._cache._slots] == [other.scope]
 
     def test_another_memory_clears_its_caches_at_its_next_check(
         self, memory: EpisodicMemory, scope: MemoryScope, database_url: str
@@ -219,14 +219,14 @@ class TestCaches:
             again = second.scope(tenant="acme", agent="hr", user="user-17")
             assert again.recall("passport")
             scope.erase()
-            assert len(second.parts.index._cache._slots) == 1
+            assert len(second.runtime.index._cache._slots) == 1
             assert again.recall("passport") == []
             scope.store(TALK)
             assert again.recall("passport")
             scope.erase()
-            second.parts.check_for_removals()
-            assert len(second.parts.index._cache._slots) == 0
-            assert len(second.parts._queries) == 0
+            second.runtime.check_for_removals()
+            assert len(second.runtime.index._cache._slots) == 0
+            assert len(second.runtime._queries) == 0
 
     def test_a_service_without_a_worker_clears_its_caches_too(
         self, scope: MemoryScope, database_url: str, monkeypatch
@@ -239,11 +239,11 @@ class TestCaches:
         ):
             assert second.scope(tenant="acme", agent="hr", user="user-17").recall("passport")
             scope.erase()
-            assert wait_until(lambda: not second.parts.index._cache._slots)
+            assert wait_until(lambda: not second.runtime.index._cache._slots)
 
     def test_checks_for_removals_are_rate_limited(self, memory: EpisodicMemory, monkeypatch):
         looks = []
-        kind = type(memory.parts.store)
+        kind = type(memory.runtime.store)
         made = kind.state
 
         def counted(store: EpisodeStore) -> StoreState:
@@ -252,14 +252,14 @@ class TestCaches:
 
         monkeypatch.setattr(kind, "state", counted)
         for _ in range(3):
-            memory.parts.check_for_removals(every=1_000)
+            memory.runtime.check_for_removals(every=1_000)
         assert len(looks) == 1
 
 
 def test_a_turn_erased_right_after_storing_is_not_found(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
-    kind = type(memory.parts.store)
+    kind = type(memory.runtime.store)
     append = kind.append
 
     def append_and_erase(store: EpisodeStore, write: Append) -> list[Turn]:

@@ -41,7 +41,7 @@ class TestFinishedLater:
         assert {r.id for r in tenant.receipts()} == {r.id for r in made}
         outcomes = [e.outcome for e in tenant.audit() if e.action == "erase_receipt"]
         assert outcomes == ["incomplete"] * 2 + ["complete"] * 2
-        [compacted] = memory.parts.store.audit("")
+        [compacted] = memory.runtime.store.audit("")
         assert (compacted.action, compacted.actor) == ("compact", "ops")
 
     @pytest.mark.sqlite_alone
@@ -72,7 +72,7 @@ class TestFinishedLater:
             raise StoreFull("no space")
 
         with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-            patched.setattr(type(memory.parts.store), "_rewrite", full)
+            patched.setattr(type(memory.runtime.store), "_rewrite", full)
             receipt = scope.erase()
         assert not receipt.is_complete
         assert "StoreFull" in caplog.text
@@ -104,16 +104,16 @@ class TestFinishedLater:
             with pytest.raises(ZeroDivisionError):
                 scope.erase()
         young = worker._STILL_ERASING
-        assert erasure.finish(memory.parts, younger_than=young) == 0
+        assert erasure.finish(memory.runtime, younger_than=young) == 0
         clock.advance(seconds=young.total_seconds() + 1)
-        assert erasure.finish(memory.parts, younger_than=young) == 1
+        assert erasure.finish(memory.runtime, younger_than=young) == 1
 
     def test_remaining_traces_are_reported_and_searched_again(
         self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch
     ):
         scope.store(TALK)
         with monkeypatch.context() as patched:
-            patched.setattr(type(memory.parts.store), "left_of", lambda *_: {"turns": 3})
+            patched.setattr(type(memory.runtime.store), "left_of", lambda *_: {"turns": 3})
             receipt = scope.erase()
             assert receipt.left == {"turns": 3}
             assert not receipt.is_complete
@@ -125,19 +125,21 @@ class TestFinishedLater:
     def test_an_unreachable_remote_index_keeps_the_receipt_incomplete(
         self, memory: EpisodicMemory, scope: MemoryScope, monkeypatch
     ):
-        store = memory.parts.store
+        store = memory.runtime.store
         store.use_mirror("remote")
         scope.store(TALK)
         memory.run_pending()
         left: list[int | None] = [None]
-        monkeypatch.setattr(memory.parts.index, "count_mirrored", lambda *_: left[0], raising=False)
+        monkeypatch.setattr(
+            memory.runtime.index, "count_mirrored", lambda *_: left[0], raising=False
+        )
         receipt = scope.erase()
         assert receipt.pending == ("remote",)
         assert receipt.physical
         assert not receipt.is_complete
         memory.run_pending()
         assert memory.tenant("acme").receipt(receipt.id) == receipt
-        now = memory.parts.clock.now()
+        now = memory.runtime.clock.now()
         removals = store.claim_removals(worker_id="o", limit=9, now=now, until=now)
         store.finish(removals)
         left[0] = 2

@@ -30,7 +30,7 @@ DAY = datetime(2025, 3, 1, tzinfo=UTC)
 @pytest.fixture
 def kept(memory: EpisodicMemory) -> EpisodicMemory:
     """The memory itself, wherever the calls come from."""
-    memory.parts.extractive = FactFinder()
+    memory.runtime.extractive = FactFinder()
     return memory
 
 

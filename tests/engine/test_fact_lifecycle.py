@@ -82,7 +82,7 @@ def test_retention_keeps_facts_in_the_archive_and_purges_them_with_their_episode
     for _ in range(3):
         memory.run_retention()
         clock.advance(days=100)
-    assert memory.parts.store.stats().episodes == 0
+    assert memory.runtime.store.stats().episodes == 0
     # What the caller gave has no episode, and no days.
     assert texts(scope) == ["Likes tea."]
     assert memory.stats().facts == 1
@@ -107,7 +107,7 @@ def test_erasing_an_episode_or_a_user(memory: EpisodicMemory, scope: MemoryScope
 def test_scrubbing_reaches_every_fact(memory: EpisodicMemory, scope: MemoryScope):
     say(scope, "person[ana lópez] Is married to Ana López. | person[rex] Has a dog.")
     archived = say(scope, "other[x] Writes from ana.lopez@example.com.", session_id="archived")
-    memory.parts.store.archive(scope.scope, archived.id, cold=False)
+    memory.runtime.store.archive(scope.scope, archived.id, cold=False)
     deleted = say(scope, "other[y] Calls from 415-555-0134.", session_id="deleted")
     scope.delete(deleted)
     tea, mail = scope.add_fact("Likes tea."), scope.add_fact("Has ana.lopez@example.com.")
@@ -133,9 +133,9 @@ def test_scrubbing_reaches_every_fact(memory: EpisodicMemory, scope: MemoryScope
 def test_a_scrubbed_summary_is_improved_whether_facts_came_with_it_or_not(
     memory: EpisodicMemory, scope: MemoryScope
 ):
-    memory.parts.extractive, memory.parts.summarizer = FactFinder(), None
+    memory.runtime.extractive, memory.runtime.summarizer = FactFinder(), None
     say(scope, "other[x] Writes from ana.lopez@example.com.")
-    memory.parts.summarizer = FakeSummarizer("A better one.")
+    memory.runtime.summarizer = FakeSummarizer("A better one.")
     assert memory.tenant("acme").scrub().changed_facts == 1
     assert memory.run_pending().summarized == 1
     assert scope.recent()[0].summary == "A better one."
@@ -269,7 +269,7 @@ def test_a_database_of_an_older_release_takes_facts(database_url: str, clock: Fi
     with open_memory(database_url, clock=clock, summarizer=FactFinder()) as memory:
         scope = memory.scope(user="ana")
         say(scope, "home[] Lives in Ghent.")
-        memory.parts.store.inside(None, make_older, writes=True)
+        memory.runtime.store.inside(None, make_older, writes=True)
     with open_memory(database_url, clock=clock, summarizer=FactFinder()) as memory:
         scope = memory.scope(user="ana")
         assert scope.facts() == []

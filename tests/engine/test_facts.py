@@ -152,7 +152,7 @@ def test_a_deletion_is_not_undone_by_a_better_summary(
 ):
     model = FakeSummarizer(name="slow")
     model.fail(times=1)
-    with open_memory(database_url, clock=memory.parts.clock, summarizer=model) as other:
+    with open_memory(database_url, clock=memory.runtime.clock, summarizer=model) as other:
         # The rules find nothing here; what the model finds comes later.
         ana = other.scope(agent="hr", user="ana")
         say(ana, "home[] Lives in Ghent.", day=1)
@@ -166,8 +166,8 @@ def test_a_deletion_is_not_undone_by_a_better_summary(
         turns = scope.get(episode_id).turns
         model.answer("better", facts=[FoundFact(kind=FactKind.HOME, text=found, ordinal=0)])
         made = model.summarize(turns, timeout=1)
-        new = close.new_summary(memory.parts, scope.scope, made, "slow", turns=turns)
-        memory.parts.store.put_summary(scope.scope, episode_id, new)
+        new = close.new_summary(memory.runtime, scope.scope, made, "slow", turns=turns)
+        memory.runtime.store.put_summary(scope.scope, episode_id, new)
         assert scope.facts() == []
     say(scope, "home[] Lives in Lyon.", day=2)
     assert texts(scope) == ["Lives in Lyon."]
@@ -176,7 +176,7 @@ def test_a_deletion_is_not_undone_by_a_better_summary(
 def test_a_model_that_knows_nothing_of_facts_leaves_those_of_the_rules(
     memory: EpisodicMemory, scope: MemoryScope, finder: FactFinder
 ):
-    memory.parts.extractive, memory.parts.summarizer = finder, FakeSummarizer()
+    memory.runtime.extractive, memory.runtime.summarizer = finder, FakeSummarizer()
     say(scope, "home[] Lives in Ghent.")
     say(scope, "name[] Is called Ana.", summary="A summary by the caller.")
     assert texts(scope) == ["Is called Ana.", "Lives in Ghent."]
@@ -289,7 +289,7 @@ def test_redaction_reaches_every_fact(memory: EpisodicMemory, finder: FactFinder
     say(scope, "Hello.")
     given = scope.add_fact("My mail is ana.lopez@example.com.", slot="ana.lopez@example.com")
     scope.correct_fact(given, "My name is Maria López, call 415-555-0134.")
-    shown = repr([scope.facts(history=True), memory.parts.store.facts(scope.scope)])
+    shown = repr([scope.facts(history=True), memory.runtime.store.facts(scope.scope)])
     for secret in ("Maria", "maria", "López", "lópez", "example.com", "555-0134"):
         assert secret not in shown
     assert "[EMAIL]" in given.text

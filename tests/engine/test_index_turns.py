@@ -24,7 +24,7 @@ def open_(url: str | Path, **more: Any) -> EpisodicMemory:
 
 
 def unfindable(memory: EpisodicMemory) -> int:
-    return len(memory.parts.store.unindexed_turns(limit=1000))
+    return len(memory.runtime.store.unindexed_turns(limit=1000))
 
 
 def found(scope: MemoryScope, query: str) -> list[str]:
@@ -57,7 +57,7 @@ def test_recall_indexes_turns_of_its_own_user_alone(memory: EpisodicMemory, scop
     scope.add("s", ("user", HELLO))
     memory.scope(user="ben").add("s", ("user", HELLO))
     scope.recall("kettle")
-    [left] = memory.parts.store.unindexed_turns(limit=10)
+    [left] = memory.runtime.store.unindexed_turns(limit=10)
     assert left.scope.user == "ben"
 
 
@@ -65,23 +65,23 @@ def test_pending_work_indexes_every_turn(memory: EpisodicMemory, scope: MemorySc
     for number in range(150):
         # What is not embedded leaves nothing to claim in some batches.
         scope.add(f"s{number}", ("system" if number % 70 else "user", HELLO))
-    assert memory.parts.store.backlog()[WorkKind.EMBED].waiting == 150
+    assert memory.runtime.store.backlog()[WorkKind.EMBED].waiting == 150
     memory.flush()
     assert unfindable(memory) == 0
     assert memory.stats().backlog[WorkKind.EMBED].waiting == 0
-    assert memory.stats().vectors == {memory.parts.embedder.model: 3}
+    assert memory.stats().vectors == {memory.runtime.embedder.model: 3}
 
 
 def test_many_turns_of_a_session_are_indexed_at_once(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("long", [("system", HELLO)] * 600)
-    index_turns.make_some(memory.parts)
+    index_turns.make_some(memory.runtime)
     assert unfindable(memory) == 0
 
 
 def test_a_bounded_number_of_texts_is_held_in_memory(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
-    kind, held = type(memory.parts.store), []
+    kind, held = type(memory.runtime.store), []
     read = kind.read_unindexed
 
     def counted(store: Any, found: Any) -> Any:
@@ -92,7 +92,7 @@ def test_a_bounded_number_of_texts_is_held_in_memory(
     monkeypatch.setattr(kind, "read_unindexed", counted)
     for number in range(5):
         scope.add(f"s{number}", [("user", HELLO)] * 100)
-    index_turns.make_some(memory.parts)
+    index_turns.make_some(memory.runtime)
     assert held == [200, 200, 100]
     assert unfindable(memory) == 0
 
@@ -101,7 +101,7 @@ def test_a_busy_user_does_not_delay_others(memory: EpisodicMemory):
     """More than a batch is made findable before one is embedded, which goes by age."""
     for number in range(100):
         memory.scope(user=f"u{number}").add("s", ("user", HELLO))
-    assert index_turns.make_some(memory.parts) == 100
+    assert index_turns.make_some(memory.runtime) == 100
 
 
 def test_a_read_only_process_finds_turns_that_others_indexed(
@@ -127,7 +127,7 @@ def test_recall_works_on_a_full_disk(
         raise StoreFull("m.db: disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(memory.parts.store), "index_turns", full)
+        patch.setattr(type(memory.runtime.store), "index_turns", full)
         assert found(scope, "kettle") == [HELLO]
     assert "without the newest turns" in caplog.text
     assert HELLO not in caplog.text
@@ -146,7 +146,7 @@ def test_closing_is_not_disturbed_by_concurrent_indexing(
         tries.append(1)
         made = summed_up(*given, **named)
         scope.add(episode, ("user", "Thank you.")) if len(tries) == 1 else None
-        index_turns.make_some(memory.parts)
+        index_turns.make_some(memory.runtime)
         return made
 
     summed_up = close.closing_for
@@ -159,26 +159,26 @@ def test_closing_is_not_disturbed_by_concurrent_indexing(
 
 def test_scrubbing_removes_words_of_unindexed_turns(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("s", ("user", "Write to ana.lopez@example.com about the kettle."))
-    reader = memory.parts.store.unindexed_turns(limit=10)
-    old = index_turns._made(memory.parts, reader)
+    reader = memory.runtime.store.unindexed_turns(limit=10)
+    old = index_turns._made(memory.runtime, reader)
     report = memory.tenant("default").scrub()
     assert report.changed_turns == 1
-    assert memory.parts.store.index_turns(old) == 0
-    hasher = memory.parts.hasher(scope.scope)
-    terms = [row.lexical.terms for row in memory.parts.store.recall_rows(scope.scope, after=0)[1]]
+    assert memory.runtime.store.index_turns(old) == 0
+    hasher = memory.runtime.hasher(scope.scope)
+    terms = [row.lexical.terms for row in memory.runtime.store.recall_rows(scope.scope, after=0)[1]]
     kept = set(unpack_all(terms)[0].tolist())
     assert hasher.number("kettl") in kept
     for word in ("ana", "lopez", "ana.lopez@example.com"):
-        for term in memory.parts.analyzer.terms(word):
+        for term in memory.runtime.analyzer.terms(word):
             assert hasher.number(term) not in kept
 
 
 def test_a_damaged_turn_does_not_hide_others(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("s", [("user", HELLO), ("user", "It is damaged."), ("user", "The plumber comes.")])
-    memory.parts.store.inside(None, _damage, writes=True)
-    index_turns.catch_up(memory.parts, scope.scope)
+    memory.runtime.store.inside(None, _damage, writes=True)
+    index_turns.catch_up(memory.runtime, scope.scope)
     assert unfindable(memory) == 0
-    rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+    rows = memory.runtime.store.recall_rows(scope.scope, after=0)[1]
     assert [bool(row.lexical.terms) for row in rows] == [True, False, True]
 
 
@@ -201,7 +201,7 @@ def test_concurrent_recalls_all_find_the_last_turn(memory: EpisodicMemory, scope
     with ThreadPoolExecutor(4) as pool:
         found_by_each = list(pool.map(lambda _: found(scope, "kettle")[0], range(4)))
     assert found_by_each == ["The kettle comes last."] * 4
-    assert len(memory.parts.store.recall_rows(scope.scope, after=0)[1]) == 601
+    assert len(memory.runtime.store.recall_rows(scope.scope, after=0)[1]) == 601
 
 
 def test_a_recall_does_not_wait_for_turns_added_after_it_began(
@@ -244,9 +244,9 @@ def test_damaged_settings_of_one_agent_do_not_stop_indexing(
     scope.add("s", ("user", HELLO))
     with closing(sqlite3.connect(tmp_path / "m.db")) as other, other:
         other.execute("""UPDATE octopus_agents SET config = '{"session": {"no": 1}}'""")
-    memory.parts.clear_config_cache()
+    memory.runtime.clear_config_cache()
     memory.flush()
-    assert memory.stats().vectors == {memory.parts.embedder.model: 2}
+    assert memory.stats().vectors == {memory.runtime.embedder.model: 2}
     assert found(bad, "kettle") == [HELLO]
 
 

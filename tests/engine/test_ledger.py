@@ -290,7 +290,7 @@ def test_a_context_does_not_fail_because_the_ledger_does(
         raise StoreUnavailable("is away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(memory.parts.store, "record_injections", fail)
+        patched.setattr(memory.runtime.store, "record_injections", fail)
         assert scope.context(QUESTION, session_id="tuesday").text
         assert scope.injections("tuesday") == []
     assert "the ledger is not written now" in caplog.text

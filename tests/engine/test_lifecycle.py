@@ -126,7 +126,7 @@ def test_what_happens_to_an_idle_episode_keeps_no_other_open(
     for name in sorted(names):
         scope.add(name, ("user", QUESTION))
     clock.advance(minutes=31)
-    store, left = memory.parts.store, list(names)
+    store, left = memory.runtime.store, list(names)
     close_episode = store.close_episode
 
     def first_another(*given: Any, **named: Any) -> Episode:
@@ -161,8 +161,8 @@ def test_settings_that_cannot_be_read_stop_only_their_own_agent(
     for agent in ("damaged", "hr"):
         memory.scope(tenant="acme", agent=agent, user="ann").add("s", ("user", QUESTION))
     # As an older release stored it, that had no limit.
-    memory.parts.store.put_config(None, "damaged", {"session": {"max_session_hours": 1e13}})
-    memory.parts.clear_config_cache()
+    memory.runtime.store.put_config(None, "damaged", {"session": {"max_session_hours": 1e13}})
+    memory.runtime.clear_config_cache()
     clock.advance(minutes=60)
     assert memory.run_retention(dry_run=True).counts.timed_out == 1
     assert memory.run_pending().timed_out == 1
@@ -291,7 +291,7 @@ def test_what_may_be_resumed_is_not_taken_for_new(memory: EpisodicMemory, scope:
 
 def test_a_process_left_with_the_old_model_says_so(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("s", ("user", QUESTION))
-    memory.parts.store.use_model("another-model")
+    memory.runtime.store.use_model("another-model")
     with pytest.raises(EmbedderFailed, match="another-model"):
         memory.flush()
     assert scope.recall("leave days")[0].session_id == "s"

@@ -31,8 +31,8 @@ class Other(HashingEmbedder):
 
 
 def cosines(memory: EpisodicMemory, scope: MemoryScope) -> NDArray[np.float32]:
-    embedder = memory.parts.embedder
-    view = memory.parts.index.view(scope.scope, embedder.model)
+    embedder = memory.runtime.embedder
+    view = memory.runtime.index.view(scope.scope, embedder.model)
     return view.cosine(embedder.embed([QUESTION])[0])
 
 
@@ -68,7 +68,7 @@ def test_a_new_model_on_an_empty_database_logs_no_warning(
     for embedder in (HashingEmbedder(), Other()):
         with open_memory(database_url, embedder=embedder) as memory:
             memory.flush()
-            assert memory.parts.store.state().model == embedder.model
+            assert memory.runtime.store.state().model == embedder.model
     assert "anew" not in caplog.text
 
 

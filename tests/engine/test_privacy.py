@@ -87,7 +87,7 @@ def test_placeholder_numbers_are_stable_within_an_episode(memory: EpisodicMemory
     scope = _scope(memory, "redact", numbered=True)
     scope.add("s", ("user", "I am Ana López, my mail is ana.lopez@example.com."))
     scope.add("s", ("user", "Write to ANA.LOPEZ@example.com or to ben@example.com."))
-    memory.parts.clear_caches()
+    memory.runtime.clear_caches()
     scope.add("s", ("user", "I said ben@example.com, and not cy@example.com."))
     said = [turn.text for turn in scope.session("s").turns]
     assert said[0] == "I am [PERSON_NAME_1], my mail is [EMAIL_1]."

@@ -194,7 +194,7 @@ def test_a_turn_is_found_by_its_words_before_it_is_embedded(scope: MemoryScope):
 
 def test_an_archived_episode_is_found_by_its_summary(memory: EpisodicMemory, scope: MemoryScope):
     kept = scope.store([("user", "My parrot speaks Portuguese.")], session_id="old")
-    memory.parts.store.archive(scope.scope, kept.id)
+    memory.runtime.store.archive(scope.scope, kept.id)
     memory.flush()
     [snippet] = scope.recall("Portuguese parrot")
     assert snippet.is_archived
@@ -222,7 +222,7 @@ def test_recent_sessions_are_found_behind_one_with_many_episodes(
     for name in ["first", "second", *["main"] * 30]:
         scope.store([("user", f"Said in {name}."), ("assistant", "Noted.")], session_id=name)
         clock.advance(hours=1)
-    store, asked = memory.parts.store, []
+    store, asked = memory.runtime.store, []
     whole = store.list_episodes
 
     def listed(*args: Any, **more: Any) -> Any:
@@ -251,6 +251,6 @@ def test_key_facts_are_found_by_words_and_by_meaning(memory: EpisodicMemory, sco
         assert best.session_id == "facts"
         assert best.relevance >= 0.65
         assert "Drives a red Volvo" in scope.context(query).text
-    memory.parts.store.archive(scope.scope, best.episode_id)
+    memory.runtime.store.archive(scope.scope, best.episode_id)
     memory.flush()
     assert scope.recall("What car do I drive?")[0].session_id == "facts"

@@ -147,7 +147,7 @@ def test_an_episode_without_a_summary_gets_one_before_archiving(
     none = make_append(
         scope.scope, "How many sick days do I have left?", at=clock.now(), closing=closing
     )
-    memory.parts.store.append(none)
+    memory.runtime.store.append(none)
     clock.advance(days=91)
     memory.run_retention()
     for episode_id, word in ((empty.id, "leave"), (none.episode_id, "sick")):
@@ -244,23 +244,23 @@ def test_each_tenant_has_an_entry_in_its_log(memory: EpisodicMemory, clock: Fixe
         tell(memory.scope(tenant=tenant, user="u"), clock, days=91)
     tell(memory.scope(tenant="idle", user="u"), clock)
     memory.run_retention(dry_run=True)
-    assert memory.parts.store.audit("acme") == []
+    assert memory.runtime.store.audit("acme") == []
     memory.run_retention(actor="cli:lee")
     for tenant in ("acme", "zeta"):
-        [entry] = memory.parts.store.audit(tenant)
+        [entry] = memory.runtime.store.audit(tenant)
         assert (entry.action, entry.actor, entry.outcome) == ("retention", "cli:lee", "done")
         assert entry.subject is None
         assert entry.detail == {
             "timed_out": 0, "archived": 1, "deleted": 0, "purged": 0, "held": 0, "failed": 0
         }  # fmt: skip
-    assert memory.parts.store.audit("idle") == []
+    assert memory.runtime.store.audit("idle") == []
 
 
 @pytest.mark.both_databases(as_owner=True)
 def test_files_are_rewritten_after_a_run_that_removed_something(
     tmp_path: Path, memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
-    store = memory.parts.store
+    store = memory.runtime.store
     assert memory.run_retention().compacted is None
     tell(scope, clock, days=91)
     assert memory.run_retention(compact=False).compacted is None
@@ -313,7 +313,7 @@ def test_old_idempotency_keys_go_too(memory: EpisodicMemory, scope: MemoryScope,
     assert scope.add("s", TALK, idempotency_key="k")[0].ordinal == 0
     clock.advance(days=8)
     memory.run_retention()
-    assert memory.parts.store.prune_idempotency_keys(before=clock.now()) == 0
+    assert memory.runtime.store.prune_idempotency_keys(before=clock.now()) == 0
 
 
 def test_nothing_that_was_removed_stays_in_memory(
@@ -322,8 +322,8 @@ def test_nothing_that_was_removed_stays_in_memory(
     tell(scope, clock, days=400)
     assert scope.recall("leave days")
     forgotten: list[bool] = []
-    real = memory.parts.index.clear_cache
-    memory.parts.index.clear_cache = lambda: (forgotten.append(True), real())  # type: ignore[method-assign]
+    real = memory.runtime.index.clear_cache
+    memory.runtime.index.clear_cache = lambda: (forgotten.append(True), real())  # type: ignore[method-assign]
     memory.run_retention()
     assert forgotten
 

@@ -50,7 +50,7 @@ def test_an_episode_goes_through_its_stages_and_back(
         clock.advance(days=7)
         assert memory.run_retention(compact=False).counts == RetentionCounts(purged=1)
         assert memory.stats().scopes == 0
-        actions = [entry.action for entry in memory.parts.store.audit("acme")]
+        actions = [entry.action for entry in memory.runtime.store.audit("acme")]
         assert actions.count("retention") == 3
 
 

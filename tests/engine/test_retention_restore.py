@@ -278,7 +278,7 @@ def test_every_change_is_in_the_log_without_names(
     with pytest.raises(LegalHold):
         scope.delete(episode.id, actor="cli:lee")
     tenant.lift(hold.id, actor="cli:lee")
-    entries = memory.parts.store.audit("acme")
+    entries = memory.runtime.store.audit("acme")
     assert [(e.action, e.outcome) for e in entries] == [
         ("delete", "done"),
         ("restore", "done"),

@@ -47,9 +47,9 @@ class Troubled:
 
 
 def trouble(memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch, **wrong: Any) -> None:
-    troubled = Troubled(memory.parts.store, **wrong)
-    parts = memory.parts
-    monkeypatch.setitem(parts.__dict__, "store", troubled)
+    troubled = Troubled(memory.runtime.store, **wrong)
+    runtime = memory.runtime
+    monkeypatch.setitem(runtime.__dict__, "store", troubled)
 
 
 def test_an_episode_that_cannot_be_moved_stops_no_other(
@@ -60,7 +60,7 @@ def test_an_episode_that_cannot_be_moved_stops_no_other(
     caplog: pytest.LogCaptureFixture,
 ):
     bad, held, restored, fine = (tell(scope, clock, days=100 - n) for n in range(4))
-    store = memory.parts.store
+    store = memory.runtime.store
     real = store.archive
 
     def archive(scope_: Any, episode_id: Any, **more: Any) -> Any:
@@ -95,7 +95,7 @@ def test_an_episode_restored_during_a_run_is_not_purged(
     episode = tell(scope, clock)
     scope.delete(episode.id)
     clock.advance(days=8)
-    real = memory.parts.store.purge
+    real = memory.runtime.store.purge
 
     def purge(*args: Any, **more: Any) -> Any:
         # Restored, and deleted again: it has its days of grace anew.
@@ -119,7 +119,7 @@ def test_an_episode_restored_during_a_run_is_not_deleted(
     episode = tell(scope, clock, days=91)
     memory.run_retention()
     clock.advance(days=300)
-    real = memory.parts.store.delete
+    real = memory.runtime.store.delete
 
     def delete(*args: Any, **more: Any) -> Any:
         scope.restore(episode.id)
@@ -151,12 +151,12 @@ def test_the_next_run_resumes_a_killed_one(
 
     with pytest.raises(Killed):
         memory.run_retention(progress=strike)
-    assert memory.parts.store.last_run("retention") is None
+    assert memory.runtime.store.last_run("retention") is None
     # What was done is in the log, though the run has no report.
-    [entry] = [e for e in memory.parts.store.audit("acme") if e.action == "retention"]
+    [entry] = [e for e in memory.runtime.store.audit("acme") if e.action == "retention"]
     assert entry.detail["archived"] == 2
     assert memory.run_retention().counts == RetentionCounts(archived=3)
-    assert memory.parts.store.last_run("retention") == clock.now()
+    assert memory.runtime.store.last_run("retention") == clock.now()
 
 
 # One at a time
@@ -184,7 +184,7 @@ def test_a_run_that_lost_its_lease_stops(
     monkeypatch.setattr(due, "_BATCH", 1)
     for _ in range(3):
         tell(scope, clock, days=91)
-    job = MemoryRetentionJob(memory.parts, "another-machine/1/x")
+    job = MemoryRetentionJob(memory.runtime, "another-machine/1/x")
     others: list[RetentionReport] = []
 
     def sleep_too_long(report: RetentionReport) -> None:
@@ -207,9 +207,9 @@ def test_a_slow_run_checks_its_lease_between_episodes(
     monkeypatch.setattr(job_module, "_RENEW_SECONDS", -1.0)
     for _ in range(3):
         tell(scope, clock, days=91)
-    other = MemoryRetentionJob(memory.parts, "another-machine/1/x")
+    other = MemoryRetentionJob(memory.runtime, "another-machine/1/x")
     others: list[RetentionReport] = []
-    real = memory.parts.store.archive
+    real = memory.runtime.store.archive
 
     def archive(*args: Any, **more: Any) -> Any:
         done = real(*args, **more)
@@ -235,7 +235,7 @@ def test_the_lead_of_a_dead_process_ends_at_once(memory: EpisodicMemory, clock: 
 
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    store = memory.parts.store
+    store = memory.runtime.store
     for pid, elsewhere in ((dead.pid, False), (os.getpid(), True)):
         lead = store.lead(
             "retention", worker_id=new_worker_id().replace(str(os.getpid()), str(pid))
@@ -268,7 +268,7 @@ def test_the_background_thread_runs_retention_every_night(worker: Any, clock: Fi
     memory = worker()
     scope = memory.scope(user="u")
     first = tell(scope, clock, days=91)
-    store = memory.parts.store
+    store = memory.runtime.store
     # The first sight of a database only sets the time.
     assert wait_until(lambda: store.last_run("retention") == clock.now())
     assert not scope.get(first.id).episode.is_archived
@@ -291,21 +291,21 @@ def test_an_empty_schedule_never_runs(
     monkeypatch.setenv("OCTOPUS_RETENTION_SCHEDULE", "")
     memory = worker(background=False)
     assert memory.next_retention() is None
-    assert job_module.run_if_due(memory.parts, "owner") is None
-    assert memory.parts.store.last_run("retention") is None
+    assert job_module.run_if_due(memory.runtime, "owner") is None
+    assert memory.runtime.store.last_run("retention") is None
 
 
 def test_run_pending_does_not_run_retention(
     memory: EpisodicMemory, scope: MemoryScope, clock: FixedClock
 ):
     tell(scope, clock, days=91)
-    memory.parts.store.set_last_run("retention", clock.now() - timedelta(days=9))
+    memory.runtime.store.set_last_run("retention", clock.now() - timedelta(days=9))
     memory.run_pending()
     assert memory.run_retention(dry_run=True).counts.archived == 1
-    report = job_module.run_if_due(memory.parts, "owner")
+    report = job_module.run_if_due(memory.runtime, "owner")
     assert report is not None
     assert report.counts.archived == 1
-    assert job_module.run_if_due(memory.parts, "owner") is None
+    assert job_module.run_if_due(memory.runtime, "owner") is None
 
 
 def test_what_a_run_closes_and_archives_has_the_models_summary(worker: Any, clock: FixedClock):
@@ -321,7 +321,7 @@ def test_what_a_run_closes_and_archives_has_the_models_summary(worker: Any, cloc
 def test_a_run_for_a_future_day_does_not_skip_the_nights_before_it(worker: Any, clock: FixedClock):
     memory = worker(background=False)
     memory.run_retention(now=clock.now() + timedelta(days=400), compact=False)
-    assert memory.parts.store.last_run("retention") == clock.now()
+    assert memory.runtime.store.last_run("retention") == clock.now()
 
 
 def test_closing_stops_a_run_between_batches(
@@ -331,7 +331,7 @@ def test_closing_stops_a_run_between_batches(
     memory = worker(background=False)
     for number in range(40):
         tell(memory.scope(user=str(number)), clock, days=91)
-    memory.parts.store.set_last_run("retention", clock.now() - timedelta(days=9))
+    memory.runtime.store.set_last_run("retention", clock.now() - timedelta(days=9))
     memory.close()
     begun = threading.Event()
     real = worker_module.BackgroundWorker._between_batches
@@ -350,7 +350,7 @@ def test_closing_stops_a_run_between_batches(
     again = worker(background=False)
     left = again.run_retention(dry_run=True).counts.archived
     assert 0 < left < 40
-    assert again.parts.store.last_run("retention") == clock.now() - timedelta(days=9)
+    assert again.runtime.store.last_run("retention") == clock.now() - timedelta(days=9)
     assert again.run_retention(compact=False).counts.archived == left
 
 
@@ -362,7 +362,7 @@ def test_turns_added_during_a_run_are_embedded(
     for number in range(3):
         tell(memory.scope(user=str(number)), clock, days=91)
     assert memory.flush()
-    thread = worker_module.BackgroundWorker(memory.parts, "owner")
+    thread = worker_module.BackgroundWorker(memory.runtime, "owner")
     waiting: list[int] = []
 
     def said(report: RetentionReport) -> None:
@@ -370,6 +370,6 @@ def test_turns_added_during_a_run_are_embedded(
         thread._between_batches(report)
         waiting.append(sum(b.waiting for b in memory.stats().backlog.values()))
 
-    memory.parts.store.set_last_run("retention", clock.now() - timedelta(days=9))
-    job_module.run_if_due(memory.parts, "owner", said)
+    memory.runtime.store.set_last_run("retention", clock.now() - timedelta(days=9))
+    job_module.run_if_due(memory.runtime, "owner", said)
     assert set(waiting) == {0}

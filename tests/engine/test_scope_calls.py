@@ -196,7 +196,7 @@ def test_adding_by_id_by_name_and_after_the_end(scope: Any):
 
 def test_an_agent_that_wants_no_archived_episodes_recalls_none(scope: Any, kept: EpisodicMemory):
     stored = scope.store(LEAVE, session_id="old", summary="Leave days were counted.")
-    kept.parts.store.archive(kept.scope(agent="hr", user="ana").scope, stored.id)
+    kept.runtime.store.archive(kept.scope(agent="hr", user="ana").scope, stored.id)
     kept.flush()
     assert [s.is_archived for s in (*scope.recall("leave days"), *scope.recent())] == [True, True]
     kept.configure("hr", MemoryConfig(recall=EpisodicRecallConfig(include_archived=False)))
@@ -209,7 +209,7 @@ def test_an_agent_that_wants_no_archived_episodes_recalls_none(scope: Any, kept:
 
 def test_adding_to_an_archived_episode_says_that_it_is(scope: Any, kept: EpisodicMemory):
     stored = scope.store(LEAVE, session_id="old", summary="Leave days were counted.")
-    kept.parts.store.archive(kept.scope(agent="hr", user="ana").scope, stored.id)
+    kept.runtime.store.archive(kept.scope(agent="hr", user="ana").scope, stored.id)
     for resume in (False, True):
         kept.configure("hr", MemoryConfig(session=SessionConfig(allow_resume=resume)))
         for key in (None, f"key {resume}"):

@@ -131,7 +131,7 @@ def test_what_was_set_can_be_unset(memory: EpisodicMemory):
     memory.configure("hr", TOP_5)
     memory.reset_config("hr")
     assert memory.config("hr").recall.semantic_top_k == 3
-    assert memory.parts.store.configs() == {}
+    assert memory.runtime.store.configs() == {}
 
 
 def test_rest_unsets_and_resets(memory: EpisodicMemory):
@@ -174,8 +174,8 @@ def test_where_each_value_comes_from(memory: EpisodicMemory):
 
 def test_settings_stored_whole_by_an_older_release_mean_what_they_say(memory: EpisodicMemory):
     whole = MemoryConfig.from_dict({}).to_dict()
-    memory.parts.store.put_config(None, "hr", json.loads(json.dumps(whole)))
-    memory.parts.clear_config_cache()
+    memory.runtime.store.put_config(None, "hr", json.loads(json.dumps(whole)))
+    memory.runtime.clear_config_cache()
     assert memory.config("hr") == MemoryConfig()
     assert MAIL in _stored(memory)
     assert set(memory.config_sources("hr")["privacy"].values()) == {"agent"}
@@ -203,7 +203,7 @@ def test_two_who_change_different_parts_at_once_keep_both(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     """The second one's change is stored between the first one's read and its write."""
-    store, others = memory.parts.store, [{"privacy": {"numbered": True}}]
+    store, others = memory.runtime.store, [{"privacy": {"numbered": True}}]
     put = store.put_config
 
     def beaten(*args: Any, **named: Any) -> None:

@@ -136,7 +136,7 @@ def test_a_write_fails_when_settings_change_at_every_attempt(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     """Nothing is stored by settings that are gone, however long that lasts."""
-    store = memory.parts.store
+    store = memory.runtime.store
     append = store.append
     turn = iter(range(1_000))
 

@@ -51,7 +51,7 @@ def test_what_is_erased_while_it_is_opened_again_begins_anew(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     first = scope.open_episode("s")
-    store = memory.parts.store
+    store = memory.runtime.store
     touch = store.touch
 
     def too_late(*given: object, **named: object) -> object:
@@ -246,7 +246,7 @@ def test_unknown_ids(scope: MemoryScope):
 def test_many_places_are_read_once_each(memory: EpisodicMemory, scope: MemoryScope):
     episodes = [scope.store([("user", f"turn {n}") for n in range(9)]) for _ in range(7)]
     places = [(episode.id, ordinal) for episode in episodes for ordinal in range(9)]
-    read = memory.parts.store.turns_at(scope.scope, places)
+    read = memory.runtime.store.turns_at(scope.scope, places)
     assert sorted((turn.episode_id, turn.ordinal) for turn in read) == sorted(places)
 
 
@@ -254,7 +254,7 @@ def test_an_import_that_is_repeated_after_archiving_stores_nothing(
     memory: EpisodicMemory, scope: MemoryScope
 ):
     first = scope.store([("user", QUESTION)], session_id="s", idempotency_key="k")
-    memory.parts.store.archive(scope.scope, first.id)
+    memory.runtime.store.archive(scope.scope, first.id)
     again = scope.store([("user", QUESTION)], session_id="s", idempotency_key="k")
     assert again.id == first.id
     assert again.is_archived

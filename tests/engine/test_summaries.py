@@ -148,7 +148,7 @@ def test_an_episode_closes_though_the_model_fails_and_is_improved_later(
         assert improved.summarized_by == model.name
         assert (improved.ended_at, improved.end_reason) == (closed.ended_at, closed.end_reason)
         assert waiting(memory, WorkKind.SUMMARIZE) == waiting(memory) == 0
-        _, rows = memory.parts.store.recall_rows(scope.scope, after=0)
+        _, rows = memory.runtime.store.recall_rows(scope.scope, after=0)
         assert [row.ordinal for row in rows] == [0, 1, SUMMARY_ORDINAL]
         assert scope.recall("holidays")[0].episode_id == ep.id
 

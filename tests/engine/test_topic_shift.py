@@ -250,7 +250,7 @@ def test_a_concurrent_message_is_compared_too(
         return True
 
     _say(scope, clock, HOLIDAY)
-    monkeypatch.setattr(memory.parts.topics, "has_shifted", meanwhile)
+    monkeypatch.setattr(memory.runtime.topics, "has_shifted", meanwhile)
     scope.add("s", MOVED)
     assert _lengths(scope) == [len(HOLIDAY) + 1, 1]
     assert scope.session("s").episodes[0].episode.ended_at == clock.now()
@@ -299,8 +299,8 @@ def test_another_process_detects_the_same_shift(
 def test_vectors_are_kept_for_a_few_sessions_only(
     memory: EpisodicMemory, scope: MemoryScope, embedder: FailingEmbedder
 ):
-    parts = memory.parts
-    watch = TopicWatch(parts.store, embedder, parts.analyzer, parts.clock, size=1)
+    runtime = memory.runtime
+    watch = TopicWatch(runtime.store, embedder, runtime.analyzer, runtime.clock, size=1)
     episodes = []
     for session in ("s-1", "s-2"):
         scope.add(session, HOLIDAY)
@@ -322,8 +322,8 @@ def _new_turn(memory: EpisodicMemory, scope: MemoryScope):
 
     config = MemoryConfig()
     message = parse_messages(MOVED, max_bytes=config.session.max_message_bytes)
-    at = [memory.parts.clock.now()]
-    return prepare.new_turns(memory.parts, scope.scope, message, at, config, None)[0]
+    at = [memory.runtime.clock.now()]
+    return prepare.new_turns(memory.runtime, scope.scope, message, at, config, None)[0]
 
 
 def test_a_resumed_session_goes_on_where_its_subject_is_the_same(

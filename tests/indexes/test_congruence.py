@@ -28,7 +28,7 @@ from octopus_memory.testing.store.base import after, claim_all
 from tests.support.pgvector_database import with_vectors
 from tests.support.postgres_installation import Database, Installation
 from tests.support.qdrant_edge_client import EdgeClient
-from tests.support.qdrant_local import SERVER, parts_of, qdrant
+from tests.support.qdrant_local import SERVER, qdrant, runtime_of
 
 MODEL, DIMENSION = "congruence", 32
 SCOPES = [make_scope(user, tenant=tenant) for user in ("a", "b", "c") for tenant in ("x", "y")]
@@ -99,8 +99,8 @@ def filled_qdrant() -> Iterator[tuple[SqliteStore, Any]]:
         index = QdrantIndex(store, client, is_server=SERVER is not None)
         store.use_mirror(index.mirror.name)
         fill(store, index)
-        parts = parts_of(store, index, MODEL, DIMENSION)
-        assert mirror.feed(parts, "test").given == sum(store.stats().vectors.values())
+        runtime = runtime_of(store, index, MODEL, DIMENSION)
+        assert mirror.feed(runtime, "test").given == sum(store.stats().vectors.values())
         yield store, client
     store.close()
 
@@ -112,7 +112,7 @@ def filled_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sq
     index = QdrantIndex(store, client)  # type: ignore[arg-type]
     store.use_mirror(index.mirror.name)
     fill(store, index)
-    assert not mirror.feed(parts_of(store, index, MODEL, DIMENSION), "test").failed
+    assert not mirror.feed(runtime_of(store, index, MODEL, DIMENSION), "test").failed
     client.optimize()
     yield store, client
     client.end()

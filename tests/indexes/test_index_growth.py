@@ -136,7 +136,9 @@ def test_a_sketch_finds_what_exact_search_finds(tmp_path: Path) -> None:
         memory.flush()
         asked = [" ".join(chance.sample(subject, 4)) for subject in subjects[:10]]
         exact = [[hit.episode_id for hit in scope.recall(query)] for query in asked]
-        object.__setattr__(memory.parts, "index", ExactIndex(memory.parts.store, exact_rows=100))
+        object.__setattr__(
+            memory.runtime, "index", ExactIndex(memory.runtime.store, exact_rows=100)
+        )
         found = [[hit.episode_id for hit in scope.recall(query)] for query in asked]
     assert [some[0] for some in found] == [some[0] for some in exact]
     shared = sum(len(set(mine) & set(theirs)) for mine, theirs in zip(found, exact, strict=True))

@@ -82,7 +82,7 @@ def test_recall_finds_what_was_said(
     assert rows(postgres, database) == [(6,)]
     found = scope.recall("Where is the key of the greenhouse?", mode="semantic", min_score=0)
     assert found[0].session_id == "monday"
-    assert mirror_verify.verify(memory.parts, "me").is_true
+    assert mirror_verify.verify(memory.runtime, "me").is_true
 
 
 def test_whatever_removes_a_row_removes_its_vector(
@@ -92,12 +92,12 @@ def test_whatever_removes_a_row_removes_its_vector(
         tell(scope, session)
     memory.run_pending()
     first, second, _ = scope.episodes().items
-    state = memory.parts.store.recall_state(scope.scope)
-    assert memory.parts.index.count_mirrored([state.scope_id]) == 9
-    memory.parts.store.archive(scope.scope, first.id)
-    assert memory.parts.index.count_mirrored([state.scope_id], first.id) == 1
+    state = memory.runtime.store.recall_state(scope.scope)
+    assert memory.runtime.index.count_mirrored([state.scope_id]) == 9
+    memory.runtime.store.archive(scope.scope, first.id)
+    assert memory.runtime.index.count_mirrored([state.scope_id], first.id) == 1
     scope.erase_episode(second.id, physical=False)
-    assert memory.parts.index.count_mirrored([state.scope_id], second.id) == 0
+    assert memory.runtime.index.count_mirrored([state.scope_id], second.id) == 0
     assert rows(postgres, database) == [(4,)]
     scope.erase(physical=False)
     assert rows(postgres, database) == [(0,)]
@@ -138,7 +138,7 @@ def test_only_the_tenants_own_rows_are_reached(
     def tenants(conn: Any) -> list[str]:
         return list(conn.exec_driver_sql("SELECT DISTINCT tenant FROM octopus_vectors").scalars())
 
-    store: Any = memory.parts.store
+    store: Any = memory.runtime.store
     seen = {tenant: store.inside(tenant, tenants) for tenant in ("acme", "other", "nobody")}
     assert seen == {"acme": ["acme"], "other": ["other"], "nobody": []}
 
@@ -148,11 +148,11 @@ def test_vectors_missing_in_pgvector_are_read_from_the_store(
 ) -> None:
     tell(scope)
     memory.run_pending()
-    model = memory.parts.embedder.model
-    vector = memory.parts.query_vector(SAID)
-    exact = ExactIndex(memory.parts.store).view(scope.scope, model).cosine(vector)
+    model = memory.runtime.embedder.model
+    vector = memory.runtime.query_vector(SAID)
+    exact = ExactIndex(memory.runtime.store).view(scope.scope, model).cosine(vector)
     postgres.server.execute("DELETE FROM octopus_vectors WHERE seq > 1", database=database.name)
-    view = memory.parts.index.view(scope.scope, model)
+    view = memory.runtime.index.view(scope.scope, model)
     assert np.allclose(view.cosine(vector), exact, atol=0.002)
 
 
@@ -169,11 +169,11 @@ def test_drift_is_seen_and_mended(
         (f"UPDATE octopus_vectors SET embedding = {turned} WHERE seq = 2", (0, 0, 2)),
     ):
         postgres.server.execute(change, database=database.name)
-        report = mirror_verify.verify(memory.parts, owner)
+        report = mirror_verify.verify(memory.runtime, owner)
         assert (report.missing, report.extra, report.changed) == expected
         assert report.index == "pgvector"
-        assert mirror_verify.verify(memory.parts, owner, repair=True).repaired
-        assert mirror_verify.verify(memory.parts, owner).is_true
+        assert mirror_verify.verify(memory.runtime, owner, repair=True).repaired
+        assert mirror_verify.verify(memory.runtime, owner).is_true
 
 
 def test_rows_of_a_database_that_was_there_before(
@@ -189,7 +189,7 @@ def test_rows_of_a_database_that_was_there_before(
         assert rows(postgres, database) == [(0,)]
         assert memory.scope(user="ana").recall("greenhouse key", mode="semantic", min_score=0)
         seen: list[int] = []
-        report = mirror_verify.rebuild(memory.parts, leases.new_worker_id(), seen.append)
+        report = mirror_verify.rebuild(memory.runtime, leases.new_worker_id(), seen.append)
         assert report.is_true
         assert seen == [3]
         assert rows(postgres, database) == [(3,)]
@@ -204,15 +204,15 @@ def test_terms_of_an_older_database_are_found_by_again(
         tell(memory.scope(user="ana"))
         memory.run_pending()
         now = rows(postgres, database, "seq, terms")
-        memory.parts.store.inside(None, partial(make_older, with_pgvector=True), writes=True)
+        memory.runtime.store.inside(None, partial(make_older, with_pgvector=True), writes=True)
         assert rows(postgres, database, "seq, terms") != now
     with EpisodicMemory.open(database.owner_url, **named) as memory:
         assert sorted(rows(postgres, database, "seq, terms")) == sorted(now)
-        assert mirror_verify.verify(memory.parts, "me").is_true
+        assert mirror_verify.verify(memory.runtime, "me").is_true
 
 
 def test_a_big_scope_is_searched_by_the_probe(memory: EpisodicMemory, scope: MemoryScope) -> None:
-    memory.parts.index._whole_rows = memory.parts.index._graph_rows = 0
+    memory.runtime.index._whole_rows = memory.runtime.index._graph_rows = 0
     for number in range(8):
         tell(scope, f"session {number}", f"Box {number} holds {'xylophones' * (number == 5)} felt.")
     memory.run_pending()
@@ -263,7 +263,7 @@ def test_a_graph_that_could_not_be_made_is_made_by_a_rebuild(
 
     graphs = "SELECT relname FROM pg_class WHERE relname LIKE 'octopus_vectors_near%'"
     with EpisodicMemory.open(database.owner_url, **given) as memory:
-        index = memory.parts.index
+        index = memory.runtime.index
         index._graph_rows = 0  # type: ignore[attr-defined]
         tell(memory.scope(user="u"), "s", "The trombones are in the cellar.")
         with monkeypatch.context() as meanwhile:
@@ -271,7 +271,7 @@ def test_a_graph_that_could_not_be_made_is_made_by_a_rebuild(
             memory.run_pending()
         assert postgres.server.execute(graphs, database=database.name) == []
         index._next_try = 0.0  # type: ignore[attr-defined]
-        assert mirror_verify.rebuild(memory.parts, "me").is_true
+        assert mirror_verify.rebuild(memory.runtime, "me").is_true
     [[made]] = postgres.server.execute(graphs, database=database.name)
     postgres.server.execute(
         f"DROP INDEX octopus_vectors_words; DROP INDEX {made}", database=database.name

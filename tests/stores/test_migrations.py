@@ -81,7 +81,7 @@ def test_a_database_of_the_first_release_opens(tmp_path: Path):
         said = "How many leave days do I have left? Please be formal with me."
         scope.add("s-3", ("user", said))
         memory.flush()
-        _, rows = memory.parts.store.recall_rows(scope.scope, after=0)
+        _, rows = memory.runtime.store.recall_rows(scope.scope, after=0)
         before, now = rows[0], rows[-1]
         assert before.lexical.terms == now.lexical.terms
         assert _unit(before) @ _unit(now) > 0.999
@@ -98,7 +98,7 @@ def test_what_is_recalled_by_is_rewritten(database_url: str):
         memory.flush()
         scope.add("s", ("user", "This one has no vector yet."))
         scope.recall("felt")
-        store = memory.parts.store
+        store = memory.runtime.store
         _, now = store.recall_rows(scope.scope, after=0)
         store.use_mirror("somewhere/else")
         claimed = store.claim(
@@ -109,8 +109,8 @@ def test_what_is_recalled_by_is_rewritten(database_url: str):
         _, older = store.recall_rows(scope.scope, after=0)
         assert {len(row.vector or b"") for row in older} == {256, 0}
     with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
-        store = memory.parts.store
-        _, found = memory.parts.store.recall_rows(scope.scope, after=0)
+        store = memory.runtime.store
+        _, found = memory.runtime.store.recall_rows(scope.scope, after=0)
         assert [_words(row) for row in found] == [_words(row) for row in now]
         assert [row.lexical.speaker for row in found] == [row.lexical.speaker for row in now]
         for row, was in zip(found[:3], older, strict=False):
@@ -131,7 +131,7 @@ def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
         scope = memory.scope(user="ana")
         scope.add("s", ("user", "Box 1 holds felt, felt and more felt."))
         memory.flush()
-        store = memory.parts.store
+        store = memory.runtime.store
         _, now = store.recall_rows(scope.scope, after=0)
         store.inside(None, make_older, writes=True)
     engine = _engine(database_url)
@@ -146,7 +146,7 @@ def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
         in_the_way.drop(conn)
     engine.dispose()
     with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
-        _, found = memory.parts.store.recall_rows(scope.scope, after=0)
+        _, found = memory.runtime.store.recall_rows(scope.scope, after=0)
         assert [_words(row) for row in found] == [_words(row) for row in now]
         assert vectors.dimension_of(found[0].vector or b"") == 256
 

@@ -56,7 +56,7 @@ def full(tmp_path: Path, clock: FixedClock) -> Path:
         tenant.hold(user="ana", reason="a lawsuit")
         memory.scope(tenant="acme", agent="hr", user="gone").store([("user", "to be erased")])
         tenant.erase_user("gone")
-        store = memory.parts.store
+        store = memory.runtime.store
         store.claim(WorkKind.EMBED, worker_id="somebody", limit=1, now=clock.now(), until=_far())
         store.set_last_run("retention", clock.now())
     return path
@@ -130,14 +130,14 @@ def test_a_number_is_never_given_twice(tmp_path: Path, clock: FixedClock):
     with open_(source, clock) as memory:
         for user in ("ana", "ben"):
             memory.scope(tenant="acme", user=user).store([("user", "hello")])
-        last = memory.parts.store.recall_state(memory.scope(tenant="acme", user="ben").scope)
+        last = memory.runtime.store.recall_state(memory.scope(tenant="acme", user="ben").scope)
         memory.tenant("acme").erase_user("ben", physical=False)
         assert last is not None
     move(url(source), url(target))
     with open_(target, clock) as memory:
         scope = memory.scope(tenant="acme", user="cleo")
         scope.store([("user", "hello")])
-        state = memory.parts.store.recall_state(scope.scope)
+        state = memory.runtime.store.recall_state(scope.scope)
         assert state is not None
         assert state.scope_id > last.scope_id
 

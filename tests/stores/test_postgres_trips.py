@@ -73,7 +73,7 @@ def test_the_loop_of_an_agent(postgres_database: Database, monkeypatch: pytest.M
     # An agent's settings are looked at every two seconds, which could fall into any call.
     monkeypatch.setattr(runtime, "_CONFIG_SECONDS", 3_600)
     with EpisodicMemory.open(postgres_database.url, embedder="hashing", background=False) as memory:
-        scope, store = memory.scope(user="ana"), memory.parts.store
+        scope, store = memory.scope(user="ana"), memory.runtime.store
         assert isinstance(store, PostgresStore)
 
         def add() -> None:

@@ -70,7 +70,7 @@ def test_stages_and_holds_can_be_seen(database_url: str, memory: EpisodicMemory)
     scope = memory.scope(tenant="acme", agent="hr", user="user-17")
     archived, deleted, held = (scope.store(SAID, session_id=name).id for name in "adh")
     memory.scope(tenant="acme", agent="hr", user="ben").store(SAID, session_id="other")
-    memory.parts.store.archive(scope.scope, archived)
+    memory.runtime.store.archive(scope.scope, archived)
     scope.delete(deleted)
     hold = memory.tenant("acme").hold(episode_id=held, reason="case 17")
     shown = {row["session_id"]: row for row in looked(database_url)}

@@ -17,7 +17,7 @@ def test_it_is_what_was_said_and_never_a_run_of_one_byte(tmp_path: Path) -> None
     with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
         memory.scope(user="ana").store([("user", SAID), ("assistant", "Noted.")], session_id="s")
         memory.flush()
-        trace = memory.parts.store.trace(Subject(tenant="default", user="ana"))
+        trace = memory.runtime.store.trace(Subject(tenant="default", user="ana"))
         assert isinstance(trace, FileTrace)
         assert trace._prints[SAID.encode()] == "text"
         assert {"text", "turns", "recall"} <= set(trace._prints.values())

@@ -83,7 +83,7 @@ def recall_and_wait(pipe: Connection, url: str) -> None:
     worker_module._BETWEEN_LOOKS = 0.0
     with EpisodicMemory.open(url, embedder="hashing") as memory:
         assert memory.scope(user=VICTIM).recall("what I said")
-        held = memory.parts.index._cache._slots
+        held = memory.runtime.index._cache._slots
         pipe.send(len(held))
         while held:
             threading.Event().wait(0.02)

@@ -50,7 +50,7 @@ def fill(memory: EpisodicMemory, clock: FixedClock) -> MemoryScope:
         output_tokens=0,
         at=[clock.now() + timedelta(microseconds=place) for place in range(4)],
     )
-    store = memory.parts.store
+    store = memory.runtime.store
     for cold in (True, False):
         old = scope.store(
             [("user", "old words"), ("assistant", "older")], session_id=f"cold {cold}"
@@ -70,10 +70,10 @@ def fill(memory: EpisodicMemory, clock: FixedClock) -> MemoryScope:
 
 def _state_facts(memory: EpisodicMemory, scope: MemoryScope) -> None:
     """Facts that were found, pinned, corrected and deleted, and some that the caller gave."""
-    extractive, memory.parts.extractive = memory.parts.extractive, FactFinder()
+    extractive, memory.runtime.extractive = memory.runtime.extractive, FactFinder()
     found = "home[] Lives in Ghent. | person[rex] Has a dog, Rex. | name[] Is \u2028 \ud800."
     scope.store([("user", found), ("user", "person[rex]! Rex died.")], session_id="facts")
-    memory.parts.extractive = extractive
+    memory.runtime.extractive = extractive
     facts = {fact.kind.value: fact for fact in scope.facts()}
     scope.pin_fact(facts["name"])
     moved = scope.correct_fact(facts["home"], "Lives in Lyon.")

@@ -17,7 +17,7 @@ from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
 from octopus_memory.adapters.indexes.qdrant.index import QdrantIndex
 from octopus_memory.adapters.summarizers.extractive import ExtractiveSummarizer
 from octopus_memory.adapters.tokens.approximate import ApproximateCounter
-from octopus_memory.engine.core.runtime import Parts
+from octopus_memory.engine.core.runtime import Runtime
 from octopus_memory.engine.work import mirror
 from octopus_memory.ports.index import RecallIndex
 from octopus_memory.ports.store import EpisodeStore
@@ -59,8 +59,8 @@ class Space:
         raise AssertionError
 
 
-def parts_of(store: EpisodeStore, index: RecallIndex, model: str, dimension: int) -> Parts:
-    return Parts(
+def runtime_of(store: EpisodeStore, index: RecallIndex, model: str, dimension: int) -> Runtime:
+    return Runtime(
         store=store,
         index=index,
         embedder=Space(model, dimension),
@@ -80,8 +80,8 @@ class Feeder:
     runs: list[mirror.FeedReport] = field(default_factory=list)
 
     def feed(self, model: str, dimension: int) -> mirror.FeedReport:
-        parts = parts_of(self.store, self.index, model, dimension)
-        self.runs.append(mirror.feed(parts, "feeder"))
+        runtime = runtime_of(self.store, self.index, model, dimension)
+        self.runs.append(mirror.feed(runtime, "feeder"))
         return self.runs[-1]
 
 

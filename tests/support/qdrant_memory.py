@@ -48,7 +48,7 @@ def tell(scope: MemoryScope, session: str = "monday", said: str = SAID) -> None:
 
 
 def waiting(memory: EpisodicMemory) -> int:
-    backlog = memory.parts.store.backlog()
+    backlog = memory.runtime.store.backlog()
     return backlog[WorkKind.INDEX].waiting + backlog[WorkKind.UNINDEX].waiting
 
 
@@ -58,4 +58,4 @@ def later(clock: FixedClock) -> None:
 
 
 def is_true(memory: EpisodicMemory) -> bool:
-    return mirror_verify.verify(memory.parts, leases.new_worker_id()).is_true
+    return mirror_verify.verify(memory.runtime, leases.new_worker_id()).is_true

@@ -59,7 +59,13 @@ def token(
     user: str | None = None,
 ) -> str:
     made = api_keys.make_key(
-        memory.parts, tenant=tenant, role=role, name="test", agents=agents, user=user, actor="test"
+        memory.runtime,
+        tenant=tenant,
+        role=role,
+        name="test",
+        agents=agents,
+        user=user,
+        actor="test",
     )
     return made.token
 

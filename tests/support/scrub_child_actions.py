@@ -29,10 +29,10 @@ def be_killed_at_each(pipe: Connection, ready: str, folder: str) -> None:
     memory = open_memory(f"sqlite:///{path}")
     memory.tenant().scrub(numbered=True)
     # No connection may be used on both sides of a fork.
-    memory.parts.store.close()
-    memory.parts.store._closed = False
+    memory.runtime.store.close()
+    memory.runtime.store._closed = False
     # Every copy is another file, which the store would take for one that was put in its place.
-    memory.parts.store._file = FileIdentity(path)
+    memory.runtime.store._file = FileIdentity(path)
     for moment in itertools.count(1):
         shutil.copy(ready, path)
         pid = os.fork()

@@ -38,7 +38,7 @@ def open_memory(path: Path, clock: FixedClock, **more: Any) -> EpisodicMemory:
 def shown(scope: MemoryScope) -> str:
     """Everything that can be read of a user."""
     replays: list[object] = [scope.session(e.session_id) for e in scope.episodes(page_size=100)]
-    store = scope._memory.parts.store
+    store = scope._memory.runtime.store
     kept = [
         store.stored_episode(scope.scope, episode_id)
         for session in store.sessions(scope.scope, deleted=True, limit=1_000)

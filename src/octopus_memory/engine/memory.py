@@ -302,11 +302,6 @@ class Memory:
             raise MemoryClosed("was opened before this process was forked")
         return self._runtime
 
-    @property
-    def parts(self) -> Runtime:
-        """The former name of `runtime`."""
-        return self.runtime
-
     def _use_model(self) -> None:
         """Set the database's embedding model to this memory's, once.
 

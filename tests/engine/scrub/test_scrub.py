@@ -91,7 +91,7 @@ def test_the_result_equals_redaction_from_the_start(path: Path, clock: FixedCloc
             memory.flush()
             replay = scope.session("s")
             [part] = replay.episodes
-            rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+            rows = memory.runtime.store.recall_rows(scope.scope, after=0)[1]
             found.append(
                 (
                     [(t.message, t.tokens, t.has_pii) for t in part.turns],
@@ -108,22 +108,22 @@ def test_a_second_run_changes_nothing(memory: EpisodicMemory):
     scope.store(TALK, session_id="b", summary="Ana López called from 415-555-0134.")
     first = memory.tenant().scrub(numbered=True)
     memory.flush()
-    before = shown(scope), memory.parts.store.recall_state(scope.scope), memory.stats().vectors
-    made = memory.parts.store.state().removals
+    before = shown(scope), memory.runtime.store.recall_state(scope.scope), memory.stats().vectors
+    made = memory.runtime.store.state().removals
     again = memory.tenant().scrub(numbered=True)
     assert first.changed_episodes == 2
     assert again == ScrubReport(scopes=1, episodes=2, turns=10)
-    after = shown(scope), memory.parts.store.recall_state(scope.scope), memory.stats().vectors
+    after = shown(scope), memory.runtime.store.recall_state(scope.scope), memory.stats().vectors
     assert after == before
-    assert memory.parts.store.state().removals == made
+    assert memory.runtime.store.state().removals == made
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(memory: EpisodicMemory):
     scope = memory.scope(user="u")
     scope.store(TALK, session_id="a", metadata={"who": "ana.lopez@example.com"})
-    before, made = shown(scope), memory.parts.store.state().removals
+    before, made = shown(scope), memory.runtime.store.state().removals
     dry = memory.tenant().scrub(dry_run=True)
-    assert (shown(scope), memory.parts.store.state().removals) == (before, made)
+    assert (shown(scope), memory.runtime.store.state().removals) == (before, made)
     assert memory.tenant().audit() == []
     real = memory.tenant().scrub(compact=False)
     assert dry.dry_run
@@ -165,7 +165,7 @@ def test_archives_and_deleted_episodes_are_scrubbed(memory: EpisodicMemory, cloc
         name: scope.store(TALK, session_id=name, metadata={"m": "ana.lopez@example.com"}).id
         for name in ("cold", "summary", "deleted")
     }
-    store = memory.parts.store
+    store = memory.runtime.store
     store.archive(scope.scope, ids["cold"], cold=True)
     store.archive(scope.scope, ids["summary"])
     scope.delete(ids["deleted"])
@@ -189,7 +189,7 @@ def test_no_byte_is_left_in_the_files(memory: EpisodicMemory, path: Path):
         talk = [*TALK, ("user", f"Or write to ana{number:04}.lopez@example.com, it is the same.")]
         scope.store(talk, session_id=f"s{number}", metadata={"m": f"ana{number:04}.m@example.com"})
     memory.flush()
-    rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+    rows = memory.runtime.store.recall_rows(scope.scope, after=0)[1]
     old = [row.vector for row in rows if row.ordinal in (0, 1, 2, 5, SUMMARY_ORDINAL)]
     terms = [row.lexical.terms for row in rows if row.ordinal in (0, 1, 5)]
     needles = [*(v[:32] for v in old if v), *(t[:16] for t in terms), b"@example.com", b"pez"]
@@ -232,7 +232,7 @@ def test_progress_is_reported_after_each_session(memory: EpisodicMemory):
     assert [sofar.episodes for sofar in seen] == [1, 2, 3]
     assert seen[-1] == report
     assert report.compacted is None
-    assert memory.parts.store.state().owes_compaction
+    assert memory.runtime.store.state().owes_compaction
     assert memory.tenant().scrub().compacted
 
 
@@ -249,7 +249,7 @@ def test_resumed_and_split_sessions_are_scrubbed(memory: EpisodicMemory):
     assert left(shown(scope)) == []
     policy = EpisodicRetentionPolicy(active_retention_days=1, archive_mode=ArchiveMode.COLD)
     memory.configure("a", MemoryConfig(retention=policy))
-    clock: Any = memory.parts.clock
+    clock: Any = memory.runtime.clock
     clock.advance(days=2)
     assert memory.run_retention().counts.archived == 1
     assert memory.tenant().scrub().changed_episodes == 0

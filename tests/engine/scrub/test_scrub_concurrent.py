@@ -50,13 +50,13 @@ def test_a_hold_set_during_a_scrub_is_respected(
 ):
     scope = memory.scope(user="u")
     scope.store(TALK, session_id="s")
-    rewrite = memory.parts.store.rewrite
+    rewrite = memory.runtime.store.rewrite
 
     def slow(*args: Any, **named: Any) -> None:
         memory.tenant().hold(user="u", reason="a case")
         rewrite(*args, **named)
 
-    monkeypatch.setattr(memory.parts.store, "rewrite", slow)
+    monkeypatch.setattr(memory.runtime.store, "rewrite", slow)
     report = memory.tenant().scrub()
     assert (report.held, report.failed, report.changed_episodes) == (1, 0, 0)
     assert "López" in shown(scope)
@@ -67,7 +67,7 @@ def test_a_session_written_during_a_scrub_is_read_again(
 ):
     scope = memory.scope(user="u")
     scope.add("s", TALK)
-    rewrite = memory.parts.store.rewrite
+    rewrite = memory.runtime.store.rewrite
     said = iter(["I moved to 198.51.100.7 now.", "Again: ana.lopez@example.com"])
 
     def slow(*args: Any, **named: Any) -> None:
@@ -76,7 +76,7 @@ def test_a_session_written_during_a_scrub_is_read_again(
             break
         rewrite(*args, **named)
 
-    monkeypatch.setattr(memory.parts.store, "rewrite", slow)
+    monkeypatch.setattr(memory.runtime.store, "rewrite", slow)
     report = memory.tenant().scrub()
     assert (report.changed_episodes, report.failed, report.turns) == (1, 0, 7)
     assert left(shown(scope)) == []
@@ -91,7 +91,7 @@ def test_a_failure_stops_the_scrub_of_its_session_alone(
     scope.store([("user", "My name is Zyx Quuxley.")], session_id="busy")
     scope.add("busy", ("user", "Zyx Quuxley once more."))
     scope.store(TALK, session_id="free")
-    store = memory.parts.store
+    store = memory.runtime.store
     rewrite = store.rewrite
 
     def busy(was: Any, **named: Any) -> None:
@@ -120,14 +120,14 @@ def test_a_remote_copy_drops_the_old_vectors(
         monkeypatch.setenv("OCTOPUS_INDEX", "qdrant")
         monkeypatch.setenv("OCTOPUS_QDRANT_URL", server.url)
         with open_memory(path, clock) as memory:
-            scope, store = memory.scope(user="u"), memory.parts.store
+            scope, store = memory.scope(user="u"), memory.runtime.store
             scope.store(TALK, session_id="s")
             scope.store([("user", KETTLE)], session_id="untouched")
             memory.run_pending()
             memory.tenant().scrub()
             memory.run_pending()
             state, rows = store.recall_rows(scope.scope, after=0)
-            mirror, model = memory.parts.index.mirror, memory.parts.embedder.model
+            mirror, model = memory.runtime.index.mirror, memory.runtime.embedder.model
             assert mirror is not None
             seqs = [row.seq for row in rows]
             assert mirror.seqs(model, state.scope_id) == set(seqs)
@@ -164,7 +164,7 @@ def test_a_vector_computed_from_the_old_text_is_discarded(path: Path, clock: Fix
         scope.add("s", ("user", "My card is 4111 1111 1111 1111, as I said."))
         slow.meanwhile = lambda: memory.tenant().scrub()
         memory.flush()
-        [row] = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+        [row] = memory.runtime.store.recall_rows(scope.scope, after=0)[1]
         expected = slow.embed(["My card is [CREDIT_CARD], as I said."])
         assert row.vector == vectors.pack(expected)[0]
 

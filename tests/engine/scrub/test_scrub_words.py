@@ -33,7 +33,7 @@ def test_recall_finds_by_the_new_words_and_by_meaning(memory: EpisodicMemory):
     for hit in scope.recall_turns("Ana López", limit=9):
         assert "words" not in {share.signal for share in hit.signals if share.value > 0}
     memory.flush()
-    rows = memory.parts.store.recall_rows(scope.scope, after=0)[1]
+    rows = memory.runtime.store.recall_rows(scope.scope, after=0)[1]
     turns = scope.session("a").turns
     embedder = HashingEmbedder()
     for row in rows:
@@ -56,7 +56,7 @@ def test_a_short_answer_is_embedded_anew_with_what_it_answers(memory: EpisodicMe
     memory.flush()
     report = memory.tenant().scrub()
     assert report.changed_turns == 1
-    waiting = memory.parts.store.backlog()[WorkKind.EMBED].waiting
+    waiting = memory.runtime.store.backlog()[WorkKind.EMBED].waiting
     assert waiting == 2
     assert [turn.has_pii for turn in scope.session("s").turns] == [True, False]
 
@@ -67,7 +67,7 @@ def test_a_turn_marked_before_stays_marked(memory: EpisodicMemory):
     memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="redact")))
     scope.add("s", ("user", "Or b@example.com, it is."))
     assert memory.tenant().scrub().changed_turns == 1
-    assert memory.parts.store.backlog()[WorkKind.EMBED].waiting == 2
+    assert memory.runtime.store.backlog()[WorkKind.EMBED].waiting == 2
     assert [turn.has_pii for turn in scope.session("s").turns] == [True, True]
 
 
@@ -75,9 +75,9 @@ def test_cached_texts_are_cleared(memory: EpisodicMemory):
     memory.configure("a", MemoryConfig(privacy=PrivacyConfig(pii="flag")))
     scope = memory.scope(agent="a", user="u")
     scope.add("s", TALK)
-    assert memory.parts.heard.of(scope.scope, "s")
+    assert memory.runtime.heard.of(scope.scope, "s")
     memory.tenant().scrub()
-    assert memory.parts.heard.of(scope.scope, "s") == []
+    assert memory.runtime.heard.of(scope.scope, "s") == []
 
 
 def test_names_are_known_in_later_episodes_of_the_session(memory: EpisodicMemory):
@@ -173,7 +173,7 @@ def test_no_model_is_asked_in_place_of_a_callers_facts(path: Path, clock: FixedC
     with open_memory(path, clock, summarizer=model) as memory:
         memory.scope(user="u").store(TALK, session_id="s", key_facts=["pays by card"])
         memory.tenant().scrub()
-        assert memory.parts.store.backlog()[WorkKind.SUMMARIZE].waiting == 0
+        assert memory.runtime.store.backlog()[WorkKind.SUMMARIZE].waiting == 0
 
 
 def test_tokens_that_were_counted_are_counted_again(memory: EpisodicMemory):

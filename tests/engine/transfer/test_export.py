@@ -199,7 +199,7 @@ def long_episode(store: EpisodeStore, scope: MemoryScope, turns: int) -> Append:
 def test_half_an_episode_never_passes_for_the_whole(
     memory: EpisodicMemory, scope: MemoryScope, act: str
 ):
-    store = memory.parts.store
+    store = memory.runtime.store
     write = long_episode(store, scope, 250)
     lines = memory.tenant("acme").export_user("user-17")
     kinds = [json.loads(next(lines))["kind"] for _ in range(10)]
@@ -210,7 +210,7 @@ def test_half_an_episode_never_passes_for_the_whole(
 
 
 def test_what_is_added_meanwhile_is_whole_or_not_in_it(memory: EpisodicMemory, scope: MemoryScope):
-    store = memory.parts.store
+    store = memory.runtime.store
     scope.add("s", [("user", f"turn {n}") for n in range(150)])
     lines = memory.tenant("acme").export_user("user-17")
     first = [json.loads(next(lines)) for _ in range(10)]
@@ -245,7 +245,7 @@ def big_user(path: Path, episodes: int, turns: int) -> Iterator[EpisodicMemory]:
         for number in range(episodes):
             write = make_append(scope, session_id=f"s{number % 7}", closing=make_closing())
             said = [replace(template, id=new_id()) for _ in range(turns)]
-            memory.parts.store.append(replace(write, turns=said, target=Target.NEW))
+            memory.runtime.store.append(replace(write, turns=said, target=Target.NEW))
         yield memory
 
 
@@ -286,7 +286,7 @@ def test_ten_times_the_turns_take_no_more_memory(
 
 
 def test_large_messages_are_read_a_few_at_a_time(memory: EpisodicMemory, scope: MemoryScope):
-    store = memory.parts.store
+    store = memory.runtime.store
     # Random, so that they stay large when they are compressed.
     large = [random.Random(n).randbytes(5_000_000).hex() for n in range(2)]
     write = make_append(scope.scope, *large)

@@ -229,7 +229,7 @@ def test_work_left_by_a_failing_embedder_is_done_later(monkeypatch):
         assert "1 text not embedded yet" in done.stdout
         server.clear()
         with EpisodicMemory.open(background=False) as memory:
-            work = memory.parts.store
+            work = memory.runtime.store
             work.postpone(work_of(work), until=datetime(2025, 1, 1, tzinfo=UTC))
         told = run_json("run-pending")
     assert told == {"embedded": 1, "summarized": 0, "timed_out": 0, "waiting": 0}

@@ -26,7 +26,7 @@ def tea() -> str:
 def archive(episode_id: str, **recall: bool) -> None:
     with EpisodicMemory.open(URL, background=False) as memory:
         scope = memory.scope(user="me")
-        memory.parts.store.archive(scope.scope, scope.get(episode_id).episode.id)
+        memory.runtime.store.archive(scope.scope, scope.get(episode_id).episode.id)
         memory.flush()
         memory.configure("default", MemoryConfig(recall=EpisodicRecallConfig(**recall)))
 

@@ -77,7 +77,7 @@ def test_several_agents_have_a_row_each_and_one_for_all(told):
 
 def test_settings_that_cannot_be_used_are_said_to_be(told):
     with EpisodicMemory.open(background=False) as memory:
-        memory.parts.store.put_config(None, "damaged", {"retention": {"nope": 1}})
+        memory.runtime.store.put_config(None, "damaged", {"retention": {"nope": 1}})
     assert "agent damaged: its settings are invalid" in run("retention", "status").stdout
     assert run_json("retention", "status")["policies"][1]["policy"] is None
 
@@ -96,7 +96,7 @@ def test_failures_are_printed_and_set_the_exit_code(told, monkeypatch):
 
 def test_a_run_beside_another(told):
     with EpisodicMemory.open(background=False) as memory:
-        store: EpisodeStore = memory.parts.store
+        store: EpisodeStore = memory.runtime.store
         with store.lead("retention", worker_id="another-machine/1/x"):
             assert "Another process is running retention" in run("retention", "run").stdout
             assert run_json("retention", "run")["elsewhere"] is True
@@ -165,7 +165,7 @@ def test_restore_lists_and_restores(told):
     assert run_json("restore", new)["id"] == str(new)
     assert run_json("restore") == []
     with EpisodicMemory.open(background=False) as memory:
-        actors = {e.actor for e in memory.parts.store.audit("default") if e.action == "restore"}
+        actors = {e.actor for e in memory.runtime.store.audit("default") if e.action == "restore"}
     assert len(actors) == 1
     assert actors.pop().startswith("cli")
 

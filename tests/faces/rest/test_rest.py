@@ -214,8 +214,8 @@ def test_the_backlog_is_counted_once_for_frequent_requests(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("octopus_memory.faces.rest.metrics._KNOWN_SECONDS", 3_600.0)
-    count, counted = memory.parts.store.backlog, []
-    monkeypatch.setattr(memory.parts.store, "backlog", lambda: counted.append(1) or count())
+    count, counted = memory.runtime.store.backlog, []
+    monkeypatch.setattr(memory.runtime.store, "backlog", lambda: counted.append(1) or count())
     with rest_server.serving(memory) as url:
         for path in ("readyz", "readyz", "metrics"):
             assert httpx.get(f"{url}/{path}").status_code == 200

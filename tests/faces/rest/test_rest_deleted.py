@@ -24,7 +24,7 @@ def _deleted(memory: EpisodicMemory, tenant: str = "default") -> Episode:
 
 
 def _rows(memory: EpisodicMemory, episode_id: UUID) -> bool:
-    return bool(memory.parts.store.locate([episode_id]))
+    return bool(memory.runtime.store.locate([episode_id]))
 
 
 @pytest.mark.parametrize("query", [{}, {"agentId": "hr", "userId": "ana"}])

@@ -140,7 +140,7 @@ def test_a_caller_that_keeps_asking_is_not_forgotten(monkeypatch: pytest.MonkeyP
 @pytest.mark.both_databases
 def test_a_key_ends(memory: EpisodicMemory, client: httpx.Client, clock: FixedClock):
     made = api_keys.make_key(
-        memory.parts, tenant="default", role="admin", name="short", actor="test"
+        memory.runtime, tenant="default", role="admin", name="short", actor="test"
     )
     base = str(client.base_url).rstrip("/")
 
@@ -150,13 +150,13 @@ def test_a_key_ends(memory: EpisodicMemory, client: httpx.Client, clock: FixedCl
         ).status_code
 
     assert status(made.token) == 200
-    new = api_keys.rotate_key(memory.parts, made.key.id, grace=timedelta(hours=1), actor="test")
+    new = api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(hours=1), actor="test")
     assert (status(made.token), status(new.token)) == (200, 200)
     clock.advance(hours=2)
     with rest_server.serving(memory) as url:
         headers = {"Authorization": f"Bearer {made.token}"}
         assert httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code == 401
-        api_keys.revoke_key(memory.parts, new.key.id, actor="test")
+        api_keys.revoke_key(memory.runtime, new.key.id, actor="test")
         headers = {"Authorization": f"Bearer {new.token}"}
         assert httpx.get(f"{url}{PREFIX}/episodes", headers=headers).status_code == 401
 
@@ -211,7 +211,7 @@ def test_what_the_page_offers_is_answered_in_development_mode(memory: EpisodicMe
 def test_an_expired_key_is_read_again_by_one_caller_at_a_time(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
-    token, ring, now = rest_server.token(memory), api_keys.KeyRing(memory.parts), [100.0]
+    token, ring, now = rest_server.token(memory), api_keys.KeyRing(memory.runtime), [100.0]
     monkeypatch.setattr("octopus_memory.engine.privacy.api_keys.time.monotonic", lambda: now[0])
     assert ring.remembered(token) is None
     asked = ring.who(token)
@@ -247,10 +247,10 @@ def test_the_database_away_is_a_problem_that_says_so(
     def away(*_: object, **__: object) -> None:
         raise StoreUnavailable("memory.db: unable to open (check the folder)")
 
-    monkeypatch.setattr(type(memory.parts.store), "append", away)
+    monkeypatch.setattr(type(memory.runtime.store), "append", away)
     answer = client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
-    monkeypatch.setattr(type(memory.parts.store), "backlog", away)
+    monkeypatch.setattr(type(memory.runtime.store), "backlog", away)
     ready = client.get(f"{str(client.base_url).removesuffix(PREFIX + '/')}/readyz")
     assert (ready.status_code, ready.json()["ready"]) == (503, False)
 
@@ -293,7 +293,7 @@ def test_a_write_of_unknown_outcome_is_not_reported_as_refused(
     def lost(*_: object) -> None:
         raise StoreAnswerLost("the database at db.internal: the connection was lost")
 
-    monkeypatch.setattr(memory.parts.store, "append", lost)
+    monkeypatch.setattr(memory.runtime.store, "append", lost)
     with rest_server.http_client(memory) as client:
         answer = client.post("/sessions/s/messages", json=WHO | {"messages": [HELLO]})
     assert answer.status_code == 503
@@ -307,14 +307,14 @@ def test_a_write_of_unknown_outcome_is_not_reported_as_refused(
 def test_a_rotated_key_ends_when_the_old_one_would(memory: EpisodicMemory, clock: FixedClock):
     ends = clock.now() + timedelta(hours=1)
     made = api_keys.make_key(
-        memory.parts, tenant="t", role="admin", name="k", expires_at=ends, actor="test"
+        memory.runtime, tenant="t", role="admin", name="k", expires_at=ends, actor="test"
     )
-    new = api_keys.rotate_key(memory.parts, made.key.id, grace=timedelta(0), actor="test")
+    new = api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(0), actor="test")
     assert new.key.expires_at == ends
 
 
 def test_a_key_that_cannot_end_so_late_is_not_rotated(memory: EpisodicMemory):
-    made = api_keys.make_key(memory.parts, tenant="t", role="admin", name="k", actor="test")
+    made = api_keys.make_key(memory.runtime, tenant="t", role="admin", name="k", actor="test")
     with pytest.raises(InvalidInput, match="grace: is too large"):
-        api_keys.rotate_key(memory.parts, made.key.id, grace=timedelta(hours=1e8), actor="test")
-    assert [key.id for key in memory.parts.store.list_keys()] == [made.key.id]
+        api_keys.rotate_key(memory.runtime, made.key.id, grace=timedelta(hours=1e8), actor="test")
+    assert [key.id for key in memory.runtime.store.list_keys()] == [made.key.id]

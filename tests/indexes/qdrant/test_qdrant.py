@@ -66,8 +66,8 @@ def test_a_part_of_the_rows_is_there(
     [name] = server.collections()
     gone = server.points()[0].id
     server.client.delete(name, models.PointIdsList(points=[gone]))
-    view = memory.parts.index.view(scope.scope, memory.parts.embedder.model)
-    cosines = view.cosine(memory.parts.query_vector(SAID))
+    view = memory.runtime.index.view(scope.scope, memory.runtime.embedder.model)
+    cosines = view.cosine(memory.runtime.query_vector(SAID))
     assert not np.isnan(cosines).any()
 
 
@@ -165,9 +165,9 @@ def test_other_settings_leave_the_queue_alone(
         plain = open_memory()
     assert "qdrant" in caplog.text
     plain.scope(user="ana").erase()
-    assert plain.parts.store.backlog()[WorkKind.UNINDEX].waiting == 1
+    assert plain.runtime.store.backlog()[WorkKind.UNINDEX].waiting == 1
     with pytest.raises(InvalidSetting, match="qdrant"):
-        mirror.detach(plain.parts)
+        mirror.detach(plain.runtime)
     plain.close()
     monkeypatch.setenv("OCTOPUS_INDEX", "qdrant")
     again = open_memory()
@@ -180,9 +180,9 @@ def test_leaving_it_removes_the_copy(
 ) -> None:
     tell(scope)
     memory.run_pending()
-    assert mirror.detach(memory.parts)
+    assert mirror.detach(memory.runtime)
     assert server.collections() == []
-    assert memory.parts.store.state().mirror is None
+    assert memory.runtime.store.state().mirror is None
     tell(scope, "tuesday")
     memory.flush()
     assert waiting(memory) == 0
@@ -190,7 +190,7 @@ def test_leaving_it_removes_the_copy(
 
 def test_a_big_scope_is_searched_by_the_probe(open_memory: Open, server: QdrantServer) -> None:
     memory = open_memory()
-    memory.parts.index._whole_rows = 0
+    memory.runtime.index._whole_rows = 0
     scope = memory.scope(user="ana")
     for number in range(8):
         tell(scope, f"session {number}", f"Box {number} holds {'xylophones' * (number == 5)} felt.")
@@ -210,12 +210,12 @@ def test_a_big_scope_is_searched_by_the_probe(open_memory: Open, server: QdrantS
 def test_no_probe_where_a_filter_could_leave_too_few(
     memory: EpisodicMemory, scope: MemoryScope, server: QdrantServer
 ) -> None:
-    memory.parts.index._whole_rows = 0
+    memory.runtime.index._whole_rows = 0
     tell(scope)
     memory.run_pending()
     day = timedelta(days=1)
     for number, filters in enumerate(
-        [{}, {"since": memory.parts.clock.now() - day}, {"include_archived": False}]
+        [{}, {"since": memory.runtime.clock.now() - day}, {"include_archived": False}]
     ):
         server.requests.clear()
         assert scope.recall(f"the key, asked {number} times", **filters)

@@ -26,7 +26,7 @@ class TestDrift:
         memory.run_pending()
 
     def verify(self, memory: EpisodicMemory, **named: Any) -> mirror_verify.IndexReport:
-        return mirror_verify.verify(memory.parts, leases.new_worker_id(), **named)
+        return mirror_verify.verify(memory.runtime, leases.new_worker_id(), **named)
 
     def assert_mended(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         assert self.verify(memory, repair=True).repaired
@@ -72,7 +72,7 @@ class TestDrift:
     def test_a_rebuild_removes_drift(self, memory: EpisodicMemory, server: QdrantServer) -> None:
         [name] = server.collections()
         server.client.upsert(name, [_moved(server.points()[0], 4_321, 99)])
-        report = mirror_verify.rebuild(memory.parts, leases.new_worker_id())
+        report = mirror_verify.rebuild(memory.runtime, leases.new_worker_id())
         assert report.is_true
         assert report.rows == len(server.points()) == 6
 
@@ -81,7 +81,7 @@ class TestDrift:
     ) -> None:
         tell(scope, "tuesday")
         memory.flush()
-        with memory.parts.store.lead("index", worker_id="somebody"):
+        with memory.runtime.store.lead("index", worker_id="somebody"):
             report = self.verify(memory)
         assert report.is_true
         assert report.waiting == 3
@@ -100,9 +100,9 @@ def test_the_exact_index_has_nothing_to_compare(tmp_path: Path, clock: FixedCloc
     with EpisodicMemory.open(url, embedder="hashing", clock=clock, background=False) as memory:
         tell(memory.scope(user="ana"))
         memory.run_pending()
-        report = mirror_verify.verify(memory.parts, "me")
+        report = mirror_verify.verify(memory.runtime, "me")
         assert dataclasses.replace(report, model="") == mirror_verify.IndexReport(
             index="exact", model=""
         )
-        assert memory.parts.index.count_mirrored([1]) == 0
-        assert mirror_verify.rebuild(memory.parts, "me").is_true
+        assert memory.runtime.index.count_mirrored([1]) == 0
+        assert mirror_verify.rebuild(memory.runtime, "me").is_true

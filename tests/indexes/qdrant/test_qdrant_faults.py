@@ -60,7 +60,7 @@ def test_a_server_that_is_not_there(
         away.run_pending()
         assert away.scope(user="ana").recall("greenhouse key")
         with pytest.raises(IndexUnavailable):
-            mirror_verify.verify(away.parts, leases.new_worker_id())
+            mirror_verify.verify(away.runtime, leases.new_worker_id())
         away.close()
     monkeypatch.setenv("OCTOPUS_QDRANT_URL", server.url)
     back = open_memory()
@@ -89,7 +89,7 @@ def test_removals_reach_qdrant(
     tell(scope)
     memory.run_pending()
     [gone, _] = scope.episodes().items
-    memory.parts.store.archive(scope.scope, gone.id)
+    memory.runtime.store.archive(scope.scope, gone.id)
     memory.run_pending()
     left = [p.payload["ordinal"] for p in server.points() if p.payload["episode"] == str(gone.id)]
     assert left == [-1]
@@ -112,18 +112,18 @@ def test_an_erasure_reaches_it_when_it_is_back(
     for each in (scope, other):
         tell(each)
     memory.run_pending()
-    state = memory.parts.store.recall_state(scope.scope)
+    state = memory.runtime.store.recall_state(scope.scope)
     server.fault = fault
     receipt = scope.erase()
     assert receipt.pending
     assert not receipt.is_complete
-    assert memory.parts.index.count_mirrored([state.scope_id]) is None
+    assert memory.runtime.index.count_mirrored([state.scope_id]) is None
     memory.run_pending()
     server.fault = None
-    assert memory.parts.index.count_mirrored([state.scope_id]) == 3
+    assert memory.runtime.index.count_mirrored([state.scope_id]) == 3
     later(clock)
     memory.run_pending()
-    assert memory.parts.index.count_mirrored([state.scope_id]) == 0
+    assert memory.runtime.index.count_mirrored([state.scope_id]) == 0
     assert len(server.points()) == 3
     assert memory.tenant("acme").receipt(receipt.id).is_complete
 
@@ -156,23 +156,23 @@ def test_a_scope_that_begins_again_meanwhile_is_another(
 ) -> None:
     tell(scope)
     memory.flush()
-    parts = memory.parts
-    now = parts.clock.now()
-    claimed = parts.store.claim(
+    runtime = memory.runtime
+    now = runtime.clock.now()
+    claimed = runtime.store.claim(
         WorkKind.INDEX, worker_id="slow", limit=9, now=now, until=now + timedelta(minutes=1)
     )
     scope.erase()
     tell(scope, said="Quite another thing to say.")
     memory.flush()
-    assert mirror._rows(parts, claimed) == []
+    assert mirror._rows(runtime, claimed) == []
 
 
 def test_one_process_feeds_at_a_time(memory: EpisodicMemory, scope: MemoryScope) -> None:
     tell(scope)
     memory.flush()
-    with memory.parts.store.lead("index", worker_id="somebody"):
-        assert mirror.feed(memory.parts, "me") == mirror.FeedReport()
-    assert mirror.feed(memory.parts, "me").given == 3
+    with memory.runtime.store.lead("index", worker_id="somebody"):
+        assert mirror.feed(memory.runtime, "me") == mirror.FeedReport()
+    assert mirror.feed(memory.runtime, "me").given == 3
 
 
 def test_killed_between_giving_and_finishing_it_is_given_again(
@@ -185,9 +185,9 @@ def test_killed_between_giving_and_finishing_it_is_given_again(
     tell(scope)
     memory.flush()
     with monkeypatch.context() as patch:
-        patch.setattr(memory.parts.store, "finish", _killed)
+        patch.setattr(memory.runtime.store, "finish", _killed)
         with pytest.raises(KeyboardInterrupt):
-            mirror.feed(memory.parts, "killed")
+            mirror.feed(memory.runtime, "killed")
     assert len(server.points()) == waiting(memory) == 3
     later(clock)
     assert memory.run_pending().indexed == 3
@@ -213,14 +213,14 @@ def test_a_failure_ends_the_run(
     server.fault = 503
     server.requests.clear()
     monkeypatch.setattr(QdrantMirror, "prepare", lambda *_: False)
-    assert mirror.feed(memory.parts, "me").failed
+    assert mirror.feed(memory.runtime, "me").failed
     assert len(server.requests) == 1
 
 
 def test_feeding_stops_when_it_is_told_to(memory: EpisodicMemory, scope: MemoryScope) -> None:
     tell(scope)
     memory.flush()
-    assert mirror.feed(memory.parts, "me", stop=lambda: True).given == 0
+    assert mirror.feed(memory.runtime, "me", stop=lambda: True).given == 0
     assert waiting(memory) == 3
 
 
@@ -231,7 +231,7 @@ def test_a_server_that_is_gone_for_good_can_be_left(
     memory.run_pending()
     server.fault = "drop"
     with pytest.raises(IndexUnavailable):
-        mirror.detach(memory.parts)
-    assert memory.parts.store.state().mirror is not None
-    assert mirror.detach(memory.parts, abandon=True) == []
-    assert memory.parts.store.state().mirror is None
+        mirror.detach(memory.runtime)
+    assert memory.runtime.store.state().mirror is not None
+    assert mirror.detach(memory.runtime, abandon=True) == []
+    assert memory.runtime.store.state().mirror is None

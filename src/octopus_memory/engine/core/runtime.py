@@ -189,10 +189,6 @@ class Runtime:
         self.made.close()
 
 
-Parts = Runtime
-"""The former name of `Runtime`."""
-
-
 class _Removals:
     """Clears the caches when the store's removal counter differs from the last one seen."""
 
