@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from .domain.erasure import EraseReceipt
     from .domain.facts import Fact, FactKind, FactOrigin
     from .domain.ledger import EpisodeUse, EpisodeUses, Injected, InjectedKind, Injection
-    from .domain.overview import ScopeOverview, TenantOverview
+    from .domain.overview import ScopeOverview, ScopeSearch, TenantOverview
     from .domain.page import Page
     from .domain.replay import EpisodeReplay, SessionReplay
     from .domain.retention import AgentRetention, Hold, RetentionCounts, RetentionReport
@@ -181,6 +181,7 @@ __all__ = [
     "SchemaTooNew",
     "Scope",
     "ScopeOverview",
+    "ScopeSearch",
     "ScrubReport",
     "Session",
     "SessionConfig",
@@ -219,7 +220,7 @@ _LATER = {
     "domain.erasure": ("EraseReceipt",),
     "domain.facts": ("Fact", "FactKind", "FactOrigin"),
     "domain.ledger": ("EpisodeUse", "EpisodeUses", "Injected", "InjectedKind", "Injection"),
-    "domain.overview": ("ScopeOverview", "TenantOverview"),
+    "domain.overview": ("ScopeOverview", "ScopeSearch", "TenantOverview"),
     "domain.page": ("Page",),
     "domain.block.passages": ("LeftOut", "LeftOutReason", "Passage"),
     "domain.transfer.export_format": ("ImportReport",),

@@ -297,6 +297,7 @@ class AsyncMemoryTenant:
     episodes = _awaited(MemoryTenant.episodes)
     agents = _awaited(MemoryTenant.agents)
     people = _awaited(MemoryTenant.people)
+    search_people = _awaited(MemoryTenant.search_people)
     hold = _awaited(MemoryTenant.hold)
     holds = _awaited(MemoryTenant.holds)
     lift = _awaited(MemoryTenant.lift)

@@ -29,3 +29,12 @@ class ScopeOverview:
     """Tokens of the messages, as counted when they were stored."""
     facts: int = 0
     last_message_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeSearch:
+    """A page of a search over the ids of users and agents."""
+
+    found: tuple[ScopeOverview, ...]
+    reached: Scope | None
+    """Scope to continue after; None if the search read the whole tenant."""

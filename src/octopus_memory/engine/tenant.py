@@ -23,7 +23,7 @@ from .scope import MemoryScope
 from .transfer import export, importer
 
 if TYPE_CHECKING:
-    from ..domain.overview import ScopeOverview
+    from ..domain.overview import ScopeOverview, ScopeSearch
     from ..ports.erasure import Trace
     from .memory import Memory
 
@@ -110,6 +110,28 @@ class MemoryTenant:
         ) as runtime:
             return runtime.store.people(
                 self.tenant, starts=starts, agents=agents, user=user, after=after, limit=limit
+            )
+
+    def search_people(
+        self,
+        text: str,
+        *,
+        agents: Collection[str] | None = None,
+        user: str | None = None,
+        after: Scope | None = None,
+        limit: int = 50,
+        actor: str = "library",
+    ) -> ScopeSearch:
+        """Find users and agents whose id contains `text`, in any case, by user and agent.
+
+        A call reads a bounded number of ids. Pass `reached` as `after` to continue.
+        """
+        check_limit(limit)
+        with audit.reading_across(
+            self._runtime, "people", tenant=self.tenant, user=user, actor=actor
+        ) as runtime:
+            return runtime.store.search_people(
+                self.tenant, text, agents=agents, user=user, after=after, limit=limit
             )
 
     def hold(

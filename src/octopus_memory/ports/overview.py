@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from ..domain.episode import Scope
 
 if TYPE_CHECKING:
-    from ..domain.overview import ScopeOverview, TenantOverview
+    from ..domain.overview import ScopeOverview, ScopeSearch, TenantOverview
+
+MOST_READ = 100_000
+"""Scopes that one call of `search_people` reads at most."""
 
 
 class Overview(ABC):
@@ -38,4 +41,22 @@ class Overview(ABC):
 
         Of users whose id begins with `starts`, of these agents and this user only, where they are
         given.
+        """
+
+    @abstractmethod
+    def search_people(
+        self,
+        tenant: str,
+        text: str,
+        *,
+        agents: Collection[str] | None = None,
+        user: str | None = None,
+        after: Scope | None = None,
+        limit: int,
+        most_read: int = MOST_READ,
+    ) -> ScopeSearch:
+        """Find scopes whose user or agent contains `text`, in any case, in the order of `people`.
+
+        Reads at most `most_read` scopes, so that a call is bounded however large the tenant is.
+        `reached` says where to continue.
         """

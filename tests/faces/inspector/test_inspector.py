@@ -246,7 +246,7 @@ def test_hostile_content_is_escaped_everywhere(pages: TestClient, memory: Episod
     who = {"agent": name, "user": name}
     for where in (
         "/",
-        address("/", starts=EVIL),
+        address("/", find=EVIL),
         address("/timeline", done=EVIL, **who),
         address("/replay", session=name, **who),
         address("/playground", message=EVIL, compare="on", **who),
@@ -463,7 +463,7 @@ def test_lists_are_paged(pages: TestClient, memory: EpisodicMemory):
         scope.store([("user", "Hello.")], session_id=f"s{n:02}", summary="Hello.")
         scope.add_fact(f"Fact {n}.")
     sign_in(pages, memory)
-    text = pages.get("/?starts=p").text
+    text = pages.get("/?find=P").text
     assert "p24" in text
     assert "p25" not in text
     following = re.search(r'rel="next" href="([^"]+)"', text)
@@ -474,6 +474,27 @@ def test_lists_are_paged(pages: TestClient, memory: EpisodicMemory):
     assert ("page 1 of 2" in first, "page 2 of 2" in second) == (True, True)
     assert first.count('class="card" id="episode-') == 25
     assert second.count('class="card" id="episode-') == 5
+
+
+def test_users_are_found_by_any_part_of_an_id(pages: TestClient, memory: EpisodicMemory):
+    memory.scope(agent="Travel", user="Zoé").store([("user", "Hello.")])
+    sign_in(pages, memory)
+    assert ">Zoé</a>" in pages.get(address("/", find="OÉ")).text
+    assert ">Zoé</a>" in pages.get(address("/", find="rave")).text
+    assert "No id contains “nobody”." in pages.get("/?find=nobody").text
+    sign_in(pages, memory, "agent", agents=["hr"])
+    assert ">Zoé</a>" not in pages.get(address("/", find="o")).text
+
+
+def test_tenants_are_paged(memory: EpisodicMemory):
+    for number in range(52):
+        memory.scope(tenant=f"t{number:02}", agent="hr", user="zoe").add_fact("Prefers tea.")
+    with TestClient(Starlette(routes=Inspector(memory, local_token="t").routes())) as local:
+        first = local.get("/?token=t").text
+        assert "t48" in first
+        assert "t49" not in first
+        later = local.get(address("/", after_tenant="t48")).text
+        assert ("t49" in later, "t51" in later, "t48" in later) == (True, True, False)
 
 
 def test_a_part_that_is_not_there_is_said(pages: TestClient, memory: EpisodicMemory):

@@ -65,6 +65,45 @@ class OverviewTests(StoreTests):
         assert [each.scope.user for each in found] == ["ban"]
         assert store.people("acme", agents=[], limit=9) == []
 
+    def test_people_are_searched_in_any_case(self, store: EpisodeStore) -> None:
+        for user in ("ana", "Banana", "Zo\u00c9", "100%_[a]", "zo\0e"):
+            tell(store, scope=make_scope(user))
+        tell(store, scope=make_scope("ben", agent="Travel-ANA"))
+        tell(store, scope=make_scope("anabel", tenant="other"))
+
+        def users(text: str) -> list[str]:
+            search = store.search_people("acme", text, limit=9)
+            assert search.reached is None
+            return [each.scope.user for each in search.found]
+
+        assert users("aNa") == ["Banana", "ana", "ben"]
+        assert users("\u00e9") == ["Zo\u00c9"]
+        assert users("%_[") == ["100%_[a]"]
+        assert users("O\0") == ["zo\0e"]
+        assert users("xyz") == []
+        assert len(users("")) == 6
+
+    def test_a_search_is_in_pages_and_bounded(self, store: EpisodeStore) -> None:
+        for number in range(6):
+            tell(store, scope=make_scope(f"user-{number}", agent="p"))
+            tell(store, scope=make_scope(f"user-{number}", agent="q"))
+        first = store.search_people("acme", "USER-", limit=5)
+        assert first.reached == first.found[-1].scope == make_scope("user-2", agent="p")
+        rest = store.search_people("acme", "USER-", after=first.reached, limit=50)
+        assert (len(rest.found), rest.reached) == (7, None)
+        assert not {each.scope for each in first.found} & {each.scope for each in rest.found}
+        cut = store.search_people("acme", "-5", limit=5, most_read=4)
+        assert (cut.found, cut.reached) == ((), make_scope("user-1", agent="q"))
+        end = store.search_people("acme", "-5", after=cut.reached, limit=5, most_read=8)
+        assert [each.scope.agent for each in end.found] == ["p", "q"]
+
+    def test_a_search_stays_with_its_agents_and_user(self, store: EpisodeStore) -> None:
+        for user, agent in (("ana", "p"), ("ana", "q"), ("anb", "p")):
+            tell(store, scope=make_scope(user, agent=agent))
+        some = store.search_people("acme", "a", agents=["p"], user="ana", limit=9)
+        assert [each.scope for each in some.found] == [make_scope("ana", agent="p")]
+        assert store.search_people("acme", "a", agents=[], limit=9).found == ()
+
     def test_agents_are_listed_by_name(self, store: EpisodeStore) -> None:
         for user, agent in (("ana", "b"), ("ben", "b"), ("ana", "a")):
             tell(store, scope=make_scope(user, agent=agent))

@@ -2,39 +2,82 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from ....domain.episode import Scope
 from ..visit import Answer, Page, Visit
 
+if TYPE_CHECKING:
+    from ....domain.overview import ScopeOverview, TenantOverview
+
 _PAGE = 25
-_MOST_TENANTS = 200
+_TENANTS = 50
+_LONGEST = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    people: list[ScopeOverview]
+    reached: Scope | None
+    """Scope that the next page starts after; None on the last page."""
 
 
 def show(visit: Visit) -> Answer:
+    text = visit.given("find")[:_LONGEST]
+    after = _after(visit)
+    listed = _search(visit, text, after) if text else _list(visit, after)
+    following = None
+    if listed.reached is not None:
+        user, agent = listed.reached.user, listed.reached.agent
+        following = visit.link("/", find=text, after_user=user, after_agent=agent)
+    tenants = _tenants(visit)
+    values = {
+        "people": listed.people,
+        "text": text,
+        "following": following,
+        "is_first": after is None,
+        "tenants": tenants[:_TENANTS],
+        "more_tenants": tenants[_TENANTS - 1].tenant if len(tenants) > _TENANTS else None,
+        "later_tenants": bool(visit.given("after_tenant")),
+    }
+    return Page(template="users.html", values=values)
+
+
+def _after(visit: Visit) -> Scope | None:
+    agent, user = visit.given("after_agent"), visit.given("after_user")
+    if not agent or not user:
+        return None
+    return Scope(tenant=visit.visitor.principal.tenant, agent=agent, user=user)
+
+
+def _list(visit: Visit, after: Scope | None) -> _Listed:
     principal = visit.visitor.principal
-    starts = visit.given("starts")[:256]
-    last = None
-    if visit.given("after_user") and visit.given("after_agent"):
-        agent, user = visit.given("after_agent"), visit.given("after_user")
-        last = Scope(tenant=principal.tenant, agent=agent, user=user)
     found = visit.tenant.people(
-        starts=starts,
         agents=principal.agents,
         user=principal.user,
-        after=last,
+        after=after,
         limit=_PAGE + 1,
         actor=visit.actor,
     )
     people = found[:_PAGE]
-    following = None
-    if len(found) > _PAGE:
-        scope = people[-1].scope
-        following = visit.link("/", starts=starts, after_user=scope.user, after_agent=scope.agent)
-    tenants = visit.memory.tenants(limit=_MOST_TENANTS) if visit.visitor.every_tenant else []
-    values = {
-        "people": people,
-        "starts": starts,
-        "following": following,
-        "is_first": last is None,
-        "tenants": tenants,
-    }
-    return Page(template="users.html", values=values)
+    return _Listed(people=people, reached=people[-1].scope if len(found) > _PAGE else None)
+
+
+def _search(visit: Visit, text: str, after: Scope | None) -> _Listed:
+    principal = visit.visitor.principal
+    search = visit.tenant.search_people(
+        text,
+        agents=principal.agents,
+        user=principal.user,
+        after=after,
+        limit=_PAGE,
+        actor=visit.actor,
+    )
+    return _Listed(people=list(search.found), reached=search.reached)
+
+
+def _tenants(visit: Visit) -> list[TenantOverview]:
+    if not visit.visitor.every_tenant:
+        return []
+    return visit.memory.tenants(after=visit.given("after_tenant") or None, limit=_TENANTS + 1)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .....domain.episode import Scope
+from .....ports.overview import MOST_READ
 from ..lazy import Connection, sa, schema
 
 if TYPE_CHECKING:
-    from .....domain.overview import ScopeOverview, TenantOverview
+    from .....domain.overview import ScopeOverview, ScopeSearch, TenantOverview
 
 _LAST_CHARACTER = chr(0x10FFFF)
+_READ_AT_ONCE = 10_000
 
 
 def tenants(conn: Connection, *, after: str | None = None, limit: int) -> list[TenantOverview]:
@@ -41,34 +43,97 @@ def people(
     after: Scope | None = None,
     limit: int,
 ) -> list[ScopeOverview]:
+    wanted = _wanted(tenant, agents, user)
+    if starts:
+        name = schema.scopes.c.user
+        # A range, because not every product has LIKE for the type of a name.
+        wanted += [name >= starts, name < starts + _LAST_CHARACTER]
+    return list(_overviews(conn, tenant, _named(conn, wanted, after, limit)))
+
+
+def search_people(
+    conn: Connection,
+    tenant: str,
+    text: str,
+    *,
+    agents: Collection[str] | None = None,
+    user: str | None = None,
+    after: Scope | None = None,
+    limit: int,
+    most_read: int = MOST_READ,
+) -> ScopeSearch:
+    # Compared here, because SQLite and the collation "C" of PostgreSQL fold the case of ASCII
+    # letters alone, and SQL Server stores names as bytes. The unique index has both names.
+    wanted, text = _wanted(tenant, agents, user), text.casefold()
+    found: list[sa.Row[Any]] = []
+    left = most_read
+    while left > 0:
+        size = min(_READ_AT_ONCE, left)
+        rows = _named(conn, wanted, after, size)
+        for row in rows:
+            _, agent, name = row
+            if text in name.casefold() or text in agent.casefold():
+                found.append(row)
+                if len(found) == limit:
+                    return _page(conn, tenant, found, row)
+        if len(rows) < size:
+            return _page(conn, tenant, found, None)
+        left -= size
+        after = Scope(tenant=tenant, agent=rows[-1].agent, user=rows[-1].user)
+    return _page(conn, tenant, found, rows[-1])
+
+
+def _page(
+    conn: Connection, tenant: str, found: list[sa.Row[Any]], last: sa.Row[Any] | None
+) -> ScopeSearch:
+    from .....domain.overview import ScopeSearch
+
+    reached = None if last is None else Scope(tenant=tenant, agent=last.agent, user=last.user)
+    return ScopeSearch(found=_overviews(conn, tenant, found), reached=reached)
+
+
+def _wanted(
+    tenant: str, agents: Collection[str] | None, user: str | None
+) -> list[sa.ColumnElement[bool]]:
     table = schema.scopes
     wanted = [table.c.tenant == tenant]
-    if starts:
-        # A range, because not every product has LIKE for the type of a name.
-        wanted += [table.c.user >= starts, table.c.user < starts + _LAST_CHARACTER]
     if agents is not None:
         wanted.append(table.c.agent.in_(sorted(agents)))
     if user is not None:
         wanted.append(table.c.user == user)
+    return wanted
+
+
+def _named(
+    conn: Connection, wanted: list[sa.ColumnElement[bool]], after: Scope | None, limit: int
+) -> Sequence[sa.Row[Any]]:
+    table = schema.scopes
     if after is not None:
         same = sa.and_(table.c.user == after.user, table.c.agent > after.agent)
-        wanted.append(sa.or_(table.c.user > after.user, same))
+        above = sa.or_(table.c.user > after.user, same)
+        # Implied by the next condition, and the only one that seeks in the unique index.
+        wanted = [*wanted, table.c.user >= after.user, above]
     statement = (
         sa.select(table.c.id, table.c.agent, table.c.user)
         .where(*wanted)
         .order_by(table.c.user, table.c.agent)
         .limit(limit)
     )
-    found = conn.execute(statement).all()
+    return conn.execute(statement).all()
+
+
+def _overviews(
+    conn: Connection, tenant: str, found: Sequence[sa.Row[Any]]
+) -> tuple[ScopeOverview, ...]:
     counts = _counts(conn, tenant, [row.id for row in found]) if found else {}
     from .....domain.overview import ScopeOverview
 
-    return [
+    return tuple(
         ScopeOverview(
             scope=Scope(tenant=tenant, agent=row.agent, user=row.user), **counts.get(row.id, {})
         )
         for row in found
-    ]
+    )
 
 
 def _counts(conn: Connection, tenant: str, ids: list[int]) -> dict[int, dict[str, Any]]:
