@@ -225,6 +225,15 @@ def test_recall_is_filtered_by_role_session_and_metadata(scope: Any, memory: Epi
             scope.recall("harbour", **wrong)
 
 
+def test_a_filter_by_metadata_leaves_in_many_sessions(scope: Any, memory: EpisodicMemory):
+    for n in range(50):
+        kind = {"kind": "even" if n % 2 == 0 else "odd"}
+        scope.store([("user", f"The harbour, number {n}.")], session_id=f"s{n}", metadata=kind)
+    memory.flush()
+    hits = scope.recall_turns("harbour", limit=100, metadata={"kind": "even"})
+    assert {hit.session_id for hit in hits} == {f"s{n}" for n in range(0, 50, 2)}
+
+
 def test_a_hit_has_its_message_and_the_messages_metadata(scope: Any, memory: EpisodicMemory):
     said = {"role": "user", "content": "The harbour.", "metadata": {"source": "mail"}, "x": [1]}
     scope.add("s", said)

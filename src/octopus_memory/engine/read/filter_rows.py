@@ -17,6 +17,8 @@ from ..core.runtime import Runtime
 
 _NUMBERS = {Role.USER: USER, Role.ASSISTANT: ASSISTANT, Role.SYSTEM: SYSTEM, Role.TOOL: TOOL}
 _PAGE = 500
+_FEW = 20
+"""Sessions whose episodes are read one session at a time."""
 
 
 def masks(
@@ -27,14 +29,23 @@ def masks(
         numbers = [_NUMBERS[role] for role in filters.roles]
         yield np.isin(view.rows.role, numbers)
     if filters.by_session:
-        episodes = {each.int for each in _episodes(runtime, scope, filters)}
+        episodes = {each.int for each in _episodes(runtime, scope, view, filters)}
         stays = [episode_id.int in episodes for episode_id in view.episode_ids]
         yield np.array(stays, dtype=np.bool_).take(view.rows.episode)
 
 
-def _episodes(runtime: Runtime, scope: Scope, filters: RecallFilters) -> Iterator[UUID]:
-    for session_id in _sessions(runtime, scope, filters):
-        yield from runtime.store.episode_ids(scope, session_id)
+def _episodes(
+    runtime: Runtime, scope: Scope, view: ScopeView, filters: RecallFilters
+) -> Iterator[UUID]:
+    names = frozenset(_sessions(runtime, scope, filters))
+    if len(names) <= _FEW:
+        for session_id in names:
+            yield from runtime.store.episode_ids(scope, session_id)
+        return
+    # A query for each session would take longer than all episodes of the scope do.
+    for episode_id, episode in runtime.store.episodes(scope, view.episode_ids).items():
+        if episode.session_id in names:
+            yield episode_id
 
 
 def _sessions(runtime: Runtime, scope: Scope, filters: RecallFilters) -> Iterator[str]:
