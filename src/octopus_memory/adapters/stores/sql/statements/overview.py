@@ -71,8 +71,7 @@ def search_people(
         size = min(_READ_AT_ONCE, left)
         rows = _named(conn, wanted, after, size)
         for row in rows:
-            _, agent, name = row
-            if text in name.casefold() or text in agent.casefold():
+            if text in row.user.casefold() or text in row.agent.casefold():
                 found.append(row)
                 if len(found) == limit:
                     return _page(conn, tenant, found, row)
