@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".venvs" / "integrations"
 TESTS = {
     "clients": "test_clients.py",
+    "google-adk": "test_google_adk.py",
     "langchain": "test_langchain.py",
     "openai-agents": "test_openai_agents.py",
 }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from octopus_memory import EpisodicMemory
 from octopus_memory.testing.openai_server import FakeOpenAIServer
-from tests.support import rest_server
-from tests.support.integrations import Scopes
+from tests.support import byte_scan, rest_server
+from tests.support.integrations import Erased, Scopes
 
 
 @pytest.fixture
@@ -29,13 +30,32 @@ def kept(tmp_path: Path) -> Iterator[EpisodicMemory]:
 
 
 @pytest.fixture(params=["embedded", "service"])
-def scopes(request: pytest.FixtureRequest, kept: EpisodicMemory) -> Iterator[Scopes]:
-    """Makes the scope of a user."""
+def memories(request: pytest.FixtureRequest, kept: EpisodicMemory) -> Iterator[Any]:
+    """A memory that makes scopes: embedded, or behind the service."""
     if request.param == "embedded":
-        yield lambda user="ana": kept.scope(agent="hr", user=user)
+        yield kept
         return
     with (
         rest_server.serving(kept) as url,
         EpisodicMemory.connect(url, api_key=rest_server.token(kept, "admin")) as remote,
     ):
-        yield lambda user="ana": remote.scope(agent="hr", user=user)
+        yield remote
+
+
+@pytest.fixture
+def scopes(memories: Any) -> Scopes:
+    """Makes the scope of a user."""
+    return lambda user="ana": memories.scope(agent="hr", user=user)
+
+
+@pytest.fixture
+def erased(kept: EpisodicMemory, tmp_path: Path) -> Erased:
+    """Erases a user who said "zanzibarquark", and searches the files for it."""
+
+    def erase(scope: Any) -> None:
+        kept.flush()
+        wanted = {"word": [b"zanzibarquark", b"Zanzibarquark"]}
+        assert scope.erase().is_complete
+        assert byte_scan.search(tmp_path / "db", wanted) == []
+
+    return erase

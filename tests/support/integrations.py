@@ -7,6 +7,8 @@ from typing import Any
 
 Scopes = Callable[..., Any]
 """Makes the scope of a user."""
+Erased = Callable[[Any], None]
+"""Erases the user of a scope, and searches the files for what was said."""
 FACT = "My passport number is X4-Zanzibar-77."
 SECRET = "X4-Zanzibar-77"
 QUESTION = "What is my passport number?"
