@@ -70,3 +70,15 @@ def test_a_client_that_is_gone_ends_it(tmp_path: Path):
         server.process.stdin.close()
         assert server.process.wait(60) == 0
         assert server.process.stderr.read() == ""
+
+
+def test_a_database_that_cannot_be_opened_ends_it(tmp_path: Path):
+    """What the server offers is told before the memory is opened."""
+    with Raw("--db", "oracle://db/memory") as server:
+        assert server.greet()["serverInfo"]["name"] == "octopus"
+        assert server.process.wait(60) == 1
+        assert server.process.stderr.read().startswith("error: ")
+    with Raw("--db", str(tmp_path)) as server:
+        server.send("tools/call", name="recent", arguments={})
+        assert server.process.wait(60) == 1
+        assert server.process.stderr.read().startswith("error: ")

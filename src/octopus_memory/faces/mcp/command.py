@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,22 +45,27 @@ def mcp(
         raise MissingExtra("mcp", "the MCP server")
     from .server import serve
 
-    with _opened(server, db, tenant=tenant, agent=agent, user=user) as scope:
-        serve(scope)
+    if server is None:
+        serve(_local(db, tenant=tenant, agent=agent, user=user))
+        return
+    with _remote(server, tenant=tenant, agent=agent, user=user) as scope:
+        serve(nullcontext(scope))
 
 
 @contextmanager
-def _opened(
-    server: str | None, db: str | None, *, tenant: str, agent: str, user: str
-) -> Iterator[MemoryScope | RemoteScope]:
-    from ...settings import load
+def _local(db: str | None, *, tenant: str, agent: str, user: str) -> Iterator[MemoryScope]:
     from ...wiring import EpisodicMemory
 
-    if server is None:
-        with EpisodicMemory.open(as_url(db)) as memory:
-            yield memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("mcp"))
-        return
+    with EpisodicMemory.open(as_url(db)) as memory:
+        yield memory.scope(tenant=tenant, agent=agent, user=user, actor=actor_of("mcp"))
+
+
+@contextmanager
+def _remote(server: str, *, tenant: str, agent: str, user: str) -> Iterator[RemoteScope]:
+    from ...remote import RemoteMemory
+    from ...settings import load
+
     key = load().api_key
     secret = None if key is None else key.get_secret_value()
-    with EpisodicMemory.connect(server, api_key=secret) as remote:
+    with RemoteMemory(server, secret) as remote:
         yield remote.scope(tenant=tenant, agent=agent, user=user)

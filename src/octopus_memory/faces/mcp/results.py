@@ -33,6 +33,8 @@ class Answer:
     text: str
     data: dict[str, Json] | None = None
     is_error: bool = False
+    advice: str | None = None
+    """A second text for the model, on how to go on. It contains no stored words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +71,12 @@ class _Entry:
         shown: dict[str, Json] = {
             "episode_id": self.episode_id,
             "session_id": self.session_id,
-            "date": _iso(self.date),
+            "date": iso(self.date),
             "summary": self.summary,
             "key_facts": self.key_facts,
             "is_archived": self.is_archived,
             "turns": [
-                {"at": _iso(at), "speaker": said.speaker, "text": said.text}
+                {"at": iso(at), "speaker": said.speaker, "text": said.text}
                 for at, said in self.words
             ],
         }
@@ -85,14 +87,14 @@ class _Entry:
         return shown
 
 
-def block(context: MemoryContext) -> Answer:
-    """Return the context block, and its parts as data."""
+def block(context: MemoryContext, session_id: str) -> Answer:
+    """Return the context block for a session, and its parts as data."""
     passages: list[Json] = [
         {
             "speaker": passage.speaker,
             "text": passage.text,
             "answers": passage.asked,
-            "at": _iso(passage.at),
+            "at": iso(passage.at),
             "episode_id": str(passage.episode_id),
             "session_id": passage.session_id,
             "score": passage.score,
@@ -106,6 +108,7 @@ def block(context: MemoryContext) -> Answer:
     ]
     data: dict[str, Json] = {
         **_NOTE,
+        "session_id": session_id,
         "text": context.text,
         "facts": facts,
         "passages": passages,
@@ -191,8 +194,8 @@ def _fact_data(fact: Fact) -> dict[str, Json]:
         "fact_id": str(fact.id),
         "kind": fact.kind.value,
         "text": neutralise(fact.text, FACT_LIMIT),
-        "since": _iso(fact.since),
-        "until": None if fact.until is None else _iso(fact.until),
+        "since": iso(fact.since),
+        "until": None if fact.until is None else iso(fact.until),
         "replaces": None if fact.replaces is None else str(fact.replaces),
         "episode_id": None if fact.episode_id is None else str(fact.episode_id),
         "is_pinned": fact.is_pinned,
@@ -255,5 +258,5 @@ def _words(turn: Turn) -> str:
     return " ".join(filter(None, [*calls, turn.text]))
 
 
-def _iso(moment: datetime) -> str:
+def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -10,13 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from ...domain.message import Json
-from .protocol import answer
-from .tools import TOOLS, ToolState
+from .catalogue import reads_only
+from .protocol import answer, is_id, needs_memory
+from .state import State
 
 if TYPE_CHECKING:
     from ...engine.scope import MemoryScope
@@ -29,19 +30,38 @@ _POLL_SECONDS = 0.5
 _CHUNK_BYTES = 65_536
 
 
-def serve(scope: MemoryScope | RemoteScope) -> None:
-    """Serve until standard input ends, the client is gone, or SIGTERM or SIGINT comes."""
+def serve(opening: AbstractContextManager[MemoryScope | RemoteScope]) -> None:
+    """Serve until standard input ends, the client is gone, or SIGTERM or SIGINT comes.
+
+    The memory is opened after the first answer, so that a client need not wait for it to learn
+    what the server offers.
+    """
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     source, sink = _take_pipes()
-    # Closing writes what is left, to a client that may be gone.
-    with suppress(OSError), sink, Connection(ToolState(scope), sink, ended) as connection:
+    with _closing(sink), Connection(sink, ended) as connection:
         # A daemon, because nothing can interrupt its wait for the next line.
         threading.Thread(target=connection.read, args=(_lines(source),), daemon=True).start()
-        # A signal that another thread receives does not end a wait without a timeout.
-        while not ended.wait(_POLL_SECONDS):
-            pass
+        _wait(connection.begun)
+        with opening as scope, connection.using(State(scope)):
+            _wait(ended)
+
+
+@contextmanager
+def _closing(sink: BinaryIO) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        # Closing writes what is left, to a client that may be gone.
+        with suppress(OSError):
+            sink.close()
+
+
+def _wait(event: threading.Event) -> None:
+    # A signal that another thread receives does not end a wait without a timeout.
+    while not event.wait(_POLL_SECONDS):
+        pass
 
 
 def _take_pipes() -> tuple[int, BinaryIO]:
@@ -69,10 +89,11 @@ def _lines(source: int) -> Iterator[bytes]:
 
 
 class Connection:
-    """Answers the messages of one client. Leaving it waits for the calls that were accepted."""
+    """Answers the messages of one client."""
 
-    def __init__(self, state: ToolState, sink: BinaryIO, ended: threading.Event) -> None:
-        self._state = state
+    def __init__(self, sink: BinaryIO, ended: threading.Event) -> None:
+        self.begun = threading.Event()
+        """Set when the first message was answered, needs the memory, or will never come."""
         self._sink = sink
         self._ended = ended
         self._lock = threading.Lock()
@@ -80,11 +101,26 @@ class Connection:
         # One thread, so that messages are stored in the order in which they came.
         self._writes = ThreadPoolExecutor(1, "octopus-mcp-writes")
         self._calls: dict[Json, Future[None]] = {}
+        self._state: Future[State] = Future()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # The memory could not be opened: calls that wait for it end without an answer.
+        self._state.cancel()
+        self._finish()
+
+    @contextmanager
+    def using(self, state: State) -> Iterator[None]:
+        """Answer calls with this state. Leaving it waits for the calls that were accepted."""
+        self._state.set_result(state)
+        try:
+            yield
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
         self._reads.shutdown()
         self._writes.shutdown()
 
@@ -103,17 +139,17 @@ class Connection:
             log.info("stopped reading: %s", type(error).__name__)
         finally:
             self._ended.set()
+            self.begun.set()
 
     def _handle(self, message: Json) -> None:
         match message:
             case {"method": "notifications/cancelled", "params": {"requestId": id_}}:
                 self._cancel(id_)
-            case {"method": "tools/call", "params": {"name": name}, "id": str() | int() as id_}:
-                tool = TOOLS.get(name) if isinstance(name, str) else None
-                reads = tool is None or tool.hints.read_only
-                pool = self._reads if reads else self._writes
+            case {"id": str() | int() as id_} if needs_memory(message) and is_id(id_):
+                pool = self._reads if _only_reads(message) else self._writes
                 self._calls[id_] = call = pool.submit(self._answer, message)
                 call.add_done_callback(lambda _: self._calls.pop(id_, None))
+                self.begun.set()
             case _:
                 self._answer(message)
 
@@ -124,7 +160,7 @@ class Connection:
             call.cancel()
 
     def _answer(self, message: Json) -> None:
-        response = answer(self._state, message)
+        response = answer(self._state.result, message)
         if response is None:
             return
         line = json.dumps(response).encode() + b"\n"
@@ -135,3 +171,13 @@ class Connection:
         except OSError as error:
             log.info("stopped writing, the client is gone: %s", type(error).__name__)
             self._ended.set()
+        finally:
+            self.begun.set()
+
+
+def _only_reads(message: Json) -> bool:
+    match message:
+        case {"method": "tools/call", "params": {"name": name}}:
+            return reads_only(name)
+        case _:
+            return True

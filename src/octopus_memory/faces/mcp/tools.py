@@ -1,13 +1,15 @@
 """The tools: their descriptions, their arguments, and what they do.
 
-Tenant, agent and user are no arguments, because the options of the server decide them.
+Tenant, agent and user are no arguments, because the options of the server, or the credential and
+the client's configuration, decide them.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 from uuid import UUID
@@ -15,16 +17,16 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from ...domain.episode import MOST_FACTS, SUMMARY_LIMIT, EndReason
-from ...domain.errors import SessionNotFound
+from ...domain.errors import InvalidInput, SessionNotFound
 from ...domain.facts import FACT_LIMIT, FactKind
-from ...domain.ids import new_id
+from ...domain.message import Json
 from ..times import parse_moment
-from . import results
+from . import results, schemas
 from .results import Answer
+from .schemas import Schema
 
 if TYPE_CHECKING:
-    from ...engine.scope import MemoryScope
-    from ...remote import RemoteScope
+    from .state import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +48,6 @@ _READS = Hints(read_only=True)
 _ADDS = Hints()
 _ENDS = Hints(idempotent=True)
 _REMOVES = Hints(destructive=True, idempotent=True)
-
-
-class ToolState:
-    """The memory that the tools use, and the session for calls that name none."""
-
-    def __init__(self, scope: MemoryScope | RemoteScope) -> None:
-        self.scope = scope
-        self.session_id = str(new_id())
-
-    def start_after(self, closed: str) -> None:
-        """Start another session if the current one was closed."""
-        if closed == self.session_id:
-            self.session_id = str(new_id())
 
 
 def _from_json(given: Any) -> Any:
@@ -95,9 +84,11 @@ class Tool(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     name: ClassVar[str]
     hints: ClassVar[Hints]
+    output: ClassVar[Schema]
+    """Schema of the data of its answers."""
 
     @abstractmethod
-    def run(self, state: ToolState) -> Answer: ...
+    def run(self, state: State) -> Answer: ...
 
 
 class Context(Tool):
@@ -110,6 +101,7 @@ class Context(Tool):
 
     name = "context"
     hints = _READS
+    output = schemas.CONTEXT
     message: str = Field(
         min_length=1, max_length=100_000, description="The user's message, word for word"
     )
@@ -117,9 +109,10 @@ class Context(Tool):
         default=None, description="Id of the current conversation, if you give one to remember"
     )
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         going_on = self.session_id or state.session_id
-        return results.block(state.scope.context(self.message, session_id=going_on))
+        made = results.block(state.scope.context(self.message, session_id=going_on), going_on)
+        return made if self.session_id else _advised(made, state)
 
 
 class Recall(Tool):
@@ -133,6 +126,7 @@ class Recall(Tool):
 
     name = "recall"
     hints = _READS
+    output = schemas.FOUND
     query: str = Field(
         min_length=1, max_length=10_000, description="What to look for, in plain words"
     )
@@ -144,7 +138,7 @@ class Recall(Tool):
         default=None, description="Only up to the end of this date, or up to this time"
     )
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         snippets = state.scope.recall(
             self.query, limit=self.limit, since=self.since, until=self.until
         )
@@ -159,9 +153,10 @@ class Recent(Tool):
 
     name = "recent"
     hints = _READS
+    output = schemas.LISTED
     limit: int = Field(default=5, ge=1, le=50, description="Maximum number of conversations")
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         return results.found(state.scope.recent(self.limit), scored=False)
 
 
@@ -170,12 +165,13 @@ class ReadSession(Tool):
 
     name = "read_session"
     hints = _READS
+    output = schemas.REPLAYED
     session_id: _Name = Field(description="Id of the session, from recall or recent")
     last: int = Field(
         default=50, ge=1, le=1_000, description="Number of messages, counted from the end"
     )
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         return results.session(state.scope.session(self.session_id, last=self.last))
 
 
@@ -191,11 +187,13 @@ class Remember(Tool):
     """Store what was said, so that later conversations can recall it.
 
     Give the messages in order, the user's and yours: the last exchange, or several. They are safe
-    when this returns. Without a session_id they go to the conversation that is going on here.
+    when this returns. Without a session_id they go to the conversation that is going on here, or
+    to a new one, and the answer says which.
     """
 
     name = "remember"
     hints = _ADDS
+    output = schemas.STORED
     messages: Annotated[list[Said], BeforeValidator(_from_json)] = Field(
         min_length=1, max_length=200, description="What was said, oldest first"
     )
@@ -206,13 +204,14 @@ class Remember(Tool):
         default=None, description="Any unique text. A retry with the same key stores nothing twice"
     )
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         turns = state.scope.add(
             self.session_id or state.session_id,
             [(said.role, said.content) for said in self.messages],
             idempotency_key=self.idempotency_key,
         )
-        return results.stored(turns)
+        made = results.stored(turns)
+        return made if self.session_id else _advised(made, state)
 
 
 class CloseSession(Tool):
@@ -224,6 +223,7 @@ class CloseSession(Tool):
 
     name = "close_session"
     hints = _ENDS
+    output = schemas.CLOSED
     session_id: _Name | None = Field(
         default=None, description="Id of the conversation. Default: the current one"
     )
@@ -242,7 +242,9 @@ class CloseSession(Tool):
         description="Short statements worth remembering",
     )
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
+        if self.session_id is None and not state.is_lasting:
+            raise InvalidInput("session_id", "must be given: remember returned it")
         session_id = self.session_id or state.session_id
         episodes = state.scope.session(session_id, last=1).episodes
         if not episodes:
@@ -266,9 +268,10 @@ class ForgetEpisode(Tool):
 
     name = "forget_episode"
     hints = _REMOVES
+    output = schemas.RECEIPT
     episode_id: UUID = Field(description="Id of the episode, from recall or recent")
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         receipt = state.scope.erase_episode(self.episode_id)
         return results.erased(receipt, str(self.episode_id))
 
@@ -283,6 +286,7 @@ class Facts(Tool):
 
     name = "facts"
     hints = _READS
+    output = schemas.FACTS
     as_of: _Until | None = Field(
         default=None,
         description="Facts as known at the end of this date, or at this time",
@@ -298,7 +302,7 @@ class Facts(Tool):
         default=False, description="Also the facts that newer ones replaced, oldest first"
     )
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         found = state.scope.facts(as_of=self.as_of, kinds=self.kinds, history=self.history)
         return results.facts(found)
 
@@ -312,10 +316,11 @@ class CorrectFact(Tool):
 
     name = "correct_fact"
     hints = _ADDS
+    output = schemas.CORRECTED
     fact_id: UUID = Field(description="Id of the fact, from facts")
     text: str = Field(min_length=1, max_length=FACT_LIMIT, description="The fact in one line")
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         return results.corrected(state.scope.correct_fact(self.fact_id, self.text))
 
 
@@ -328,11 +333,37 @@ class ForgetFact(Tool):
 
     name = "forget_fact"
     hints = _REMOVES
+    output = schemas.DELETED
     fact_id: UUID = Field(description="Id of the fact, from facts")
 
-    def run(self, state: ToolState) -> Answer:
+    def run(self, state: State) -> Answer:
         state.scope.delete_fact(self.fact_id)
         return results.forgotten(str(self.fact_id))
+
+
+def _advised(answer: Answer, state: State) -> Answer:
+    """Tell the model the session of this call, if the next call would not be in it by itself."""
+    if state.is_lasting:
+        return answer
+    advice = (
+        f"The session_id of this conversation is {state.session_id}: give it to context, remember "
+        "and close_session from now on."
+    )
+    return replace(answer, advice=advice)
+
+
+def described(tool: type[Tool]) -> dict[str, Json]:
+    """Return a tool as `tools/list` shows it."""
+    schema = tool.model_json_schema()
+    # The same text is the description of the tool.
+    del schema["description"]
+    return {
+        "name": tool.name,
+        "description": inspect.getdoc(tool),
+        "inputSchema": schema,
+        "outputSchema": tool.output,
+        "annotations": tool.hints.to_json(),
+    }
 
 
 TOOLS: dict[str, type[Tool]] = {
