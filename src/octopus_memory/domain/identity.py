@@ -57,6 +57,14 @@ class Principal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A verified credential that expires by itself, such as a JWT."""
+
+    principal: Principal
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """An API key as stored, without its secret."""
 

@@ -1,20 +1,27 @@
 """Signing in to the inspector: the session cookie and tokens against forged requests.
 
-The cookie names an API key and a time, signed with a key that is derived from the database's secret
-and from the stored hash of the API key. Every process of a service can check it, and it ends when
-the API key is revoked, rotated away or expires.
+The cookie for an API key names the key and a time, signed with a key that is derived from the
+database's secret and from the stored hash of the API key. Every process of a service can check it,
+and it ends when the API key is revoked, rotated away or expires.
+
+The cookie for a JWT holds the token's principal and expiry, not the token, signed with the
+database's secret. It ends when the token expires.
 """
 
 from __future__ import annotations
 
 import hmac
+import json
 import secrets
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from ...domain.identity import AccessRole, ApiKey, Principal
+from ...domain.errors import InvalidInput
+from ...domain.identity import AccessRole, ApiKey, Credential, Principal
 from ...engine.memory import Memory
 from ...engine.privacy.api_keys import KeyRing
 
@@ -26,6 +33,9 @@ _WRONG_ALLOWED = 10
 _WRONG_SECONDS = 60.0
 _MOST_ADDRESSES = 10_000
 _COOKIE_PARTS = 3
+_JWT = "jwt-"
+_LONGEST_COOKIE = 3_800
+"""Characters. Browsers drop a cookie above four kilobytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +74,19 @@ class Visitor:
 class SignIn:
     """Checks credentials and cookies. Thread-safe."""
 
-    def __init__(self, memory: Memory, *, local_token: str | None = None) -> None:
-        """`local_token` lets the operator of this machine in without an API key."""
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        local_token: str | None = None,
+        read_token: Callable[[str], Credential | None] | None = None,
+    ) -> None:
+        """`local_token` lets the operator of this machine in without an API key.
+
+        `read_token` verifies a JWT. Without it no JWT is accepted, nor a cookie made for one.
+        """
+        self.takes_jwts = read_token is not None
+        self._read_token = read_token
         self._memory = memory
         self._ring = KeyRing(memory.runtime)
         self._local_token = local_token
@@ -77,6 +98,19 @@ class SignIn:
         if principal is None:
             return None
         return self._signed(principal.actor.removeprefix("key:"))
+
+    def with_jwt(self, token: str) -> str | None:
+        """Return the cookie for a JWT, or None if the token is not valid.
+
+        :raises InvalidInput: its claims do not fit into a cookie
+        """
+        found = None if self._read_token is None else self._read_token(token)
+        if found is None:
+            return None
+        cookie = self._signed(_packed(found))
+        if len(cookie) > _LONGEST_COOKIE:
+            raise InvalidInput("token", "must name fewer agents: they do not fit into a cookie")
+        return cookie
 
     def with_local_token(self, given: str) -> str | None:
         """Return the cookie for the token that `octopus inspect` put into the address."""
@@ -97,6 +131,9 @@ class SignIn:
             return None
         if name == _LOCAL:
             return local_operator(cookie)
+        if name.startswith(_JWT):
+            principal = _unpacked(name)
+            return None if principal is None else Visitor(principal=principal, cookie=cookie)
         key = self._key(name)
         return None if key is None else Visitor(principal=key.principal(), cookie=cookie)
 
@@ -127,6 +164,9 @@ class SignIn:
         if name == _LOCAL:
             token = self._local_token
             return None if token is None else sha256(b"inspector\0" + token.encode()).digest()
+        if name.startswith(_JWT):
+            salt = self._memory.runtime.store.salt
+            return sha256(b"inspector\0jwt\0" + salt).digest() if self.takes_jwts else None
         found = self._memory.runtime.store.find_key(name)
         if found is None:
             return None
@@ -143,3 +183,32 @@ def local_operator(cookie: str = "") -> Visitor:
     """Return the operator of this machine: an administrator of every tenant."""
     principal = Principal(tenant="default", role=AccessRole.ADMIN, actor="inspector")
     return Visitor(principal=principal, every_tenant=True, cookie=cookie)
+
+
+def _packed(credential: Credential) -> str:
+    principal = credential.principal
+    body = {
+        "tenant": principal.tenant,
+        "role": principal.role.value,
+        "actor": principal.actor,
+        "agents": None if principal.agents is None else sorted(principal.agents),
+        "user": principal.user,
+        "until": credential.expires_at.timestamp(),
+    }
+    return _JWT + urlsafe_b64encode(json.dumps(body).encode()).decode().rstrip("=")
+
+
+def _unpacked(name: str) -> Principal | None:
+    """Return the principal of a signed cookie, or None if its token has expired."""
+    packed = name.removeprefix(_JWT)
+    body = json.loads(urlsafe_b64decode(packed + "=" * (-len(packed) % 4)))
+    if time.time() >= body["until"]:
+        return None
+    agents = body["agents"]
+    return Principal(
+        tenant=body["tenant"],
+        role=AccessRole(body["role"]),
+        actor=body["actor"],
+        agents=None if agents is None else frozenset(agents),
+        user=body["user"],
+    )

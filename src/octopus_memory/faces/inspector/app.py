@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from ...domain.errors import Conflict, InvalidInput, NotFound, OctopusError
-from ...domain.identity import AccessRole
+from ...domain.identity import AccessRole, Credential
 from ...engine.memory import Memory
 from .access import COOKIE, SECONDS, SignIn, Visitor, local_operator
 from .rendering import environment
@@ -84,13 +84,15 @@ class Inspector:
         *,
         local_token: str | None = None,
         check_local: Callable[[Scope], None] | None = None,
+        read_token: Callable[[str], Credential | None] | None = None,
     ) -> None:
         """`check_local`, if given, is called for each request in place of signing in.
 
-        It raises an error for a request that did not come from this machine.
+        It raises an error for a request that did not come from this machine. `read_token` verifies
+        a JWT, and raises an error if the issuer's keys cannot be fetched.
         """
         self._memory = memory
-        self._sign_in = SignIn(memory, local_token=local_token)
+        self._sign_in = SignIn(memory, local_token=local_token, read_token=read_token)
         self._check_local = check_local
         # Replaces the cookie in development mode. Every process of a service derives the same.
         self._nonce = sha256(b"inspector\0local\0" + memory.runtime.store.salt).hexdigest()
@@ -215,7 +217,7 @@ class Inspector:
 
     async def _show_sign_in(self, request: Request) -> Response:
         to = _own_path(request.query_params.get("to", "/"))
-        return self._html(None, Page(template="sign_in.html", values={"to": to, "wrong": ""}))
+        return self._sign_in_page(to, 200, "")
 
     async def _take_sign_in(self, request: Request) -> Response:
         form = await _form(request)
@@ -224,17 +226,26 @@ class Inspector:
         if not _is_same_origin(request):
             return self._problem(None, 403, "This form came from another site.")
         if self._sign_in.is_locked(address):
-            return self._wrong_key(to, 429, "Too many wrong keys. Wait a minute.")
-        cookie = await run_in_threadpool(self._sign_in.with_key, form.get("key", "").strip())
+            return self._sign_in_page(to, 429, "Too many wrong credentials. Wait a minute.")
+        given = form.get("key", "").strip()
+        cookie = await run_in_threadpool(self._sign_in.with_key, given)
+        try:
+            cookie = cookie or await run_in_threadpool(self._sign_in.with_jwt, given)
+        except InvalidInput as error:
+            return self._sign_in_page(to, 422, str(error))
+        except Exception as error:  # noqa: BLE001 - the face that reads tokens raises its own class
+            log.warning("a JWT could not be checked: %s", type(error).__name__)
+            return self._sign_in_page(to, 503, "The token cannot be checked now. Try again later.")
         if cookie is None:
             self._sign_in.note_wrong(address)
-            return self._wrong_key(to, 401, "This key is not valid, or has ended.")
+            words = "key or token" if self._sign_in.takes_jwts else "key"
+            return self._sign_in_page(to, 401, f"This {words} is not valid, or has expired.")
         response = _with_headers(RedirectResponse(to, 303))
         self._set_cookie(request, response, cookie)
         return response
 
-    def _wrong_key(self, to: str, status: int, words: str) -> Response:
-        values = {"to": to, "wrong": words}
+    def _sign_in_page(self, to: str, status: int, words: str) -> Response:
+        values = {"to": to, "wrong": words, "takes_jwts": self._sign_in.takes_jwts}
         return self._html(None, Page(template="sign_in.html", values=values, status=status))
 
     async def _sign_out(self, request: Request) -> Response:

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Scope
 
 from ...domain.errors import OctopusError
+from ...domain.identity import Credential
 from ...engine.memory import Memory
 from ...settings import ServerSettings
 from . import problems
@@ -30,8 +31,14 @@ from .uploads import Imports, Uploads
 if TYPE_CHECKING:
     from .tokens import JwtReader
 
-MakePages: TypeAlias = "Callable[[Memory, Callable[[Scope], None] | None], Sequence[BaseRoute]]"
-"""Takes the memory and, in development mode, a check that a request is of this machine."""
+CheckLocal: TypeAlias = "Callable[[Scope], None]"
+"""Raises an error for a request of another machine."""
+ReadToken: TypeAlias = Callable[[str], Credential | None]
+"""Returns the credential of a JWT; None for an invalid one."""
+MakePages: TypeAlias = (
+    "Callable[[Memory, CheckLocal | None, ReadToken | None], Sequence[BaseRoute]]"
+)
+"""Makes the pages; with `CheckLocal` in development mode, with `ReadToken` if JWTs are set up."""
 _CHECK_SECONDS = 5.0
 """Seconds between checks for data that other processes erased."""
 _OFF: Any = {
@@ -91,9 +98,10 @@ def make_app(
     app.state.threads = threads
     app.state.uploads = Uploads(settings.idle_upload_seconds)
     app.state.longest_import_part = settings.max_import_part_chars
+    tokens = _token_reader(settings)
     gate = Gate(
         memory.api_keys.ring(),
-        tokens=_token_reader(settings),
+        tokens=tokens,
         limiter=Limiter(settings.requests_per_minute),
         lockout=Lockout(settings.wrong_credentials_allowed),
         development=development,
@@ -104,7 +112,8 @@ def make_app(
     for each in (ledger, sessions, episodes, facts, users, admin, operations, docs):
         app.router.routes.extend(each.routes.routes)
     if pages is not None:
-        app.router.routes.extend(pages(memory, check_local if development else None))
+        read = None if tokens is None else tokens.read
+        app.router.routes.extend(pages(memory, check_local if development else None, read))
     app.middleware_stack = _wrapped(app, gate, metrics, settings)
     return app
 

@@ -6,13 +6,14 @@ import logging
 import math
 import threading
 import time
+from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Any
 
 import jwt
 
 from ...domain.errors import InvalidInput
-from ...domain.identity import AccessRole, Principal
+from ...domain.identity import AccessRole, Credential, Principal
 from ...settings import JwtSettings
 from .identity import ISSUER_RETRY_SECONDS, IssuerUnavailable
 
@@ -25,6 +26,11 @@ _FRESH_SECONDS = 300.0
 _UNKNOWN_SECONDS = 30.0
 """Seconds between fetches for unknown key ids, which anyone can send."""
 _STALE_SECONDS = 3_600.0
+_INVALID = (
+    *(jwt.PyJWTError, InvalidInput, ValueError, TypeError, KeyError),
+    # Of an expiry beyond the calendar.
+    *(OverflowError, OSError),
+)
 
 
 class IssuerKeys:
@@ -79,6 +85,14 @@ class JwtReader:
         self._keys = IssuerKeys(settings.jwks_url or "")
 
     def who(self, token: str) -> Principal | None:
+        found = self.read(token)
+        return None if found is None else found.principal
+
+    def read(self, token: str) -> Credential | None:
+        """Return the principal of a token with its expiry; None for an invalid one.
+
+        :raises IssuerUnavailable: the keys of the issuer cannot be fetched now
+        """
         try:
             claims = jwt.decode(
                 token,
@@ -89,8 +103,11 @@ class JwtReader:
                 leeway=_LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud"]},
             )
-            return self._principal(claims)
-        except (jwt.PyJWTError, InvalidInput, ValueError, TypeError, KeyError) as error:
+            return Credential(
+                principal=self._principal(claims),
+                expires_at=datetime.fromtimestamp(claims["exp"], UTC),
+            )
+        except _INVALID as error:
             log.info("refused a JWT: %s", type(error).__name__)
         return None
 
