@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .block.block import Block, Material
 from .block.passages import LeftOut, Passage
 from .episode import TurnHit
 from .errors import InvalidInput
+
+if TYPE_CHECKING:
+    # A client decodes entries and must not pay for the patterns of the block.
+    from .block.block import Block, Material
 
 MOST_CUT = 10
 """Maximum number of cut items in an entry, the most relevant; `left_out` counts all of them."""

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID, uuid4
 
-from ..domain.block.block import TokenCount
 from ..domain.checks import (
     Times,
     check_limit,
@@ -45,10 +44,12 @@ from .transport import Transport, segment
 if TYPE_CHECKING:
     import httpx
 
+    from ..domain.block.layout import TokenCount
+
 _TENANT = "default"
 _LONGEST_QUERY = 10_000
 _FLUSH_SECONDS = 20.0
-"""How long the service waits in one request."""
+"""Longest wait of the service in one request."""
 
 
 class RemoteMemory:

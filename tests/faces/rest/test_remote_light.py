@@ -33,7 +33,7 @@ BASE_DEPENDENCIES = {
     "zstandard": "zstandard",
 }
 """Each distribution that `pip install octopus-memory` brings, with the module that it installs."""
-NOT_FOR_A_CLIENT = ("adapters", "engine", "faces", "ports", "settings", "wiring")
+NOT_FOR_A_CLIENT = ("adapters", "domain.text", "engine", "faces", "ports", "settings", "wiring")
 
 # Makes the modules in argv[1] impossible to import, as if they were not installed.
 WITHOUT = """
