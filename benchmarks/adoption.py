@@ -72,7 +72,7 @@ RemoteMemory("http://127.0.0.1:9", "key").scope(user="dana")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Installed:
-    """One installation, measured in an environment that holds nothing else."""
+    """An installation, measured in an environment that holds nothing else."""
 
     name: str
     command: str

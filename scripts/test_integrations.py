@@ -41,7 +41,7 @@ def python_of(name: str) -> Path:
 
 
 def run(name: str, more: Sequence[str]) -> bool:
-    """Whether the tests of one integration pass."""
+    """Run the tests of one integration; return True if they pass."""
     tests = ROOT / "tests" / "integrations" / TESTS[name]
     pages = tests.with_name("test_pages.py")
     command = [python_of(name), "-m", "pytest", "-q", "-p", "no:asyncio", tests, pages, *more]

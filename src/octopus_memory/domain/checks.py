@@ -17,12 +17,12 @@ from .message import DEEPEST, Json, Message, MessageLike, is_deep, parse_message
 from .policy import MOST_RECALLED
 
 Times = datetime | Sequence[datetime] | None
-"""One time for all messages, a list with one for each, or None for the current time."""
+"""A time for all messages, a list with one for each, or None for the current time."""
 _MOST_TOKENS = 2**31 - 1
 
 
 class ParsedMessage(NamedTuple):
-    """One turn of a message, with the index of the message in the call."""
+    """A turn of a message, with the index of the message in the call."""
 
     message: Message
     source: int

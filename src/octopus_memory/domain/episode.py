@@ -79,7 +79,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One conversation, under the id that the client chose."""
+    """A conversation, under the id that the client chose."""
 
     id: str
     scope: Scope
@@ -91,7 +91,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One bounded part of a session: its turns, and a summary once it is closed."""
+    """A bounded part of a session: its turns, and a summary once it is closed."""
 
     id: UUID
     scope: Scope
@@ -118,7 +118,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One stored message, with its tool calls."""
+    """A stored message, with its tool calls."""
 
     id: UUID
     episode_id: UUID
@@ -161,7 +161,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalShare:
-    """One signal's contribution to a score."""
+    """A signal's contribution to a score."""
 
     signal: str
     value: float
@@ -245,7 +245,7 @@ class EpisodeSnippet(Explained):
 
 
 def explain(score: float | None, signals: tuple[SignalShare, ...]) -> str:
-    """One line for the relevance and one per signal, whose log odds add up to it."""
+    """Return one line for the relevance and one per signal, whose log odds add up to it."""
     if score is None:
         return "not scored: one of the latest"
     lines = [f"relevance {score:.2f}"]

@@ -33,7 +33,7 @@ class FactKind(StrEnum):
     """The user's name, and how to address them."""
     LANGUAGE = "language"
     INSTRUCTION = "instruction"
-    """How the agent should behave: "be formal", "answer briefly"."""
+    """Instruction for the agent's behavior: "be formal", "answer briefly"."""
     CONSTRAINT = "constraint"
     """Must be respected without asking: allergies, medication, diets, what the user gave up."""
     PREFERENCE = "preference"

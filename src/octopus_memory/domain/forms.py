@@ -38,7 +38,7 @@ _ROLES = {"developer": "system", "model": "assistant", "function": "user", "tool
 
 
 class Part(NamedTuple):
-    """One turn that a message becomes."""
+    """A turn that a message becomes."""
 
     body: MessageLike
     indexed: bool = True
@@ -108,7 +108,7 @@ def _from_responses(item: Mapping[str, Json]) -> Part:
 
 
 def _from_anthropic(item: Mapping[str, Json]) -> list[Part]:
-    """One turn for each tool result, and one for each run of other blocks between them."""
+    """Return one turn for each tool result, and one for each run of other blocks between them."""
     blocks = [dict(each) if isinstance(each, Mapping) else each for each in item["content"]]
     runs = _runs(blocks, lambda block: _is(block, "tool_result"))
     parts = []

@@ -40,7 +40,7 @@ class InjectedKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injected:
-    """One memory that was shown to the model, or cut."""
+    """A memory that was shown to the model, or cut."""
 
     kind: InjectedKind
     rank: int
@@ -60,7 +60,7 @@ class Injected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """One entry of the ledger: a block that was made for one turn of a session."""
+    """An entry of the ledger: a block that was made for one turn of a session."""
 
     id: UUID
     session_id: str
@@ -100,7 +100,7 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeUse:
-    """One block in which an episode was shown."""
+    """A block in which an episode was shown."""
 
     injection_id: UUID
     session_id: str

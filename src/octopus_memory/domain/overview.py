@@ -1,4 +1,4 @@
-"""Who a database knows, and how much it holds of each."""
+"""Counts by tenant and by scope, for the operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TenantOverview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeOverview:
-    """One user with one agent, in counts. Deleted episodes are not among them."""
+    """Counts of one user with one agent. Deleted episodes are not among them."""
 
     scope: Scope
     episodes: int = 0

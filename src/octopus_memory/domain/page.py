@@ -1,4 +1,4 @@
-"""One page of a paginated list."""
+"""A page of a paginated list."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Layout(StrEnum):
 
 
 class PruneStrategy(StrEnum):
-    """How a history that is too long is shortened."""
+    """Method of shortening a history that is too long."""
 
     FIFO = "fifo"
     SLIDING_WINDOW = "sliding_window"
@@ -49,7 +49,7 @@ class LedgerMode(StrEnum):
 
 
 class ConfigPart:
-    """One table of settings. It remembers which names were passed to its constructor."""
+    """A table of settings. It remembers which names were passed to its constructor."""
 
     __slots__ = ("_given",)
     _given: frozenset[str]
@@ -115,7 +115,7 @@ class SessionConfig(ConfigPart):
 
 
 class ArchiveMode(StrEnum):
-    """How archiving treats an episode's turns."""
+    """Treatment of an episode's turns when it is archived."""
 
     SUMMARY = "summary"
     """Turns are removed; the summary, the key facts and their vector stay."""

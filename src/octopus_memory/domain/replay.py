@@ -14,7 +14,7 @@ from .message import AS_GIVEN, Json, Role, as_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeReplay:
-    """One episode and its turns; an archived episode has a summary and no turns.
+    """An episode and its turns; an archived episode has a summary and no turns.
 
     If only a session's last turns were requested, the first episode may lack its first turns.
     """

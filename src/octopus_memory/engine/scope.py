@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
-    """One user's memory with one agent. No call reads or changes anything outside of it."""
+    """A user's memory with one agent. No call reads or changes anything outside of it."""
 
     def __init__(self, memory: Memory, scope: Scope, *, actor: str = "library") -> None:
         self._memory = memory

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class MemoryTenant:
-    """One tenant's memory, across its agents and users: for its operator, not for an agent."""
+    """A tenant's memory, across its agents and users: for its operator, not for an agent."""
 
     def __init__(self, memory: Memory, tenant: str) -> None:
         self._memory = memory
@@ -86,7 +86,7 @@ class MemoryTenant:
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
     def agents(self) -> list[str]:
-        """The agents that remember anything of this tenant's users, by name."""
+        """Return the agents that have stored anything of this tenant's users, sorted by name."""
         return self._runtime.store.agents(self.tenant)
 
     def people(

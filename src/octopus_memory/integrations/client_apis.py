@@ -17,12 +17,12 @@ class Collector(Protocol):
     def take(self, event: Any) -> None: ...
 
     def messages(self) -> list[Json]:
-        """What was said by now, whether or not the stream came to its end."""
+        """Return the text received so far, even if the stream was interrupted."""
         ...
 
 
 class Api(Protocol):
-    """One call of a client."""
+    """A call of a client."""
 
     @property
     def calls(self) -> Sequence[str]:
@@ -127,7 +127,7 @@ class _ChatEvents:
 
 
 def _is_whole(call: dict[str, Any]) -> bool:
-    """Whether a call's arguments came to their end."""
+    """Return True if a call's arguments are complete JSON."""
     try:
         json.loads(call["function"]["arguments"] or "{}")
     except ValueError:

@@ -51,7 +51,7 @@ def wrap(client: C, scope: AnyScope, *, session_id: str, budget_tokens: int | No
 
 
 class _Asked:
-    """One call: its messages, and the keys of what it stores."""
+    """A call: its messages, and the keys of what it stores."""
 
     def __init__(self, api: Api, named: dict[str, Any]) -> None:
         self.key = named.pop(KEY, None)

@@ -41,7 +41,7 @@ class Failed(Exception):
 
 
 class Transport:
-    """One connection pool to one service. Thread-safe."""
+    """A connection pool to one service. Thread-safe."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class FastEmbedEmbedder:
         return self._dimension
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector per text, in order. Texts that are too long are truncated.
+        """Return one unit vector per text, in order. Texts that are too long are truncated.
 
         :raises EmbedderFailed: if the model cannot be loaded or run; retrying is safe
         """

@@ -42,7 +42,7 @@ class HashingEmbedder:
         return self._dimension
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector per text, in order."""
+        """Return one unit vector per text, in order."""
         rows = np.zeros((len(texts), self._dimension), dtype=np.float64)
         for row, text in zip(rows, texts, strict=True):
             tokens = _TOKEN.findall(text[:_MAX_CHARS].casefold())

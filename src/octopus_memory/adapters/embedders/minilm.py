@@ -63,7 +63,7 @@ class MiniLMEmbedder:
         return _DIMENSION
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector per text, in order.
+        """Return one unit vector per text, in order.
 
         :raises EmbedderFailed: if the model's files are missing or damaged, or memory runs out
         """

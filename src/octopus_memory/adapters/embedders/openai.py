@@ -82,7 +82,7 @@ class OpenAIEmbedder:
         return self._dimension
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector per text, in order. Texts that are too long are truncated.
+        """Return one unit vector per text, in order. Texts that are too long are truncated.
 
         :raises EmbedderFailed: if the endpoint fails in any way; retrying is safe
         """

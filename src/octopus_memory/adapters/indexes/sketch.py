@@ -316,7 +316,7 @@ def merge_hits(hits: Sequence[Hits]) -> Hits:
 
 
 def pack_signs(above: NDArray[np.bool_]) -> Signs:
-    """One bit per component, packed in 64-bit integers."""
+    """Return one bit per component, packed in 64-bit integers."""
     packed = np.packbits(above, axis=1)
     packed = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
     return np.ascontiguousarray(packed).view(np.uint64)

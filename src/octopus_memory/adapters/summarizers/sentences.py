@@ -37,7 +37,7 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sentence:
-    """One sentence, or one short answer of several."""
+    """A sentence, or a short answer of several."""
 
     order: int
     ordinal: int

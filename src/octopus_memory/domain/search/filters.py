@@ -52,7 +52,7 @@ def filters_of(
 
 
 def has_all(metadata: Mapping[str, Json], wanted: Mapping[str, Json]) -> bool:
-    """Whether metadata has every key of `wanted`, with an equal value."""
+    """Return True if metadata has every key of `wanted`, with an equal value."""
     return all(key in metadata and metadata[key] == value for key, value in wanted.items())
 
 

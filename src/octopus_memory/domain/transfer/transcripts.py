@@ -32,7 +32,7 @@ class ImportSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One conversation, before validation."""
+    """A conversation, before validation."""
 
     prefix: str
     """Prefix of the fields in errors: where the conversation is in its file."""

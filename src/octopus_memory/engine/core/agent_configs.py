@@ -14,7 +14,7 @@ from . import audit
 from .runtime import Runtime
 
 _ATTEMPTS = 20
-"""How often a change is retried because another caller changed the settings."""
+"""Attempts to store a change, because another caller changed the settings."""
 
 
 def configure(

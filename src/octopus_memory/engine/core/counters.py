@@ -31,7 +31,7 @@ class WorkCounters:
                 self._watcher(kind, done, failed)
 
     def counts(self) -> dict[WorkKind, tuple[int, int]]:
-        """How many pieces of each kind were done, and how many attempts failed."""
+        """Return the finished pieces and the failed attempts of each kind."""
         with self._lock:
             return {kind: (self._done[kind], self._failed[kind]) for kind in WorkKind}
 

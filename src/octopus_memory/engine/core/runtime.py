@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _MOST_CONFIGS = 10_000
 _MOST_QUERIES = 256
 _CONFIG_SECONDS = 2.0
-"""How long settings are cached, and so how late another process's change of them is seen."""
+"""Seconds that settings are cached, so another process's change is seen that late."""
 
 
 class Timeouts(NamedTuple):

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _SESSIONS_KEPT = 256
 _PAUSE = timedelta(seconds=30)
-"""How long detection pauses after the embedder failed, so that not every write waits for it."""
+"""Pause of detection after the embedder failed, so that not every write waits for it."""
 
 _MOST_READ = 5 * topics.LOOK_BACK
 _EMBED_CHARS = 1_000

@@ -16,9 +16,9 @@ from ..core import audit
 from ..core.runtime import Runtime
 
 _KNOWN_SECONDS = 2.0
-"""How long a key is cached, and so how late another process's revocation is seen."""
+"""Seconds that a key is cached, so another process's revocation is seen that late."""
 _NOTED_SECONDS = 60.0
-"""How often the last use of a key is stored."""
+"""Seconds between two writes of a key's last use."""
 _MOST_KNOWN = 10_000
 
 

@@ -18,7 +18,7 @@ from ..write.settings_retry import retry_on_settings_change
 from . import erasure
 
 _RETRIES = 20
-"""How often a removal is decided again because another caller changed the session."""
+"""Retries of a removal that lost a race with another caller in the same session."""
 
 
 @retry_on_settings_change

@@ -40,7 +40,7 @@ from . import erasure
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
-"""How often an episode is read again because another caller changed it."""
+"""Attempts per episode, because another caller may change it meanwhile."""
 _PAGE = 100
 
 

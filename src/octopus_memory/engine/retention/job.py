@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 JOB = "retention"
 _RENEW_SECONDS = 30.0
-"""How often a runner renews its lead, in seconds."""
+"""Seconds after which a runner renews its lead."""
 _SKEW = timedelta(hours=1)
 """The largest difference allowed between two machines' clocks."""
 

@@ -1,4 +1,4 @@
-"""What another policy would do to an agent's episodes, before anybody stores it."""
+"""Preview of a policy's effect on an agent's episodes, before a caller stores it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ..core.runtime import Runtime
 from ..write import close, index_turns
 
 _ATTEMPTS = 5
-"""How often a restoration is retried because the episode changed its stage."""
+"""Attempts of a restoration, because another caller may change the episode's stage."""
 
 
 def delete(runtime: Runtime, scope: Scope, given: Episode | UUID | str, *, actor: str) -> None:

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 BY_CALLER = "caller"
 _ATTEMPTS = 3
-"""How often an episode is summarized again because another caller added turns."""
+"""Attempts to summarize an episode, because another caller may add turns meanwhile."""
 
 
 @retry_on_settings_change

@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 
 _EPISODES = 64
 _TURNS = 256
-"""How many turns are held in memory at a time."""
+"""Turns that are held in memory at a time."""
 _BATCHES = 16
 _MOST = 100_000
 _PATIENCE = 1.0
 """Seconds that a recall waits for the write lock, before it continues without the newest turns."""
 _STALLED = 20
-"""How many attempts may fail because other processes indexed or removed the same turns."""
+"""Failed attempts after which indexing gives up: each lost a race for the same turns."""
 
 
 def make_some(runtime: Runtime) -> int:

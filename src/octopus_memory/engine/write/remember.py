@@ -50,7 +50,7 @@ from .target import (
 log = logging.getLogger(__name__)
 
 _RETRIES = 20
-"""How often a write is decided again because another caller changed the session."""
+"""Retries of a write that lost a race with another caller in the same session."""
 
 
 @retry_on_settings_change

@@ -97,7 +97,7 @@ class RemoveTurnsBody(WhoBody):
 
 
 class FlushBody(Wire):
-    """How long to wait at most."""
+    """Longest wait, in seconds."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"seconds": 5}})
     seconds: float = Field(default=5.0, ge=0, le=30)

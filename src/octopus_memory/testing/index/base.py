@@ -27,7 +27,7 @@ TurnRefs = list[tuple[UUID, int]]
 
 
 class IndexTests:
-    """One part of `IndexSuite`."""
+    """A part of `IndexSuite`."""
 
     @pytest.fixture
     def store(self) -> EpisodeStore:

@@ -32,7 +32,7 @@ def list_injections(
     after: Annotated[UUID | None, Query(description="The last entry of the page before.")] = None,
     limit: _Limit = 1_000,
 ) -> Response:
-    """Which memories were shown for which turn of a session, oldest first."""
+    """Return the memories that were shown for each turn of a session, oldest first."""
     need(caller, *SEES)
     scope = scope_of(request, caller, agentId, userId)
     found = scope.injections(session_id, after=after, limit=limit)
