@@ -5,6 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-for name in ("compression", "quantisation", "topic_shift", "run"):
+for name in ("compression", "quantization", "topic_shift", "run"):
     print(f"\n## {name}\n", flush=True)
     subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)

@@ -134,7 +134,7 @@ class Result:
 
 
 def measure(data: Dataset, summarizer: Summarizer) -> Result:
-    """Summarise every session and look for the answers."""
+    """Summarize every session and look for the answers."""
     made = {key: summarizer.summarize(said, timeout=60) for key, said in data.sessions.items()}
     kept: dict[str, tuple[int, int]] = {}
     lost: list[Question] = []

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from benchmarks.year import Week
 
-# The palette of Okabe and Ito, which every kind of colour vision can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
+# The palette of Okabe and Ito, which every kind of color vision can tell apart.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#999999")
 _SHOWN = (91, 182, 273, 364, 378, 434, 483)
 _GROWS = ("octopus_audit", "octopus_erasures")
 """Tables whose rows are kept for good, by design."""
@@ -164,8 +164,8 @@ def plot(record: Record, path: Path) -> None:
         ),
     ]
     for axis, (title, lines) in zip(figure.subplots(1, 3), panels, strict=True):
-        for colour, (name, values) in zip(_COLOURS, lines.items(), strict=False):
-            axis.plot(days, values, color=colour, label=name, linewidth=1.4)
+        for color, (name, values) in zip(_COLORS, lines.items(), strict=False):
+            axis.plot(days, values, color=color, label=name, linewidth=1.4)
         for day in (90, 365):
             axis.axvline(day, color="#bbbbbb", linewidth=0.8, linestyle="--")
         axis.set_title(title, fontsize=10)

@@ -158,7 +158,7 @@ class Int8:
         self._largest = largest
 
     def words(self, graph: Graph, table: Array) -> str:
-        levels, scale = quantise(table, axis=1, levels=127)
+        levels, scale = quantize(table, axis=1, levels=127)
         word = graph.node("Gather", "word_q", graph.constant("words", levels), "input_ids")
         word = graph.node("Cast", "word_float", word, to=TensorProto.FLOAT)
         scales = graph.node("Gather", "word_scale", graph.constant("scales", scale), "input_ids")
@@ -170,11 +170,11 @@ class Int8:
             inverse = graph.constant(f"{name}_smooth", 1 / smooth)
             source = graph.node("Mul", f"{name}_smoothed", source, inverse)
             weight = weight * smooth[:, None]
-        quantised, scale = quantise_tokens(graph, name, source)
-        levels, weight_scale = quantise(weight, axis=0, levels=WEIGHT_LEVELS)
+        quantized, scale = quantize_tokens(graph, name, source)
+        levels, weight_scale = quantize(weight, axis=0, levels=WEIGHT_LEVELS)
         matrix = graph.constant(f"{name}_w", levels)
         zero = graph.constant("zero", np.array(ZERO, dtype=np.uint8))
-        product = graph.node("MatMulInteger", f"{name}_integers", quantised, matrix, zero)
+        product = graph.node("MatMulInteger", f"{name}_integers", quantized, matrix, zero)
         product = graph.node("Cast", f"{name}_floats", product, to=TensorProto.FLOAT)
         product = graph.node("Mul", f"{name}_by_token", product, scale)
         scales = graph.constant(f"{name}_scale", weight_scale.ravel())
@@ -182,7 +182,7 @@ class Int8:
         return graph.node("Add", name, product, graph.constant(f"{name}_b", bias))
 
 
-def quantise_tokens(graph: Graph, name: str, source: str) -> tuple[str, str]:
+def quantize_tokens(graph: Graph, name: str, source: str) -> tuple[str, str]:
     """Return uint8 around 128, and the scale of each token as a column."""
     magnitude = graph.node("Abs", f"{name}_abs", source)
     largest = graph.node("ReduceMax", f"{name}_max", magnitude, graph.integers(-1), keepdims=0)
@@ -190,12 +190,12 @@ def quantise_tokens(graph: Graph, name: str, source: str) -> tuple[str, str]:
     scale = graph.node("Max", f"{name}_safe_scales", scale, graph.number(1e-12))
     zeros = graph.constant("zeros", np.full(MAX_TOKENS, ZERO, dtype=np.uint8))
     zero = graph.node("Slice", f"{name}_zeros", zeros, graph.integers(0), "length")
-    quantised = graph.node("QuantizeLinear", f"{name}_q", source, scale, zero, axis=0)
+    quantized = graph.node("QuantizeLinear", f"{name}_q", source, scale, zero, axis=0)
     column = graph.node("Unsqueeze", f"{name}_column", scale, graph.integers(-1))
-    return quantised, column
+    return quantized, column
 
 
-def quantise(values: Array, *, axis: int, levels: int) -> tuple[NDArray[np.int8], Array]:
+def quantize(values: Array, *, axis: int, levels: int) -> tuple[NDArray[np.int8], Array]:
     largest = np.abs(values).max(axis=axis, keepdims=True)
     scale = np.maximum(largest / np.float32(levels), np.float32(1e-12))
     return np.rint(values / scale).astype(np.int8), scale
@@ -293,7 +293,7 @@ def run(model: onnx.ModelProto, tokenizer: Tokenizer, texts: Sequence[str]) -> l
 
 
 def calibrate(weights: Weights, tokenizer: Tokenizer) -> dict[str, Array]:
-    """Return the largest magnitude of each channel of the normalised activations."""
+    """Return the largest magnitude of each channel of the normalized activations."""
     graph = encoder(weights, Float32())
     names = [node.name for node in graph.nodes if node.op_type == "LayerNormalization"]
     model = graph.model(dict.fromkeys(names, ("tokens", WIDTH)))

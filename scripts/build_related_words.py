@@ -33,7 +33,7 @@ _AT_ONCE = 1000
 def main() -> None:
     words = words_by_stem()
     vectors = MiniLMEmbedder().embed(list(words.values()))
-    nearest, cosines = neighbours(vectors)
+    nearest, cosines = neighbors(vectors)
     weights = np.clip((cosines - _LEAST_COSINE) / (1 - _LEAST_COSINE), 0, 1)
     np.save(_TABLE, as_table(list(words), nearest, np.rint(weights * 255)))
     print(f"{_TABLE.name}: {len(words)} stems, {_TABLE.stat().st_size} bytes")
@@ -65,7 +65,7 @@ def words_by_stem() -> dict[str, str]:
     return found
 
 
-def neighbours(
+def neighbors(
     vectors: NDArray[np.float32],
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
     """Return the nearest other rows of each row, nearest first, and their cosines."""

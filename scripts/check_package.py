@@ -30,7 +30,7 @@ _NEEDED = (
     "octopus_memory/adapters/stores/sql/data/turns-v1.zdict",
     "octopus_memory/adapters/stores/sqlite/compiled_statements.json",
 )
-_LICENCES = ("licenses/LICENSE", "licenses/NOTICE", "METADATA", "entry_points.txt")
+_LICENSES = ("licenses/LICENSE", "licenses/NOTICE", "METADATA", "entry_points.txt")
 _UNWANTED = re.compile(
     r"(^|/)(tests|benchmarks|__pycache__|\.git|\.venv|\.ci|build)(/|$)|\.(pyc|db|db-wal|db-shm)$"
 )
@@ -66,9 +66,9 @@ def problems_of_wheel(names: Iterable[str]) -> Iterator[str]:
     for needed in _NEEDED:
         if needed not in names:
             yield f"{needed} is missing"
-    for licence in _LICENCES:
-        if not any(name.endswith(f".dist-info/{licence}") for name in names):
-            yield f"{licence} is missing"
+    for notice in _LICENSES:
+        if not any(name.endswith(f".dist-info/{notice}") for name in names):
+            yield f"{notice} is missing"
 
 
 def problems_of_sdist(names: Iterable[str]) -> Iterator[str]:

@@ -24,7 +24,7 @@ PADDING = 12
 CHARACTER = 6.9
 """Width of a character of the path's font, to choose a font size at which the text fits."""
 
-# Opaque colours for both schemes: a page may be light where the reader's system is dark.
+# Opaque colors for both schemes: a page may be light where the reader's system is dark.
 STYLE = """
   svg { font-family: system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif; }
   .page { fill: #ffffff; stroke: #d0d7de; }

@@ -72,8 +72,8 @@ def svg(lines: list[Text]) -> str:
         "</style>",
         f'<rect width="100%" height="100%" rx="10" fill="{background}"/>',
         *(
-            f'<circle cx="{_MARGIN + 6 + 20 * place}" cy="18" r="6" fill="{colour}"/>'
-            for place, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
+            f'<circle cx="{_MARGIN + 6 + 20 * place}" cy="18" r="6" fill="{color}"/>'
+            for place, color in enumerate(("#ff5f57", "#febc2e", "#28c840"))
         ),
         f'<clipPath id="w"><rect y="{_BAR}" width="100%" height="{ROWS * _LINE}"/></clipPath>',
         '<g clip-path="url(#w)"><g class="s">',

@@ -141,7 +141,7 @@ def test_the_database_counts_them_all(
 def test_no_call_reaches_into_another_scope(
     owned: list[Owned], place: Place, engine: sa.Engine, name: str, half: int
 ):
-    """Half of the scopes call, each with what belongs to a neighbour of the other half."""
+    """Half of the scopes call, each with what belongs to a neighbor of the other half."""
     before = rows(engine)
     for number in range(half, len(owned) - 1, 2):
         own, other = owned[number], owned[number + 1]
@@ -149,7 +149,7 @@ def test_no_call_reaches_into_another_scope(
     after = rows(engine)
     quiet = place.who[1 - half :: 2]
     if name == "deleted":
-        # What a neighbour deletes and restores itself is found by new rows.
+        # What a neighbor deletes and restores itself is found by new rows.
         return
     assert {who: after.get(who) for who in quiet} == {who: before.get(who) for who in quiet}
 

@@ -1,4 +1,4 @@
-"""Personal data is kept out of everything that is stored, indexed and summarised."""
+"""Personal data is kept out of everything that is stored, indexed and summarized."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def opened(tmp_path: Path, model: FakeSummarizer, config: MemoryConfig) -> Episo
     )
 
 
-def test_the_configured_model_summarises_pruned_messages(tmp_path: Path):
+def test_the_configured_model_summarizes_pruned_messages(tmp_path: Path):
     model = FakeSummarizer("They spoke of a house by a lake.")
     with opened(tmp_path, model, MemoryConfig(context=SETTINGS)) as memory:
         assert "They spoke of a house by a lake." in told(memory)

@@ -202,7 +202,7 @@ def test_a_model_that_never_answers_is_given_up(database_url: str):
         assert scope.get(episode.id).episode.summarized_by == EXTRACTIVE
 
 
-def test_a_resumed_episode_is_summarised_when_it_closes_again(database_url: str):
+def test_a_resumed_episode_is_summarized_when_it_closes_again(database_url: str):
     model = FakeSummarizer("by the model")
     model.fail(times=1)
     config = MemoryConfig(session=SessionConfig(allow_resume=True))

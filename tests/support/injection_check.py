@@ -31,7 +31,7 @@ BLANKS = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0}
 
 @cache
 def view(text: str) -> str:
-    """As a normaliser hands it on: compatible forms made one, marks and the unseen left out."""
+    """As a normalizer hands it on: compatible forms made one, marks and the unseen left out."""
     composed = unicodedata.normalize("NFKC", text)
     unseen = ("Cc", "Cf", "Mn", "Me")
     seen = (c for c in composed if unicodedata.category(c) not in unseen and ord(c) not in BLANKS)

@@ -32,7 +32,7 @@ def remember(scope: MemoryScope, at: datetime, attempt: dict[str, Any]) -> None:
         at=at,
     )
     call = {"role": "tool", "tool_call_id": "call_1", "function_name": "find", "result": payload}
-    scope.store([("user", payload), call], session_id=f"summarised {attempt['id']}", at=at)
+    scope.store([("user", payload), call], session_id=f"summarized {attempt['id']}", at=at)
 
 
 def config(layout: Layout, summaries: bool) -> MemoryConfig:

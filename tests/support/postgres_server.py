@@ -134,7 +134,7 @@ class LocalServer(Server):
             self._folder, programs, str(programs.bin / "pg_ctl"), *self._stopping("immediate")
         )
         try:
-            password = self._initialise()
+            password = self._initialize()
             port = self._start_anywhere()
         except BaseException:
             self.close()
@@ -152,7 +152,7 @@ class LocalServer(Server):
         """Stop it, and leave nothing behind."""
         _finish(self._cleaner)
 
-    def _initialise(self) -> str:
+    def _initialize(self) -> str:
         password = secrets.token_hex(16)
         given = self._folder / "password"
         given.write_text(password)

@@ -178,7 +178,7 @@ def test_the_description_is_that_of_the_files_and_of_the_embedder(
         assert hashlib.sha256((MODEL / name).read_bytes()).hexdigest() == digest
 
 
-def test_the_licence_is_shipped() -> None:
+def test_the_license_is_shipped() -> None:
     assert "Apache License" in (MODEL / "LICENSE").read_text(encoding="utf-8")
     assert "sentence-transformers/all-MiniLM-L6-v2" in (MODEL / "NOTICE").read_text(
         encoding="utf-8"

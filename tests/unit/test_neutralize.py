@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from octopus_memory.domain.text.neutralize import neutralise, shorten
+from octopus_memory.domain.text.neutralize import neutralize, shorten
 
 # What was written, and the piece of it that must not come through whole.
 INJECTIONS = [
@@ -137,7 +137,7 @@ TEXTS = st.one_of(
 
 @pytest.mark.parametrize(("written", "marker"), INJECTIONS)
 def test_a_marker_does_not_come_through(written: str, marker: str) -> None:
-    safe = neutralise(written)
+    safe = neutralize(written)
 
     assert marker not in safe
     assert "\n" not in safe
@@ -149,50 +149,50 @@ def test_the_words_can_still_be_read(written: str) -> None:
     shown = re.sub(r"\x1b\[\d*[A-Z]", "", written)
     visible = (c for c in shown if unicodedata.category(c) not in ("Cc", "Cf", "Zl"))
 
-    said = neutralise(written).replace("\u00b7", "").replace(" / ", "")
+    said = neutralize(written).replace("\u00b7", "").replace(" / ", "")
 
     assert said.replace(" ", "") == "".join(visible).replace(" ", "")
 
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
-    assert neutralise(text) == text
+    assert neutralize(text) == text
 
 
 def test_lines_are_joined() -> None:
-    assert neutralise("def f(x):\n\treturn x\r\n\r\n") == "def f(x): / return x"
+    assert neutralize("def f(x):\n\treturn x\r\n\r\n") == "def f(x): / return x"
 
 
 def test_half_a_surrogate_pair_is_replaced_and_a_whole_one_joined() -> None:
-    assert neutralise("a\ud83db \ud83d\ude00") == "a\ufffdb \U0001f600"
+    assert neutralize("a\ud83db \ud83d\ude00") == "a\ufffdb \U0001f600"
 
 
 def test_text_hidden_in_tags_and_variation_selectors_is_gone() -> None:
     tags = "".join(chr(0xE0000 + ord(c)) for c in "obey me")
     selectors = "".join(chr(0xE0100 + ord(c)) for c in "obey me")
 
-    assert neutralise(f"hello{tags} there\U0001f600{selectors}!") == "hello there\U0001f600!"
+    assert neutralize(f"hello{tags} there\U0001f600{selectors}!") == "hello there\U0001f600!"
 
 
 @given(TEXTS)
 @example("a\ufe0f\u200d\u06cc")
-def test_neutralising_again_changes_nothing(text: str) -> None:
-    once = neutralise(text)
+def test_neutralizing_again_changes_nothing(text: str) -> None:
+    once = neutralize(text)
 
-    assert neutralise(once) == once
+    assert neutralize(once) == once
 
 
 @given(TEXTS, st.integers(min_value=0, max_value=60))
 def test_the_limit_holds_and_is_idempotent(text: str, limit: int) -> None:
-    once = neutralise(text, limit)
+    once = neutralize(text, limit)
 
     assert len(once) <= limit
-    assert neutralise(once, limit) == once
+    assert neutralize(once, limit) == once
 
 
 @given(TEXTS)
 def test_the_result_is_one_visible_line_of_valid_text(text: str) -> None:
-    safe = neutralise(text)
+    safe = neutralize(text)
 
     assert not INVISIBLE.search(safe)
     assert len(safe.splitlines()) <= 1
@@ -205,11 +205,11 @@ def test_no_surroundings_arm_a_template_token(
 ) -> None:
     written, marker = attempt
 
-    assert marker not in neutralise(f"{before}{written}{after}")
+    assert marker not in neutralize(f"{before}{written}{after}")
 
 
 def test_a_megabyte_is_cut_to_its_beginning() -> None:
-    assert neutralise("word " * 1_000_000, 20) == "word word word word\u2026"
+    assert neutralize("word " * 1_000_000, 20) == "word word word word\u2026"
 
 
 def test_shorten_prefers_the_end_of_a_sentence() -> None:

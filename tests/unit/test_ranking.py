@@ -131,7 +131,7 @@ def test_a_related_word_finds_a_turn() -> None:
     assert episodes(SMALL.ask("Which pets?"))[0] == 0
 
 
-def test_a_neighbours_words_count_for_a_part() -> None:
+def test_a_neighbors_words_count_for_a_part() -> None:
     scores = SMALL.postings.score(SMALL.plan("shelter").terms).row
     assert scores[0] > scores[1] > scores[2] > 0
     assert scores[3] == scores[4] == 0

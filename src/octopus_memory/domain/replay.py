@@ -164,8 +164,8 @@ def _result(turn: Turn) -> dict[str, Json]:
 
 
 def _archived(episode: Episode) -> dict[str, Json]:
-    from .text.neutralize import neutralise  # noqa: PLC0415 - its patterns take a while to compile
+    from .text.neutralize import neutralize  # noqa: PLC0415 - its patterns take a while to compile
 
     # A summary quotes other people: as a system message it must not pass for an instruction.
-    summary = neutralise(episode.summary or "no summary")
+    summary = neutralize(episode.summary or "no summary")
     return {"role": "system", "content": f"[Archived conversation] It was about: {summary}"}

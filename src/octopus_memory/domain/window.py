@@ -13,7 +13,7 @@ from .episode import SUMMARY_LIMIT
 from .errors import InvalidMessage
 from .message import Json, Message, MessageLike, Role, message_tokens, parse_message
 from .policy import ContextConfig, PruneStrategy
-from .text.neutralize import neutralise, shorten
+from .text.neutralize import neutralize, shorten
 
 Body: TypeAlias = dict[str, Json]
 """A chat-completion message for a provider."""
@@ -238,7 +238,7 @@ def _head_with_summary(
     config: ContextConfig,
     count: TokenCount,
 ) -> list[Message] | None:
-    safe = neutralise(summary, SUMMARY_LIMIT)
+    safe = neutralize(summary, SUMMARY_LIMIT)
 
     def head(length: int) -> list[Message]:
         summary = f"{_SUMMARY_HEAD}\n{shorten(safe, length)}\n{_SUMMARY_END}"

@@ -264,7 +264,7 @@ class Memory:
         self.runtime.check_for_removals()
 
     def tenants(self, *, after: str | None = None, limit: int = 100) -> list[TenantOverview]:
-        """Tenants that have anything stored, by name, those above `after`; for the operator."""
+        """Return the tenants that have anything stored, sorted by name, after `after`."""
         return self.runtime.store.tenants(after=after, limit=check_limit(limit))
 
     def stats(self) -> StoreStats:

@@ -99,10 +99,9 @@ class MemoryTenant:
         limit: int = 50,
         actor: str = "library",
     ) -> list[ScopeOverview]:
-        """Users with an agent each and their counts, by user and agent, those above `after`.
+        """Return the counts of each user with each agent, sorted by user and agent, after `after`.
 
-        Of users whose id begins with `starts`, of these agents and this user only, where they are
-        given.
+        `starts` restricts them to users whose id begins with it, `agents` and `user` to these.
         """
         check_limit(limit)
         with audit.reading_across(

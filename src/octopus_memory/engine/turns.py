@@ -31,7 +31,7 @@ class TurnCalls(ABC):
     def _reading(self, action: str) -> AbstractContextManager[Runtime]: ...
 
     def turn(self, turn_id: Turn | UUID | str) -> Turn | None:
-        """Return one turn by its id; None where this scope has none of that id.
+        """Return one turn by its id; None if this scope has no such turn.
 
         It reads the ids of all turns of the scope, because turns are stored by their place.
         """

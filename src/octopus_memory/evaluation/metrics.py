@@ -43,7 +43,7 @@ def all_at(ranked: Sequence[str], wanted: Collection[str], k: int) -> float:
 
 
 def ndcg_at(ranked: Sequence[str], wanted: Collection[str], k: int) -> float:
-    """Return the normalised discounted cumulative gain: 1 for the best possible order."""
+    """Return the normalized discounted cumulative gain: 1 for the best possible order."""
     gained = sum(_discount(place) for place, found in enumerate(ranked[:k]) if found in wanted)
     return gained / sum(_discount(place) for place in range(min(k, len(wanted))))
 

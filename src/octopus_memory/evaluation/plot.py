@@ -13,8 +13,8 @@ from .run import RecallRun, SystemRun
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The palette of Okabe and Ito, which every kind of colour vision can tell apart.
-_COLOURS = ("#D55E00", "#999999", "#56B4E9", "#0072B2", "#009E73", "#CC79A7", "#F0E442", "#000000")
+# The palette of Okabe and Ito, which every kind of color vision can tell apart.
+_COLORS = ("#D55E00", "#999999", "#56B4E9", "#0072B2", "#009E73", "#CC79A7", "#F0E442", "#000000")
 _SHOWN = {
     "recall@10": "Turn recall@10",
     "ndcg@10": "Turn NDCG@10",
@@ -73,7 +73,7 @@ def plot_context(run: ContextRun, path: Path) -> None:
     all_axes = figure.subplots(1, len(shown), squeeze=False)[0]
     for axes, name in zip(all_axes, shown, strict=True):
         for place, system in enumerate(run.systems):
-            _line(axes, system, name, run.budgets, _COLOURS[place % len(_COLOURS)])
+            _line(axes, system, name, run.budgets, _COLORS[place % len(_COLORS)])
         axes.set_xscale("log")
         ticks = [*run.budgets, *_powers_of_ten(run.budgets[-1], axes.get_xlim()[1])]
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -101,7 +101,7 @@ def _has(run: ContextRun, figure: str) -> bool:
 
 
 def _line(
-    axes: Axes, system: SystemContext, figure: str, budgets: tuple[int, ...], colour: str
+    axes: Axes, system: SystemContext, figure: str, budgets: tuple[int, ...], color: str
 ) -> None:
     tokens: list[float] = []
     found: list[Estimate] = []
@@ -112,9 +112,9 @@ def _line(
             tokens.append(max(cost.mean, 1.0))
             found.append(value)
     means = [value.mean * 100 for value in found]
-    axes.plot(tokens, means, marker="o", color=colour, label=system.name)
+    axes.plot(tokens, means, marker="o", color=color, label=system.name)
     for place, value in zip(tokens, found, strict=True):
-        axes.plot([place] * 2, [value.low * 100, value.high * 100], color=colour, lw=0.9)
+        axes.plot([place] * 2, [value.low * 100, value.high * 100], color=color, lw=0.9)
 
 
 def _bars(axes: Axes, systems: tuple[SystemRun, ...], values: list[list[Estimate | None]]) -> None:
@@ -126,7 +126,7 @@ def _bars(axes: Axes, systems: tuple[SystemRun, ...], values: list[list[Estimate
             [group + shift for group, _ in known],
             [value.mean * 100 for _, value in known],
             width * 0.92,
-            color=_COLOURS[place % len(_COLOURS)],
+            color=_COLORS[place % len(_COLORS)],
             label=system.name,
         )
         for group, value in known:

@@ -227,7 +227,7 @@ class Messages:
         return _MessageEvents()
 
     def snapshot(self, stream: Any) -> list[Json]:
-        """What the helper's stream has put together by now; nothing, where it has not begun."""
+        """Return the message of the helper's stream so far; empty if it has not begun."""
         with suppress(AssertionError, AttributeError):
             return self.outputs(stream.current_message_snapshot)
         return []

@@ -114,9 +114,9 @@ def remove(kind: str) -> Callable[[list[dict[str, Any]]], None]:
     [
         (drop("header", "user"), "line 1, user: is missing"),
         (drop("scope", "agent"), "line 2, agent: is missing"),
-        (remove("scope"), "line 2, kind: is not one that may stand here"),
-        (remove("session"), "line 3, kind: is not one that may stand here"),
-        (remove("episode"), "line 4, kind: is not one that may stand here"),
+        (remove("scope"), "line 2, kind: must not stand here"),
+        (remove("session"), "line 3, kind: must not stand here"),
+        (remove("episode"), "line 4, kind: must not stand here"),
         (change("session", status="asleep"), "line 3, status: must be one of active"),
         (change("session", metadata=[]), "line 3, metadata: must be an object"),
         (change("session", created_at="2025"), "line 3, created_at: "),

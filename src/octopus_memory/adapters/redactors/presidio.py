@@ -67,7 +67,7 @@ class PresidioRedactor:
             raise InvalidSetting("language", f"the analyzer has none for {language!r}") from error
         self._entities = sorted(KINDS.keys() & set(known))
         if not self._entities:
-            raise InvalidSetting("analyzer", f"recognises nothing personal in {language!r}")
+            raise InvalidSetting("analyzer", f"recognizes nothing personal in {language!r}")
 
     def find(self, text: str, *, names: Sequence[str] = ()) -> list[PiiSpan]:
         results = self._analyzer.analyze(

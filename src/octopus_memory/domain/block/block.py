@@ -9,7 +9,7 @@ from uuid import UUID
 from ..episode import SUMMARY_LIMIT, EpisodeSnippet, TurnHit
 from ..facts import Fact, FactKind
 from ..policy import Layout
-from ..text.neutralize import neutralise
+from ..text.neutralize import neutralize
 from .layout import (
     KNOWN,
     RECORD,
@@ -124,7 +124,7 @@ def make_block(
     draft = Draft(layout=layout, count=count)
     left_out = list(_add_facts(draft, material, budget_tokens))
     allowed = _allowance(material, budget_tokens, min_score)
-    snippets = _summarised(material)
+    snippets = _summarized(material)
     share = _share_of_summaries(budget_tokens) if snippets else 0
     limit = min(budget_tokens, allowed + share)
     waiting = _add_passages(draft, material, limit - share, budget_tokens, weigh)
@@ -175,7 +175,7 @@ def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOu
         room = min(room, _ALWAYS_TOKENS)
     room -= draft.count(KNOWN)
     for fact in material.facts:
-        text = as_sentence(neutralise(fact.text, SUMMARY_LIMIT))
+        text = as_sentence(neutralize(fact.text, SUMMARY_LIMIT))
         if fact.replaces is not None:
             text = f"{text} (since {fact.since.date().isoformat()})"
         cost = draft.count(f"{text} ")
@@ -214,7 +214,7 @@ def _fill(
         if candidate.hit is not None and candidate.hit.id in quoted_turns:
             continue
         longest = quoted_length(candidate, budget)
-        # Skip a candidate that cannot fit before neutralising it, because that costs more.
+        # Skip a candidate that cannot fit before neutralizing it, because that costs more.
         if draft.count(candidate.text[:longest]) > room:
             left.append(candidate)
             continue
@@ -265,7 +265,7 @@ def _passage(
 def _passage_of_summary(
     candidate: Candidate, snippet: EpisodeSnippet, draft: Draft, longest: int, weigh: Weigh
 ) -> Passage | None:
-    text = neutralise(excerpt(candidate.text, weigh, longest), SUMMARY_LIMIT)
+    text = neutralize(excerpt(candidate.text, weigh, longest), SUMMARY_LIMIT)
     if not text:
         return None
     return Passage(
@@ -297,7 +297,7 @@ def _passages_left(waiting: Iterable[Candidate], draft: Draft, *, short: bool) -
             )
 
 
-def _summarised(material: Material) -> list[EpisodeSnippet]:
+def _summarized(material: Material) -> list[EpisodeSnippet]:
     """The relevant episodes and the last sessions, each once."""
     if material.is_small_talk:
         return []
@@ -334,8 +334,8 @@ def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
     It has no words where the episode's passages say all of it.
     """
     if snippet.summary:
-        # Neutralise before joining lines, because line starts are lost afterwards.
-        told = one_line(neutralise(snippet.summary[: 3 * _SUMMARY_LENGTH]), _SUMMARY_LENGTH)
+        # Neutralize before joining lines, because line starts are lost afterwards.
+        told = one_line(neutralize(snippet.summary[: 3 * _SUMMARY_LENGTH]), _SUMMARY_LENGTH)
         said = [Said("", told)]
     else:
         said = [draft.quote(turn, turn.text) for turn in snippet.turns]
@@ -343,7 +343,7 @@ def _summary(snippet: EpisodeSnippet, draft: Draft, room: int) -> ShownSummary:
     words = tuple(each for each in said if each.text and not is_quoted(each.text, passages))
     facts: tuple[str, ...] = ()
     if draft.count(" ".join(snippet.key_facts)) <= room:
-        facts = tuple(filter(None, map(neutralise, snippet.key_facts)))
+        facts = tuple(filter(None, map(neutralize, snippet.key_facts)))
     return ShownSummary(snippet=snippet, words=words, facts=facts)
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 from ..episode import SAYS, SUMMARY_LIMIT, EpisodeSnippet, TurnHit
 from ..message import Role
 from ..policy import Layout
-from ..text.neutralize import LINE_BREAK, neutralise
+from ..text.neutralize import LINE_BREAK, neutralize
 from .one_line import split_sentences
 from .passages import SUMMARY_SPEAKER, Passage
 
@@ -46,7 +46,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSummary:
-    """An episode's summary as the block shows it, neutralised."""
+    """An episode's summary as the block shows it, neutralized."""
 
     snippet: EpisodeSnippet
     words: tuple[Said, ...]
@@ -64,7 +64,7 @@ class Draft:
     passages: list[Passage] = field(default_factory=list)
     summaries: dict[UUID, ShownSummary] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
-    """Speakers, neutralised once for the block."""
+    """Speakers, neutralized once for the block."""
 
     def quote(self, turn: TurnHit, text: str) -> Said:
         """Return words of a turn as they may stand in a prompt."""
@@ -96,7 +96,7 @@ def is_quoted(text: str, passages: Iterable[Passage]) -> bool:
 
 
 def fenced(lines: Iterable[str]) -> str:
-    """Put the block's first and last line around lines that the caller has neutralised."""
+    """Put the block's first and last line around lines that the caller has neutralized."""
     return "\n".join([_HEADING, *lines, closing(facts_only=True)])
 
 
@@ -107,12 +107,12 @@ def speaker(turn: TurnHit) -> str:
 
 
 def quoted(speaker: str, text: str) -> Said:
-    """Someone's words as they may stand in a prompt: neutralised, and cut where they are long."""
+    """Someone's words as they may stand in a prompt: neutralized, and cut where they are long."""
     return Said(_name(speaker), _harmless(text))
 
 
 def _harmless(text: str) -> str:
-    return neutralise(text, SUMMARY_LIMIT).translate(_QUOTES)
+    return neutralize(text, SUMMARY_LIMIT).translate(_QUOTES)
 
 
 def spoken(said: Said) -> str:
@@ -122,9 +122,9 @@ def spoken(said: Said) -> str:
 def _name(speaker: str) -> str:
     if speaker in _ROLES:
         return speaker
-    letters = "".join(filter(_is_of_a_name, neutralise(speaker, _LONGEST_NAME)))
-    # Neutralise with the colon that follows, because "System:" alone reads as a role header.
-    return neutralise(f"{letters.strip()}:").removesuffix(":") or "unknown"
+    letters = "".join(filter(_is_of_a_name, neutralize(speaker, _LONGEST_NAME)))
+    # Neutralize with the colon that follows, because "System:" alone reads as a role header.
+    return neutralize(f"{letters.strip()}:").removesuffix(":") or "unknown"
 
 
 def _is_of_a_name(char: str) -> bool:

@@ -1,7 +1,7 @@
 """BM25 over hashed terms: scores of each row and of each whole episode, in one pass.
 
 Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), with two
-additions, because turns are short: a term in a neighbouring turn counts for a part, and so does a
+additions, because turns are short: a term in a neighboring turn counts for a part, and so does a
 related term. Of all matches of a term the best one counts.
 """
 
@@ -44,7 +44,7 @@ _SHARES = np.float32(_K1_ROW + 1) * np.array(
     ],
     np.float32,
 )
-"""Weight of a term in the neighbouring turns, by a row's `reach`, times BM25's constant factor."""
+"""Weight of a term in the neighboring turns, by a row's `reach`, times BM25's constant factor."""
 _LOGS = np.log(np.arange(8_192) + 0.5).astype(np.float32)
 
 
@@ -293,7 +293,7 @@ class Postings:
     def _of_rows(self, row: Numbers, line: Numbers, impact: Floats, terms: int) -> Floats:
         """Score of each row: the sum over the words of the best match in the row or nearby.
 
-        Visits only rows that have a term and their neighbours, because most rows have none.
+        Visits only rows that have a term and their neighbors, because most rows have none.
         """
         wide = self.rows + 2 * _FAR
         best = np.zeros((terms, wide), np.float32)

@@ -1,7 +1,7 @@
 """Ranking: combines the signals of each row into one explained score per turn and episode.
 
 A turn's score is a weighted sum of its similarity in meaning and in words, both standardized over
-the scope's turns, of its neighbours, speaker, time, and of the rest of its episode. An episode
+the scope's turns, of its neighbors, speaker, time, and of the rest of its episode. An episode
 scores as high as its best row.
 """
 

@@ -94,7 +94,7 @@ def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
     rows = signals.rows
     meaning, words = _match(signals, foreign=plan.foreign)
     match = meaning + words
-    around = _neighbours(match, rows)
+    around = _neighbors(match, rows)
     usual = signals.sample and signals.sample.lexical.episode
     episode = _standard(signals.lexical.episode, _LEAST_WORDS_SPREAD, WEIGHTS.episode, usual)
     asked = tuple(_asked(rows, plan))
@@ -145,7 +145,7 @@ def _standard(values: Floats, least: float, weight: float, usual: Floats | None 
     return standard
 
 
-def _neighbours(match: Floats, rows: RowFeatures) -> Floats:
+def _neighbors(match: Floats, rows: RowFeatures) -> Floats:
     around = np.zeros(len(match), np.float32)
     np.multiply(match[:-1], rows.by_previous, out=around[1:])
     around[:-1] += match[1:] * rows.by_next

@@ -1,7 +1,7 @@
 """Quantization of unit vectors: one int8 per dimension, plus a fifth of a byte for precision.
 
 That gives 767 levels instead of 255, in less than a third of float32's size;
-`benchmarks/quantisation.py` measures the loss. The coarse int8 values come first, then the fine
+`benchmarks/quantization.py` measures the loss. The coarse int8 values come first, then the fine
 ones, five to a byte. A level is three times the coarse value plus the fine value (0, 1 or 2).
 """
 

@@ -1,7 +1,7 @@
 """Neutralization of stored text before it is put into a prompt.
 
 A stored message may try to pass for an instruction, with tokens of a chat template, a role header,
-or the markers of the memory block. `neutralise` puts the text on one line, removes invisible
+or the markers of the memory block. `neutralize` puts the text on one line, removes invisible
 characters, and breaks each marker with a visible dot: `<·|im_start|>`, `system·:`. Without the
 dots, the words are the original ones.
 """
@@ -133,7 +133,7 @@ _SHOUTED = re.compile(
 )
 
 
-def neutralise(text: str, limit: int | None = None) -> str:
+def neutralize(text: str, limit: int | None = None) -> str:
     """Put `text` on one line without invisible characters, and break its markers; idempotent.
 
     Lines are joined with " / ". Markers are found in any case, in full-width and lookalike letters
@@ -171,7 +171,7 @@ def _one_line(text: str) -> str:
 
 
 def _kept(found: re.Match[str]) -> str:
-    """Replacement of a hidden character: itself if it changes how its neighbours are drawn."""
+    """Replacement of a hidden character: itself if it changes how its neighbors are drawn."""
     char, line = found.group(), found.string
     before = line[found.start() - 1 : found.start()]
     after = line[found.end() : found.end() + 1]

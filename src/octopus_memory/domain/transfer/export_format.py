@@ -116,7 +116,7 @@ class LineCount:
 
 
 def encode_line(body: Mapping[str, Json]) -> str:
-    """Return one line of JSON, without the line feed and without characters that are unsafe in UTF-8."""
+    """Return one line of JSON, without a line feed and without characters unsafe in UTF-8."""
     text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -14,7 +14,7 @@ from . import audit
 from .runtime import Runtime
 
 _ATTEMPTS = 20
-"""Attempts to store a change, because another caller changed the settings."""
+"""Attempts to store a change, because another caller may change the settings meanwhile."""
 
 
 def configure(

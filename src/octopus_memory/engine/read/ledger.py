@@ -96,7 +96,7 @@ def note(
 def named(
     runtime: Runtime, scope: Scope, entries: Iterable[Injection]
 ) -> tuple[dict[UUID, Episode], dict[tuple[UUID, int], Turn]]:
-    """Episodes and turns that entries name, as far as they are there."""
+    """Return the episodes and turns that entries name, without those that were removed."""
     items = [item for entry in entries for item in (*entry.shown, *entry.cut)]
     ids = {item.episode_id for item in items if item.episode_id is not None}
     places = {

@@ -69,7 +69,7 @@ def import_lines(run: ImportRun, pieces: Iterable[str]) -> None:
             case "episode" if session is not None:
                 _episode(run, session, line, lines)
             case _:
-                raise line.wrong("kind", "is not one that may stand here")
+                raise line.wrong("kind", "must not stand here")
 
 
 @retry_on_settings_change

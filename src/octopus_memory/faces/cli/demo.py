@@ -132,7 +132,7 @@ def demo(
 ) -> None:
     """Watch an agent remember a user across sessions, in a few seconds and offline.
 
-    Stores, summarises and embeds three conversations with an HR agent. Weeks later the user comes
+    Stores, summarizes and embeds three conversations with an HR agent. Weeks later the user comes
     back: you see what memory recalls, what the model gets to read, and what it answers with and
     without it.
     """

@@ -81,7 +81,7 @@ _REMEDIES = {
 def doctor(*, db: Db = None, as_json: AsJson = False) -> None:
     """Check the configuration and every part of Octopus.
 
-    If a model is configured for summaries, it is asked to summarise a sample sentence.
+    If a model is configured for summaries, it is asked to summarize a sample sentence.
     The exit code is 1 if something that Octopus needs fails.
     """
     screen = Screen()

@@ -1,4 +1,4 @@
-"""Output for a person: framed and coloured on a terminal, plain text in a pipe.
+"""Output for a person: framed and colored on a terminal, plain text in a pipe.
 
 Rich is imported when the first text is written, because a server or an error needs none of it.
 """

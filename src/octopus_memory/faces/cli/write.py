@@ -62,7 +62,7 @@ def add(
         ),
     ] = None,
     end: Annotated[
-        bool, typer.Option("--end", help="Close and summarise the session afterwards.")
+        bool, typer.Option("--end", help="Close and summarize the session afterwards.")
     ] = False,
     db: Db = None,
     tenant: Tenant = "default",

@@ -91,12 +91,12 @@ def _page(cursor: Json) -> int:
 
 
 def _resource(session: Session) -> dict[str, Json]:
-    from ...domain.text.neutralize import neutralise
+    from ...domain.text.neutralize import neutralize
     from .results import iso
 
     return {
         "uri": SCHEME + quote(session.id, safe=""),
-        "name": neutralise(session.id, _LONGEST_NAME),
+        "name": neutralize(session.id, _LONGEST_NAME),
         "title": f"Conversation of {session.created_at:%Y-%m-%d %H:%M} UTC",
         "description": f"{session.status}, last seen {session.last_seen_at:%Y-%m-%d %H:%M} UTC",
         "mimeType": "text/plain",

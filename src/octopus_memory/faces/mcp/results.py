@@ -1,6 +1,6 @@
 """The answers of the tools: text for a model, and the same as data.
 
-Stored text is not trusted. Text and data are both neutralised and shortened as in the context
+Stored text is not trusted. Text and data are both neutralized and shortened as in the context
 block, because some clients show the model the data instead of the text.
 """
 
@@ -16,7 +16,7 @@ from ...domain.episode import SUMMARY_LIMIT, Episode, EpisodeSnippet, Turn, Turn
 from ...domain.erasure import EraseReceipt
 from ...domain.facts import FACT_LIMIT, Fact
 from ...domain.message import Json, as_text
-from ...domain.text.neutralize import neutralise
+from ...domain.text.neutralize import neutralize
 from ...engine.read.recall import plain_hit
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """An episode with neutralised text."""
+    """An episode with neutralized text."""
 
     episode_id: str
     session_id: str
@@ -57,7 +57,7 @@ class _Entry:
         ended = "" if self.end_reason is None else f", {self.end_reason}"
         yield (
             f"Date: {self.date:%Y-%m-%d %H:%M} UTC{archived}{relevance}{ended}, "
-            f"episode {self.episode_id}, session {neutralise(self.session_id)}"
+            f"episode {self.episode_id}, session {neutralize(self.session_id)}"
         )
         if self.summary:
             yield f"Summary: {self.summary}"
@@ -103,7 +103,7 @@ def block(context: MemoryContext, session_id: str) -> Answer:
         for passage in context.passages
     ]
     facts: list[Json] = [
-        {"id": str(fact.id), "kind": fact.kind.value, "text": neutralise(fact.text, FACT_LIMIT)}
+        {"id": str(fact.id), "kind": fact.kind.value, "text": neutralize(fact.text, FACT_LIMIT)}
         for fact in context.facts
     ]
     data: dict[str, Json] = {
@@ -131,7 +131,7 @@ def stored(turns: Sequence[Turn]) -> Answer:
     last = turns[-1]
     count = f"{len(turns)} message{'s' if len(turns) > 1 else ''}"
     return Answer(
-        text=f"Stored {count} in session {neutralise(last.session_id)}.",
+        text=f"Stored {count} in session {neutralize(last.session_id)}.",
         data={
             "session_id": last.session_id,
             "episode_id": str(last.episode_id),
@@ -185,7 +185,7 @@ def _fact_line(fact: Fact) -> str:
     pinned = ", pinned" if fact.is_pinned else ""
     return (
         f"Fact ({fact.kind}, since {fact.since:%Y-%m-%d}{until}{pinned}): "
-        f"{neutralise(fact.text, FACT_LIMIT)}, id {fact.id}"
+        f"{neutralize(fact.text, FACT_LIMIT)}, id {fact.id}"
     )
 
 
@@ -193,7 +193,7 @@ def _fact_data(fact: Fact) -> dict[str, Json]:
     return {
         "fact_id": str(fact.id),
         "kind": fact.kind.value,
-        "text": neutralise(fact.text, FACT_LIMIT),
+        "text": neutralize(fact.text, FACT_LIMIT),
         "since": iso(fact.since),
         "until": None if fact.until is None else iso(fact.until),
         "replaces": None if fact.replaces is None else str(fact.replaces),
@@ -216,7 +216,7 @@ def _of_snippet(snippet: EpisodeSnippet, *, scored: bool) -> _Entry:
         episode_id=str(snippet.episode_id),
         session_id=snippet.session_id,
         date=snippet.date,
-        summary=neutralise(snippet.summary, SUMMARY_LIMIT),
+        summary=neutralize(snippet.summary, SUMMARY_LIMIT),
         key_facts=_facts(snippet.key_facts),
         is_archived=snippet.is_archived,
         relevance=snippet.relevance if scored else None,
@@ -229,7 +229,7 @@ def _of_episode(episode: Episode, turns: Sequence[Turn] = ()) -> _Entry:
         episode_id=str(episode.id),
         session_id=episode.session_id,
         date=episode.started_at,
-        summary=neutralise(episode.summary or "", SUMMARY_LIMIT),
+        summary=neutralize(episode.summary or "", SUMMARY_LIMIT),
         key_facts=_facts(episode.key_facts),
         is_archived=episode.is_archived,
         end_reason="still open" if episode.is_open else episode.end_reason,
@@ -242,7 +242,7 @@ def _of_replay(replay: EpisodeReplay) -> _Entry:
 
 
 def _facts(facts: Sequence[str]) -> list[str]:
-    return [neutralise(fact, SUMMARY_LIMIT) for fact in facts]
+    return [neutralize(fact, SUMMARY_LIMIT) for fact in facts]
 
 
 def _said(turn: TurnHit, words: str | None = None) -> tuple[datetime, Said]:

@@ -136,7 +136,7 @@ class IsolationTests(StoreTests):
         of: dict[Any, Scope] = {write.episode_id: scope for scope, write in writes.items()}
         of |= {write.turns[0].message.text: scope for scope, write in writes.items()}
         for number, scope in enumerate(scopes):
-            # Its own ids, and those of its neighbours.
+            # Its own ids, and those of its neighbors.
             asked = [writes[near] for near in scopes[max(0, number - 2) : number + 3]]
             for name, read in _READS.items():
                 found = _scopes_in(read(store, scope, asked), of | {"session": scope})

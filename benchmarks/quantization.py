@@ -1,6 +1,6 @@
 """Measure the loss of packed vectors in cosine and rank, compared with float16 and int8.
 
-    python -m benchmarks.quantisation
+    python -m benchmarks.quantization
 
 Random unit vectors around common directions stand in for an embedder's; the built-in one is used
 when the texts of a file are given with --data (a line each).
