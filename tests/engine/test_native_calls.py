@@ -253,3 +253,26 @@ def test_a_turn_is_found_by_its_id(scope: Any, calls: Any):
     assert scope.turn("no id") is None
     scope.delete(stored[0].episode_id)
     assert scope.turn(stored[0].id) is None
+
+
+def test_an_episode_has_the_metadata_of_its_session(scope: Any, memory: EpisodicMemory):
+    assert scope.open_episode("s").metadata == {}
+    opened = scope.open_episode("s", metadata={"channel": "web", "tags": ["a", None]})
+    assert opened.metadata == {"channel": "web", "tags": ["a", None]}
+    scope.add("s", TALK)
+    closed = scope.close_episode(opened)
+    assert closed.metadata == opened.metadata
+    stored = scope.store(TALK, session_id="t", metadata={"channel": "app"})
+    assert stored.metadata == {"channel": "app"}
+    found = {each.session_id: each.metadata for each in scope.episodes().items}
+    assert found == {"s": opened.metadata, "t": stored.metadata}
+    assert scope.get(opened.id).episode.metadata == opened.metadata
+    [part] = scope.session("s").episodes
+    assert part.episode.metadata == opened.metadata
+    scope.delete(stored.id)
+    assert [each.metadata for each in scope.deleted()] == [stored.metadata]
+    assert scope.restore(stored.id).metadata == stored.metadata
+    # It is the session's: a later call replaces it for every episode.
+    scope.open_episode("s", metadata={"rated": 4})
+    assert scope.get(opened.id).episode.metadata == {"rated": 4}
+    assert scope.get(opened.id).episode == closed

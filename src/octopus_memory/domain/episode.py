@@ -110,6 +110,8 @@ class Episode:
     archived_at: datetime | None = None
     is_cold: bool = False
     """True for an archived episode whose turns are kept, so that `restore` can bring them back."""
+    metadata: Mapping[str, Json] = field(default_factory=dict, compare=False)
+    """Metadata of its session. Not compared, because a later call may replace it."""
 
     @property
     def is_open(self) -> bool:

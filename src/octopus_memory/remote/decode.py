@@ -73,6 +73,8 @@ def episode(body: Body, tenant: str) -> Episode:
         is_archived=body["isArchived"],
         archived_at=_maybe(body["archivedAt"]),
         is_cold=body["canRestore"],
+        # An older service lacks the field.
+        metadata=body.get("metadata") or {},
     )
 
 

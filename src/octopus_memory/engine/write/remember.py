@@ -78,7 +78,8 @@ def open_episode(
         ):
             try:
                 if metadata is not None:
-                    _set_metadata(runtime, known, metadata, seen_at=at, now=now)
+                    session = _set_metadata(runtime, known, metadata, seen_at=at, now=now)
+                    known = replace(known, metadata=session.metadata)
             except (EpisodeChanged, SessionNotFound):
                 # Another caller changed or erased the session.
                 continue
@@ -109,11 +110,11 @@ def _set_metadata(
     *,
     seen_at: datetime,
     now: datetime,
-) -> None:
+) -> Session:
     """Set the metadata of an existing session, whose text may have numbered placeholders."""
     known = runtime.store.placeholders(episode.scope, episode.id)
     guard = runtime.guard(episode.scope, session_id=episode.session_id, known=known)
-    runtime.store.touch(
+    return runtime.store.touch(
         episode.scope,
         episode.session_id,
         seen_at=seen_at,

@@ -54,6 +54,7 @@ class EpisodeOut(TypedDict):
     isArchived: bool
     archivedAt: datetime | None
     canRestore: bool
+    metadata: dict[str, Any]
 
 
 def episode_out(episode: Episode, *, content: bool = True) -> EpisodeOut:
@@ -75,6 +76,7 @@ def episode_out(episode: Episode, *, content: bool = True) -> EpisodeOut:
         "isArchived": episode.is_archived,
         "archivedAt": episode.archived_at,
         "canRestore": episode.is_cold,
+        "metadata": dict(episode.metadata) if content else {},
     }
 
 

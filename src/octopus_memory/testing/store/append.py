@@ -159,7 +159,13 @@ class AppendTests(StoreTests):
     ) -> None:
         def metadata() -> object:
             state = store.session(ANA, "session")
-            return state.session.metadata if state else None
+            if state is None or state.episode is None:
+                return None
+            episode = store.episodes(ANA, [state.episode.id])[state.episode.id]
+            [listed, *_], _ = store.list_episodes(ANA, offset=0, limit=10)
+            assert episode.metadata == state.episode.metadata == state.session.metadata
+            assert listed.metadata == state.session.metadata
+            return state.session.metadata
 
         write = make_append(ANA, "a")
         store.append(write)

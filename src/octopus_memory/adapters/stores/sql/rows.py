@@ -77,8 +77,26 @@ NEW_TURN = (*_WHOSE, *_SAID, *_PACKED)
 
 
 @cache
-def episode_columns() -> list[sa.Column[Any]]:
+def own_episode_columns() -> list[sa.Column[Any]]:
+    """Columns of an episode, for a statement that reads its session's metadata itself."""
     return [column for column in schema.episodes.c if column.name not in _NO_EPISODE]
+
+
+@cache
+def episode_columns() -> list[sa.ColumnElement[Any]]:
+    """Columns of an episode and its session's metadata."""
+    told = schema.conversations.alias("told")
+    metadata = (
+        sa.select(told.c.metadata)
+        .where(
+            told.c.scope_id == schema.episodes.c.scope_id,
+            told.c.session_id == schema.episodes.c.session_id,
+        )
+        .correlate(schema.episodes)
+        .scalar_subquery()
+        .label("metadata")
+    )
+    return [*own_episode_columns(), metadata]
 
 
 @cache
@@ -134,6 +152,7 @@ def episode(row: Row, scope: Scope) -> Episode:
         bool(row.is_archived),
         row.archived_at,
         bool(row.is_cold),
+        load_json(row.metadata or "{}"),
     )
 
 

@@ -53,7 +53,7 @@ def _session_rows() -> sa.Select[Any]:
                 schema.conversations.c[name]
                 for name in ("session_id", "status", "metadata", "created_at")
             ),
-            *(column for column in rows.episode_columns() if column.name != "session_id"),
+            *(column for column in rows.own_episode_columns() if column.name != "session_id"),
             schema.episodes.c.replay_from,
         )
         .join(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def _this() -> sa.Select[Any]:
     return (
         sa.select(
-            *rows.episode_columns(),
+            *rows.own_episode_columns(),
             schema.episodes.c.scope_id,
             schema.episodes.c.deleted_at,
             schema.episodes.c.unfindable_from,
