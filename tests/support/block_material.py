@@ -47,7 +47,7 @@ def turn(
 
 
 def candidates(*found: TurnHit | EpisodeSnippet | tuple[TurnHit, TurnHit]) -> tuple[Candidate, ...]:
-    """Ranked as they come; of a pair the first is the turn before the second."""
+    """Return candidates ranked in the given order; the first of a pair is the turn before it."""
     made = []
     for rank, each in enumerate(found):
         before, source = each if isinstance(each, tuple) else (None, each)
@@ -79,7 +79,7 @@ def fact(text: str, kind: FactKind = FactKind.OTHER, number: int = 0, **more: ob
 
 
 def word_count(query: str):
-    """Weighs a sentence by the question's words in it."""
+    """Return the weight of a sentence: the number of the question's words in it."""
     wanted = set(query.casefold().split())
     return lambda sentence: float(len(wanted & set(sentence.casefold().rstrip(".?!").split())))
 

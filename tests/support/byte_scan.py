@@ -16,7 +16,7 @@ _FRAME = re.compile(re.escape(zstandard.FRAME_HEADER[:4]))
 _LONGEST = 1 << 14
 _START = 8
 _PIECE = 16
-"""As many bytes in a row as chance does not bring about."""
+"""Bytes in a row that do not match by chance."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def pieces(value: bytes) -> list[bytes]:
 
 
 def frames(data: bytes) -> Iterator[bytes]:
-    """What is in every zstd frame that our codec can read, wherever it begins."""
+    """Yield the content of every zstd frame that our codec can read, at any offset."""
     reader = zstandard.ZstdDecompressor(dict_data=codec._dictionary())
     for found in _FRAME.finditer(data):
         try:
@@ -45,7 +45,7 @@ def frames(data: bytes) -> Iterator[bytes]:
 
 
 def search(folder: Path, needles: Mapping[str, Iterable[bytes]]) -> list[Hit]:
-    """`needles` by kind; each is sought as it is, and inside whatever can be unpacked."""
+    """Search for `needles`, by kind, in the raw bytes and in everything that can be unpacked."""
     wanted = {needle: kind for kind, some in needles.items() for needle in some}
     hits = []
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -57,13 +57,13 @@ def search(folder: Path, needles: Mapping[str, Iterable[bytes]]) -> list[Hit]:
 
 
 def found(data: bytes, wanted: Collection[bytes]) -> set[bytes]:
-    """By their first eight bytes at once: one by one would take minutes."""
+    """Search by the first eight bytes of all needles at once, because one by one takes minutes."""
     by_start: dict[int, list[bytes]] = {}
     for needle in wanted:
         by_start.setdefault(int.from_bytes(needle[:_START], "little"), []).append(needle)
     assert all(len(needle) >= _START for needle in wanted)
     starts = np.array(sorted(by_start), np.uint64)
-    # Two bytes of the eight rule out nearly all places, and need no more than a look at a table.
+    # Two of the eight bytes rule out nearly all offsets with one table look-up.
     likely = np.zeros(1 << 16, np.bool_)
     likely[starts & 0xFFFF] = True
     found = set()

@@ -236,7 +236,7 @@ def fill_the_disk(pipe: Connection, url: str, spare: int) -> None:
 
 def use_it_as_nobody(pipe: Connection, url: str) -> None:
     """Open, recall and add as a user without rights, and send each result."""
-    # Whatever is read at first use is read now, while everything still can be.
+    # Read lazily loaded files now, before the process gives up its rights.
     with EpisodicMemory.open("sqlite:///:memory:", embedder="hashing", background=False) as memory:
         memory.scope(user="u").store([("user", "leave days")])
         memory.scope(user="u").recall("leave")

@@ -29,7 +29,7 @@ def erase(url: str, begin: Callable[[], None]) -> None:
 
 
 def be_killed_rewriting(pipe: Connection, url: str, share: float, opcodes: int) -> None:
-    """In the middle of building the file anew; sends how long that takes when it is left alone."""
+    """Be killed while rewriting the file; sends how long an undisturbed rewrite takes."""
     done = itertools.count(1)
 
     def begin(conn: sqlite3.Connection) -> None:
@@ -52,7 +52,7 @@ def be_killed_rewriting(pipe: Connection, url: str, share: float, opcodes: int) 
 def record_from_threads(
     pipe: Connection, url: str, name: str, threads: int, each: int, barrier: Barrier
 ) -> None:
-    """Sends what went wrong."""
+    """Record from threads and send the errors."""
     errors: list[str] = []
 
     def work(memory: EpisodicMemory, who: str) -> None:
@@ -76,7 +76,7 @@ def record_from_threads(
 
 
 def recall_and_wait(pipe: Connection, url: str) -> None:
-    """Holds a user's vectors in memory; says so, and says when they are gone from it."""
+    """Load a user's vectors into memory, report it, and report when they are dropped."""
     from octopus_memory.engine import worker as worker_module
 
     worker_module._BETWEEN_ROUNDS = 0.05

@@ -18,7 +18,7 @@ class FactFinder:
 
     def __init__(self) -> None:
         self.also: list[FoundFact] = []
-        """Facts that it finds wherever it looks."""
+        """Facts that it also finds in every episode."""
 
     def summarize(self, turns: Sequence[Turn], *, timeout: float) -> Summary:
         found = [

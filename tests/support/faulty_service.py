@@ -34,7 +34,7 @@ class FaultyService(ThreadingHTTPServer):
         self.seen.clear()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone away is what some of these tests are about."""
+        """Ignore clients that disconnected, because some tests do that on purpose."""
 
     def keys(self) -> list[str | None]:
         return [headers.get("idempotency-key") for _, _, headers in self.seen]
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def reset(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # The files keep the socket open beside it.
+        # The file objects keep the socket open, too.
         self.rfile.close()
         self.connection.close()
         self.close_connection = True

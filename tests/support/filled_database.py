@@ -17,7 +17,7 @@ def open_memory(path: Path | str, **options: Any) -> EpisodicMemory:
 
 
 def contents(path: Path) -> list[Any]:
-    """Every row of every table, as it stands in the file."""
+    """Return every row of every table, as stored."""
     conn = sqlite3.connect(path)
     try:
         names = conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")

@@ -25,13 +25,13 @@ TEMPLATES = {
 }  # fmt: skip
 
 
-# Unseen, though Unicode calls them letters, marks or nothing.
+# Invisible, although Unicode classes them as letters, marks or unassigned.
 BLANKS = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0}
 
 
 @cache
 def view(text: str) -> str:
-    """As a normalizer hands it on: compatible forms made one, marks and the unseen left out."""
+    """Return the text after normalization: NFKC, without marks and invisible characters."""
     composed = unicodedata.normalize("NFKC", text)
     unseen = ("Cc", "Cf", "Mn", "Me")
     seen = (c for c in composed if unicodedata.category(c) not in unseen and ord(c) not in BLANKS)
@@ -61,7 +61,7 @@ SELECTORS = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
 
 
 def hidden(text: str) -> set[str]:
-    """What cannot be seen and shapes nothing that can."""
+    """Return the invisible characters that do not shape a visible one."""
     text = FLAG.sub("", text)
     found = set()
     for place, char in enumerate(text):
@@ -95,7 +95,7 @@ def takes_selector(before: str, after: str) -> bool:
 
 
 def faults(shown: str) -> Iterator[str]:
-    """What is wrong with a piece of stored text as the block shows it."""
+    """Return the faults of a piece of stored text as the block shows it."""
     if unseen := hidden(shown):
         yield f"hidden {unseen!a}"
     read = view(shown)
@@ -132,7 +132,7 @@ SAID = r'([^":]+): "([^"]*)"'
 
 
 def parsed(text: str, layout: Layout) -> Parsed:
-    """The block taken apart; fails on any line that is not ours."""
+    """Parse the block; fails on any line that is not of our format."""
     assert text.splitlines() == text.split("\n")
     head, *body = text.split("\n")
     known = [line for line in body if re.match("(?:- )?Known about this user: ", line)]

@@ -16,7 +16,7 @@ MODES = [(layout, summaries) for layout in Layout for summaries in (True, False)
 
 
 def remember(scope: MemoryScope, at: datetime, attempt: dict[str, Any]) -> None:
-    """Put it wherever stored text can come from, in two episodes."""
+    """Store the attempt in every place that stored text can come from, in two episodes."""
     payload = attempt["text"]
     half = len(payload) // 2
     part = {"type": "text", "text": payload}
@@ -56,7 +56,7 @@ def opened() -> EpisodicMemory:
 
 
 def fingerprint() -> str:
-    """Of some attempts' blocks, in each mode."""
+    """Return a hash of some attempts' blocks, in each mode."""
     seen = hashlib.sha256()
     with opened() as memory:
         scope = memory.scope(agent="hr", user="user-17")

@@ -1,4 +1,4 @@
-"""Words and ways that the tests of the integrations share."""
+"""Types and texts that the tests of the integrations share."""
 
 from __future__ import annotations
 

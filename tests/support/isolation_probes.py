@@ -25,7 +25,7 @@ QUESTION = "What is the password of my safe?"
 
 @dataclass(frozen=True, kw_only=True)
 class Owned:
-    """One scope and what was put into it."""
+    """A scope and its content."""
 
     scope: MemoryScope
     mark: str
@@ -64,11 +64,11 @@ def refused(error: type[Exception], call: Callable[..., object], *args: Any, **n
 
 
 def ids(other: Owned) -> list[Any]:
-    """Every way to name the other's episodes."""
+    """Return every way to name the other scope's episodes."""
     return [given for e in (other.open, other.closed) for given in (e, e.id, str(e.id))]
 
 
-# One for each public call: made in scope `a` with what belongs to `other`, it returns what it saw.
+# One probe per public call: it runs in scope `a` with ids of `other`, and returns what it read.
 
 
 def episode(a: MemoryScope, other: Owned) -> object:
@@ -230,7 +230,7 @@ def delete_fact(a: MemoryScope, other: Owned) -> object:
 
 
 def fact_ids(other: Owned) -> list[Any]:
-    """Every way to name the other's fact."""
+    """Return every way to name the other scope's fact."""
     return [other.fact, other.fact.id, str(other.fact.id)]
 
 
@@ -310,7 +310,7 @@ PROBES: dict[str, Callable[[MemoryScope, Owned], object]] = {
         store,
         turn,
         uses,
-        # The last, since it leaves nothing for the others.
+        # Last, because it removes everything that the others need.
         erase,
     )
 }

@@ -57,7 +57,7 @@ ALIKE = [
 ]
 LONG_NAMES = ["x" * 254, "x" * 255, "x" * 255 + "y", "x" * 255 + "Y"]
 LONG_TENANTS = ["x" * 99, "x" * 99 + "y", "x" * 99 + "Y"]
-# Joined without a mark between them, these are all the same.
+# Concatenated without a separator, these are equal.
 JOINED = [("a", "b", "cd"), ("a", "bc", "d"), ("ab", "c", "d"), ("b", "a", "cd"), ("a", "cd", "b")]
 WHO = [
     *JOINED,

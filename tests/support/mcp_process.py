@@ -29,7 +29,7 @@ ENV = {
 
 
 class Tools(NamedTuple):
-    """A client whose calls are not awaited."""
+    """A synchronous client."""
 
     portal: BlockingPortal
     client: Client
@@ -38,7 +38,7 @@ class Tools(NamedTuple):
         return self.portal.call(self.client.call_tool, tool, arguments)
 
     def text(self, tool: str, **arguments: Any) -> str:
-        """The words of an answer, or of a refusal."""
+        """Return the text of an answer, or of a refusal."""
         [content] = self.result(tool, **arguments).content
         return content.text
 
@@ -50,7 +50,7 @@ class Tools(NamedTuple):
 
 @contextmanager
 def tools(log: Path, *options: str, env: dict[str, str] | None = None) -> Iterator[Tools]:
-    """The server's tools, over its standard input and output; what it logs goes to the file."""
+    """Yield the server's tools, over its standard input and output; it logs to the file."""
     server = StdioServerParameters(
         command=sys.executable, args=["-c", MAIN, "mcp", *options], env=ENV | (env or {})
     )
@@ -108,7 +108,7 @@ class Raw:
         return json.loads(self.process.stdout.readline())
 
     def end(self) -> tuple[str, str]:
-        """What is left on both outputs, once standard input has ended."""
+        """Close standard input and return the rest of both outputs."""
         return self.process.communicate(timeout=60)
 
     def __enter__(self) -> Self:

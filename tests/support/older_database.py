@@ -8,12 +8,12 @@ from octopus_memory.adapters.stores.sql import migrate, schema, views
 from octopus_memory.domain.search import vectors
 
 _GONE = b"\x9c"
-"""The byte of a term's number that is not kept any more."""
+"""The byte of a term's number that newer schemas drop."""
 _AS_BEFORE = "ARRAY(SELECT term | (156 << 24) FROM unnest(terms) AS term)"
 
 
 def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
-    """What is in the recall rows now, written as it was."""
+    """Rewrite the recall rows in the old format."""
     recall = schema.recall
     for row in conn.execute(sa.select(recall)).all():
         vector = row.vector and row.vector[: vectors.dimension_of(row.vector)]
@@ -22,7 +22,7 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
         conn.execute(sa.update(recall).where(*mine).values(**values))
     if with_pgvector:
         conn.exec_driver_sql(f"UPDATE octopus_vectors SET terms = {_AS_BEFORE}")
-    # What came after it.
+    # Columns of later schemas.
     views.drop(conn)
     schema.facts.drop(conn)
     schema.injected.drop(conn)
@@ -40,7 +40,7 @@ def make_older(conn: sa.Connection, *, with_pgvector: bool = False) -> None:
 
 def _terms(packed: bytes) -> bytes:
     often, _, numbers = packed.partition(b"\0")
-    # Those that occur once come first, to see that the order is minded.
+    # Terms that occur once come first, to test that readers respect the order.
     cut = 3 * len(often)
     turned = numbers[cut:] + numbers[:cut]
     return _wide(turned) + b"\1" * (len(turned) // 3 - len(often)) + often

@@ -15,11 +15,11 @@ from tests.support.postgres_installation import Database, Installation
 
 @contextmanager
 def with_vectors(postgres: Installation) -> Iterator[Database]:
-    """As the guide on pgvector sets it up: a superuser makes the extension, the owner the table."""
+    """Set up pgvector as its guide does: a superuser creates the extension, the owner the table."""
     if not postgres.server.has_vectors():
         pytest.skip("this PostgreSQL has no pgvector")
     with postgres.new_database() as database:
-        # Who copies a database owns it; the guide's owner may make tables in its own.
+        # The role that copies a database owns the copy; the guide's owner may create tables in it.
         owner = make_url(database.owner_url).username
         postgres.server.execute(f"ALTER DATABASE {database.name} OWNER TO {owner}")
         postgres.server.execute("CREATE EXTENSION vector", database=database.name)

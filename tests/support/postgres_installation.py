@@ -38,7 +38,7 @@ def guide(heading: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Database:
-    """One database, and the roles that open it. `url` is the application's."""
+    """A database, and the roles that open it. `url` is the application's."""
 
     name: str
     url: str
@@ -51,7 +51,7 @@ class Installation:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        # Roles belong to the whole server, which may be somebody's own.
+        # Roles belong to the whole server, which may be a developer's own.
         self._mark = secrets.token_hex(4)
         self._idle: list[str] = []
         self._emptying: dict[str, psycopg.Connection[Any]] = {}
@@ -96,7 +96,7 @@ class Installation:
 
     @contextmanager
     def database(self) -> Iterator[Database]:
-        """The same, but emptied and used again: that takes a tenth of the time."""
+        """Return a database that is emptied and reused, which takes a tenth of the time."""
         name = self._idle.pop() if self._idle else self.server.create(self.blank, self._owner)
         yield self.of(name)
         self.empty(name)
@@ -110,14 +110,14 @@ class Installation:
         try:
             self._emptying[name].execute(_EMPTY)
         except (KeyError, psycopg.OperationalError):
-            # It is the first time, or a test has ended every connection.
+            # This is the first call, or a test has ended every connection.
             self._emptying[name] = connected(self.server.url(name))
             self._emptying[name].execute(_EMPTY)
 
     def close(self) -> None:
         for conn in self._emptying.values():
             conn.close()
-        # A server of our own takes everything with it.
+        # A server that the tests started is removed as a whole.
         if "blank" in self.__dict__ and not isinstance(self.server, LocalServer):
             for name in (*self._idle, self.blank):
                 self.server.drop(name)
@@ -127,7 +127,7 @@ class Installation:
 
 
 def kill_connections(database: Database) -> None:
-    """Everybody's but our own."""
+    """Kill every connection but this one."""
     with connected(database.admin_url) as conn:
         conn.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "

@@ -47,7 +47,7 @@ class Programs:
     """Pipes: while a process has one of these open, the programs stay where they are."""
 
     def run(self, name: str, *arguments: str, cwd: Path) -> str:
-        """What it printed; the server that `pg_ctl` starts may go on printing elsewhere."""
+        """Run a program and return its output; the server that `pg_ctl` starts logs elsewhere."""
         with tempfile.TemporaryFile("w+") as output:
             done = subprocess.run(
                 [self.bin / name, *arguments],
@@ -72,12 +72,12 @@ class Programs:
 
 
 def connected(url: str) -> psycopg.Connection[Any]:
-    """By the driver alone; each statement is a transaction of its own."""
+    """Connect with the driver alone, in autocommit mode."""
     return psycopg.connect(url, autocommit=True)
 
 
 class Server:
-    """A server that somebody runs; each test gets a database of its own in it."""
+    """A running server; each test gets a database of its own in it."""
 
     def __init__(self, url: URL) -> None:
         self._url = url
@@ -89,7 +89,7 @@ class Server:
         return changed.render_as_string(hide_password=False)
 
     def execute(self, statement: str, *given: Any, database: str = "postgres") -> list[Any]:
-        """As the one who may do everything."""
+        """Execute a statement as the superuser."""
         with connected(self.url(database)) as conn:
             done = conn.execute(statement.encode(), given or None)
             return done.fetchall() if done.description else []
@@ -116,7 +116,7 @@ class Server:
         return bool(self.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"))
 
     def close(self) -> None:
-        """Somebody else runs it."""
+        """Do nothing: the tests did not start this server."""
 
 
 class LocalServer(Server):
@@ -168,7 +168,7 @@ class LocalServer(Server):
             try:
                 self._start(port)
             except RuntimeError:
-                # Somebody else may have taken the port in the meantime.
+                # Another process may have taken the port in the meantime.
                 if attempt == _ATTEMPTS - 1:
                     raise
             else:
@@ -280,13 +280,13 @@ def _hand_over(path: Path) -> None:
 
 
 def _somebody() -> dict[str, Any]:
-    """Who runs the server: whoever runs the tests, except root."""
+    """Return the user that runs the server: the one that runs the tests, but never root."""
     if os.geteuid() != 0:
         return {}
     try:
         nobody = pwd.getpwnam("nobody")
     except KeyError:
-        raise Unavailable("PostgreSQL refuses to run as root, and there is no nobody") from None
+        raise Unavailable("PostgreSQL refuses to run as root: the user nobody is missing") from None
     return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 

@@ -30,7 +30,7 @@ _INDEXES: dict[str, Any] = {
 
 
 class EdgeClient:
-    """One shard for each collection, in a folder of its own."""
+    """A shard for each collection, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         if edge is None:
@@ -41,7 +41,7 @@ class EdgeClient:
         self._lock = threading.RLock()
 
     def close(self) -> None:
-        """One index of several ends; the others go on."""
+        """Do nothing: other indexes still use this client."""
 
     def end(self) -> None:
         for shard in self._shards.values():

@@ -29,7 +29,7 @@ SERVER = os.environ.get("OCTOPUS_TEST_QDRANT_URL")
 
 
 class LocalQdrant:
-    """A server keeps its requests apart; the local mode leaves that to whoever uses it."""
+    """The local mode with a lock, because unlike a server it is not thread-safe."""
 
     def __init__(self) -> None:
         self._client = QdrantClient(":memory:")
@@ -45,12 +45,12 @@ class LocalQdrant:
         return alone
 
     def close(self) -> None:
-        """One index of several ends; what is in memory stays for the others."""
+        """Do nothing: other indexes still use the data in memory."""
 
 
 @dataclass
 class Space:
-    """An embedder that is never asked to embed: it only says whose vectors there are."""
+    """An embedder that only names the model of the vectors and never embeds."""
 
     model: str
     dimension: int
@@ -73,7 +73,7 @@ def runtime_of(store: EpisodeStore, index: RecallIndex, model: str, dimension: i
 
 @dataclass
 class Feeder:
-    """Gives Qdrant whatever waits, as the background does."""
+    """Feeds waiting changes to Qdrant, as the background thread does."""
 
     store: EpisodeStore
     index: QdrantIndex
@@ -105,14 +105,14 @@ class FedQdrantIndex(QdrantIndex):
                 self.feeder.feed(model, len(done[0][1]))
 
     def assert_reached(self) -> None:
-        """Nothing that was given or asked failed, so that it was not the store that answered."""
+        """Assert that no request failed, so that Qdrant answered and not the store."""
         assert not any(run.failed for run in self.feeder.runs)
         assert self._retry_at == 0.0
 
 
 @contextmanager
 def qdrant() -> Iterator[Any]:
-    """A client of the server that the tests were given, else of none."""
+    """Return a client of the configured server, else of the local mode."""
     client: Any = LocalQdrant() if SERVER is None else QdrantClient(url=SERVER, timeout=30)
     yield client
     if SERVER is not None:

@@ -53,7 +53,7 @@ def waiting(memory: EpisodicMemory) -> int:
 
 
 def later(clock: FixedClock) -> None:
-    """Past the longest time that work waits to be tried again."""
+    """Return a time after the longest retry delay."""
     clock.advance(minutes=11)
 
 

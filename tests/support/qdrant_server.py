@@ -32,7 +32,7 @@ class QdrantServer:
         handler = type("Handler", (_Handler,), {"qdrant": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        # It looks at its own pace whether it shall end; by default, half a second.
+        # Seconds between checks for a shutdown; the default is half a second.
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), daemon=True
         )
@@ -55,7 +55,7 @@ class QdrantServer:
         return [found.name for found in self.client.get_collections().collections]
 
     def points(self) -> list[models.Record]:
-        """Everything it holds, with payload and vectors."""
+        """Return every point, with payload and vectors."""
         with self._lock:
             return [
                 point
@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing is printed."""
+        """Log nothing."""
 
 
 def _plain(value: Any) -> Any:

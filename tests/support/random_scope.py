@@ -34,7 +34,7 @@ WORDS = [f"word{number}" for number in range(40)]
 
 
 class RandomScope:
-    """One scope in a store, changed by a random write at each step."""
+    """A scope in a store, changed by a random write at each step."""
 
     def __init__(self, seed: int, *, exact_rows: int = EXACT_ROWS) -> None:
         self.store = SqliteStore(":memory:")

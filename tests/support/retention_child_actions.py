@@ -68,7 +68,7 @@ def be_killed_at_each(pipe: Connection, ready: str, folder: str, action: str) ->
 
 
 def _be_killed_at(memory: EpisodicMemory, action: str, statement: int) -> NoReturn:
-    """By its own hand, before that statement of the writing, or before its commit."""
+    """Kill this process before that statement of a write, or before its commit."""
     count = itertools.count(1)
 
     def strike() -> None:
@@ -87,7 +87,7 @@ def _be_killed_at(memory: EpisodicMemory, action: str, statement: int) -> NoRetu
 
 
 def run_at_once(pipe: Connection, url: str, barrier: Barrier, batch: int) -> None:
-    """Sends its report; a runner goes slowly, so that the other one finds it at work."""
+    """Run retention slowly, so that two runners overlap, and send the report."""
     due._BATCH = batch
 
     def slowly(_: RetentionReport) -> None:
@@ -99,7 +99,7 @@ def run_at_once(pipe: Connection, url: str, barrier: Barrier, batch: int) -> Non
 
 
 def run_and_hang(pipe: Connection, url: str) -> None:
-    """Says that it leads, and never ends."""
+    """Report that it leads, and hang."""
     due._BATCH = 1
 
     def hang(report: RetentionReport) -> None:
@@ -112,7 +112,7 @@ def run_and_hang(pipe: Connection, url: str) -> None:
 
 
 def write_meanwhile(pipe: Connection, url: str, threads: int, rounds: int) -> None:
-    """Sends the errors, and how many messages each user was told to have stored."""
+    """Write during a run; send the errors and the acknowledged messages of each user."""
     errors: list[Any] = []
 
     def talk(memory: EpisodicMemory, user: str) -> None:

@@ -19,6 +19,6 @@ def policy(**days: Any) -> MemoryConfig:
 
 
 def tell(scope: MemoryScope, clock: FixedClock, *, days: float = 0, **more: Any) -> Episode:
-    """A conversation that ended so many days ago."""
+    """Store a conversation that ended so many days ago."""
     ended = clock.now() - timedelta(days=days)
     return scope.store(TALK, at=ended, ended_at=ended, **more)

@@ -36,7 +36,7 @@ def open_memory(path: Path, clock: FixedClock, **more: Any) -> EpisodicMemory:
 
 
 def shown(scope: MemoryScope) -> str:
-    """Everything that can be read of a user."""
+    """Return everything that can be read of a user."""
     replays: list[object] = [scope.session(e.session_id) for e in scope.episodes(page_size=100)]
     store = scope._memory.runtime.store
     kept = [

@@ -74,7 +74,7 @@ class Program:
 
 @dataclass
 class Client:
-    """Says one thing after the other, each until it is acknowledged."""
+    """Sends one message after the other, and retries each until it is acknowledged."""
 
     scope: RemoteScope
     stop: threading.Event
@@ -119,7 +119,7 @@ def talking(port: int | None, token: str) -> Iterator[list[Client]]:
 
 
 def wait_for_more(clients: list[Client]) -> None:
-    """Until each client has been answered again: the kill that follows is in the middle."""
+    """Wait until each client got another answer, so that a kill comes in the middle of writes."""
     before = [len(client.acknowledged) for client in clients]
     while any(
         len(client.acknowledged) < count + 3 and client.error is None

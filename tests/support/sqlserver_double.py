@@ -46,7 +46,7 @@ sqlite3.register_converter("BIT", lambda raw: raw == b"1")
 
 
 class Server:
-    """One database, its locks by name, and what is to go wrong next."""
+    """A database, its locks by name, and the next error to raise."""
 
     def __init__(self) -> None:
         self.data = sqlite3.connect(
@@ -59,27 +59,27 @@ class Server:
         self.locks: dict[str, Connection] = {}
         self.seen: list[str] = []
         self.declared: list[tuple[str, list[Declared]]] = []
-        """Statements with parameters, and what type each parameter was declared to have."""
+        """Statements with the declared type of each parameter."""
         self.snapshots = 0
         self.tables = 0
         self.recovery_model = 3
         self.reseeded: dict[str, int] = {}
-        """The first number of tables that have none; the double gives 1 all the same."""
+        """Identity seeds of empty tables; the double starts at 1 anyway."""
         self.failures: list[tuple[str, Exception]] = []
         self.down: Exception | None = None
         self.gone = False
-        """Whether every connection has lost its server; the driver notices when it closes one."""
+        """True if every connection has lost its server; the driver notices when it closes one."""
 
     def close(self) -> None:
         self.data.close()
 
     def fail(self, at: str, words: str, kind: str = "OperationalError", driver: str = "") -> None:
-        """The next statement that has `at` in it, or the next "COMMIT", is answered with this."""
+        """Raise this error at the next statement that contains `at`, or at the next "COMMIT"."""
         error = getattr(exceptions, kind)(driver or "General error", f"[Microsoft][x]{words}")
         self.failures.append((at, error))
 
     def facts(self) -> dict[str, Any]:
-        """What the server says to a question with these words."""
+        """Answers of the server to queries that contain these words."""
         return {
             "@@version": "Microsoft SQL Server 2022 - 16.0.4000.1 (X64)",
             "schema_name()": "dbo",
@@ -142,7 +142,7 @@ class Connection:
         return Cursor(self)
 
     def begin(self) -> None:
-        """Take the server for oneself; a second connection of the same thread joins in."""
+        """Lock the server; a second connection of the same thread shares the lock."""
         self.server.turn.acquire()
         if self._begun or self.server.data.in_transaction:
             self.server.turn.release()
@@ -193,7 +193,7 @@ class Cursor:
         return not self._rows
 
     def setinputsizes(self, sizes: list[Declared]) -> None:
-        """For the next statement alone, as the driver has it."""
+        """Declare types for the next statement only, as the driver does."""
         self._sizes = sizes
 
     def execute(self, statement: str, parameters: Any = ()) -> None:
@@ -248,7 +248,7 @@ class Cursor:
 
 
 _BARE = re.compile(r"\b(WHERE|AND|OR) [\w.\[\]]+\s*(AND|OR|\)|$)")
-"""A column that stands for a condition, which T-SQL does not know."""
+"""A column used as a condition, which T-SQL does not allow."""
 _SILENT = re.compile(
     r"SET (NOCOUNT OFF|LANGUAGE \w+|LOCK_TIMEOUT \d+|IDENTITY_INSERT \w+ (ON|OFF))"
     r"|CHECKPOINT|UPDATE STATISTICS \w+"
@@ -261,7 +261,7 @@ _SILENT = re.compile(
 def _of_the_server(
     connection: Connection, statement: str, parameters: Any
 ) -> list[tuple[Any, ...]] | None:
-    """The answer to what is not about the tables."""
+    """Return the answer to a query about the server itself."""
     server = connection.server
     if _is_set(connection, statement):
         return []
@@ -276,7 +276,7 @@ def _of_the_server(
 
 
 def _is_set(connection: Connection, statement: str) -> bool:
-    """Whether it set something, and has no answer."""
+    """Return True for a statement that sets something and has no result."""
     if level := re.fullmatch(r"SET TRANSACTION ISOLATION LEVEL (.+)", statement):
         connection.isolation = level[1]
     elif statement == "ALTER DATABASE CURRENT SET ALLOW_SNAPSHOT_ISOLATION ON":
@@ -294,7 +294,7 @@ def _identity(server: Server, statement: str, parameters: Any) -> list[tuple[Any
 
 
 def _last_number(server: Server, table: str) -> int | None:
-    """None before the first row, when the server says the seed, also after a reseed."""
+    """Return the last identity; None before the first row."""
     found = server.data.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
     return next((number for (number,) in found), None)
 
@@ -330,7 +330,7 @@ def _values(statement: str, parameters: Any, sizes: list[Declared]) -> dict[str,
 
 @lru_cache(512)
 def _places(statement: str) -> tuple[int, int | None]:
-    """How many parameters it has, and which of them is the size of a page."""
+    """Return the number of parameters, and the index of the page size."""
     assert not re.search(r"%\(\w+\)s", statement), "the driver reads names in quadratic time"
     places = statement.count("?")
     assert places < _MOST_PARAMETERS, "the server takes no more parameters"
@@ -346,7 +346,7 @@ _INTEGERS = {
 
 
 def _write(value: Any, kind: int, size: int, digits: int) -> Any:
-    """The value as it is kept; one that the driver could not bind to its type is an error."""
+    """Return the value as stored; raises for one that the driver could not bind to its type."""
     if value is None:
         return None
     match Odbc(kind):
@@ -379,7 +379,7 @@ def _read(value: Any) -> Any:
 
 @lru_cache(512)
 def to_sqlite(statement: str) -> str:
-    """The same statement for SQLite; one of another form than the store's is an error."""
+    """Translate the statement for SQLite; raises for a form that the store does not write."""
     numbers = count(1)
     text = re.sub(r"\?", lambda _: f":p{next(numbers)}", statement)
     text = re.sub(r" WITH \((UPDLOCK|HOLDLOCK)[A-Z, ]*\)", "", text)

@@ -40,14 +40,14 @@ def session(url: str) -> Iterator[Callable[[str], sa.CursorResult[object]]]:
 
 
 class SqlServer:
-    """A server that somebody runs; a test gets a database with every table and no rows."""
+    """A running server; a test gets a database with every table and no rows."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._idle: list[str] = []
 
     def of(self, database: str, **changes: str) -> str:
-        """The URL of a database there, with another password and the like."""
+        """Return the URL of a database there, with another password and the like."""
         changed = sa.make_url(self.url).set(database=database, **changes)
         return changed.render_as_string(hide_password=False)
 

@@ -18,7 +18,7 @@ from octopus_memory.adapters.stores.sqlite import driver
 
 
 class _Compiled(dict[Any, Any]):
-    """What SQLAlchemy keeps for one dialect object, kept for each product and version."""
+    """SQLAlchemy's cache of one dialect object, shared per product and version."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         return super().get(_for_the_product(key), default)
