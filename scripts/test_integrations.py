@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".venvs" / "integrations"
 TESTS = {
+    "agent-framework": "test_agent_framework.py",
     "clients": "test_clients.py",
     "google-adk": "test_google_adk.py",
     "langchain": "test_langchain.py",
