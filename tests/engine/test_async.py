@@ -35,6 +35,7 @@ TWINS = [
 INSIDE = {
     *("runtime", "attend", "wake", "wake_for_others"),
     *("api_keys", "mirror", "counters", "now", "check_for_removals"),
+    *("rates", "worker_state"),
 }
 """What the engine's own classes and the faces use, and the operator's services."""
 AT_ONCE = {"scope", "tenant", "episode", "connect", "export_user"}

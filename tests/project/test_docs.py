@@ -141,6 +141,8 @@ def test_every_public_call_is_documented(kind: str):
         "parts",
         "runtime",
         "counters",
+        "rates",
+        "worker_state",
         "now",
         "check_for_removals",
         "attend",

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from ..ports.registry import StoreStats
     from ..ports.work import Backlog, WorkKind
     from .core.counters import WorkCounters
+    from .core.rates import Rates
     from .privacy.api_keys import ApiKeys
     from .retention.job import Progress
     from .tenant import MemoryTenant
     from .work.mirror_verify import MemoryMirror
+    from .worker import WorkerState
 
 log = logging.getLogger(__name__)
 
@@ -254,6 +256,16 @@ class Memory:
     def counters(self) -> WorkCounters:
         """Counters of the work that this process has done."""
         return self.runtime.counters
+
+    @property
+    def rates(self) -> Rates:
+        """Messages, recalls and errors of this process by the minute, over the last hour."""
+        return self.runtime.rates
+
+    @property
+    def worker_state(self) -> WorkerState | None:
+        """State of this process's background worker; None if it has none."""
+        return None if self._worker is None else self._worker.state
 
     def now(self) -> datetime:
         """Return the time by this memory's clock."""

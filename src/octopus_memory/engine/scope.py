@@ -23,6 +23,7 @@ from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike, Role
 from ..domain.search.filters import filters_of
 from ..episode_block import EpisodeInHand
+from .core.rates import Rate, counted
 from .core.runtime import Runtime
 from .facts import FactCalls
 from .read import latest, recall
@@ -54,6 +55,9 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
     @property
     def _runtime(self) -> Runtime:
         return self._memory.runtime
+
+    def _count(self, rate: Rate, number: int) -> None:
+        self._runtime.rates.count(self.scope.tenant, rate, number)
 
     def _reading(self, action: str) -> AbstractContextManager[Runtime]:
         self._memory.attend()
@@ -87,6 +91,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
             self._runtime, self.scope, session_id, at=at, metadata=metadata
         )
 
+    @counted(Rate.MESSAGES, len)
     def add(
         self,
         episode_or_session_id: Episode | UUID | str,
@@ -163,6 +168,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
             state = self._runtime.store.session(self.scope, session_id) or state
         return state.session
 
+    @counted(Rate.MESSAGES, lambda episode: episode.message_count)
     def store(
         self,
         messages: Sequence[MessageLike],
@@ -208,6 +214,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
         """
         return remember.heartbeat(self._runtime, self.scope, session_id, at=at)
 
+    @counted(Rate.RECALLS)
     def recall(
         self,
         query: str,
@@ -246,6 +253,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
         with self._reading("recall") as runtime:
             return recall.recall(runtime, self.scope, ask)
 
+    @counted(Rate.RECALLS)
     def recall_turns(
         self,
         query: str,
@@ -387,6 +395,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
         self._memory.wake()
         return restored
 
+    @counted(Rate.RECALLS)
     def context(
         self,
         message: str | MessageLike,

@@ -9,8 +9,8 @@ import os
 import threading
 import time
 import traceback
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..domain.errors import OctopusError
 from ..ports.work import WorkKind
@@ -69,6 +69,14 @@ def run_pending(runtime: Runtime, worker_id: str) -> PendingReport:
     )
 
 
+class WorkerState(NamedTuple):
+    """State of a background worker."""
+
+    is_working: bool
+    last_round: datetime | None
+    """Time at which it last finished its work; None before the first time."""
+
+
 class BackgroundWorker:
     """A thread that does the pending work. Starts on first use, wakes on each write, stops on
     close.
@@ -89,6 +97,11 @@ class BackgroundWorker:
         self._has_entries = False
         """True if ledger entries are waiting and the thread was told."""
         self.is_working = False
+        self._last_round: datetime | None = None
+
+    @property
+    def state(self) -> WorkerState:
+        return WorkerState(self.is_working, self._last_round)
 
     def wake(self) -> None:
         self._has_work = True
@@ -195,6 +208,8 @@ class BackgroundWorker:
         except Exception as error:  # noqa: BLE001 - the thread must live on
             if not self._stopped:
                 log.error("background work failed: %s", _where(error))  # noqa: TRY400 - not its words
+        else:
+            self._last_round = self._runtime.clock.now()
         finally:
             self.is_working = False
 

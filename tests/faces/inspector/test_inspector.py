@@ -96,13 +96,15 @@ SEEN: dict[str, str] = {
     "/erasure": "/erasure",
     "/audit": address("/audit", action="make", user="ana"),
     "/health": "/health",
+    "/health/live": "/health/live",
 }
+HEALTH = {"/health", "/health/live"}
 CONTENT = {"/timeline", "/replay", "/playground", "/playground/result", "/facts"}
 MAY: dict[str, set[str]] = {
     "admin": set(SEEN),
     "agent": {"/", *CONTENT},
     "user": {"/", "/erasure", *CONTENT},
-    "auditor": {"/", "/timeline", "/retention", "/erasure", "/audit", "/health"},
+    "auditor": {"/", "/timeline", "/retention", "/erasure", "/audit", *HEALTH},
 }
 
 
@@ -453,6 +455,30 @@ def test_keys_are_made_rotated_and_revoked(pages: TestClient, memory: EpisodicMe
     pages.post("/health/keys/revoke", data={"csrf": token, "key": bot.id})
     assert api_keys.KeyRing(memory.runtime).who(made[0]) is None
     assert pages.post("/health/keys/revoke", data={"csrf": token, "key": "x"}).status_code == 422
+
+
+def test_health_shows_the_rates_of_this_process(pages: TestClient, memory: EpisodicMemory):
+    sign_in(pages, memory)
+    text = pages.get("/health").text
+    # The fixture stored five messages and asked for one block.
+    assert "Messages stored by the minute: 5 in the last hour" in text
+    assert "Recalls and blocks by the minute: 1 in the last hour" in text
+    assert "Errors by the minute: 0 in the last hour" in text
+    assert "None: another process must do the background work" in text
+    part = pages.get("/health/live").text
+    assert "<html" not in part
+    assert re.search(r'<th scope="row">[^<]+</th><td class="number">\d', part)
+
+
+def test_health_shows_a_tenant_its_own_rates(pages: TestClient, memory: EpisodicMemory):
+    memory.scope(tenant="acme", agent="hr", user="zoe").store([("user", "Hello.")] * 7)
+    sign_in(pages, memory)
+    text = pages.get("/health").text
+    assert "Messages stored by the minute: 5 in the last hour" in text
+    assert "tenants</span>" not in text
+    with TestClient(Starlette(routes=Inspector(memory, local_token="t").routes())) as local:
+        local.get("/?token=t")
+        assert "Messages stored by the minute: 12 in" in local.get("/health").text
 
 
 def test_lists_are_paged(pages: TestClient, memory: EpisodicMemory):

@@ -29,6 +29,7 @@ from .ledger import LedgerQueue
 from .lexicon import Lexicon
 from .open_episodes import OpenEpisodeCache
 from .pii_guard import Guard, NamesHeard
+from .rates import Rates
 
 if TYPE_CHECKING:
     from .topic_shift import TopicWatch
@@ -78,6 +79,7 @@ class Runtime:
     make_redactor: Callable[[], Redactor] | None = None
     """Called when an agent first needs personal data found, because loading patterns is slow."""
     counters: WorkCounters = field(default_factory=WorkCounters)
+    rates: Rates = field(default_factory=Rates)
 
     def __post_init__(self) -> None:
         self._hasher = lru_cache(maxsize=4096)(lambda scope: TermHasher(self.store.salt, scope))

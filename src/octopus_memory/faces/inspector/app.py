@@ -56,6 +56,7 @@ _VIEWS: dict[str, View] = {
     "/erasure/download": erasure.download,
     "/audit": audit.show,
     "/health": health.show,
+    "/health/live": health.live,
 }
 _ACTIONS: dict[str, View] = {
     "/timeline/delete": timeline.delete,

@@ -53,3 +53,25 @@ for (const form of at("live")) {
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); load(); });
 }
+
+// Reloads a part of a page until that part no longer asks for it.
+for (const part of at("poll")) {
+  const every = 1000 * Number(part.dataset.every || 2);
+  const open = () => new Set([...part.querySelectorAll("details[open][id]")].map((each) => each.id));
+  const load = async () => {
+    if (!document.hidden) {
+      const answer = await fetch(part.dataset.poll, { headers: { Accept: "text/html" } }).catch(() => null);
+      if (answer && answer.redirected) return location.reload();
+      if (answer && answer.ok && !part.contains(document.activeElement)) {
+        const kept = open();
+        part.innerHTML = await answer.text();
+        for (const id of kept) document.getElementById(id)?.setAttribute("open", "");
+        const next = part.querySelector("[data-next]");
+        if (next) return location.assign(next.dataset.next);
+        if (part.querySelector("[data-end]")) return undefined;
+      }
+    }
+    return setTimeout(load, every);
+  };
+  setTimeout(load, every);
+}

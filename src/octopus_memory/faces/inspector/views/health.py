@@ -1,12 +1,14 @@
-"""Backlog, worker, sizes and API keys."""
+"""Rates, backlog, worker, sizes and API keys."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from ....domain.errors import InvalidInput
 from ....domain.identity import AccessRole
 from ....engine.privacy import api_keys
+from ..charts import HEIGHT, WIDTH, chart
 from ..visit import Answer, Forbidden, Page, Redirect, Visit
 
 _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
@@ -19,39 +21,71 @@ def show(visit: Visit) -> Answer:
     return _page(visit, None)
 
 
+def live(visit: Visit) -> Answer:
+    """Render the part of the page that the browser reloads while it is open."""
+    visit.need(*_WATCHES, whole=True)
+    return Page(template="health_live.html", values=_now(visit))
+
+
 def _page(visit: Visit, made: api_keys.NewKey | None) -> Page:
     visit.need(*_WATCHES, whole=True)
-    memory, runtime = visit.memory, visit.memory.runtime
-    # Counts of the whole installation are the operator's, not one tenant's.
-    stats = memory.stats() if visit.visitor.every_tenant else None
-    backlog = memory.backlog()
+    runtime = visit.memory.runtime
+    keys = runtime.store.list_keys(visit.tenant.tenant)
+    page = visit.number("page", 1)
+    values = _now(visit) | {
+        "stats": visit.memory.stats() if _is_installation(visit) else None,
+        "configured": runtime.embedder.model,
+        "keys": keys[(page - 1) * _PAGE : page * _PAGE],
+        "number": page,
+        "pages": max(1, -(-len(keys) // _PAGE)),
+        "made": made,
+        "may_change": visit.visitor.may(AccessRole.ADMIN),
+        "role_names": [role.value for role in AccessRole],
+    }
+    return Page(template="health.html", values=values)
+
+
+def _is_installation(visit: Visit) -> bool:
+    """Check that the visitor may see counts of the whole database.
+
+    An administrator of one tenant may if there is no other tenant.
+    """
+    if visit.visitor.every_tenant:
+        return True
+    first = visit.memory.tenants(limit=2)
+    return [each.tenant for each in first] == [visit.tenant.tenant]
+
+
+def _now(visit: Visit) -> dict[str, Any]:
+    memory = visit.memory
     now = memory.now()
     waits = {
         kind.value: (
             work.waiting,
             None if work.oldest is None else (now - work.oldest).total_seconds(),
         )
-        for kind, work in backlog.items()
+        for kind, work in memory.backlog().items()
     }
+    minutes = memory.rates.minutes(None if visit.visitor.every_tenant else visit.tenant.tenant)
     done = memory.counters.counts()
-    keys = runtime.store.list_keys(visit.tenant.tenant)
-    page = visit.number("page", 1)
-    values = {
-        "stats": stats,
+    return {
+        "now": now,
         "waits": waits,
         "late": any((age or 0) > _LATE_SECONDS for _, age in waits.values()),
         "work_done": {kind.value: counts for kind, counts in done.items()},
-        "state": runtime.store.state(),
+        "worker": memory.worker_state,
+        "state": memory.runtime.store.state(),
         "next_retention": memory.next_retention(),
-        "keys": keys[(page - 1) * _PAGE : page * _PAGE],
-        "number": page,
-        "pages": max(1, -(-len(keys) // _PAGE)),
-        "now": now,
-        "made": made,
-        "may_change": visit.visitor.may(AccessRole.ADMIN),
-        "role_names": [role.value for role in AccessRole],
+        "charts": (
+            chart("Messages stored", [each.messages for each in minutes]),
+            chart("Recalls and blocks", [each.recalls for each in minutes]),
+            chart("Errors", [each.errors for each in minutes]),
+        ),
+        "minutes": [each for each in reversed(minutes) if any(each[1:])],
+        "counts_since": memory.rates.since,
+        "chart_size": (WIDTH, HEIGHT),
+        "of_all_tenants": visit.visitor.every_tenant,
     }
-    return Page(template="health.html", values=values)
 
 
 def make_key(visit: Visit) -> Answer:
