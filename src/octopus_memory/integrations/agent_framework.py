@@ -138,8 +138,9 @@ def _overlap(known: Sequence[Message], given: Sequence[Message]) -> int:
     stored, new = [_identity(each) for each in known], [_identity(each) for each in given]
     for count in range(len(new), 0, -1):
         if stored[-count:] == new[:count]:
-            # The same words again, without an id, are a new message.
-            return 0 if count == 1 and not given[0].message_id else count
+            # What the user says again, without an id, is a new message.
+            again = count == 1 and given[0].role == "user" and not given[0].message_id
+            return 0 if again else count
     return 0
 
 
