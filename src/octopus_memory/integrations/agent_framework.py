@@ -10,14 +10,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from agent_framework import ContextProvider, FunctionTool, HistoryProvider, Message, tool
 
 from ..domain.errors import SessionNotFound, ToolResultWithoutCall
-from ..domain.message import AS_GIVEN, Json, as_text
-from .core import AnyScope, Conversation, alone, found_lines
+from ..domain.message import Json, as_text
+from .core import (
+    AnyScope,
+    Call,
+    Conversation,
+    Result,
+    alone,
+    digest,
+    found_lines,
+    items_of,
+    keys_of,
+    turns_of,
+)
 
 _FORM = "agent-framework"
 _LIMIT = 10
@@ -90,9 +100,7 @@ class OctopusHistoryProvider(HistoryProvider):
             replay = await talk.awaited.session(talk.session_id, last=last)
         except SessionNotFound:
             return []
-        kept = [turn.message.body.get(AS_GIVEN) or {} for turn in replay.turns]
-        items = [each["item"] for each in kept if each.get("form") == _FORM and "item" in each]
-        return [Message.from_dict(item) for item in items]
+        return [Message.from_dict(item) for item in items_of(_FORM, replay.turns)]
 
 
 class OctopusContextProvider(ContextProvider):
@@ -145,43 +153,22 @@ def _overlap(known: Sequence[Message], given: Sequence[Message]) -> int:
 
 
 def _parts(message: Message) -> list[tuple[dict[str, Json], str | None]]:
-    """The turns of a message with their keys: one for each tool result, else one."""
+    """Return the turns of a message with their keys."""
     item = json.loads(json.dumps(message.to_dict(), default=str))
-    key = None
-    if message.message_id is not None:
-        # Clients give one id to several messages of a response.
-        digest = blake2b(json.dumps(item, sort_keys=True).encode(), digest_size=16).hexdigest()
-        key = f"{message.message_id}:{digest}"
-    bodies = _bodies(message)
-    bodies[0][AS_GIVEN] |= {"item": item}
-    return [(body, key and (f"{key}#{i}" if i else key)) for i, body in enumerate(bodies)]
-
-
-def _bodies(message: Message) -> list[dict[str, Json]]:
-    results = [each for each in message.contents if each.type == "function_result"]
-    if message.role == "tool" and results:
-        return [
-            {
-                "role": "tool",
-                "tool_call_id": each.call_id or "call",
-                "content": as_text(each.result),
-                "is_error": each.exception is not None,
-                AS_GIVEN: {"form": _FORM},
-            }
+    contents = message.contents
+    results = [each for each in contents if each.type == "function_result"]
+    asked = [each for each in contents if each.type == "function_call" and each.call_id]
+    bodies = turns_of(
+        _FORM,
+        item,
+        role=_ROLES.get(message.role, "assistant"),
+        text=message.text,
+        calls=[Call(each.call_id, each.name, as_text(each.arguments)) for each in asked],
+        results=[
+            Result(each.call_id, as_text(each.result), each.exception is not None)
             for each in results
-        ]
-    asked = [each for each in message.contents if each.type == "function_call" and each.call_id]
-    calls = [
-        {
-            "id": each.call_id,
-            "type": "function",
-            "function": {"name": each.name, "arguments": as_text(each.arguments)},
-        }
-        for each in asked
-    ]
-    kept = {"form": _FORM} if message.text or calls else {"form": _FORM, "opaque": True}
-    if calls:
-        body = {"role": "assistant", "content": message.text or None, "tool_calls": calls}
-    else:
-        body = {"role": _ROLES.get(message.role, "assistant"), "content": message.text}
-    return [{**body, AS_GIVEN: kept}]
+        ],
+    )
+    # Clients give one id to several messages of a response.
+    key = None if message.message_id is None else f"{message.message_id}:{digest(item)}"
+    return list(zip(bodies, keys_of(key, len(bodies)), strict=True))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..aio import AsyncMemoryScope
 from ..domain.checks import parse_messages
-from ..domain.episode import TurnHit, check_name
+from ..domain.episode import Turn, TurnHit, check_name
 from ..domain.errors import OctopusError, SessionNotFound
 from ..domain.message import AS_GIVEN, Json, Message, Role
 from ..domain.policy import LARGEST_MESSAGE
@@ -153,6 +155,72 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value
+
+
+class Call(NamedTuple):
+    """A tool call of a framework's message."""
+
+    id: str
+    name: str
+    arguments: Json
+
+
+class Result(NamedTuple):
+    """A tool result of a framework's message."""
+
+    id: str
+    text: str
+    is_error: bool = False
+
+
+def turns_of(
+    form: str,
+    item: Json,
+    *,
+    role: str,
+    text: str,
+    calls: Sequence[Call] = (),
+    results: Sequence[Result] = (),
+) -> list[dict[str, Json]]:
+    """Return the turns of a framework's message: one for each tool result, and one for the rest.
+
+    The first turn keeps the message as it came, for `items_of`. A message without text, calls and
+    results is replayed and never recalled.
+    """
+    made: list[dict[str, Json]] = [
+        {"role": "tool", "tool_call_id": id_ or "call", "content": said, "is_error": is_error}
+        for id_, said, is_error in results
+    ]
+    if calls:
+        asked = [
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+            for c in calls
+        ]
+        made.append({"role": "assistant", "content": text or None, "tool_calls": asked})
+    elif text or not made:
+        made.append({"role": role, "content": text})
+    for number, body in enumerate(made):
+        body[AS_GIVEN] = {"form": form} if number else {"form": form, "item": item}
+    if not (text or calls or results):
+        made[0][AS_GIVEN]["opaque"] = True
+    return made
+
+
+def keys_of(key: str | None, count: int) -> list[str | None]:
+    """Return the keys of the turns of a message."""
+    return [key and (f"{key}#{number}" if number else key) for number in range(count)]
+
+
+def items_of(form: str, turns: Sequence[Turn]) -> list[Json]:
+    """Return the messages that turns were stored from, as the framework gave them."""
+    kept = [turn.message.body.get(AS_GIVEN) or {} for turn in turns]
+    return [each["item"] for each in kept if each.get("form") == form and "item" in each]
+
+
+def digest(value: Json) -> str:
+    """Return a short hash of a JSON value."""
+    text = json.dumps(value, sort_keys=True)
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def alone(body: Mapping[str, Json]) -> dict[str, Json]:

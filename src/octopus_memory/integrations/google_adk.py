@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.adk.events.event import Event
@@ -21,7 +20,7 @@ from google.genai import types
 
 from ..domain.episode import Turn, TurnHit
 from ..domain.message import AS_GIVEN, Json
-from .core import Conversation, parsed
+from .core import Conversation, digest, parsed
 
 if TYPE_CHECKING:
     from ..aio import AsyncEpisodicMemory, AsyncRemoteMemory
@@ -188,8 +187,7 @@ def _parts(event: Event) -> list[tuple[dict[str, Json], str, datetime]]:
 
 
 def _as_event(memory: MemoryEntry) -> Event:
-    said = f"{memory.author} {memory.content.model_dump_json(exclude_none=True)}"
-    made_id = blake2b(said.encode(), digest_size=16).hexdigest()
+    made_id = digest([memory.author, memory.content.model_dump(mode="json", exclude_none=True)])
     author = memory.author or "user"
     event = Event(id=memory.id or made_id, author=author, content=memory.content)
     if memory.timestamp:
