@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 from rich.progress import (
@@ -13,6 +13,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -20,31 +21,23 @@ from rich.progress import (
 if TYPE_CHECKING:
     from ...engine.memory import Memory
 
+Report: TypeAlias = Callable[[int], None]
+"""Called with the number that is done."""
 _POLL_SECONDS = 0.2
 
 
-@contextmanager
-def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+def bar(label: str, total: int) -> AbstractContextManager[Report]:
     """Show a bar. Call the given function with the number that is done."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
-        task = progress.add_task(label, total=total)
-        yield lambda done: progress.update(task, completed=done)
+    return _bar(label, total, MofNCompleteColumn())
+
+
+def byte_bar(label: str, total: int | None) -> AbstractContextManager[Report]:
+    """Show a bar over bytes. `total` is None if it is unknown."""
+    return _bar(label, total, DownloadColumn())
 
 
 @contextmanager
-def byte_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a bar over bytes. `total` is None if it is unknown."""
+def _bar(label: str, total: int | None, amount: ProgressColumn) -> Iterator[Report]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: None
@@ -52,7 +45,7 @@ def byte_bar(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(),
+        amount,
         TimeRemainingColumn(),
         console=console,
         transient=True,

@@ -244,8 +244,19 @@ def add_messages(
 ) -> Response:
     """Add messages to an episode. They are durable when this returns."""
     scope = _writable(request, caller, episode_id, body)
+    return store_messages(request, scope, episode_id, body, idempotency_key)
+
+
+def store_messages(
+    request: Request,
+    scope: MemoryScope,
+    episode_or_session_id: UUID | str,
+    body: AddBody,
+    idempotency_key: str | None,
+) -> Response:
+    """Add the messages of a body, and answer with the stored turns."""
     stored = scope.add(
-        episode_id,
+        episode_or_session_id,
         body.messages,
         at=body.at,
         tokens=body.tokens,

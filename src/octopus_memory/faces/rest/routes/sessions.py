@@ -29,14 +29,13 @@ from ..responses import (
     SessionList,
     SessionOut,
     TurnItems,
-    added_out,
     context_out,
     session_detail,
     session_out,
     turn_items,
 )
 from ..routing import router
-from .episodes import SEES, WRITES, IdempotencyKey
+from .episodes import SEES, WRITES, IdempotencyKey, store_messages
 
 routes = router("Sessions")
 
@@ -57,16 +56,7 @@ def add_to_session(
     """Add messages to a session. Starts an episode if none is open."""
     need(caller, *WRITES)
     scope = scope_of(request, caller, body.agent_id, body.user_id)
-    stored = scope.add(
-        session_id,
-        body.messages,
-        at=body.at,
-        tokens=body.tokens,
-        idempotency_key=idempotency_key,
-        keys=body.keys,
-        index=True if body.index is None else body.index,
-    )
-    return answer(request, AddedOut, added_out(stored, body.messages), 201)
+    return store_messages(request, scope, session_id, body, idempotency_key)
 
 
 @routes.post(
@@ -95,7 +85,7 @@ def list_sessions(
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     pageSize: Annotated[int, Query(ge=1, le=200)] = 20,
 ) -> Response:
-    """Sessions, last seen first."""
+    """List sessions, last seen first."""
     need(caller, *SEES)
     found = scope_of(request, caller, agentId, userId).sessions(page, pageSize)
     listed: SessionList = {
