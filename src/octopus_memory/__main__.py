@@ -100,9 +100,10 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
             from .faces.inspector import command as module
         case "serve":
             from .faces.inspector.mounting import inspector_routes
+            from .faces.mcp.mounting import answer_mcp
             from .faces.rest import command as module
 
-            module.show_pages(inspector_routes)
+            module.serve_also(module.Extras(pages=inspector_routes, mcp=answer_mcp))
         case "mcp":
             from .faces.mcp import command as module
         case _:

@@ -70,6 +70,8 @@ class ServerSettings:
     """Wrong credentials per address, before the next ones are answered 429 for a minute."""
     trusted_proxies: str = ""
     """Addresses and networks whose X-Forwarded-For names the caller, separated by commas."""
+    mcp_origins: str = ""
+    """Origins of the pages that may call `/mcp` from a browser, separated by commas."""
     telemetry: bool = False
     """True makes each request an OpenTelemetry span."""
     jwt: JwtSettings = field(default_factory=JwtSettings)
@@ -77,6 +79,15 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if self.trusted_proxies:
             self._check_proxies()
+        if not all(map(_is_origin, self.allowed_mcp_origins)):
+            raise InvalidSetting(
+                "server.mcp_origins",
+                "must be origins, separated by commas, such as https://chat.example.com",
+            )
+
+    @property
+    def allowed_mcp_origins(self) -> tuple[str, ...]:
+        return tuple(each.strip() for each in self.mcp_origins.split(",") if each.strip())
 
     def _check_proxies(self) -> None:
         from ipaddress import ip_network
@@ -89,6 +100,11 @@ class ServerSettings:
                     "server.trusted_proxies",
                     "must be addresses or networks, separated by commas, such as 10.0.0.0/8",
                 ) from error
+
+
+def _is_origin(text: str) -> bool:
+    scheme, _, host = text.partition("://")
+    return bool(scheme and host) and not set(host) & set("/* ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import httpx
 
 from octopus_memory import EpisodicMemory, RemoteMemory
 from octopus_memory.engine.privacy import api_keys
+from octopus_memory.faces.mcp.mounting import answer_mcp
 from octopus_memory.faces.rest.app import make_app
 from octopus_memory.faces.rest.routing import PREFIX
 from octopus_memory.faces.rest.server import Server
@@ -34,7 +35,7 @@ def serving(
 ) -> Iterator[str]:
     """Serve the memory, and yield the base URL."""
     settings = settings or ServerSettings()
-    app = make_app(memory, settings, development=development)
+    app = make_app(memory, settings, development=development, mcp=answer_mcp)
     server = _Service(app, settings, host="127.0.0.1", port=0)
     thread = threading.Thread(target=server.run, name="test-service", daemon=True)
     thread.start()

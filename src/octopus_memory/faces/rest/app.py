@@ -18,9 +18,11 @@ from ...domain.errors import OctopusError
 from ...domain.identity import Credential
 from ...engine.memory import Memory
 from ...settings import ServerSettings
+from ..exchange import MCP_PATH, AnswerMcp
 from . import problems
 from .identity import Gate, Limiter, Lockout
 from .local import check_local
+from .mcp import mcp_route
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
 from .routes import admin, docs, episodes, facts, ledger, operations, sessions, users
@@ -56,10 +58,12 @@ def make_app(
     *,
     development: bool = False,
     pages: MakePages | None = None,
+    mcp: AnswerMcp | None = None,
 ) -> FastAPI:
     """Return the application for one memory. The caller closes the memory.
 
-    `pages` makes further routes, for people with a browser.
+    `pages` makes further routes, for people with a browser. `mcp` answers the messages of the Model
+    Context Protocol.
     """
     from ... import __version__
 
@@ -111,6 +115,8 @@ def make_app(
     # route of a session takes any path below it.
     for each in (ledger, sessions, episodes, facts, users, admin, operations, docs):
         app.router.routes.extend(each.routes.routes)
+    if mcp is not None:
+        app.router.routes.append(mcp_route(mcp, settings.allowed_mcp_origins))
     if pages is not None:
         read = None if tokens is None else tokens.read
         app.router.routes.extend(pages(memory, check_local if development else None, read))
@@ -126,7 +132,13 @@ def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSetting
     limit = settings.max_body_bytes
     unlimited = rf"{PREFIX}/users/.+/import"
     inner = BodyLimit(inner, limit=limit, unlimited=unlimited, uploads=app.state.uploads)
-    inner = Admission(inner, gate=gate, prefix=PREFIX, open_paths=frozenset({docs.OPENAPI}))
+    inner = Admission(
+        inner,
+        gate=gate,
+        prefix=PREFIX,
+        paths=frozenset({MCP_PATH}),
+        open_paths=frozenset({docs.OPENAPI}),
+    )
     if settings.telemetry:
         from .telemetry import Trace
 

@@ -22,9 +22,7 @@ def scope_of(
     request: Request, caller: Principal, agent_id: str | None, user_id: str | None
 ) -> MemoryScope:
     """Return the scope. Ids that are not given come from the credential, if it names one only."""
-    agent, user = agent_id, user_id or caller.user
-    if agent is None and caller.agents is not None and len(caller.agents) == 1:
-        [agent] = caller.agents
+    agent, user = filled(caller, agent_id, user_id)
     if agent is None or user is None:
         given = {"agentId": agent, "userId": user}
         raise needed(*(field for field, value in given.items() if value is None))
@@ -33,6 +31,16 @@ def scope_of(
     return memory_of(request).scope(
         tenant=caller.tenant, agent=agent, user=user, actor=caller.actor
     )
+
+
+def filled(
+    caller: Principal, agent_id: str | None, user_id: str | None
+) -> tuple[str | None, str | None]:
+    """Return agent and user. Ids that are not given come from the credential, if it names one."""
+    agent, user = agent_id, user_id or caller.user
+    if agent is None and caller.agents is not None and len(caller.agents) == 1:
+        [agent] = caller.agents
+    return agent, user
 
 
 def needed(*fields: str) -> Refused:

@@ -9,33 +9,42 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...domain.errors import InvalidSetting, MissingExtra
+from ..exchange import MCP_PATH
 from ..urls import as_url, is_in_memory, shown_url
 from .multiprocess import STOP_SIGNALS, Serving, shared_metrics
 
 if TYPE_CHECKING:
     from ...engine.memory import Memory
     from ...settings import ServerSettings
+    from ..exchange import AnswerMcp
     from .app import MakePages
 
 _BACKLOG = 2_048
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-_pages: MakePages | None = None
-"""Makes the pages of another face, which this one does not import."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """Parts of the service that other faces make, which this one does not import."""
+
+    pages: MakePages | None = None
+    mcp: AnswerMcp | None = None
 
 
-def show_pages(pages: MakePages) -> None:
-    """Have the service show the pages of another face."""
-    global _pages
-    _pages = pages
+_extras = Extras()
+
+
+def serve_also(extras: Extras) -> None:
+    """Have the service serve what other faces make."""
+    global _extras
+    _extras = extras
 
 
 def serve(
@@ -96,7 +105,7 @@ def serve(
             memory.wake()
             _say(settings.url, server, dev=dev, worker=worker)
             if server.processes == 1:
-                _run(memory, server, listeners[0], dev=dev, pages=_pages)
+                _run(memory, server, listeners[0], dev=dev, extras=_extras)
             else:
                 _run_several(memory, settings.url, server, listeners, dev=dev)
 
@@ -114,7 +123,7 @@ def _run_several(
         from .metrics import WorkDone
 
         WorkDone(memory.counters)
-        serving = Serving(_serve_some, listeners, url, server, dev, _pages)
+        serving = Serving(_serve_some, listeners, url, server, dev, _extras)
         serving.run_until_signal(memory.wake_for_others)
 
 
@@ -123,20 +132,20 @@ def _serve_some(
     url: str,
     server: ServerSettings,
     dev: bool,
-    pages: MakePages | None,
+    extras: Extras,
 ) -> None:
     """Serve in one of several child processes."""
     from ...wiring import EpisodicMemory
 
     _set_up_logging()
     with EpisodicMemory.open(url, background=False) as memory:
-        _run(memory, server, listener, dev=dev, pages=pages)
+        _run(memory, server, listener, dev=dev, extras=extras)
 
 
 def _say(url: str, server: ServerSettings, *, dev: bool, worker: bool) -> None:
     where = f"http://{server.host}:{server.port}"
     typer.echo(f"Octopus serves {shown_url(url)} on {where}")
-    typer.echo(f"  inspector  {where}/\n  API        {where}/docs")
+    typer.echo(f"  inspector  {where}/\n  API        {where}/docs\n  MCP        {where}{MCP_PATH}")
     if not worker:
         typer.echo("  octopus worker must do the background work")
     if dev:
@@ -197,12 +206,13 @@ def _run(
     listener: socket.socket,
     *,
     dev: bool,
-    pages: MakePages | None,
+    extras: Extras,
 ) -> None:
     from .app import make_app
     from .server import Server
 
-    service = Server(make_app(memory, server, development=dev, pages=pages), server)
+    app = make_app(memory, server, development=dev, pages=extras.pages, mcp=extras.mcp)
+    service = Server(app, server)
     # Loads the code that looks up a key, so that the first request need not wait for it.
     memory.api_keys.find("")
     # Loaded modules stay, so the garbage collector need not traverse them again and again.

@@ -47,9 +47,19 @@ def check_local(scope: Scope) -> None:
         raise _refused(
             "development mode accepts requests from this machine only: Host must be localhost"
         )
-    own = {f"http://{hosts[0]}", f"https://{hosts[0]}"}
-    if not own.issuperset(_values(scope, b"origin")):
+    if not all(is_own_page(scope, origin) for origin in _values(scope, b"origin")):
         raise _refused("development mode does not accept requests from pages of other sites")
+
+
+def is_own_page(scope: Scope, origin: str) -> bool:
+    """Return whether an origin is this service, reached by a name of this machine.
+
+    Any other name in Host may be one that an attacker has made to lead here (DNS rebinding).
+    """
+    hosts = _values(scope, b"host")
+    if len(hosts) != 1 or not _is_local_host(hosts[0]):
+        return False
+    return origin in {f"http://{hosts[0]}", f"https://{hosts[0]}"}
 
 
 def _is_loopback(host: str) -> bool:

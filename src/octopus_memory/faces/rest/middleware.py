@@ -96,16 +96,24 @@ class Admission:
     """Checks the credential before a byte of the body is read."""
 
     def __init__(
-        self, app: ASGIApp, *, gate: Gate, prefix: str, open_paths: frozenset[str]
+        self,
+        app: ASGIApp,
+        *,
+        gate: Gate,
+        prefix: str,
+        paths: frozenset[str],
+        open_paths: frozenset[str],
     ) -> None:
+        """A credential is needed below `prefix`, except for `open_paths`, and for `paths`."""
         self._app = app
         self._gate = gate
         self._prefix = f"{prefix}/"
+        self._paths = paths
         self._open = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        guarded = path.startswith(self._prefix) and path not in self._open
+        guarded = path in self._paths or (path.startswith(self._prefix) and path not in self._open)
         if scope["type"] == "http" and guarded:
             try:
                 principal = await self._gate.admit(scope)

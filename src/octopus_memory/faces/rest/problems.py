@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from ...domain import errors
+from ..exchange import MCP_PATH
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ _STATUS: dict[type[Exception], int] = {
     errors.MemoryClosed: 503,
 }
 _RETRY_SECONDS = 1
+_RPC_CODES = {400: -32700, 422: -32602, 500: -32603}
+"""Codes of JSON-RPC. It leaves the numbers of the other statuses free, so they are the codes."""
 
 
 class FieldProblem(BaseModel):
@@ -125,12 +128,13 @@ def respond(
         errors=[_short_field(each) for each in fields[:MOST_ERRORS]] or None,
         **(about or {}),
     )
-    return JSONResponse(
-        problem.model_dump(exclude_none=True),
-        status_code=status,
-        headers=headers,
-        media_type=MEDIA_TYPE,
-    )
+    content = problem.model_dump(exclude_none=True)
+    if request is None or request.scope.get("path") != MCP_PATH:
+        return JSONResponse(content, status, headers=headers, media_type=MEDIA_TYPE)
+    # Clients of this protocol show their users what a JSON-RPC error says, and nothing else.
+    code = _RPC_CODES.get(status, status)
+    error = {"code": code, "message": problem.detail, "data": content}
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers=headers)
 
 
 async def _ours(request: Request, error: Exception) -> JSONResponse:
