@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
-from ..episode import SUMMARY_LIMIT, EpisodeSnippet, TurnHit
+from ..episode import SUMMARY_LIMIT, EpisodeSnippet, SignalShare, TurnHit
 from ..facts import Fact, FactKind
 from ..policy import Layout
 from ..text.neutralize import neutralize
@@ -19,13 +20,13 @@ from .layout import (
     TokenCount,
     as_sentence,
     date_line,
+    exchange,
     fenced,
     is_quoted,
     place_of,
     quoted,
     speaker,
     spoken,
-    spoken_passage,
 )
 from .one_line import one_line
 from .passages import (
@@ -34,11 +35,11 @@ from .passages import (
     LeftOut,
     LeftOutReason,
     Passage,
+    Quotable,
     Weigh,
     excerpt,
     in_order_of_value,
     question_before,
-    quoted_length,
 )
 
 __all__ = [
@@ -147,11 +148,15 @@ def _share_of_summaries(budget: int) -> int:
 
 
 def _explained(passages: Iterable[Passage], material: Material) -> Iterator[Passage]:
-    """The passages oldest first, each with what made up its score."""
+    """The passages oldest first, each with what makes up its score, computed where it is read."""
     sources = {_key(candidate.source): candidate.source for candidate in material.candidates}
     for passage in sorted(passages, key=place_of):
         source = sources[passage.turn_ids[-1] if passage.turn_ids else passage.episode_id]
-        yield replace(passage, signals=source.signals)
+        yield passage.explained_by(partial(_signals_of, source))
+
+
+def _signals_of(source: TurnHit | EpisodeSnippet) -> tuple[SignalShare, ...]:
+    return source.signals
 
 
 def _key(source: TurnHit | EpisodeSnippet) -> UUID:
@@ -190,40 +195,38 @@ def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOu
 
 def _add_passages(
     draft: Draft, material: Material, allowed: int, budget: int, weigh: Weigh
-) -> list[Candidate]:
-    """Quote what fits, the most valuable first; returns the candidates that did not fit."""
+) -> list[Quotable]:
+    """Quote what fits, the most valuable first; return the candidates that did not fit."""
     waiting = in_order_of_value(material.candidates, budget)
     used = draft.count("\n".join(draft.lines()))
     # Counting line by line rounds each line up. Further rounds fill the tokens that this left free.
     for _ in range(_ROUNDS):
         known = len(draft.passages)
-        waiting = _fill(draft, waiting, allowed - used, budget, weigh)
+        waiting = _fill(draft, waiting, allowed - used, weigh)
         if not waiting or len(draft.passages) == known:
             break
         used = draft.tokens
     return waiting
 
 
-def _fill(
-    draft: Draft, waiting: Sequence[Candidate], room: int, budget: int, weigh: Weigh
-) -> list[Candidate]:
+def _fill(draft: Draft, waiting: Sequence[Quotable], room: int, weigh: Weigh) -> list[Quotable]:
     dated = {passage.episode_id for passage in draft.passages}
     quoted_turns = {turn for passage in draft.passages for turn in passage.turn_ids}
-    left: list[Candidate] = []
-    for candidate in waiting:
+    left: list[Quotable] = []
+    for quotable in waiting:
+        candidate, longest = quotable
         if candidate.hit is not None and candidate.hit.id in quoted_turns:
             continue
-        longest = quoted_length(candidate, budget)
         # Skip a candidate that cannot fit before neutralizing it, because that costs more.
         if draft.count(candidate.text[:longest]) > room:
-            left.append(candidate)
+            left.append(quotable)
             continue
         passage = _passage(candidate, draft, longest, weigh, quoted_turns)
         if passage is None:
             continue
         date = 0 if passage.episode_id in dated else draft.count(f"{date_line(passage.at)}\n---\n")
         if passage.tokens + date > room:
-            left.append(candidate)
+            left.append(quotable)
             continue
         room -= passage.tokens + date
         draft.passages.append(passage)
@@ -246,7 +249,7 @@ def _passage(
     before, question = candidate.before, question_before(candidate)
     if before is not None and question and before.id not in quoted_turns:
         asked, turn_ids = draft.quote(before, question), [before.id, hit.id]
-    passage = Passage(
+    return Passage(
         text=said.text,
         speaker=said.speaker,
         asked=asked.text,
@@ -257,9 +260,8 @@ def _passage(
         ordinal=hit.ordinal,
         at=hit.at,
         score=candidate.score,
-        tokens=0,
+        tokens=draft.count(f"Said: {exchange(asked, said)}\n"),
     )
-    return replace(passage, tokens=draft.count(f"Said: {spoken_passage(passage)}\n"))
 
 
 def _passage_of_summary(
@@ -281,10 +283,10 @@ def _passage_of_summary(
     )
 
 
-def _passages_left(waiting: Iterable[Candidate], draft: Draft, *, short: bool) -> Iterator[LeftOut]:
+def _passages_left(waiting: Iterable[Quotable], draft: Draft, *, short: bool) -> Iterator[LeftOut]:
     reason = LeftOutReason.RELEVANCE if short else LeftOutReason.BUDGET
     quoted_turns = {turn for passage in draft.passages for turn in passage.turn_ids}
-    for candidate in waiting:
+    for candidate, _ in waiting:
         turn_id = None if candidate.hit is None else candidate.hit.id
         if turn_id not in quoted_turns:
             yield LeftOut(

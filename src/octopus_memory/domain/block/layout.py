@@ -203,8 +203,12 @@ def _said_lines(passages: Sequence[Passage]) -> Iterator[str]:
 
 
 def spoken_passage(passage: Passage) -> str:
-    said = spoken(Said(passage.speaker, passage.text))
-    return f"{spoken(Said(passage.asked_by, passage.asked))} {said}" if passage.asked else said
+    return exchange(Said(passage.asked_by, passage.asked), Said(passage.speaker, passage.text))
+
+
+def exchange(asked: Said, said: Said) -> str:
+    """Return an answer after its question, which may be empty."""
+    return f"{spoken(asked)} {spoken(said)}" if asked.text else spoken(said)
 
 
 def _is_shown(fact: str, entry: _Entry) -> bool:

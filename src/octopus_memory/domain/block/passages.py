@@ -6,9 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
-from ..episode import EpisodeSnippet, SignalShare, TurnHit
+from ..episode import EpisodeSnippet, Explained, SignalShare, TurnHit
 from .one_line import split_sentences
 
 SHORT_ANSWER = 40
@@ -48,7 +49,7 @@ class LeftOutReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class Passage(Explained):
     """Words of one turn, or of an archived episode's summary, as the block quotes them."""
 
     text: str
@@ -119,22 +120,31 @@ class Candidate:
         return len(self.text)
 
 
-def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> list[Candidate]:
+class Quotable(NamedTuple):
+    """A candidate, and the number of its characters that may be quoted."""
+
+    candidate: Candidate
+    longest: int
+
+
+def in_order_of_value(candidates: Iterable[Candidate], budget_tokens: int) -> list[Quotable]:
     """Sort by the chance of being what was asked for, divided by the cost of quoting it."""
 
-    def value(candidate: Candidate) -> float:
-        tokens = quoted_length(candidate, budget_tokens) / 4 + _FRAME_TOKENS
-        return 1 / (candidate.rank + _HEAD_START) / tokens
+    def price(quotable: Quotable) -> tuple[float, int]:
+        rank = quotable.candidate.rank
+        return (rank + _HEAD_START) * (quotable.longest / 4 + _FRAME_TOKENS), rank
 
-    return sorted(candidates, key=lambda candidate: (-value(candidate), candidate.rank))
+    found = (Quotable(each, quoted_length(each, budget_tokens)) for each in candidates)
+    return sorted(found, key=price)
 
 
 def quoted_length(candidate: Candidate, budget_tokens: int) -> int:
     """Return how many characters of a candidate may be quoted; more for a better rank."""
-    if candidate.length <= max(WHOLE_TURN, 2 * budget_tokens):
-        return candidate.length
+    length = candidate.length
+    if length <= max(WHOLE_TURN, 2 * budget_tokens):
+        return length
     share = int(4 * budget_tokens * _BEST_SHARE / (candidate.rank + 1))
-    return min(candidate.length, max(EXCERPT, budget_tokens // 4, share))
+    return min(length, max(EXCERPT, budget_tokens // 4, share))
 
 
 def excerpt(text: str, weigh: Weigh, longest: int) -> str:
