@@ -45,6 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
         *selection.MARKERS,
     ):
         config.addinivalue_line("markers", line)
+    # The frameworks' environments do without it.
+    if config.pluginmanager.has_plugin("hypothesispytest"):
+        from hypothesis import HealthCheck, settings
+
+        # An example is slow on a busy machine, which is no fault of the code.
+        untimed = [HealthCheck.too_slow]
+        settings.register_profile("untimed", deadline=None, suppress_health_check=untimed)
+        settings.load_profile("untimed")
 
 
 @pytest.hookimpl(tryfirst=True)
