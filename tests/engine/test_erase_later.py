@@ -13,8 +13,10 @@ import pytest
 from octopus_memory import (
     EpisodicMemory,
     MemoryScope,
+    NotFound,
     StoreFull,
 )
+from octopus_memory.domain.erasure import StepState, Subject
 from octopus_memory.engine import worker
 from octopus_memory.engine.privacy import erasure
 from octopus_memory.ports.store import EpisodeStore
@@ -137,6 +139,8 @@ class TestFinishedLater:
         assert receipt.pending == ("remote",)
         assert receipt.physical
         assert not receipt.is_complete
+        steps = erasure.progress(memory.runtime, "acme", receipt.id)
+        assert (steps.mirror, steps.files) == (StepState.PENDING, StepState.DONE)
         memory.run_pending()
         assert memory.tenant("acme").receipt(receipt.id) == receipt
         now = memory.runtime.clock.now()
@@ -149,6 +153,23 @@ class TestFinishedLater:
         left[0] = 0
         memory.run_pending()
         assert memory.tenant("acme").receipt(receipt.id).is_complete
+        steps = erasure.progress(memory.runtime, "acme", receipt.id)
+        assert (steps.mirror, steps.is_over) == (StepState.DONE, True)
+
+    def test_progress_is_read_from_the_database(self, memory: EpisodicMemory, scope: MemoryScope):
+        scope.store(TALK)
+        subject = Subject(tenant="acme", user=scope.scope.user)
+        begun = erasure.begin(memory.runtime, subject, actor="test")
+        steps = erasure.progress(memory.runtime, "acme", begun.id)
+        assert (steps.rows, steps.mirror) == (StepState.DONE, StepState.NOT_NEEDED)
+        assert (steps.files, steps.verification) == (StepState.PENDING, StepState.PENDING)
+        assert not steps.is_over
+        assert erasure.complete(memory.runtime, begun).is_complete
+        steps = erasure.progress(memory.runtime, "acme", begun.id)
+        assert (steps.files, steps.verification) == (StepState.DONE, StepState.DONE)
+        assert steps.is_over
+        with pytest.raises(NotFound):
+            erasure.progress(memory.runtime, "other", begun.id)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Self
 from uuid import UUID
@@ -107,6 +108,36 @@ class Erasure:
     """True if it must rewrite the files itself before it is finished."""
     number: int = 0
     """Its number in `removals_made`; compared with `compacted` to see if files were rewritten."""
+
+
+class StepState(StrEnum):
+    """State of one step of an erasure."""
+
+    DONE = "done"
+    PENDING = "pending"
+    NOT_NEEDED = "not needed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseProgress:
+    """Steps of an erasure, as the database records them. Every process sees the same."""
+
+    erasure: Erasure
+    receipt: EraseReceipt
+    rows: StepState
+    vectors: StepState
+    mirror: StepState
+    """Removal from a remote index."""
+    files: StepState
+    """Rewrite of the database files."""
+    verification: StepState
+    """Search for rows that are left, with the receipt of its result."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if no step is pending."""
+        steps = (self.rows, self.vectors, self.mirror, self.files, self.verification)
+        return StepState.PENDING not in steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from ...domain.erasure import EraseReceipt, Erasure, Subject
+from ...domain.erasure import EraseProgress, EraseReceipt, Erasure, StepState, Subject
 from ...domain.errors import InvalidInput, NotFound, OctopusError, StoreCorrupt, StoreError
 from ...domain.ids import as_id, new_id
 from ..core import audit, leases
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 VERIFICATION = "verification"
 """The pending step of an erasure that was interrupted before its verification."""
+_LARGEST_ID = 2**128 - 1
 
 
 def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = True) -> EraseReceipt:
@@ -32,6 +33,14 @@ def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = Tr
     :raises EpisodeNotFound: for an episode that is not in its scope
     :raises SessionNotFound: for a session that is not in its scope
     :raises LegalHold: when the user or an episode is under a hold; nothing is removed
+    """
+    return complete(runtime, begin(runtime, subject, actor=actor, physical=physical))
+
+
+def begin(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = True) -> Erasure:
+    """Remove the rows of the subject, and record the erasure for `complete` or `finish`.
+
+    :raises: as `erase` does
     """
     if not isinstance(physical, bool):
         raise InvalidInput("physical", "must be true or false")
@@ -56,9 +65,14 @@ def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = Tr
     ):
         begun = runtime.store.erase(subject, erasure, entry)
     runtime.clear_caches()
+    return begun
+
+
+def complete(runtime: Runtime, begun: Erasure) -> EraseReceipt:
+    """Do the later steps of an erasure: the mirror, the files, the verification."""
     try:
         _take_out(runtime, begun)
-        if physical and not _rewrite(runtime, begun):
+        if begun.physical and not _rewrite(runtime, begun):
             log.warning(
                 "an erasure is incomplete until the files are rewritten: run octopus compact"
             )
@@ -132,6 +146,39 @@ def receipt(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) -> 
         if erasure.id == erasure_id:
             return _begun(erasure)
     raise _not_found(erasure_id)
+
+
+def progress(runtime: Runtime, tenant: str, erasure_id: UUID) -> EraseProgress:
+    """Return the steps of an erasure that are done and pending.
+
+    :raises NotFound: when the tenant has no such erasure
+    """
+    store = runtime.store
+    if erasure_id.int == _LARGEST_ID:
+        raise _not_found(erasure_id)
+    above = UUID(int=erasure_id.int + 1)
+    found = store.erasures(tenant, before=above, limit=1)
+    if not found or found[0].id != erasure_id:
+        raise _not_found(erasure_id)
+    erasure, state = found[0], store.state()
+    current = receipt(runtime, tenant, erasure_id)
+    mirror = StepState.NOT_NEEDED
+    if state.mirror is not None:
+        pending = state.mirror in current.pending or store.waiting_removals(erasure)
+        mirror = StepState.PENDING if pending else StepState.DONE
+    files = StepState.NOT_NEEDED
+    if erasure.physical or state.compacted >= erasure.number:
+        files = StepState.DONE if state.compacted >= erasure.number else StepState.PENDING
+    verified = VERIFICATION not in current.pending
+    return EraseProgress(
+        erasure=erasure,
+        receipt=current,
+        rows=StepState.DONE,
+        vectors=StepState.DONE,
+        mirror=mirror,
+        files=files,
+        verification=StepState.DONE if verified else StepState.PENDING,
+    )
 
 
 def _not_found(erasure_id: UUID | str) -> NotFound:

@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -52,6 +53,8 @@ _VIEWS: dict[str, View] = {
     "/facts": facts.show,
     "/retention": retention.show,
     "/erasure": erasure.show,
+    "/erasure/progress": erasure.progress,
+    "/erasure/steps": erasure.steps,
     "/erasure/receipt": erasure.receipt,
     "/erasure/download": erasure.download,
     "/audit": audit.show,
@@ -176,7 +179,8 @@ class Inspector:
                 to = answer.to
                 if answer.message:
                     to += ("&" if "?" in to else "?") + urlencode({"done": answer.message})
-                return _with_headers(RedirectResponse(to, 303))
+                work = None if answer.afterwards is None else BackgroundTask(answer.afterwards)
+                return _with_headers(RedirectResponse(to, 303, background=work))
             case Download():
                 response = Response(answer.content, media_type=answer.kind)
                 response.headers["Content-Disposition"] = f'attachment; filename="{answer.name}"'

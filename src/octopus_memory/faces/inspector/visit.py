@@ -35,6 +35,8 @@ class Redirect:
 
     to: str
     message: str = ""
+    afterwards: Callable[[], object] | None = None
+    """Work that the server does after it has answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

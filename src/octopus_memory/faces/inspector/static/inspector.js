@@ -13,7 +13,7 @@ for (const button of at("copy")) {
 for (const form of at("busy")) {
   form.addEventListener("submit", () => {
     const says = document.getElementById(form.dataset.busy);
-    says.textContent = "Working: rows, caches, copies, then the files. This can take a while.";
+    says.textContent = "Removing the rows. The other steps follow on the next page.";
     says.classList.add("note", "busy");
     for (const button of form.querySelectorAll("button")) button.disabled = true;
   });
@@ -56,18 +56,24 @@ for (const form of at("live")) {
 
 // Reloads a part of a page until that part no longer asks for it.
 for (const part of at("poll")) {
-  const every = 1000 * Number(part.dataset.every || 2);
+  let last = "";
+  const least = 1000 * Number(part.dataset.every || 2);
+  let every = least;
   const open = () => new Set([...part.querySelectorAll("details[open][id]")].map((each) => each.id));
   const load = async () => {
     if (!document.hidden) {
       const answer = await fetch(part.dataset.poll, { headers: { Accept: "text/html" } }).catch(() => null);
       if (answer && answer.redirected) return location.reload();
       if (answer && answer.ok && !part.contains(document.activeElement)) {
-        const kept = open();
-        part.innerHTML = await answer.text();
-        for (const id of kept) document.getElementById(id)?.setAttribute("open", "");
-        const next = part.querySelector("[data-next]");
-        if (next) return location.assign(next.dataset.next);
+        const text = await answer.text();
+        // Only news, because a screen reader announces every change.
+        every = Math.min(1.2 * every, 30000);
+        if (text !== last) {
+          const kept = open();
+          part.innerHTML = last = text;
+          every = least;
+          for (const id of kept) document.getElementById(id)?.setAttribute("open", "");
+        }
         if (part.querySelector("[data-end]")) return undefined;
       }
     }

@@ -1,18 +1,71 @@
-"""Erasure of a user, confirmed by typing the id, and its receipts."""
+"""Erasure of a user, confirmed by typing the id, with its progress and receipts."""
 
 from __future__ import annotations
 
 import json
+import logging
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ....domain.erasure import EraseReceipt, is_genuine
-from ....domain.errors import InvalidInput
+from ....domain.episode import check_name
+from ....domain.erasure import (
+    EraseProgress,
+    EraseReceipt,
+    FileSearch,
+    StepState,
+    Subject,
+    is_genuine,
+)
+from ....domain.errors import InvalidInput, OctopusError
 from ....domain.identity import AccessRole
+from ....engine.core.audit import subject_of
+from ....engine.privacy import erasure as engine
 from ..visit import Answer, Download, Forbidden, Page, Redirect, Visit
+
+if TYPE_CHECKING:
+    from ....domain.erasure import Erasure
+    from ....ports.erasure import Trace
+
+log = logging.getLogger(__name__)
 
 _WATCHES = (AccessRole.ADMIN, AccessRole.AUDITOR)
 _OWNS = (AccessRole.ADMIN, AccessRole.USER)
 _PAGE = 20
+_MOST_SEARCHES = 1_000
+
+
+class _Searches:
+    """Searches of the files that this process began, by erasure. Bounded and thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._results: OrderedDict[UUID, FileSearch | None] = OrderedDict()
+
+    def begin(self, erasure_id: UUID) -> None:
+        with self._lock:
+            self._results[erasure_id] = None
+            if len(self._results) > _MOST_SEARCHES:
+                self._results.popitem(last=False)
+
+    def end(self, erasure_id: UUID, result: FileSearch | None) -> None:
+        with self._lock:
+            if result is None:
+                self._results.pop(erasure_id, None)
+            else:
+                self._results[erasure_id] = result
+
+    def is_running(self, erasure_id: UUID) -> bool:
+        with self._lock:
+            return erasure_id in self._results and self._results[erasure_id] is None
+
+    def result(self, erasure_id: UUID) -> FileSearch | None:
+        with self._lock:
+            return self._results.get(erasure_id)
+
+
+_searches = _Searches()
 
 
 def show(visit: Visit) -> Answer:
@@ -28,7 +81,6 @@ def show(visit: Visit) -> Answer:
         "receipts": receipts[:_PAGE],
         "following": receipts[_PAGE - 1].id if len(receipts) > _PAGE else None,
         "may_erase": visit.visitor.may(*_OWNS),
-        "wrong": "",
     }
     return Page(template="erasure.html", values=values)
 
@@ -36,9 +88,8 @@ def show(visit: Visit) -> Answer:
 def erase(visit: Visit) -> Answer:
     visit.need(*_OWNS)
     principal = visit.visitor.principal
-    user, agent = visit.given("user"), visit.given("agent") or None
-    if not user:
-        raise InvalidInput("user", "must be given")
+    user = check_name("user", visit.given("user"))
+    agent = visit.given("agent") or None
     if visit.given("confirm") != user:
         raise InvalidInput("confirm", "must be the user's id, letter by letter; nothing is erased")
     if agent is None and principal.agents is not None:
@@ -48,37 +99,96 @@ def erase(visit: Visit) -> Answer:
     trace = None
     if visit.given("verify") == "on":
         trace = visit.tenant.trace(user, agent=agent)
-    receipt = visit.tenant.erase_user(user, agent=agent, actor=visit.actor)
-    found = ""
+    subject = Subject(tenant=visit.tenant.tenant, user=user, agent=agent)
+    begun = engine.begin(visit.memory.runtime, subject, actor=visit.actor)
     if trace is not None:
-        search = trace.search()
-        found = "bytes were found" if search is not None and search.found else "no byte is left"
-    if not visit.visitor.may(*_WATCHES) or not visit.visitor.is_whole:
-        return _page(visit, receipt, found)
-    to = visit.link("/erasure/receipt", id=str(receipt.id), files=found)
-    return Redirect(to=to, message="Everything of this user is erased.")
+        _searches.begin(begun.id)
+    if principal.user is not None:
+        # The user's keys are erased too, so that no later request could show the receipt.
+        _complete(visit, begun, trace)
+        found = engine.progress(visit.memory.runtime, visit.tenant.tenant, begun.id)
+        return _receipt_page(found, signed_out=True)
+    return Redirect(
+        to=visit.link("/erasure/progress", id=str(begun.id)),
+        afterwards=lambda: _complete(visit, begun, trace),
+    )
+
+
+def _complete(visit: Visit, begun: Erasure, trace: Trace | None) -> None:
+    """Do the steps after the rows. If this process dies, a worker does them."""
+    found = None
+    try:
+        engine.complete(visit.memory.runtime, begun)
+        found = None if trace is None else trace.search()
+    except (OctopusError, OSError) as error:
+        words = error.for_log() if isinstance(error, OctopusError) else type(error).__name__
+        log.warning("completing an erasure failed and will be retried: %s", words)
+    finally:
+        _searches.end(begun.id, found)
+
+
+def progress(visit: Visit) -> Answer:
+    """Show the steps of an erasure."""
+    return Page(template="progress.html", values=_steps(visit))
+
+
+def steps(visit: Visit) -> Answer:
+    """Render the part of the page that the browser reloads while an erasure runs."""
+    return Page(template="progress_steps.html", values=_steps(visit))
+
+
+def _steps(visit: Visit) -> dict[str, object]:
+    found = _own(visit)
+    searches = _searches.is_running(found.erasure.id)
+    return {
+        "progress": found,
+        "receipt": found.receipt,
+        "rows": sum(found.receipt.removed.values()),
+        "vectors": found.receipt.removed.get("recall rows", 0),
+        "searches": searches,
+        "search": _searches.result(found.erasure.id),
+        "is_over": found.is_over and not searches,
+        "waits": found.verification is StepState.DONE and not searches,
+    }
+
+
+def _own(visit: Visit) -> EraseProgress:
+    """Return the progress of the erasure that the request names.
+
+    :raises Forbidden: the visitor may see no receipts of others, and did not ask for this erasure
+    """
+    visit.need(*_WATCHES, AccessRole.USER)
+    found = engine.progress(visit.memory.runtime, visit.tenant.tenant, _id(visit))
+    principal = visit.visitor.principal
+    if visit.visitor.may(*_WATCHES) and visit.visitor.is_whole:
+        return found
+    is_own = found.erasure.actor == visit.actor
+    if principal.user is not None:
+        subject = subject_of(visit.memory.runtime, principal.tenant, principal.user)
+        is_own = found.erasure.subject == subject
+    if not is_own:
+        raise Forbidden("this receipt is of another erasure")
+    return found
 
 
 def receipt(visit: Visit) -> Answer:
-    visit.need(*_WATCHES, whole=True)
-    return _page(visit, visit.tenant.receipt(_id(visit)), visit.given("files")[:100])
+    return _receipt_page(_own(visit))
 
 
-def _page(visit: Visit, found: EraseReceipt, files: str) -> Page:
-    body = found.to_dict()
+def _receipt_page(found: EraseProgress, *, signed_out: bool = False) -> Page:
+    body = found.receipt.to_dict()
     values = {
-        "receipt": found,
+        "receipt": found.receipt,
+        "signed_out": signed_out,
         "body": json.dumps(body, indent=2),
         "is_genuine": is_genuine(body),
-        "files": files,
-        "may_download": visit.visitor.may(*_WATCHES) and visit.visitor.is_whole,
+        "search": _searches.result(found.erasure.id),
     }
     return Page(template="receipt.html", values=values)
 
 
 def download(visit: Visit) -> Answer:
-    visit.need(*_WATCHES, whole=True)
-    found = visit.tenant.receipt(_id(visit))
+    found = _own(visit).receipt
     content = json.dumps(found.to_dict(), indent=2).encode()
     return Download(name=f"erasure-{found.id}.json", content=content)
 
