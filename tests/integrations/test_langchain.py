@@ -3,50 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from octopus_memory import EpisodicMemory
-from tests.support import byte_scan
-from tests.support.integrations import FACT, QUESTION, SECRET, Scopes, texts
+from tests.support.integrations import FACT, QUESTION, SECRET, Erased, Scopes, texts
 
 pytest.importorskip("langchain")
 
 from langchain.agents import create_agent
 from langchain.messages import AIMessage, HumanMessage
 from langchain.tools import tool
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langgraph.checkpoint.memory import InMemorySaver
 
 from octopus_memory.integrations.langchain import OctopusMiddleware, history
+from tests.support.langchain_model import Model, calls, model
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
-class Model(GenericFakeChatModel):
-    """LangChain's fake model, which keeps what it was asked."""
-
-    seen: list[Any] = []  # noqa: RUF012 - pydantic copies it
-
-    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Any:
-        return self
-
-    def _generate(self, messages: list[Any], *args: Any, **named: Any) -> Any:
-        self.seen.append(messages)
-        return super()._generate(messages, *args, **named)
-
-
-def model(*answers: AIMessage | str) -> Model:
-    said = [AIMessage(each) if isinstance(each, str) else each for each in answers]
-    return Model(messages=iter(said), seen=[])
-
-
-def calls(name: str, **arguments: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": "c1"}])
 
 
 @tool
@@ -186,10 +161,7 @@ def test_user_and_session_come_from_the_runs_context(kept: EpisodicMemory):
     assert texts(kept.scope(user="ben"), "of ben") == ["I am ben.", "Hi Ben."]
 
 
-def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, tmp_path: Path):
+def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, erased: Erased):
     scope = kept.scope(user="ana")
     Talk(scope, "s").say("Remember zanzibarquark.", "Zanzibarquark, noted.")
-    kept.flush()
-    assert scope.erase().is_complete
-    wanted = {"word": [b"zanzibarquark", b"Zanzibarquark"]}
-    assert byte_scan.search(tmp_path / "db", wanted) == []
+    erased(scope)

@@ -15,6 +15,7 @@ NEEDS = {
     "agent-framework": "agent_framework",
     "google-adk": "google.adk",
     "langchain": "langchain",
+    "langgraph": "langgraph",
     "openai-agents": "agents",
     "strands": "strands",
     "wrap-a-client": "openai",

@@ -28,17 +28,31 @@ AnyScope: TypeAlias = "MemoryScope | RemoteScope | AsyncMemoryScope"
 """One user's memory with one agent: embedded, behind a service, or awaited."""
 
 
-class Conversation:
+class Unbroken:
+    """Finishes work that was begun, although its caller is cancelled."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Future[Any]] = set()
+
+    async def finish(self, work: Awaitable[T]) -> T:
+        """Await work that goes on when the caller is cancelled."""
+        task = asyncio.ensure_future(_coroutine(work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+
+class Conversation(Unbroken):
     """One session of one user. The caller chooses both, never the model."""
 
     def __init__(
         self, scope: AnyScope, session_id: str, *, budget_tokens: int | None = None
     ) -> None:
+        super().__init__()
         self.session_id = check_name("session_id", session_id)
         self.sync: Any = scope.sync if isinstance(scope, AsyncMemoryScope) else scope
         self.awaited = scope if isinstance(scope, AsyncMemoryScope) else AsyncMemoryScope(scope)
         self._budget = budget_tokens
-        self._running: set[asyncio.Future[Any]] = set()
 
     def block(self, query: str) -> str:
         """The memory block for what the user says now; "" where nothing fits or memory is away."""
@@ -87,13 +101,6 @@ class Conversation:
         """As `add`. A cancelled caller does not stop it: what was said is stored."""
         if messages:
             await self.finish(self.awaited.add(self.session_id, list(messages), keys=keys))
-
-    async def finish(self, work: Awaitable[T]) -> T:
-        """Await work that goes on when the caller is cancelled."""
-        task = asyncio.ensure_future(_coroutine(work))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
 
 
 def _coroutine(work: Awaitable[T]) -> Coroutine[Any, Any, T]:
