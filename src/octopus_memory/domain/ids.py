@@ -16,6 +16,8 @@ _UNKNOWN = SafeUUID.unknown
 _new, _from_bytes = object.__new__, int.from_bytes
 _lock = threading.Lock()
 _last = 0
+KEY_SALT_SIZE, KEY_DIGEST_SIZE = 32, 16
+"""Bytes of the salt and of the hash of a message key."""
 _SHORTEST = 32
 """Characters of a UUID without hyphens."""
 

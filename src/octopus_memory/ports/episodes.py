@@ -14,6 +14,7 @@ from .values import (
     Append,
     Closing,
     Idempotency,
+    MessageKeys,
     NewSummary,
     OpenEpisode,
     Placeholder,
@@ -68,10 +69,8 @@ class EpisodeLog(ABC):
         """
 
     @abstractmethod
-    def known_keys(
-        self, scope: Scope, session_id: str, digests: Sequence[bytes]
-    ) -> frozenset[bytes]:
-        """The hashes among these that an append to the session had in its `keys`.
+    def known_keys(self, scope: Scope, session_id: str, digests: Sequence[bytes]) -> MessageKeys:
+        """The hashes among these that the session has, and every salt that an import brought.
 
         A key outlives its message: it lasts until the session or the scope is erased.
         """

@@ -13,7 +13,7 @@ from ..domain.episode import Scope, Session, Turn
 if TYPE_CHECKING:
     from ..domain.facts import Fact
     from ..domain.transfer.export_format import EpisodeRecord
-    from .values import ImportedEpisode
+    from .values import ImportedEpisode, MessageKeys
 
 
 class Transfer(ABC):
@@ -59,6 +59,17 @@ class Transfer(ABC):
         if the scope has an episode of that id, deleted or not.
 
         :raises EpisodeChanged: when it is open, and its session has another open episode
+        """
+
+    @abstractmethod
+    def session_keys(self, scope: Scope, session_id: str) -> MessageKeys:
+        """Every hash of a message key that the session has, and the salts that imports brought."""
+
+    @abstractmethod
+    def import_keys(self, scope: Scope, session_id: str, keys: MessageKeys) -> int:
+        """Add hashes and their salts to a session; returns how many hashes are new.
+
+        Does nothing and returns 0 if the scope has no such session.
         """
 
     @abstractmethod

@@ -69,6 +69,14 @@ class KeyTaken(EpisodeChanged):
     """Another call stored a message with one of the append's keys first."""
 
 
+class MessageKeys(NamedTuple):
+    """Keyed hashes of the ids that callers gave a session's messages."""
+
+    digests: Sequence[bytes]
+    salts: Sequence[bytes]
+    """Salts of hashes that an import brought; the others are salted by their own database."""
+
+
 class Idempotency(NamedTuple):
     """A caller's key, and the fingerprint of the request that first used it."""
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -54,6 +54,8 @@ class EpisodeRecord:
     last_seen_at: datetime
     aged_from: datetime | None = None
     """Start of its retention days; None while it is open."""
+    replay_from: int | None = None
+    """The first turn that a replay of the session shows; None for all turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +139,23 @@ def scope_line(agent: str) -> dict[str, Json]:
     return {"kind": "scope", "agent": agent}
 
 
-def session_line(session: Session) -> dict[str, Json]:
-    return {
+def session_line(
+    session: Session, *, key_salts: Sequence[bytes] = (), key_digests: Sequence[bytes] = ()
+) -> dict[str, Json]:
+    """The line of a session; its message keys are named only where there are some."""
+    line = {
         "kind": "session",
         "id": session.id,
         "status": session.status.value,
         "created_at": time_text(session.created_at),
         "metadata": dict(session.metadata),
     }
+    if key_digests:
+        line["message_keys"] = {
+            "salts": [salt.hex() for salt in key_salts],
+            "digests": [digest.hex() for digest in key_digests],
+        }
+    return line
 
 
 def episode_line(
@@ -153,7 +164,7 @@ def episode_line(
     """The line of an episode; `placeholders` are kind and number of those in its text."""
     episode = kept.episode
     numbers = [{"kind": kind, "number": number} for kind, number in sorted(placeholders)]
-    return {
+    line = {
         "kind": "episode",
         "id": str(episode.id),
         "session_id": episode.session_id,
@@ -174,6 +185,9 @@ def episode_line(
         "aged_from": _maybe_time(kept.aged_from),
         "placeholders": numbers,
     }
+    if kept.replay_from is not None:
+        line["replay_from"] = kept.replay_from
+    return line
 
 
 def turn_line(turn: Turn) -> dict[str, Json]:

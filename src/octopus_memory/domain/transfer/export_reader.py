@@ -22,6 +22,7 @@ from ..episode import (
 )
 from ..errors import InvalidInput
 from ..facts import FACT_LIMIT, Fact, FactKind, FactOrigin, check_slot
+from ..ids import KEY_DIGEST_SIZE, KEY_SALT_SIZE
 from ..message import Json
 from .export_format import (
     LONGEST_PART,
@@ -225,6 +226,28 @@ def session_of(line: ExportLine, scope: Scope) -> Session:
     )
 
 
+def message_keys_of(line: ExportLine) -> tuple[list[bytes], list[bytes]]:
+    """Salts and hashes of a session's message keys; none where the line names none."""
+    if "message_keys" not in line.body:
+        return [], []
+    given = line.table("message_keys")
+    inner = ExportLine(line.number, {f"message_keys.{name}": each for name, each in given.items()})
+    return (
+        _all_hex(inner, "message_keys.salts", KEY_SALT_SIZE),
+        _all_hex(inner, "message_keys.digests", KEY_DIGEST_SIZE),
+    )
+
+
+def _all_hex(line: ExportLine, field: str, size: int) -> list[bytes]:
+    try:
+        found = [bytes.fromhex(text) for text in line.texts(field)]
+    except ValueError as error:
+        raise line.wrong(field, "must be hexadecimal") from error
+    if any(len(each) != size for each in found):
+        raise line.wrong(field, f"must have {size} bytes each")
+    return found
+
+
 def episode_of(line: ExportLine, session: Session) -> EpisodeRecord:
     if line.name("session_id") != session.id:
         raise line.wrong("session_id", "must be that of the session before it")
@@ -254,6 +277,7 @@ def episode_of(line: ExportLine, session: Session) -> EpisodeRecord:
         episode=episode,
         last_seen_at=line.time("last_seen_at"),
         aged_from=line.maybe_time("aged_from"),
+        replay_from=None if line.body.get("replay_from") is None else line.count("replay_from"),
     )
     _check_stage(line, kept)
     return kept
@@ -319,3 +343,5 @@ def _check_stage(line: ExportLine, kept: EpisodeRecord) -> None:
         raise line.wrong("is_cold", "must be false unless the episode is archived")
     if episode.ended_at is None and episode.summary is not None:
         raise line.wrong("summary", "must be null for an open episode")
+    if (kept.replay_from or 0) > episode.message_count:
+        raise line.wrong("replay_from", "must be at most message_count")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...domain.episode import Scope, check_name
+from ...domain.episode import Scope, Session, check_name
 from ...domain.errors import EpisodeChanged, StoreReadOnly
 from ...domain.message import Json
 from ...domain.transfer import export_format
 from ...domain.transfer.export_format import EpisodeRecord, LineCount
 from ..core import audit
 from ..core.runtime import Runtime
+from ..write import prepare
 from . import ledger
 
 _PAGE = 100
@@ -78,11 +79,19 @@ def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
         if after is None and not facts:
             yield export_format.scope_line(scope.agent)
         for session in sessions:
-            yield export_format.session_line(session)
+            yield _session_line(runtime, session)
             yield from _session(runtime, scope, session.id)
         after = sessions[-1].id
     if facts or after is not None:
         yield from ledger.lines(runtime, scope)
+
+
+def _session_line(runtime: Runtime, session: Session) -> dict[str, Json]:
+    keys = runtime.store.session_keys(session.scope, session.id)
+    own = prepare.key_salt(runtime, session.scope, session.id)
+    return export_format.session_line(
+        session, key_salts=[own, *keys.salts], key_digests=keys.digests
+    )
 
 
 def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[str, Json]]:

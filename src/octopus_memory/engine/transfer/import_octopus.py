@@ -22,13 +22,14 @@ from ...domain.transfer.export_reader import (
     ExportLine,
     episode_of,
     fact_of,
+    message_keys_of,
     parse_line,
     placeholders_of,
     read_lines,
     session_of,
 )
 from ...domain.transfer.ledger_lines import injection_of
-from ...ports.values import ImportedEpisode, NewSummary, NewTurn, Placeholder
+from ...ports.values import ImportedEpisode, MessageKeys, NewSummary, NewTurn, Placeholder
 from .. import facts as standing
 from ..core.pii_guard import Guard
 from ..core.runtime import Runtime
@@ -52,7 +53,11 @@ def import_lines(run: ImportRun, pieces: Iterable[str]) -> None:
     run.user = run.user or header.name("user")
     scope: Scope | None = None
     session: Session | None = None
+    keys = MessageKeys((), ())
     for line in lines:
+        if session is not None and line.kind != "episode":
+            _bring_keys(run.runtime, session, keys)
+            keys = MessageKeys((), ())
         match line.kind:
             case "scope":
                 agent = run.agent or line.name("agent")
@@ -66,10 +71,22 @@ def import_lines(run: ImportRun, pieces: Iterable[str]) -> None:
             case "session" if scope is not None:
                 session = session_of(line, scope)
                 _check_metadata(line, session)
+                salts, digests = message_keys_of(line)
+                keys = MessageKeys(digests=digests, salts=salts)
             case "episode" if session is not None:
                 _episode(run, session, line, lines)
             case _:
                 raise line.wrong("kind", "must not stand here")
+    if session is not None:
+        _bring_keys(run.runtime, session, keys)
+
+
+def _bring_keys(runtime: Runtime, session: Session, keys: MessageKeys) -> None:
+    """Store a session's message keys after its episodes, which create the session."""
+    if keys.digests:
+        own = prepare.key_salt(runtime, session.scope, session.id)
+        salts = [salt for salt in keys.salts if salt != own]
+        runtime.store.import_keys(session.scope, session.id, keys._replace(salts=salts))
 
 
 @retry_on_settings_change

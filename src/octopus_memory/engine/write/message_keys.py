@@ -9,6 +9,7 @@ from uuid import UUID
 
 from ...domain.episode import Episode, Scope
 from ...domain.message import Message
+from ...ports.values import MessageKeys
 from ..core.runtime import Runtime
 from . import prepare
 from .target import find_episode
@@ -37,22 +38,23 @@ def unknown(
     """Return the messages without a key, or with one that is new to the session and the call."""
     episode = find_episode(runtime, scope, where)
     session_id = session_named(where) if episode is None else episode.session_id
-    digest = dict(
-        zip(
-            texts := [key for key in keys if key is not None],
-            prepare.key_digests(runtime, scope, session_id or "", texts),
-            strict=True,
-        )
-    )
-    seen = set(runtime.store.known_keys(scope, session_id or "", [*digest.values()]))
+    session_id = session_id or ""
+    texts = [key for key in keys if key is not None]
+    own = prepare.key_digests(prepare.key_salt(runtime, scope, session_id), texts)
+    digest = dict(zip(texts, own, strict=True))
+    found = runtime.store.known_keys(scope, session_id, own)
+    seen = _keys_with(found, texts, own)
+    for salt in found.salts:
+        theirs = prepare.key_digests(salt, texts)
+        seen |= _keys_with(runtime.store.known_keys(scope, session_id, theirs), texts, theirs)
     kept: list[int] = []
     new: list[bytes] = []
     for i, key in enumerate(keys):
-        if key is not None and digest[key] in seen:
+        if key is not None and key in seen:
             continue
         kept.append(i)
         if key is not None:
-            seen.add(digest[key])
+            seen.add(key)
             new.append(digest[key])
     return given._replace(
         messages=[given.messages[i] for i in kept],
@@ -61,6 +63,11 @@ def unknown(
         indexed=[given.indexed[i] for i in kept],
         digests=new,
     )
+
+
+def _keys_with(found: MessageKeys, keys: Sequence[str], digests: Sequence[bytes]) -> set[str]:
+    known = set(found.digests)
+    return {key for key, digest in zip(keys, digests, strict=True) if digest in known}
 
 
 def session_named(where: Episode | UUID | str) -> str | None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ...domain.checks import check_token_counts
 from ...domain.episode import Scope, Turn, check_name
-from ...domain.ids import new_ids
+from ...domain.ids import KEY_DIGEST_SIZE, KEY_SALT_SIZE, new_ids
 from ...domain.message import Message, Role, message_tokens
 from ...domain.policy import MemoryConfig
 from ...ports.values import Idempotency, NewTurn
@@ -83,14 +83,16 @@ def idempotency(
     return Idempotency(key=key, fingerprint=fingerprint)
 
 
-def key_digests(
-    runtime: Runtime, scope: Scope, session_id: str, keys: Sequence[str]
-) -> list[bytes]:
-    """Hash each key with the database's salt, because a caller's ids may name a person."""
-    salt = runtime.store.salt[:64]
-    whose = [scope.tenant, scope.agent, scope.user, session_id]
+def key_salt(runtime: Runtime, scope: Scope, session_id: str) -> bytes:
+    """Salt of a session's message keys; an export may hold it, unlike the database's own salt."""
+    whose = json.dumps([scope.tenant, scope.agent, scope.user, session_id]).encode()
+    return blake2b(whose, key=runtime.store.salt[:64], digest_size=KEY_SALT_SIZE).digest()
+
+
+def key_digests(salt: bytes, keys: Sequence[str]) -> list[bytes]:
+    """Hash each key with a session's salt, because a caller's ids may name a person."""
     return [
-        blake2b(json.dumps([*whose, key]).encode(), key=salt, digest_size=16).digest()
+        blake2b(json.dumps(key).encode(), key=salt, digest_size=KEY_DIGEST_SIZE).digest()
         for key in keys
     ]
 

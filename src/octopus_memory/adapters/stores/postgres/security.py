@@ -30,6 +30,7 @@ _PRIVATE = (
     "digest",
     "fingerprint",
     "key",
+    "key_salts",
     "message",
     "metadata",
     "query",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....domain.errors import SchemaTooNew, StoreUnavailable
 from .lazy import sa, schema
 
-HEAD = "0010"
+HEAD = "0011"
 _KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", "0008", "0009", HEAD})
 VERSION_TABLE = "octopus_schema"
 

@@ -82,6 +82,8 @@ conversations = _table(
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("metadata", sa.Text, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
+    # Salts of imported message keys, 32 bytes each; None if there are none.
+    sa.Column("key_salts", sa.LargeBinary),
     clustered=True,
 )
 

@@ -279,6 +279,8 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     session_episodes = reads(statements.transfer.session_episodes)
     episode_page = reads(statements.transfer.episode_page)
     import_episode = writes(statements.transfer.import_episode, _of_imported)
+    session_keys = reads(statements.message_keys.of_session)
+    import_keys = writes(statements.message_keys.bring_in)
     episode_facts = reads(statements.facts.of_source)
     import_facts = writes(statements.facts.import_facts)
 

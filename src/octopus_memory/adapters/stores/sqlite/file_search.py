@@ -26,7 +26,7 @@ _COLUMNS = [
     (schema.episodes, ("summary", "session_id", "id")),
     (schema.facts, ("content", "digest", "slot_digest")),
     (schema.recall, ("vector", "terms", "episode_id")),
-    (schema.conversations, ("metadata", "session_id")),
+    (schema.conversations, ("metadata", "session_id", "key_salts")),
     (schema.scopes, ("user",)),
     (schema.idempotency, ("key",)),
     (schema.message_keys, ("digest", "session_id")),

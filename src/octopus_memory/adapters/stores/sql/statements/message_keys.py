@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .....domain.episode import Scope
-from .....ports.values import KeyTaken
-from ..lazy import Connection, hot_read, sa, schema, sql
-from . import common
+from .....domain.ids import KEY_SALT_SIZE
+from .....ports.values import KeyTaken, MessageKeys
+from .. import rows
+from ..lazy import Connection, hot_read, results_of, sa, schema, sql
+from . import common, scopes
 
 
 @sql
@@ -43,15 +45,69 @@ def drop_of_session() -> sa.Delete:
     )
 
 
+@sql
+def _salts() -> sa.Select[Any]:
+    return sa.select(schema.conversations.c.key_salts).where(
+        schema.conversations.c.scope_id == common.scope_id(),
+        schema.conversations.c.tenant == sa.bindparam("tenant_"),
+        schema.conversations.c.session_id == sa.bindparam("session_"),
+    )
+
+
 @hot_read
-def known(
-    conn: Connection, scope: Scope, session_id: str, digests: Sequence[bytes]
-) -> frozenset[bytes]:
-    found: set[bytes] = set()
-    for some in common.chunks(digests):
-        these = common.scope_params(scope) | {"session_": session_id, "digests": some}
-        found.update(bytes(row.digest) for row in conn.execute(_known, these))
-    return frozenset(found)
+def known(conn: Connection, scope: Scope, session_id: str, digests: Sequence[bytes]) -> MessageKeys:
+    this = common.scope_params(scope) | {"session_": session_id}
+    asked = [(_known, this | {"digests": some}) for some in common.chunks(digests)]
+    salts, *found = results_of(conn, (_salts, this), *asked)
+    return MessageKeys(
+        digests=[bytes(row.digest) for some in found for row in some],
+        salts=_salts_of(salts.one_or_none()),
+    )
+
+
+def of_session(conn: Connection, scope: Scope, session_id: str) -> MessageKeys:
+    this = common.scope_params(scope) | {"session_": session_id}
+    table = schema.message_keys
+    found = conn.execute(
+        sa.select(table.c.digest)
+        .where(
+            table.c.scope_id == common.scope_id(),
+            table.c.tenant == sa.bindparam("tenant_"),
+            table.c.session_id == sa.bindparam("session_"),
+        )
+        .order_by(table.c.digest),
+        this,
+    )
+    digests = [bytes(row.digest) for row in found]
+    return MessageKeys(digests=digests, salts=_salts_of(conn.execute(_salts, this).one_or_none()))
+
+
+def bring_in(conn: Connection, scope: Scope, session_id: str, keys: MessageKeys) -> int:
+    locked = scopes.lock_scope(conn, scope)
+    this = common.scope_params(scope) | {"session_": session_id}
+    row = conn.execute(_salts, this).one_or_none()
+    if locked is None or row is None:
+        return 0
+    had = _salts_of(row)
+    salts = list(dict.fromkeys([*had, *keys.salts]))
+    if len(salts) > len(had):
+        conn.execute(
+            sa.update(schema.conversations)
+            .where(
+                schema.conversations.c.scope_id == locked.id,
+                schema.conversations.c.session_id == session_id,
+            )
+            .values(key_salts=b"".join(salts))
+        )
+    stored = set(known(conn, scope, session_id, keys.digests).digests)
+    new = [digest for digest in dict.fromkeys(keys.digests) if digest not in stored]
+    put(conn, {"scope_id": locked.id, "tenant": scope.tenant}, session_id, new)
+    return len(new)
+
+
+def _salts_of(row: rows.Row | None) -> list[bytes]:
+    joined = b"" if row is None else bytes(row.key_salts or b"")
+    return [joined[i : i + KEY_SALT_SIZE] for i in range(0, len(joined), KEY_SALT_SIZE)]
 
 
 def put(

@@ -29,9 +29,8 @@ _BATCH = 250
 
 @cache
 def _select_kept() -> sa.Select[Any]:
-    return sa.select(*rows.episode_columns(), schema.episodes.c.aged_from).where(
-        common.undeleted_in_scope()
-    )
+    own = schema.episodes.c.aged_from, schema.episodes.c.replay_from
+    return sa.select(*rows.episode_columns(), *own).where(common.undeleted_in_scope())
 
 
 def sessions(
@@ -91,7 +90,10 @@ def _kept_episode(row: rows.Row, scope: Scope) -> EpisodeRecord:
     from .....domain.transfer.export_format import EpisodeRecord
 
     return EpisodeRecord(
-        episode=rows.episode(row, scope), last_seen_at=row.last_seen_at, aged_from=row.aged_from
+        episode=rows.episode(row, scope),
+        last_seen_at=row.last_seen_at,
+        aged_from=row.aged_from,
+        replay_from=row.replay_from,
     )
 
 
@@ -206,6 +208,7 @@ def _episode_row(scope_id: int, imported: ImportedEpisode) -> dict[str, Any]:
         "archived_at": episode.archived_at,
         "is_cold": episode.is_cold,
         "aged_from": kept.aged_from,
+        "replay_from": kept.replay_from,
     }
 
 
