@@ -212,7 +212,8 @@ class AsyncMemoryScope:
         self._transport = transport
 
     def _over(self, transport: Transport) -> RemoteScope:
-        return RemoteScope(transport, self.sync.scope)
+        assert isinstance(self.sync, RemoteScope)
+        return self.sync._over(transport)  # noqa: SLF001 - its twin
 
     @property
     def scope(self) -> Scope:

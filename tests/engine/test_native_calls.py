@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +11,8 @@ import pytest
 
 from octopus_memory import EpisodicMemory, InvalidInput, LegalHold, SessionNotFound
 from tests.support import rest_server
+from tests.support.message_forms import CHAT
+from tests.support.message_forms import FORMS as OTHER_FORMS
 
 pytestmark = pytest.mark.both_databases
 
@@ -232,6 +235,42 @@ def test_a_filter_by_metadata_leaves_in_many_sessions(scope: Any, memory: Episod
     memory.flush()
     hits = scope.recall_turns("harbour", limit=100, metadata={"kind": "even"})
     assert {hit.session_id for hit in hits} == {f"s{n}" for n in range(0, 50, 2)}
+
+
+def test_recall_is_filtered_by_time_with_the_other_filters(scope: Any, memory: EpisodicMemory):
+    days = [datetime(2025, 3, day, 9, tzinfo=UTC) for day in (1, 2, 3)]
+    for name, day in zip("abc", days, strict=True):
+        scope.open_episode(name, at=day, metadata={"channel": "web"})
+        said = [("user", f"The harbour of {name}."), ("assistant", f"Harbour {name}.")]
+        scope.add(name, said, at=day)
+    memory.flush()
+
+    def found(**filters: Any) -> set[str]:
+        return {hit.text for hit in scope.recall_turns("harbour", limit=20, **filters)}
+
+    assert found(since=days[1], roles=["assistant"]) == {"Harbour b.", "Harbour c."}
+    assert found(until=days[1], roles=["assistant"], sessions=["b", "c"]) <= {"Harbour b."}
+    late = days[1] + timedelta(hours=1)
+    assert found(since=late, metadata={"channel": "web"}, roles=["user"]) == {"The harbour of c."}
+    assert found(until=days[0] - timedelta(hours=1), metadata={"channel": "web"}) == set()
+    snippets = scope.recall("harbour", since=late, metadata={"channel": "web"})
+    assert [snippet.session_id for snippet in snippets] == ["c"]
+
+
+@pytest.mark.parametrize("form", ["openai", *OTHER_FORMS])
+def test_messages_of_each_form_come_back_exactly_and_are_recalled(
+    scope: Any, memory: EpisodicMemory, form: str
+):
+    said = OTHER_FORMS.get(form) or CHAT
+    turns = scope.add("s", said)
+    memory.flush()
+    assert scope.session("s").messages(form=form) == said
+    hits = scope.recall_turns("degrees in Oslo", limit=20)
+    assert any("7" in hit.text and hit.role == "assistant" for hit in hits)
+    assert all("zirconium" not in hit.text for hit in hits)
+    assert all(hit.text for hit in hits)
+    named = [one["function"]["name"] for turn in turns for one in turn.message.requests]
+    assert set(named) == {"weather"}
 
 
 def test_a_hit_has_its_message_and_the_messages_metadata(scope: Any, memory: EpisodicMemory):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -13,6 +13,8 @@ from .episode import check_name
 from .errors import InvalidInput
 
 PREFIX = "oct"
+ACTING_AS = " as "
+"""Stands in the audit log between a credential and the actor that its holder named."""
 
 
 class AccessRole(StrEnum):
@@ -48,6 +50,20 @@ class Principal:
             check_name("user", self.user)
         for agent in self.agents or ():
             check_name("agent", agent)
+
+    def acting_as(self, named: str) -> Principal:
+        """The principal whose calls the audit log records with the actor that it named.
+
+        The credential's own name stays in the entry, so nobody can act in another's name alone. A
+        credential for one user, or one that may only look, names no other actor.
+
+        :raises InvalidInput: for a name that the log cannot hold
+        """
+        longest = 256 - len(self.actor) - len(ACTING_AS)
+        check_name("Octopus-Actor", named, longest=max(1, longest))
+        if self.user is not None or self.role not in {AccessRole.AGENT, AccessRole.ADMIN}:
+            return self
+        return replace(self, actor=f"{self.actor}{ACTING_AS}{named}")
 
     def reaches(self, *, agent: str | None = None, user: str | None = None) -> bool:
         """True if the principal may access data of this agent and this user."""

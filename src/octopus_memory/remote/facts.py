@@ -46,7 +46,7 @@ class RemoteFacts:
         slot: str | None = None,
         *,
         pinned: bool = False,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> Fact:
         check_flag("pinned", pinned)
         body: dict[str, Json] = {
@@ -56,7 +56,9 @@ class RemoteFacts:
             "pinned": pinned,
         }
         # Not retried, because a retry could store it twice.
-        made = self._transport.send("POST", self._path, query=self._whose, body=body, safe=False)
+        made = self._transport.acting(actor).send(
+            "POST", self._path, query=self._whose, body=body, safe=False
+        )
         return decode.fact(made)
 
     def correct_fact(
@@ -64,35 +66,44 @@ class RemoteFacts:
         fact_id: Fact | UUID | str,
         text: str,
         *,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> Fact:
         # Not retried, because the corrected fact is history after the first attempt.
-        return self._change(fact_id, {"text": check_fact_text("text", text)}, safe=False)
+        return self._change(
+            fact_id, {"text": check_fact_text("text", text)}, safe=False, actor=actor
+        )
 
     def pin_fact(
         self,
         fact_id: Fact | UUID | str,
         *,
         pinned: bool = True,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> Fact:
         check_flag("pinned", pinned)
-        return self._change(fact_id, {"pinned": pinned}, safe=True)
+        return self._change(fact_id, {"pinned": pinned}, safe=True, actor=actor)
 
     def delete_fact(
         self,
         fact_id: Fact | UUID | str,
         *,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> None:
         path = f"{self._path}/{fact_id_of(fact_id)}"
-        self._transport.send("DELETE", path, query=self._whose, safe=True, done=FactNotFound)
-
-    def _change(self, fact_id: Fact | UUID | str, body: dict[str, Json], *, safe: bool) -> Fact:
-        path = f"{self._path}/{fact_id_of(fact_id)}"
-        return decode.fact(
-            self._transport.send("PATCH", path, query=self._whose, body=body, safe=safe)
+        self._transport.acting(actor).send(
+            "DELETE", path, query=self._whose, safe=True, done=FactNotFound
         )
+
+    def _change(
+        self,
+        fact_id: Fact | UUID | str,
+        body: dict[str, Json],
+        *,
+        safe: bool,
+        actor: str | None,
+    ) -> Fact:
+        path, transport = f"{self._path}/{fact_id_of(fact_id)}", self._transport.acting(actor)
+        return decode.fact(transport.send("PATCH", path, query=self._whose, body=body, safe=safe))
 
     @property
     def _path(self) -> str:

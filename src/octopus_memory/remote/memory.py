@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from ..domain.block.layout import TokenCount
 
-_TENANT = "default"
+_TENANT, _LIBRARY = "default", "library"
 _LONGEST_QUERY = 10_000
 _FLUSH_SECONDS = 20.0
 """Longest wait of the service in one request."""
@@ -79,14 +79,18 @@ class RemoteMemory:
         tenant: str = _TENANT,
         agent: str = "default",
         user: str,
-        actor: str = "library",  # noqa: ARG002 - the service records its credential
+        actor: str = _LIBRARY,
     ) -> RemoteScope:
-        """Return one user's memory with one agent, in the API key's tenant and in its name."""
+        """Return one user's memory with one agent, in the API key's tenant.
+
+        The service's audit log records the credential, and after it the `actor` if one is given.
+        """
         if tenant != _TENANT:
             raise InvalidInput("tenant", "must not be given: the API key determines it")
         names = {"tenant": tenant, "agent": agent, "user": user}
         texts = {k: str(v) if isinstance(v, UUID) else v for k, v in names.items()}
-        return RemoteScope(self._transport, Scope(**texts))
+        named = None if actor == _LIBRARY else actor
+        return RemoteScope(self._transport, Scope(**texts), actor=named)
 
     def config(self, agent: str) -> MemoryConfig:
         """Return an agent's effective settings."""
@@ -142,9 +146,14 @@ class RemoteMemory:
 class RemoteScope(RemoteFacts, RemoteLedger):
     """`MemoryScope`, over HTTP."""
 
-    def __init__(self, transport: Transport, scope: Scope) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, scope: Scope, *, actor: str | None = None) -> None:
+        self._actor = actor
+        self._transport = transport.acting(actor)
         self.scope = scope
+
+    def _over(self, transport: Transport) -> Self:
+        """The same scope, asked over other connections."""
+        return type(self)(transport, self.scope, actor=self._actor)
 
     def __repr__(self) -> str:
         return f"RemoteScope({self.scope})"
@@ -421,10 +430,10 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         self,
         episode_id: Episode | UUID | str,
         *,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> None:
         path = f"/episodes/{encode.episode_id(episode_id)}/delete"
-        self._transport.post(path, self._who, done=EpisodeNotFound)
+        self._transport.acting(actor).post(path, self._who, done=EpisodeNotFound)
 
     def deleted(self) -> list[Episode]:
         path = f"/users/{segment(self.scope.user)}/deleted"
@@ -435,10 +444,12 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         self,
         episode_id: Episode | UUID | str,
         *,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> Episode:
         path = f"/episodes/{encode.episode_id(episode_id)}/restore"
-        return decode.episode(self._transport.post(path, self._who), self.scope.tenant)
+        return decode.episode(
+            self._transport.acting(actor).post(path, self._who), self.scope.tenant
+        )
 
     def remove_turns(
         self,
@@ -447,7 +458,7 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         ids: Sequence[Turn | UUID | str] | None = None,
         last: int | None = None,
         physical: bool = False,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> list[Turn]:
         chosen = turn_choice(ids, last)
         body = self._who | {
@@ -457,40 +468,40 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         }
         path = f"/sessions/{segment(check_name('session_id', session_id))}/messages/remove"
         # After the first attempt the last turns are others, so only named ones are retried.
-        removed = self._transport.send("POST", path, body=body, safe=ids is not None)
+        removed = self._transport.acting(actor).send("POST", path, body=body, safe=ids is not None)
         return decode.turns(removed)
 
     def erase(
         self,
         *,
         physical: bool = True,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> EraseReceipt:
         query = {"agentId": self.scope.agent, "physical": physical}
         path = f"/users/{segment(self.scope.user)}/episodes"
         # Not retried, because the receipt of a second erasure would be all zeros.
-        return decode.receipt(self._transport.delete(path, query, safe=False))
+        return decode.receipt(self._transport.acting(actor).delete(path, query, safe=False))
 
     def erase_episode(
         self,
         episode_id: Episode | UUID | str,
         *,
         physical: bool = True,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> EraseReceipt:
         path = f"/episodes/{encode.episode_id(episode_id)}"
         query = self._who | {"physical": physical}
         # Not retried, because a second attempt would find nothing and return no receipt.
-        return decode.receipt(self._transport.delete(path, query, safe=False))
+        return decode.receipt(self._transport.acting(actor).delete(path, query, safe=False))
 
     def erase_session(
         self,
         session_id: str,
         *,
         physical: bool = True,
-        actor: str | None = None,  # noqa: ARG002 - the service records its credential
+        actor: str | None = None,
     ) -> EraseReceipt:
         path = f"/sessions/{segment(check_name('session_id', session_id))}"
         query = self._who | {"physical": physical}
         # Not retried, because a second attempt would find nothing and return no receipt.
-        return decode.receipt(self._transport.delete(path, query, safe=False))
+        return decode.receipt(self._transport.acting(actor).delete(path, query, safe=False))

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from ..domain.episode import check_name
 from ..domain.errors import (
     InvalidInput,
     MemoryClosed,
@@ -60,6 +61,10 @@ class Transport:
         self._client = client or _make_client(timeout)
         # Stored only there, because httpx hides it in a repr.
         self._client.headers.update(credential)
+
+    def acting(self, actor: str | None) -> Transport:
+        """The same connections, with requests in the name of an actor if one is given."""
+        return self if actor is None else _Acting(self, check_name("actor", actor))
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         return self.send("GET", path, query=query, safe=True)
@@ -237,3 +242,27 @@ def _make_client(timeout: float) -> httpx.Client:
     except ImportError as error:
         raise MissingExtra("client", "EpisodicMemory.connect") from error
     return httpx.Client(timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)))
+
+
+class _Acting(Transport):
+    """Names an actor in each request; a call inside may name another one."""
+
+    def __init__(self, twin: Transport, actor: str) -> None:
+        self._twin = twin
+        self._actor = {"Octopus-Actor": quote(actor, safe=":@/")}
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Any = None,
+        safe: bool,
+        headers: Mapping[str, str] | None = None,
+        done: type[OctopusError] | None = None,
+    ) -> Any:
+        named = {**self._actor, **(headers or {})}
+        return self._twin.send(
+            method, path, query=query, body=body, safe=safe, headers=named, done=done
+        )

@@ -32,6 +32,7 @@ def pool_threads() -> list[str]:
     return [name for name in names if name.startswith("octopus-aio")]
 
 
+@pytest.mark.both_databases
 def test_every_kind_of_call_is_answered(memory: EpisodicMemory):
     async def story(url: str, key: str) -> None:
         aio._threads().shutdown()

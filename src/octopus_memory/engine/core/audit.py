@@ -17,6 +17,7 @@ from ...domain.audit import (
 )
 from ...domain.episode import Scope, check_name
 from ...domain.errors import Conflict, NotFound
+from ...domain.identity import ACTING_AS
 from ...domain.message import Json
 from .runtime import Runtime
 
@@ -123,6 +124,9 @@ def _unnamed(actor: str, user: str | None) -> str:
         return actor
     if actor == user:
         return _SUBJECT
+    credential, acting, named = actor.partition(ACTING_AS)
+    if acting:
+        return f"{_unnamed(credential, user)}{acting}{_unnamed(named, user)}"
     kind, colon, name = actor.partition(":")
     return f"{kind}{colon}{_SUBJECT}" if name == user else actor
 

@@ -14,6 +14,7 @@ import secrets
 import time
 import traceback
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -117,6 +118,11 @@ class Admission:
         if scope["type"] == "http" and guarded:
             try:
                 principal = await self._gate.admit(scope)
+                # The logs name the credential alone, because the actor may be a person.
+                scope["state"]["actor"] = principal.actor
+                named = header(scope, b"octopus-actor")
+                if named is not None:
+                    principal = principal.acting_as(unquote(named))
             except Refused as refused:
                 await refused.response(Request(scope))(scope, receive, send)
                 return
@@ -124,7 +130,6 @@ class Admission:
                 await ours(Request(scope), error)(scope, receive, send)
                 return
             scope["state"]["principal"] = principal
-            scope["state"]["actor"] = principal.actor
         await self._app(scope, receive, send)
 
 
