@@ -58,6 +58,9 @@ def _load(name: str) -> Loaded:  # noqa: PLR0912, PLR0915 - one case for each mo
     match name:
         case "demo":
             from .faces.cli import demo as module
+            from .faces.inspector import command as inspector
+
+            module.serve_with(inspector.show, inspector.check_installed)
         case "init":
             from .faces.cli import init as module
         case "chat":

@@ -130,6 +130,12 @@ def test_a_live_demo_without_a_model_names_the_setting():
     assert "OPENAI_BASE_URL" in run("demo", "--live", code=1).stderr
 
 
+def test_the_demo_is_either_printed_or_served():
+    assert (
+        "--serve: must not be given with --json" in run("demo", "--serve", "--json", code=1).stdout
+    )
+
+
 def test_demo_leaves_other_databases_alone():
     run("add", "s", "mine")
     error = run("demo", "--keep", "memory.db", code=1).stderr

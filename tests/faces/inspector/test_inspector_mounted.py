@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,34 @@ def test_the_command_shows_a_file_at_an_address_of_its_own(tmp_path: Path):
                 assert "Sign in" in stranger.text
         finally:
             running.terminate()
+
+
+@pytest.mark.process
+def test_the_demo_is_shown_until_it_is_interrupted(tmp_path: Path):
+    asked = [sys.executable, "-m", "octopus_memory", "demo", "--serve", "--no-browser"]
+    env = os.environ | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, text=True, env=env) as running:
+        assert running.stdout is not None
+        try:
+            said = ""
+            while "Stop it" not in said:
+                line = running.stdout.readline()
+                assert line, said
+                said += line
+            address = re.search(r"http://127\.0\.0\.1:\d+/\?token=[\w-]+", said)
+            assert address is not None, said
+            transport = httpx.HTTPTransport(retries=20)
+            with httpx.Client(transport=transport, follow_redirects=True, timeout=30) as visitor:
+                assert "dana" in visitor.get(address[0]).text
+                base = address[0].partition("?")[0]
+                who = "agent=aria&user=dana&session=back-in-may"
+                assert "The model was shown" in visitor.get(f"{base}replay?{who}").text
+            assert list(tmp_path.rglob("*.db"))
+            running.send_signal(signal.SIGINT)
+            assert running.wait(30) == 0
+        finally:
+            running.kill()
+    assert not list(tmp_path.rglob("*.db"))
 
 
 @pytest.mark.process

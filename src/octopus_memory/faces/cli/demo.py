@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -28,6 +28,7 @@ from .terminal import Screen, counted
 
 if TYPE_CHECKING:
     from ...domain.context import MemoryContext
+    from ...engine.memory import Memory
     from ...engine.scope import MemoryScope
     from ...settings import Settings
     from ...wiring import EpisodicMemory
@@ -38,6 +39,8 @@ _BETWEEN_MESSAGES = timedelta(minutes=1)
 _BUILT_IN = MemoryConfig.from_dict(MemoryConfig().to_dict())
 """Every setting is set, so that settings of the machine do not change the demo."""
 _SHOWN_CHARS = 60
+_NEW_SESSION = "back-in-may"
+"""The session in which the user comes back, stored for the inspector alone."""
 _STORED = (
     "Each session was stored whole, tool call included, and closed with a summary and key facts."
 )
@@ -45,6 +48,22 @@ _RANKED = (
     "A small embedding model on this machine (MiniLM; no network, no key) turned what was said "
     "into vectors, and recall ranked by meaning, words and time together."
 )
+
+
+class ShowPages(Protocol):
+    """Serves pages about a memory until Ctrl-C."""
+
+    def __call__(self, memory: Memory, name: str, *, port: int, browser: bool) -> None: ...
+
+
+_pages: tuple[ShowPages, Callable[[], None]] | None = None
+"""Serves the inspector, which this face does not import, and checks that it is installed."""
+
+
+def serve_with(show: ShowPages, check_installed: Callable[[], None]) -> None:
+    """Have `--serve` show the pages of another face."""
+    global _pages
+    _pages = (show, check_installed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +147,15 @@ def demo(
             help="Let the configured chat model answer. Default: answers written beforehand.",
         ),
     ] = False,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Then open the inspector on the demo's data, until Ctrl-C."),
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(help="The inspector's port; 0 takes a free one.", min=0, max=65_535),
+    ] = 0,
+    browser: Annotated[bool, typer.Option(help="With --serve, open the browser.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Watch an agent remember a user across sessions, in a few seconds and offline.
@@ -137,6 +165,8 @@ def demo(
     without it.
     """
     story = Story()
+    if serve:
+        _check_serving(as_json=as_json)
     model = _live_model() if live else None
     view = Silent() if as_json else DemoView(story)
     with _place(keep) as file, _open(file, story) as memory:
@@ -149,7 +179,7 @@ def demo(
             view.remembered(part, episode)
         memory.flush()
         question = story["question"]
-        recalled = scope.recall(question, limit=len(story.parts))
+        recalled = scope.recall(question, limit=len(story.parts), session_id=_NEW_SESSION)
         view.recalled(recalled)
         context = scope.context(question, system=story["system"])
         view.context(context)
@@ -157,7 +187,10 @@ def demo(
         view.answers(answers)
         stranger = memory.scope(tenant="default", agent=story["agent"], user=story["stranger"])
         theirs = stranger.recall(question)
-        view.end(file, kept=keep is not None, theirs=theirs)
+        view.end(file, kept=keep is not None, served=serve, theirs=theirs)
+        if serve and _pages is not None:
+            _come_back(scope, story, answers)
+            _pages[0](memory, "the demo's data", port=port, browser=browser)
     if as_json:
         print_json(
             Shown(
@@ -179,6 +212,27 @@ def _remember(scope: MemoryScope, part: Part) -> Episode:
         return scope.session(part.id).episodes[0].episode
     except SessionNotFound:
         return scope.store(part.messages, session_id=part.id, at=part.times)
+
+
+def _check_serving(*, as_json: bool) -> None:
+    """Check that the inspector can be shown, before the demo runs.
+
+    :raises MissingExtra: its packages are not installed
+    """
+    if as_json:
+        raise InvalidInput("--serve", "must not be given with --json")
+    if _pages is not None:
+        _pages[1]()
+
+
+def _come_back(scope: MemoryScope, story: Story, answers: Answers) -> None:
+    """Store the last question with its answer, and what the model was shown for it."""
+    try:
+        scope.session(_NEW_SESSION)
+    except SessionNotFound:
+        question = story["question"]
+        scope.context(question, system=story["system"], session_id=_NEW_SESSION)
+        scope.add(_NEW_SESSION, [("user", question), ("assistant", answers.with_memory)])
 
 
 def _live_model() -> Answerer:
@@ -247,9 +301,9 @@ def _check_is_demo(settings: Settings, story: Story) -> None:
 
     store = open_store(settings)
     try:
-        foreign = store.stats().sessions > len(story.parts) or not any(
-            store.session(story.scope, part.id) for part in story.parts
-        )
+        own = [*(part.id for part in story.parts), _NEW_SESSION]
+        known = sum(store.session(story.scope, each) is not None for each in own)
+        foreign = not known or store.stats().sessions > known
     finally:
         store.close()
     if foreign:
@@ -286,7 +340,9 @@ class Silent:
     def answers(self, answers: Answers) -> None:
         pass
 
-    def end(self, file: Path, *, kept: bool, theirs: Sequence[EpisodeSnippet]) -> None:
+    def end(
+        self, file: Path, *, kept: bool, served: bool, theirs: Sequence[EpisodeSnippet]
+    ) -> None:
         pass
 
 
@@ -360,18 +416,29 @@ class DemoView(Silent):
         screen.write((f"With the block above ({by}):", "bold"))
         screen.row(speaker(Role.ASSISTANT, agent), text=answers.with_memory)
 
-    def end(self, file: Path, *, kept: bool, theirs: Sequence[EpisodeSnippet]) -> None:
+    def end(
+        self, file: Path, *, kept: bool, served: bool, theirs: Sequence[EpisodeSnippet]
+    ) -> None:
         screen, story = self._screen, self._story
         screen.rule("What just happened")
         found = "nothing" if not theirs else counted(len(theirs), "episode")
-        where = f"kept in {file}" if kept else f"in {file}, removed now"
+        removed = "removed when you stop the inspector" if served else "removed now"
+        where = f"kept in {file}" if kept else f"in {file}, {removed}"
         scoped = (
             f"Another user ({story['stranger']}) asked {story['agent_name']} the same and got "
             f"{found}: a memory belongs to one tenant, agent and user."
         )
-        for line in (_STORED, _RANKED, scoped, f"The data was one SQLite file, {where}."):
+        for line in (
+            _STORED,
+            _RANKED,
+            scoped,
+            f"The data {'is' if served else 'was'} one SQLite file, {where}.",
+        ):
             screen.row(("- ", "cyan"), text=line)
         screen.gap()
+        if served:
+            screen.rule("The inspector")
+            return
         screen.write(("Next:", "bold"))
         for command, does in self._next(file, kept=kept):
             screen.write((command, "bold cyan"), (f"\n    {does}", ""), indent=2)
@@ -387,6 +454,7 @@ class DemoView(Silent):
             ]
         return [
             ("octopus chat", "talk yourself, and see what memory adds to each message"),
+            ("octopus demo --serve", "the same, and look into it with the browser"),
             ("octopus demo --keep demo.db", "the same, and search it afterwards"),
             ("octopus doctor", "check what is configured and what works"),
         ]

@@ -9,12 +9,15 @@ import webbrowser
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...domain.errors import InvalidInput, MissingExtra
 from ..urls import as_url, shown_url
+
+if TYPE_CHECKING:
+    from ...engine.memory import Memory
 
 _HOST = "127.0.0.1"
 _BEFORE_OPENING = 0.5
@@ -39,23 +42,38 @@ def inspect(
 
     It listens on this machine alone, and needs no key: the address that it prints is the key.
     """
-    if not (find_spec("uvicorn") and find_spec("starlette") and find_spec("jinja2")):
-        raise MissingExtra("server", "the inspector")
-    import uvicorn
-    from starlette.applications import Starlette
-
+    check_installed()
     from ...settings import load
     from ...wiring import EpisodicMemory
-    from .app import Inspector
 
     if file is not None and "://" not in file and not Path(file).exists():
         raise InvalidInput("FILE", f"must exist: {file} does not, and nothing is made here")
     url = load(database_url=as_url(file)).url
+    with EpisodicMemory.open(url, background=False) as memory:
+        show(memory, shown_url(url), port=port, browser=browser)
+
+
+def check_installed() -> None:
+    """Check that the packages of the inspector are there.
+
+    :raises MissingExtra: one of them is not installed
+    """
+    if not (find_spec("uvicorn") and find_spec("starlette") and find_spec("jinja2")):
+        raise MissingExtra("server", "the inspector")
+
+
+def show(memory: Memory, name: str, *, port: int, browser: bool) -> None:
+    """Serve the inspector on this machine until Ctrl-C. `name` tells the user what it shows."""
+    import uvicorn
+    from starlette.applications import Starlette
+
+    from .app import Inspector
+
     token = secrets.token_urlsafe(24)
-    with _listening(port) as listener, EpisodicMemory.open(url, background=False) as memory:
+    with _listening(port) as listener:
         app = Starlette(routes=Inspector(memory, local_token=token).routes())
         address = f"http://{_HOST}:{listener.getsockname()[1]}/?token={token}"
-        typer.echo(f"Octopus shows {shown_url(url)} on\n  {address}\nStop it with Ctrl-C.")
+        typer.echo(f"Octopus shows {name} on\n  {address}\nStop it with Ctrl-C.")
         if browser:
             opening = threading.Timer(_BEFORE_OPENING, webbrowser.open, args=(address,))
             opening.daemon = True
