@@ -1,4 +1,4 @@
-"""Write `compiled_statements.json`: the hot statements of SQLite as SQLAlchemy compiles them.
+"""Write `compiled_statements.json`: statements of common calls, as SQLAlchemy compiles them.
 
     make texts
 
@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from octopus_memory import EpisodicMemory, MemoryScope
-from octopus_memory.adapters.stores.sql.lazy import Statement
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
+from octopus_memory.adapters.stores.sqlite.driver import prepared_statements
 from octopus_memory.domain.facts import FactKind, FoundFact
 from octopus_memory.testing import FakeSummarizer
 
@@ -29,15 +28,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         # In the second round everything exists already.
         for _ in range(2):
-            for statement, keys in _asked(Path(folder, "memory.db")):
-                asked[statement.name, *keys] = compiled_statements.compile_statement(
-                    statement(), keys
-                )
+            _make_calls(Path(folder, "memory.db"))
+    for statement, keys in prepared_statements.named:
+        made, _ = compiled_statements.compile_statement(statement(), keys)
+        asked[statement.name, *keys] = made
     lines = (json.dumps([key, *made]) for key, made in sorted(asked.items()))
     compiled_statements.FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
 
-def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
+def _make_calls(path: Path) -> None:
     with EpisodicMemory.open(path, embedder="hashing", background=False) as memory:
         scope, store = memory.scope(user="somebody"), memory.runtime.store
         _talk(scope)
@@ -57,7 +56,6 @@ def _asked(path: Path) -> list[tuple[Statement[Any], tuple[str, ...]]]:
         scope.facts()
         for count in range(1, MOST_PLACES + 1):
             store.turns_at(scope.scope, [(uuid4(), 0) for _ in range(count)])
-        return [*store._known, *store._group_commit._known]  # type: ignore[attr-defined]
 
 
 def _talk(scope: MemoryScope) -> None:

@@ -108,15 +108,15 @@ def test_a_write_that_the_removal_overtakes_is_not_acknowledged(
     with open_memory(file) as memory:
         scope = memory.scope(user="u")
         scope.add("s", SAID)
-        store = memory.runtime.store
-        commit = store._commit  # type: ignore[attr-defined]
+        group_commit = memory.runtime.store._group_commit  # type: ignore[attr-defined]
+        write = group_commit.write
 
         def removed_meanwhile(*args: object, **named: object) -> object:
-            done = commit(*args, **named)
+            done = write(*args, **named)
             _remove(file)
             return done
 
-        monkeypatch.setattr(store, "_commit", removed_meanwhile)
+        monkeypatch.setattr(group_commit, "write", removed_meanwhile)
         with pytest.raises(StoreUnavailable):
             scope.add("s", SAID)
 
@@ -130,7 +130,7 @@ def test_another_working_folder_is_no_other_file(tmp_path: Path, monkeypatch: py
         monkeypatch.chdir(tmp_path / "other")
         scope.add("s", SAID)
         # On a connection of its own.
-        memory.runtime.store._close_idle()  # type: ignore[attr-defined]
+        memory.runtime.store._connections._close_idle()  # type: ignore[attr-defined]
         assert memory.stats().turns == 2
         assert len(scope.session("s").turns) == 2
     assert not (tmp_path / "other" / "here.db").exists()

@@ -269,7 +269,7 @@ def test_a_database_of_an_older_release_takes_facts(database_url: str, clock: Fi
     with open_memory(database_url, clock=clock, summarizer=FactFinder()) as memory:
         scope = memory.scope(user="ana")
         say(scope, "home[] Lives in Ghent.")
-        memory.runtime.store.inside(None, make_older, writes=True)
+        memory.runtime.store.change_schema(make_older)
     with open_memory(database_url, clock=clock, summarizer=FactFinder()) as memory:
         scope = memory.scope(user="ana")
         assert scope.facts() == []

@@ -175,7 +175,7 @@ def test_scrubbing_removes_words_of_unindexed_turns(memory: EpisodicMemory, scop
 
 def test_a_damaged_turn_does_not_hide_others(memory: EpisodicMemory, scope: MemoryScope):
     scope.add("s", [("user", HELLO), ("user", "It is damaged."), ("user", "The plumber comes.")])
-    memory.runtime.store.inside(None, _damage, writes=True)
+    memory.runtime.store.change_schema(_damage)
     index_turns.catch_up(memory.runtime, scope.scope)
     assert unfindable(memory) == 0
     rows = memory.runtime.store.recall_rows(scope.scope, after=0)[1]

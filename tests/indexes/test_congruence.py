@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from octopus_memory.adapters.indexes.exact import ExactIndex
@@ -86,8 +87,8 @@ def filled_postgres(vector_database: Database) -> Iterator[PostgresStore]:
     index = PgVectorIndex(store)
     fill(store, index)
     key = index.mirror.model_id(MODEL)
-    store.inside(None, pgvector_search.make_indexes, key, DIMENSION, writes=True)
-    store.inside(None, lambda conn: conn.exec_driver_sql("ANALYZE octopus_vectors"), writes=True)
+    store.change_schema(pgvector_search.make_indexes, key, DIMENSION)
+    store.change_schema(lambda conn: conn.exec_driver_sql("ANALYZE octopus_vectors"))
     yield store
     store.close()
 
@@ -248,14 +249,12 @@ def _nearest(
 
 
 def _plan(conn: Any, key: int, scope_id: int, vector: NDArray[np.float32]) -> str:
-    conn.exec_driver_sql(pgvector_search._GRAPH.format(searched=100))
+    conn.execute(pgvector_search._USE_GRAPH, {"searched": "100"})
     statement = pgvector_search._NEAREST.format(model=key, dimension=DIMENSION, exactly="")
     written = (
         statement.replace(":scope", str(scope_id))
         .replace(":limit", str(K))
         .replace("CAST(:vector", f"CAST('{pgvector_search.as_text(vector)}'")
     )
-    explained = conn.exec_driver_sql(
-        f"EXPLAIN {written}", execution_options={"no_parameters": True}
-    )
-    return "\n".join(row[0] for row in explained)
+    explained = conn.execute(sa.text(f"EXPLAIN {written}").columns(sa.column("plan")))
+    return "\n".join(explained.scalars())

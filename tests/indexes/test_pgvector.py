@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from octopus_memory import (
     EpisodicMemory,
@@ -136,7 +137,8 @@ def test_only_the_tenants_own_rows_are_reached(
     memory.run_pending()
 
     def tenants(conn: Any) -> list[str]:
-        return list(conn.exec_driver_sql("SELECT DISTINCT tenant FROM octopus_vectors").scalars())
+        said = sa.text("SELECT DISTINCT tenant FROM octopus_vectors").columns(sa.column("tenant"))
+        return list(conn.execute(said).scalars())
 
     store: Any = memory.runtime.store
     seen = {tenant: store.inside(tenant, tenants) for tenant in ("acme", "other", "nobody")}
@@ -204,7 +206,7 @@ def test_terms_of_an_older_database_are_found_by_again(
         tell(memory.scope(user="ana"))
         memory.run_pending()
         now = rows(postgres, database, "seq, terms")
-        memory.runtime.store.inside(None, partial(make_older, with_pgvector=True), writes=True)
+        memory.runtime.store.change_schema(partial(make_older, with_pgvector=True))
         assert rows(postgres, database, "seq, terms") != now
     with EpisodicMemory.open(database.owner_url, **named) as memory:
         assert sorted(rows(postgres, database, "seq, terms")) == sorted(now)

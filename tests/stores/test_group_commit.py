@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from octopus_memory.adapters.stores.sql import lazy
+from octopus_memory.adapters.stores.sql.transactions import Every
 from octopus_memory.adapters.stores.sqlite import group_commit
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.errors import EpisodeNotFound, StoreBusy, StoreFull
@@ -62,9 +64,10 @@ def test_writers_that_wait_share_one_commit(store: SqliteStore):
     for write in opened:
         store.append(write)
     Counting.commits = 0
-    hot = [lambda w=w: store.append(make_next(w, "more")) for w in opened[:-1]]
-    cold = [lambda: store.append(make_append(make_scope("new"), "a", closing=make_closing()))]
-    for future in _at_once(store, hot + cold):
+    adds = [lambda w=w: store.append(make_next(w, "more")) for w in opened[:-1]]
+    new = [lambda: store.append(make_append(make_scope("new"), "a", closing=make_closing()))]
+    other = [lambda: store.put_config("acme", "hr", {})]
+    for future in _at_once(store, adds + new + other):
         future.result()
     assert Counting.commits == 1
     assert [t.text for t in store.turns(opened[0].scope, opened[0].episode_id)] == ["first", "more"]
@@ -150,6 +153,49 @@ def test_nobody_waits_for_a_call_that_does_not_come(
     assert len(store.append(make_append(make_scope("u"), "a"))) == 1
     assert not store._group_commit._queue
     assert not store._group_commit._has_leader
+
+
+def test_a_write_imports_sqlalchemy_without_the_lock(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lazy, "_loaded", {})
+    attempts: list[None] = []
+    locked: list[bool] = []
+
+    def cold(conn: lazy.Connection) -> int:
+        attempts.append(None)
+        number: int = conn.execute(lazy.sa.select(lazy.sa.literal(7))).scalar_one()
+        return number
+
+    def is_locked() -> bool:
+        is_free = store._writing.acquire(blocking=False)
+        if is_free:
+            store._writing.release()
+        return not is_free
+
+    def load() -> None:
+        with ThreadPoolExecutor() as pool:
+            locked.append(pool.submit(is_locked).result())
+        lazy.load_compiler()
+
+    monkeypatch.setattr(group_commit, "load_compiler", load)
+    assert store._write(Every.TENANT, cold) == 7
+    assert (len(attempts), locked) == (2, [False])
+
+
+def test_an_interrupted_write_does_not_lose_a_database_in_memory():
+    with closing(SqliteStore(":memory:")) as store:
+        write = make_append(make_scope(), "first")
+        store.append(write)
+
+        def stop(conn: lazy.Connection) -> None:
+            assert conn.execute(lazy.sa.delete(lazy.schema.turns)).rowcount == 1
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            store._write(Every.TENANT, stop)
+        store.append(make_next(write, "second"))
+        assert len(store.turns(write.scope, write.episode_id)) == 2
 
 
 def test_more_writers_than_a_transaction_takes(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):

@@ -9,8 +9,8 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from octopus_memory.adapters.stores.sql import schema
-from octopus_memory.adapters.stores.sql.lazy import Connection
 from octopus_memory.adapters.stores.sql.statements import mirror
+from octopus_memory.adapters.stores.sql.transactions import CoreConnection
 from octopus_memory.domain.erasure import Erasure
 
 SQL_SERVERS_LIMIT = 2_100
@@ -30,5 +30,5 @@ def test_waiting_removals_are_counted_for_any_number_of_scopes():
         raw = conn.connection.driver_connection
         assert isinstance(raw, sqlite3.Connection)
         raw.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, SQL_SERVERS_LIMIT)
-        assert mirror.waiting_removals(Connection(conn), erasure) == 0
+        assert mirror.waiting_removals(CoreConnection(conn), erasure) == 0
     engine.dispose()

@@ -105,7 +105,7 @@ def test_what_is_recalled_by_is_rewritten(database_url: str):
             WorkKind.INDEX, worker_id="me", limit=1, now=_LATER, until=_LATER + timedelta(days=1)
         )
         assert len(claimed) == 1
-        store.inside(None, make_older, writes=True)
+        store.change_schema(make_older)
         _, older = store.recall_rows(scope.scope, after=0)
         assert {len(row.vector or b"") for row in older} == {256, 0}
     with EpisodicMemory.open(database_url, embedder="hashing", background=False) as memory:
@@ -133,7 +133,7 @@ def test_a_migration_that_breaks_off_changes_nothing(database_url: str):
         memory.flush()
         store = memory.runtime.store
         _, now = store.recall_rows(scope.scope, after=0)
-        store.inside(None, make_older, writes=True)
+        store.change_schema(make_older)
     engine = _engine(database_url)
     with engine.begin() as conn:
         in_the_way.create(conn)

@@ -24,6 +24,7 @@ from octopus_memory import (
 )
 from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sql import schema
+from octopus_memory.adapters.stores.sql.lazy import Connection
 from octopus_memory.adapters.stores.sql.statements import recall_rows
 from octopus_memory.adapters.stores.sql.transactions import Every
 from octopus_memory.domain.errors import InvalidSetting
@@ -154,7 +155,7 @@ def test_a_connection_lost_in_a_transaction_runs_it_again(
 ):
     lost = 0
 
-    def count(conn: sa.Connection) -> None:
+    def count(conn: Connection) -> None:
         nonlocal lost
         conn.execute(sa.insert(schema.models).values(name="model"))
         if lost < times:
@@ -299,7 +300,7 @@ def test_a_connection_made_since_is_not_suspected(database: Database, store: Pos
     sa.event.listen(store._engine, "connect", lambda *_: made.append(_))
 
     def lent() -> AbstractContextManager[Any]:
-        return store._hot.connection(begin=None, settings=("0", "all"))
+        return store._driver.connection(begin=None, settings=("0", "all"))
 
     with pytest.raises(sa.exc.DBAPIError), lent() as late:
         with pytest.raises(sa.exc.DBAPIError), lent() as early:
@@ -369,7 +370,7 @@ def test_server_errors_become_octopus_errors(
     told = f"DO $$ BEGIN RAISE EXCEPTION 'of ana' USING ERRCODE = '{code}'; END $$"
     for run in (store._read, store._write):
         with pytest.raises(StoreError) as caught:
-            run(ANA.tenant, lambda conn: conn.core.exec_driver_sql(told))
+            run(ANA.tenant, lambda conn: conn.execute(sa.text(told)))
         assert type(caught.value) is expected
         assert code in str(caught.value)
         assert "of ana" not in str(caught.value)

@@ -113,7 +113,7 @@ class Filled:
         """How many rows of a table a statement that was run looks at."""
         [prepared] = [
             known
-            for (statement, _), known in self.store._hot._known.items()
+            for (statement, _), known in self.store._driver.statements.named.items()
             if statement.name == f"statements.{name}"
         ]
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {prepared.text}"

@@ -45,7 +45,7 @@ def _named(name: str) -> Any:
 @pytest.mark.parametrize("key", compiled_statements.shipped(), ids=lambda key: key[0])
 def test_a_text_is_what_is_compiled_now(key: tuple[str, ...]) -> None:
     name, *keys = key
-    made = compiled_statements.compile_statement(_named(name)(), keys)
+    made, _ = compiled_statements.compile_statement(_named(name)(), tuple(keys))
     assert json.loads(json.dumps(made)) == list(compiled_statements.shipped()[key]), REMEDY
 
 

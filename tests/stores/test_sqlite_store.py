@@ -88,7 +88,7 @@ def test_an_episodes_rows_are_found_without_reading_its_whole_scope(
 ) -> None:
     with closing(sqlite3.connect(blank_file)) as conn:
         for drop in (close._drop_recall, close._drop_work):
-            made = compile_statement(drop(part)(), ["episode_", "scope_"])
+            made, _ = compile_statement(drop(part)(), ("episode_", "scope_"))
             asked = conn.execute(f"EXPLAIN QUERY PLAN {made.text[0]}", [0] * len(made.names))
             assert "(scope_id=? AND seq>? AND seq<?)" in asked.fetchone()[3]
 

@@ -430,7 +430,7 @@ def test_recall_rows_of_an_older_database_are_rewritten(server: Server) -> None:
     older.append(make_append(ANA, "the cat and the cat", "no vector"))
     older.put_vectors("m", [(claim_all(older)[0], bytes(6))])
     before = older.recall_rows(ANA, after=0)
-    older.inside(None, make_older, writes=True)
+    older.change_schema(make_older)
     assert older.recall_rows(ANA, after=0) != before
     older.close()
     store = SqlServerStore(URL)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from octopus_memory import EpisodicMemory, OctopusError
 from octopus_memory.adapters.embedders.hashing import HashingEmbedder
 from tests.support import sqlite_hooks
-from tests.support.statement_cache import share_compiled_statements
 
 
 def add_one_by_one(pipe: Connection, url: str, count: int) -> None:
@@ -72,7 +71,6 @@ def act(action: str, url: str, begin: Callable[[], None]) -> None:
         ACTIONS[action](memory)
 
 
-@share_compiled_statements()
 def be_killed_at_each(
     pipe: Connection,
     do: Callable[[str, Callable[[], None]], object],

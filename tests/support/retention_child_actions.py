@@ -20,7 +20,6 @@ from octopus_memory.adapters.stores.sqlite.identity import FileIdentity
 from octopus_memory.engine.retention import due
 from octopus_memory.testing import FixedClock
 from tests.support import sqlite_hooks
-from tests.support.statement_cache import share_compiled_statements
 
 NOW = datetime(2025, 3, 14, tzinfo=UTC)
 TALK = [("user", "I have three cats and live in Porto."), ("assistant", "Porto is lovely.")]
@@ -37,7 +36,6 @@ def act(memory: EpisodicMemory, action: str) -> object:
     return scope.restore(scope.session("cold").episodes[0].episode)
 
 
-@share_compiled_statements()
 def be_killed_at_each(pipe: Connection, ready: str, folder: str, action: str) -> None:
     """Does it on a copy of a database again and again, killed one statement later each time.
 
@@ -49,7 +47,7 @@ def be_killed_at_each(pipe: Connection, ready: str, folder: str, action: str) ->
     act(memory, action)
     # No connection may be used on both sides of a fork.
     memory.runtime.store.close()
-    memory.runtime.store._closed = False
+    memory.runtime.store._connections._is_closed = False
     # Every copy is another file, which the store would take for one that was put in its place.
     memory.runtime.store._file = FileIdentity(path)
     for statement in itertools.count(1):

@@ -15,10 +15,8 @@ from octopus_memory import EpisodicMemory
 from octopus_memory.adapters.stores.sqlite.identity import FileIdentity
 from tests.support import sqlite_hooks
 from tests.support.retention_child_actions import open_memory
-from tests.support.statement_cache import share_compiled_statements
 
 
-@share_compiled_statements()
 def be_killed_at_each(pipe: Connection, ready: str, folder: str) -> None:
     """Scrubs copies of a database, killed one statement or step of the rewrite later each time.
 
@@ -30,7 +28,7 @@ def be_killed_at_each(pipe: Connection, ready: str, folder: str) -> None:
     memory.tenant().scrub(numbered=True)
     # No connection may be used on both sides of a fork.
     memory.runtime.store.close()
-    memory.runtime.store._closed = False
+    memory.runtime.store._connections._is_closed = False
     # Every copy is another file, which the store would take for one that was put in its place.
     memory.runtime.store._file = FileIdentity(path)
     for moment in itertools.count(1):

@@ -125,7 +125,7 @@ class PgVectorIndex(RemoteIndex):
         self._next_try = now + _RETRY_SECONDS
         try:
             if not self._sql.inside(None, search.is_indexed, key):
-                self._sql.inside(None, search.make_indexes, key, dimension, writes=True)
+                self._sql.change_schema(search.make_indexes, key, dimension)
             self._indexed_models.add(model)
         except StoreError as error:
             log.warning(

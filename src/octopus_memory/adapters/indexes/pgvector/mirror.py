@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ....domain.errors import InvalidSetting, StoreError, StoreUnavailable
 from ....domain.search import vectors
 from ....ports.index import IndexMirror, MirrorRow
-from ....ports.shared_database import SharedDatabase
+from ....ports.shared_database import SharedConnection, SharedDatabase
 from ....ports.work import Removal
 
 Floats = NDArray[np.float32]
@@ -33,7 +33,7 @@ class PgVectorMirror(IndexMirror):
         """`on_upsert` is called with model, dimension and newest `seq` after rows were written."""
         self._store, self._on_upsert = store, on_upsert
         self._models: dict[str, int] = {}
-        product = store.inside(None, lambda conn: conn.dialect.name)
+        product = store.inside(None, lambda conn: conn.product)
         if product != "postgresql":
             raise InvalidSetting("index", NOT_POSTGRES)
         if not store.inside(None, _has_table):
@@ -41,7 +41,7 @@ class PgVectorMirror(IndexMirror):
 
     def _create_table(self) -> None:
         try:
-            self._store.inside(None, _create_table, writes=True)
+            self._store.change_schema(_create_table)
         except StoreError as error:
             raise StoreUnavailable(
                 "creating pgvector's table failed for this role: run CREATE EXTENSION vector as a "
@@ -96,7 +96,7 @@ class PgVectorMirror(IndexMirror):
         return self._store.inside(None, _left_of, list(scope_ids), episode_id)
 
 
-def write(conn: sa.Connection, model: str, given: Iterable[tuple[int, int, bytes]]) -> None:
+def write(conn: SharedConnection, model: str, given: Iterable[tuple[int, int, bytes]]) -> None:
     """Upsert (scope, seq, packed vector) of rows that the store has with that model."""
     key = _model_id(conn, model)
     rows = [
@@ -136,19 +136,24 @@ _WRITE = sa.text(f"""
     ON CONFLICT (scope_id, seq) DO UPDATE
         SET model_id = EXCLUDED.model_id, embedding = EXCLUDED.embedding, terms = EXCLUDED.terms
 """)  # noqa: S608 - built from constants
-_HAS_TABLE = sa.text("SELECT to_regclass('octopus_vectors') IS NOT NULL")
+_HAS_TABLE = sa.text("SELECT to_regclass('octopus_vectors') IS NOT NULL").columns(sa.column("has"))
 _VERSION = sa.text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
-_MODEL = sa.text("SELECT id FROM octopus_models WHERE name = :name")
+_MODEL = sa.text("SELECT id FROM octopus_models WHERE name = :name").columns(sa.column("id"))
 _DELETE = sa.text("""
     DELETE FROM octopus_vectors
     WHERE model_id = :model AND scope_id = :scope AND seq = ANY(CAST(:seqs AS bigint[]))
 """)
-_SCOPE_IDS = sa.text("SELECT DISTINCT scope_id FROM octopus_vectors WHERE model_id = :model")
-_SEQS = sa.text("SELECT seq FROM octopus_vectors WHERE model_id = :model AND scope_id = :scope")
+_SEQ: sa.ColumnClause[int] = sa.column("seq")
+_SCOPE_IDS = sa.text(
+    "SELECT DISTINCT scope_id FROM octopus_vectors WHERE model_id = :model"
+).columns(sa.column("scope_id"))
+_SEQS = sa.text(
+    "SELECT seq FROM octopus_vectors WHERE model_id = :model AND scope_id = :scope"
+).columns(_SEQ)
 _VECTORS = sa.text("""
     SELECT seq, CAST(embedding AS real[]) AS embedding FROM octopus_vectors
     WHERE model_id = :model AND scope_id = :scope AND seq = ANY(CAST(:seqs AS bigint[]))
-""")
+""").columns(_SEQ, sa.column("embedding"))
 _DROP_MODELS = sa.text("""
     DELETE FROM octopus_vectors WHERE CAST(:keep AS bigint) IS NULL OR model_id <> :keep
 """)
@@ -156,10 +161,10 @@ _COUNT = sa.text("""
     SELECT count(*) FROM octopus_vectors
     WHERE scope_id = ANY(CAST(:scopes AS bigint[]))
         AND (CAST(:episode AS uuid) IS NULL OR episode_id = :episode)
-""")
+""").columns(sa.column("count"))
 
 
-def _has_table(conn: sa.Connection) -> bool:
+def _has_table(conn: SharedConnection | sa.Connection) -> bool:
     return bool(conn.execute(_HAS_TABLE).scalar_one())
 
 
@@ -180,34 +185,34 @@ def _create_table(conn: sa.Connection) -> None:
     conn.exec_driver_sql(script, execution_options={"no_parameters": True})
 
 
-def _model_id(conn: sa.Connection, model: str) -> int | None:
+def _model_id(conn: SharedConnection, model: str) -> int | None:
     found = conn.execute(_MODEL, {"name": model}).scalar()
     return None if found is None else int(found)
 
 
-def _delete(conn: sa.Connection, model: int | None, scope_id: int, seqs: list[int]) -> None:
+def _delete(conn: SharedConnection, model: int | None, scope_id: int, seqs: list[int]) -> None:
     conn.execute(_DELETE, {"model": model, "scope": scope_id, "seqs": seqs})
 
 
-def _scope_ids(conn: sa.Connection, model: int | None) -> list[int]:
+def _scope_ids(conn: SharedConnection, model: int | None) -> list[int]:
     return list(conn.execute(_SCOPE_IDS, {"model": model}).scalars())
 
 
-def _seqs(conn: sa.Connection, model: int | None, scope_id: int) -> list[int]:
+def _seqs(conn: SharedConnection, model: int | None, scope_id: int) -> list[int]:
     return list(conn.execute(_SEQS, {"model": model, "scope": scope_id}).scalars())
 
 
 def _vectors(
-    conn: sa.Connection, model: int | None, scope_id: int, seqs: list[int]
+    conn: SharedConnection, model: int | None, scope_id: int, seqs: list[int]
 ) -> dict[int, Floats]:
     read = conn.execute(_VECTORS, {"model": model, "scope": scope_id, "seqs": seqs})
     return {row.seq: np.asarray(row.embedding, np.float32) for row in read}
 
 
-def _drop_models(conn: sa.Connection, keep: int | None) -> list[str]:
+def _drop_models(conn: SharedConnection, keep: int | None) -> list[str]:
     return ["octopus_vectors"] if conn.execute(_DROP_MODELS, {"keep": keep}).rowcount else []
 
 
-def _left_of(conn: sa.Connection, scope_ids: list[int], episode_id: UUID | None) -> int:
+def _left_of(conn: SharedConnection, scope_ids: list[int], episode_id: UUID | None) -> int:
     given = {"scopes": scope_ids, "episode": episode_id}
     return int(conn.execute(_COUNT, given).scalar_one())

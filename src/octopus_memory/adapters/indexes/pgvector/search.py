@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from ....ports.index import Probe
+from ....ports.shared_database import SharedConnection
 from .mirror import Floats, as_text
 
 ROWS_PER_LEG = 200
 """Rows found by vector, and as many by terms."""
-_NO_TIMEOUT = "SET LOCAL statement_timeout = 0"
 
 # One aggregated value for all rows: fetching them one by one would cost more than the search.
 _COSINES = sa.text("""
@@ -22,7 +22,7 @@ _COSINES = sa.text("""
         int8send(seq) || float8send(1 - (embedding <=> CAST(:vector AS halfvec))), CAST('' AS bytea)
     ) FROM octopus_vectors
     WHERE scope_id = :scope AND model_id = :model
-""")
+""").columns(sa.column("packed"))
 _COSINE = np.dtype([("seq", ">i8"), ("cosine", ">f8")])
 # The model's number is a literal, because the planner uses a partial index only if it sees that the
 # condition matches.
@@ -33,6 +33,8 @@ _NEAREST = """
         (embedding::halfvec({dimension:d}) <=> CAST(:vector AS halfvec({dimension:d}))){exactly}
     LIMIT :limit
 """
+_SEQ: sa.ColumnClause[int] = sa.column("seq")
+_EPISODE: sa.ColumnClause[UUID] = sa.column("episode_id")
 _WORDS = sa.text("""
     WITH hit AS (
         SELECT v.seq, v.episode_id, term
@@ -44,26 +46,29 @@ _WORDS = sa.text("""
     )
     SELECT seq, episode_id FROM hit JOIN rarity USING (term)
     GROUP BY seq, episode_id ORDER BY sum(weight) DESC, seq DESC LIMIT :limit
-""")
+""").columns(_SEQ, _EPISODE)
 _ROWS_OF = sa.text("""
     SELECT seq FROM octopus_vectors
     WHERE scope_id = :scope AND episode_id = ANY(CAST(:episodes AS uuid[]))
-""")
-_ALL_ROWS = sa.text("SELECT reltuples FROM pg_class WHERE oid = to_regclass('octopus_vectors')")
+""").columns(_SEQ)
+_ALL_ROWS = sa.text(
+    "SELECT reltuples FROM pg_class WHERE oid = to_regclass('octopus_vectors')"
+).columns(sa.column("rows"))
 _MIN_SHARE = 0.05
 """The graph scans 20,000 rows at most. In a scope with this share of all rows, it then finds 1,000
 of the scope's, five times the limit."""
 # With row-level security the planner expects almost no rows and would never choose the graph.
-_GRAPH = """
-    SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {searched:d};
-    SET LOCAL enable_sort = off
-"""
+_USE_GRAPH = sa.text("""
+    SELECT set_config('hnsw.iterative_scan', 'strict_order', true),
+        set_config('hnsw.ef_search', :searched, true), set_config('enable_sort', 'off', true)
+""")
+_END_GRAPH = sa.text("SELECT set_config('enable_sort', 'on', true)")
 _MIN_EF_SEARCH = 100
-_INDEXED = sa.text("SELECT to_regclass(:name) IS NOT NULL")
+_INDEXED = sa.text("SELECT to_regclass(:name) IS NOT NULL").columns(sa.column("is_indexed"))
 
 
 def cosines(
-    conn: sa.Connection, model: int, scope_id: int, vector: Floats
+    conn: SharedConnection, model: int, scope_id: int, vector: Floats
 ) -> tuple[NDArray[np.int64], Floats]:
     """The `seq` and exact cosine of every row of the scope."""
     given = {"model": model, "scope": scope_id, "vector": as_text(vector)}
@@ -72,7 +77,7 @@ def cosines(
 
 
 def near(
-    conn: sa.Connection, model: int, scope_id: int, probe: Probe, rows: int, *, graph: bool
+    conn: SharedConnection, model: int, scope_id: int, probe: Probe, rows: int, *, graph: bool
 ) -> list[UUID]:
     """Episodes near the probe by vector and by terms, best first."""
     meaning: list[UUID] = []
@@ -88,7 +93,7 @@ def near(
 
 
 def nearest(
-    conn: sa.Connection,
+    conn: SharedConnection,
     model: int,
     scope_id: int,
     vector: Floats,
@@ -107,26 +112,26 @@ def nearest(
     ways = [" + 0"]
     if graph and all_rows * _MIN_SHARE <= rows:
         ways.insert(0, "")
-        conn.exec_driver_sql(_GRAPH.format(searched=max(_MIN_EF_SEARCH, 2 * limit)))
+        conn.execute(_USE_GRAPH, {"searched": str(max(_MIN_EF_SEARCH, 2 * limit))})
     given = {"scope": scope_id, "vector": as_text(vector), "limit": limit}
     for exactly in ways:
         statement = _NEAREST.format(model=model, dimension=len(vector), exactly=exactly)
-        found = conn.execute(sa.text(statement), given).all()
+        found = conn.execute(sa.text(statement).columns(_SEQ, _EPISODE), given).all()
         if len(found) >= limit:
             break
-    conn.exec_driver_sql("SET LOCAL enable_sort = on")
+    conn.execute(_END_GRAPH)
     return [row.episode_id for row in found]
 
 
 def _by_terms(
-    conn: sa.Connection, model: int, scope_id: int, probe: Probe, rows: int
+    conn: SharedConnection, model: int, scope_id: int, probe: Probe, rows: int
 ) -> list[UUID]:
     terms = np.unique(probe.terms).view(np.int32).tolist()
     given = {"model": model, "scope": scope_id, "terms": terms, "rows": rows, "limit": ROWS_PER_LEG}
     return [row.episode_id for row in conn.execute(_WORDS, given)]
 
 
-def rows_of(conn: sa.Connection, scope_id: int, episodes: Sequence[UUID]) -> list[int]:
+def rows_of(conn: SharedConnection, scope_id: int, episodes: Sequence[UUID]) -> list[int]:
     given = {"scope": scope_id, "episodes": list(episodes)}
     return list(conn.execute(_ROWS_OF, given).scalars())
 
@@ -135,13 +140,12 @@ def index_name(model: int) -> str:
     return f"octopus_vectors_near_{model:d}"
 
 
-def is_indexed(conn: sa.Connection, model: int) -> bool:
+def is_indexed(conn: SharedConnection, model: int) -> bool:
     return bool(conn.execute(_INDEXED, {"name": index_name(model)}).scalar_one())
 
 
 def make_indexes(conn: sa.Connection, model: int, dimension: int) -> None:
     """Create the HNSW and term indexes for large scopes. Blocks vector writes while it runs."""
-    conn.exec_driver_sql(_NO_TIMEOUT)
     conn.exec_driver_sql(
         f"CREATE INDEX IF NOT EXISTS {index_name(model)} ON octopus_vectors USING hnsw "
         f"((embedding::halfvec({dimension:d})) halfvec_cosine_ops) WHERE model_id = {model:d}"

@@ -1,4 +1,4 @@
-"""Hot calls: statements executed on psycopg, several in one round trip.
+"""Statements executed on psycopg, several in one round trip.
 
 A statement is sent when it is executed, and awaited when its rows are read. So BEGIN travels with
 the first statements and COMMIT with the last, and a read of one statement is one round trip.
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ..sql.lazy import Statement
-from ..sql.results import Reader, Result, returned
+from ..sql.results import DriverResult, Reader, returned
+from ..sql.statement_cache import Keys, StatementCache, check_given
 from . import errors
 
 if TYPE_CHECKING:
@@ -41,27 +42,25 @@ _LIST = re.compile(r"(NOT )?IN \(__\[POSTCOMPILE_(\w+)\]\)")
 class Prepared(Reader):
     """A statement compiled for one set of parameters."""
 
-    def __init__(self, statement: Any, keys: Sequence[str], dialect: sa.Dialect) -> None:
+    def __init__(self, statement: Any, made: Any, keys: Keys, dialect: sa.Dialect) -> None:
+        """`made` is SQLAlchemy's compiled object."""
         columns = returned(statement)
         super().__init__(
             [name for name, _ in columns],
             [kind.dialect_impl(dialect).result_processor(dialect, None) for _, kind in columns],
         )
-        # Without this, an INSERT would return the new row's key.
-        is_silent = isinstance(statement, sa.Insert) and not columns
-        made = statement.compile(dialect=dialect, column_keys=keys, for_executemany=is_silent)
         # One text for lists of any length.
         self.text = _LIST.sub(_as_array, str(made))
         self._lists = {found[2] for found in _LIST.finditer(str(made))}
         names = set(made.bind_names.values())
-        self._fixed = {name: made.params[name] for name in names.difference(keys)}
+        self.fixed = {name: made.params[name] for name in names.difference(keys)}
         self._binds = {
             name: _bind(made.binds[name].type, dialect, is_list=name in self._lists)
             for name in names
         }
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        given = {**self._fixed, **given}
+        given = {**self.fixed, **given}
         return {
             name: given[name] if bind is None else bind(given[name])
             for name, bind in self._binds.items()
@@ -72,8 +71,23 @@ class Prepared(Reader):
         return all(len(values[name]) <= _LONG_LIST for name in self._lists)
 
 
+class Statements(StatementCache[Prepared]):
+    """The compiled statements of one server."""
+
+    def __init__(self, dialect: sa.Dialect) -> None:
+        self._dialect = dialect
+        super().__init__(lambda statement, keys: self._prepare(statement(), keys)[0], self._prepare)
+
+    def _prepare(self, statement: Any, keys: Keys) -> tuple[Prepared, Any]:
+        # Without this, an INSERT would return the new row's key.
+        is_silent = isinstance(statement, sa.Insert) and not returned(statement)
+        made = statement.compile(dialect=self._dialect, column_keys=keys, for_executemany=is_silent)
+        check_given(made, keys)
+        return Prepared(statement, made, keys, self._dialect), made
+
+
 class DriverConnection:
-    """Executes named statements.
+    """Executes statements.
 
     With `begin` they form one transaction, which `end` commits. Without it, statements sent before
     rows are read form one.
@@ -84,16 +98,16 @@ class DriverConnection:
     def __init__(
         self,
         raw: Any,
-        known: dict[Any, Prepared],
-        dialect: sa.Dialect,
+        statements: Statements,
+        driver_error: type[Exception],
         *,
         begin: str | None,
         settings: tuple[str, str],
     ) -> None:
         """`settings` are the statement timeout and the reach."""
         self._raw = raw
-        self._known = known
-        self._dialect = dialect
+        self._statements = statements
+        self._driver_error = driver_error
         self._begin = begin
         self._settings = settings
         self._pipeline: psycopg.Pipeline | None = None
@@ -108,24 +122,30 @@ class DriverConnection:
         raw = self._raw.pgconn
         return bool(self._raw.closed or raw.pipeline_status or raw.transaction_status)
 
-    def execute(self, statement: Statement[Any], given: Any = None) -> Result:
+    def execute(self, statement: Statement[Any] | sa.Executable, given: Any = None) -> DriverResult:
         rows: list[Mapping[str, Any]] = given if isinstance(given, list) else [given or {}]
-        key = statement, tuple(rows[0])
-        prepared = self._known.get(key)
-        if prepared is None:
-            prepared = self._known[key] = Prepared(statement(), key[1], self._dialect)
+        prepared, own = self._statements.find(statement, tuple(rows[0]))
+        if own:
+            rows = [{**own, **row} for row in rows]
         self._start()
         cursor = self._raw.cursor(binary=True)
         if len(rows) > 1:
             cursor.executemany(prepared.text, list(map(prepared.values, rows)))
         else:
             values = prepared.values(rows[0])
-            cursor.execute(prepared.text, values, prepare=prepared.fits_cached_plan(values))
+            # psycopg prepares a statement without a name once it was used a few times.
+            prepare: bool | None = True if isinstance(statement, Statement) else None
+            if not prepared.fits_cached_plan(values):
+                prepare = False
+            cursor.execute(prepared.text, values, prepare=prepare)
         self._has_unanswered = True
-        return Result(_PendingCursor(cursor, self._sync), prepared)
+        return DriverResult(_PendingCursor(cursor, self._sync), prepared)
 
     def insert(
-        self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]
+        self,
+        statement: Statement[Any] | sa.Executable,
+        names: Sequence[str],
+        rows: Sequence[Sequence[Any]],
     ) -> None:
         self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
@@ -171,7 +191,7 @@ class DriverConnection:
         self._pipeline = None
         try:
             self._leaving.close()
-        except self._dialect.loaded_dbapi.Error as error:
+        except self._driver_error as error:
             hidden = error.__context__
             if not self._raw.pgconn.pipeline_status or hidden in (None, before):
                 raise
@@ -180,11 +200,11 @@ class DriverConnection:
 
 
 class Driver:
-    """Lends the connections of the SQLAlchemy pool to hot calls."""
+    """Lends the connections of the SQLAlchemy pool, each to one call."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._known: dict[Any, Prepared] = {}
+        self.statements = Statements(engine.dialect)
         self._losses = 0
         sa.event.listen(engine, "checkout", self._check_before_use)
 
@@ -193,18 +213,22 @@ class Driver:
         self, *, begin: str | None, settings: tuple[str, str]
     ) -> Iterator[DriverConnection]:
         """A connection for one call; errors are raised as SQLAlchemy raises them."""
-        dialect = self._engine.dialect
+        driver_error = self._engine.dialect.loaded_dbapi.Error
         try:
             pooled = self._engine.raw_connection()
-        except dialect.loaded_dbapi.Error as error:
+        except driver_error as error:
             raise self._as_sqlalchemy_raises(error) from error
         conn = DriverConnection(
-            pooled.driver_connection, self._known, dialect, begin=begin, settings=settings
+            pooled.driver_connection,
+            self.statements,
+            driver_error,
+            begin=begin,
+            settings=settings,
         )
         try:
             yield conn
             conn.end()
-        except dialect.loaded_dbapi.Error as error:
+        except driver_error as error:
             conn.close()
             is_lost = conn.is_broken or errors.is_end_of_connection(error)
             if is_lost or errors.is_outdated(error):
@@ -267,6 +291,10 @@ class _PendingCursor:
     def fetchall(self) -> list[Any]:
         self._sync()
         return self._cursor.fetchall()
+
+    def fetchmany(self, size: int, /) -> list[Any]:
+        self._sync()
+        return self._cursor.fetchmany(size)
 
 
 def _as_array(found: re.Match[str]) -> str:

@@ -63,10 +63,14 @@ _COLUMNS = """
 """
 
 
+EVERYTHING = "all"
+"""The value of `octopus.reach` for every tenant."""
+
+
 def setting(reach: Reach, dialect: sa.Dialect) -> str:
     """The value of `octopus.reach`."""
     if isinstance(reach, Every):
-        return "all"
+        return EVERYTHING
     return f"tenant:{Name().process_bind_param(reach, dialect)}"
 
 

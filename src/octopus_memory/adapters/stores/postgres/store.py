@@ -20,17 +20,15 @@ from ....domain.errors import (
 from ....ports.models import Clock
 from ....ports.retention import Lead
 from ..sql import migrate
-from ..sql.lazy import Connection, Hot, hot_mode
+from ..sql.lazy import Connection, needs_snapshot
 from ..sql.store import SqlStore
-from ..sql.transactions import REACH, READING, Every, Reach
+from ..sql.transactions import Reach
 from . import compaction, errors, security
-from .driver import DURABLE, SNAPSHOT, WRITING, Driver
+from .driver import DURABLE, SNAPSHOT, WRITING, Driver, DriverConnection
 
 P = ParamSpec("P")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-_NO_TIMEOUT = "octopus_no_timeout"
-"""The execution option of transactions without a timeout, such as migrations."""
 _OLDEST = 15
 # Both sides notice a vanished peer within about a minute.
 _KEEPALIVE: dict[str, Any] = {
@@ -67,17 +65,16 @@ class PostgresStore(SqlStore):
                 "connect_timeout": max(2, round(connect_timeout_seconds)),
                 **_KEEPALIVE,
             },
-            # Ask for the row count of INSERT … SELECT too.
-            "execution_options": {"preserve_rowcount": True},
             "hide_parameters": True,
         }
         # Connections outside the pool, for sessions that hold a lock.
         self._alone = self._engine_with(poolclass=sa.NullPool, **options)
+        self._schema = self._alone.execution_options()
+        sa.event.listen(self._schema, "begin", _begin_schema)
         engine = self._engine_with(
             pool_size=pool_size, max_overflow=0, pool_timeout=connect_timeout_seconds, **options
         )
-        sa.event.listen(engine, "begin", self._begin)
-        self._hot = Driver(engine)
+        self._driver = Driver(engine)
         super().__init__(lambda: engine, clock=clock)
 
     def _engine_with(self, **options: Any) -> sa.Engine:
@@ -88,22 +85,9 @@ class PostgresStore(SqlStore):
         sa.event.listen(engine, "connect", _prepare)
         return engine
 
-    def _begin(self, conn: sa.Connection) -> None:
-        """Begin, set the reach and the timeout, in one round trip."""
-        options = conn.get_execution_options()
-        mode = "REPEATABLE READ READ ONLY" if options.get(READING) else "READ COMMITTED"
-        settings = {"statement_timeout": "0" if options.get(_NO_TIMEOUT) else self._patience}
-        if REACH in options:
-            settings["octopus.reach"] = security.setting(options[REACH], conn.dialect)
-        said = [
-            f"set_config({_literal(name)}, {_literal(value)}, true)"
-            for name, value in settings.items()
-        ]
-        local = ", ".join(said if options.get(READING) else [*said, DURABLE])
-        conn.exec_driver_sql(
-            f"BEGIN ISOLATION LEVEL {mode}; SELECT {local}",
-            execution_options={"no_parameters": True},
-        )
+    @property
+    def _schema_engine(self) -> sa.Engine:
+        return self._schema
 
     @property
     def _where(self) -> str:
@@ -125,13 +109,9 @@ class PostgresStore(SqlStore):
                 f"{self._where}: all {self._pool_size} connections are in use; try again, or raise "
                 "pool_size"
             ) from error
-        except self._driver.Error as error:
+        except self._alone.dialect.loaded_dbapi.Error as error:
             # A new connection that broke before SQLAlchemy had it.
             raise StoreUnavailable(f"{self._where}: the connection was lost; try again") from error
-
-    @property
-    def _driver(self) -> Any:
-        return self._alone.dialect.loaded_dbapi
 
     def _read(
         self,
@@ -156,18 +136,8 @@ class PostgresStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        mode = hot_mode(do)
-        if mode is not None:
-            with self._hot_connection(reach, SNAPSHOT if mode is Hot.SNAPSHOT else None) as driven:
-                return do(driven, *args, **named)
-
-        def committed(conn: Connection) -> T:
-            done = do(conn, *args, **named)
-            # Commit, because a rollback would drop the prepared statements.
-            conn.core.commit()
-            return done
-
-        return super()._attempt_read(reach, committed)
+        with self._connection(reach, SNAPSHOT if needs_snapshot(do) else None) as conn:
+            return do(conn, *args, **named)
 
     def _attempt_write(
         self,
@@ -176,29 +146,24 @@ class PostgresStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        if hot_mode(do) is Hot.WRITE:
-            with self._hot_connection(reach, WRITING) as driven:
-                return do(driven, *args, **named)
-        return super()._attempt_write(reach, do, *args, **named)
+        with self._connection(reach, WRITING) as conn:
+            return do(conn, *args, **named)
 
-    def _hot_connection(self, reach: Reach, begin: str | None) -> AbstractContextManager[Any]:
+    def _connection(
+        self, reach: Reach, begin: str | None
+    ) -> AbstractContextManager[DriverConnection]:
         reached = security.setting(reach, self._engine.dialect)
-        return self._hot.connection(begin=begin, settings=(self._patience, reached))
+        return self._driver.connection(begin=begin, settings=(self._patience, reached))
 
     def _prepare_schema(self) -> None:
-        no_timeout = {REACH: Every.TENANT, _NO_TIMEOUT: True}
         with self._translated(), self._alone.connect() as conn:
             _check_server(conn)
             # Of two processes that open an empty database, one creates the tables.
             conn.exec_driver_sql("BEGIN")
             conn.exec_driver_sql(_DISABLE_TIMEOUTS)
             conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_key("schema"))))
-            migrate.ensure_current(
-                self._engine.execution_options(**no_timeout),
-                self._reader.execution_options(**no_timeout),
-                read_only=self.read_only,
-            )
-            with self._engine.execution_options(**no_timeout).begin() as owner:
+            migrate.ensure_current(self._schema, self._schema, read_only=self.read_only)
+            with self._schema.begin() as owner:
                 security.protect(owner)
 
     def close(self) -> None:
@@ -289,10 +254,13 @@ def _prepare(conn: Any, _: Any) -> None:
     conn.execute("SET TIME ZONE 'UTC'")
 
 
-def _literal(value: str) -> str:
-    from psycopg import sql
-
-    return sql.Literal(value).as_string()
+def _begin_schema(conn: sa.Connection) -> None:
+    """Begin a transaction that defines tables: for all tenants, and without a timeout."""
+    conn.exec_driver_sql(
+        f"{WRITING}; SELECT set_config('statement_timeout', '0', true), "
+        f"set_config('octopus.reach', '{security.EVERYTHING}', true), {DURABLE}",
+        execution_options={"no_parameters": True},
+    )
 
 
 def _key(name: str) -> int:

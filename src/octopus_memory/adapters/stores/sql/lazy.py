@@ -1,37 +1,37 @@
 """Lazy imports of SQLAlchemy, and statements with names.
 
-Hot calls on SQLite never import SQLAlchemy: their statements were compiled when the package was
-built, and are looked up by name (`sqlite/compiled.py`). This module is the only one that statement
-authors need: `@sql` names a statement, `@hot_read` and its siblings mark a call.
+The common calls on SQLite never import SQLAlchemy: their statements have names, were compiled when
+the package was built, and are looked up by name (`sqlite/compiled.py`). This module is the only one
+that statement authors need: `@sql` names a statement, `@without_snapshot` marks a read.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 __all__ = [
     "Asked",
     "Connection",
-    "Hot",
+    "ImportNeeded",
+    "Result",
     "Statement",
-    "hot_mode",
-    "hot_read",
-    "hot_snapshot",
-    "hot_write",
     "load",
+    "load_compiler",
+    "needs_snapshot",
+    "no_imports",
     "results_of",
     "sa",
     "schema",
     "sql",
     "sql_for",
     "types",
+    "without_snapshot",
 ]
 
 P = ParamSpec("P")
@@ -56,10 +56,39 @@ else:
 _loaded: dict[str, ModuleType] = {}
 
 
+class ImportNeeded(Exception):
+    """A call inside `no_imports` needs SQLAlchemy, which is not imported yet."""
+
+
+_importing = threading.local()
+
+
+@contextmanager
+def no_imports() -> Iterator[None]:
+    """Raise `ImportNeeded` instead of importing, in this thread: others wait for its lock."""
+    _importing.is_refused = True
+    try:
+        yield
+    finally:
+        _importing.is_refused = False
+
+
+def load_compiler() -> None:
+    """Import everything that building and compiling a statement needs."""
+    for module in (sa, schema, types):
+        load(module.__name__)
+    load("sqlalchemy.dialects.sqlite")
+
+
 def load(name: str) -> ModuleType:
-    """Import a module completely, even if a signal arrives meanwhile."""
+    """Import a module completely, even if a signal arrives meanwhile.
+
+    :raises ImportNeeded: inside `no_imports`
+    """
     known = _loaded.get(name)
     if known is None:
+        if getattr(_importing, "is_refused", False):
+            raise ImportNeeded(name)
         # Signals are raised in the main thread, and one during an import would leave half a module.
         if threading.current_thread() is threading.main_thread():
             loading = threading.Thread(target=_import, args=(name,))
@@ -114,53 +143,62 @@ def _name(make: Callable[..., Any]) -> str:
     return f"{make.__module__.removeprefix(f'{__package__}.')}.{make.__name__}"
 
 
-class Hot(Enum):
-    """Modes of a hot call, which runs named statements on the driver, without SQLAlchemy."""
-
-    READ = "read"
-    """Without a transaction: the call needs no common snapshot of its statements."""
-    SNAPSHOT = "snapshot"
-    WRITE = "write"
+_without_snapshot: set[Callable[..., Any]] = set()
 
 
-_hot: dict[Callable[..., Any], Hot] = {}
-
-
-def hot_read(do: Callable[P, T]) -> Callable[P, T]:
-    """Mark a hot read of named statements that need no common snapshot."""
-    _hot[do] = Hot.READ
+def without_snapshot(do: Callable[P, T]) -> Callable[P, T]:
+    """Mark a read whose statements need no common snapshot, so that it runs without BEGIN."""
+    _without_snapshot.add(do)
     return do
 
 
-def hot_snapshot(do: Callable[P, T]) -> Callable[P, T]:
-    """Mark a hot read of named statements that must see one snapshot."""
-    _hot[do] = Hot.SNAPSHOT
-    return do
+def needs_snapshot(do: Callable[..., Any]) -> bool:
+    """True if all statements of a read must see the database at one moment."""
+    return do not in _without_snapshot
 
 
-def hot_write(do: Callable[P, T]) -> Callable[P, T]:
-    """Mark a hot write of named statements."""
-    _hot[do] = Hot.WRITE
-    return do
+class Result(Protocol):
+    """The part of SQLAlchemy's result that statements may use. Every product has it."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def all(self) -> Sequence[Any]: ...
+
+    def fetchall(self) -> Iterable[tuple[Any, ...]]:
+        """All rows, perhaps without the names of columns: drivers build these faster."""
+        ...
+
+    def partitions(self, size: int) -> Iterable[Sequence[Any]]:
+        """The rows, `size` at a time, where all of them may not fit into memory."""
+        ...
+
+    def mappings(self) -> Iterable[Mapping[Any, Any]]: ...
+
+    def scalars(self) -> Iterable[Any]: ...
+
+    def first(self) -> Any: ...
+
+    def one(self) -> Any: ...
+
+    def one_or_none(self) -> Any: ...
+
+    def scalar(self) -> Any: ...
+
+    def scalar_one(self) -> Any: ...
+
+    def close(self) -> None: ...
 
 
-def hot_mode(do: Callable[..., Any]) -> Hot | None:
-    """The mode of a hot call; None for a call that runs on a SQLAlchemy connection."""
-    return _hot.get(do)
+class Connection(Protocol):
+    """Executes statements inside a transaction."""
 
+    @property
+    def product(self) -> str: ...
 
-class Connection:
-    """Executes statements on a SQLAlchemy connection."""
-
-    def __init__(self, core: sa.Connection) -> None:
-        self.core = core
-        self.product = core.dialect.name
-
-    def execute(
-        self, statement: Statement[Any] | sa.Executable, given: Any = None
-    ) -> sa.CursorResult[*tuple[Any, ...]]:
-        made = statement() if isinstance(statement, Statement) else statement
-        return self.core.execute(made, given)
+    def execute(self, statement: Statement[Any] | sa.Executable, given: Any = None) -> Result: ...
 
     def insert(
         self,
@@ -169,10 +207,10 @@ class Connection:
         rows: Sequence[Sequence[Any]],
     ) -> None:
         """Insert rows of these columns."""
-        self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
+        ...
 
 
-def results_of(conn: Connection, *asked: Asked) -> list[Any]:
+def results_of(conn: Connection, *asked: Asked) -> list[Result]:
     """Execute independent statements; PostgreSQL pipelines them in one round trip."""
     # A product with one open result at a time buffers it in its dialect.
     return [conn.execute(statement, given) for statement, given in asked]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 from .lazy import sa
@@ -37,6 +38,8 @@ class Cursor(Protocol):
 
     def fetchall(self) -> list[Any]: ...
 
+    def fetchmany(self, size: int, /) -> list[Any]: ...
+
 
 class Reader:
     """Converts a driver's rows to the types of a statement's columns."""
@@ -44,7 +47,8 @@ class Reader:
     def __init__(self, columns: Sequence[str], reads: Iterable[Any]) -> None:
         """`reads` has the conversion of each column, or None."""
         self._reads = conversions(reads)
-        self.named = _row_type(columns)._make
+        self.columns = tuple(columns)
+        self.named = _row_type(self.columns)._make
 
     def read(self, rows: Sequence[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
         if not self._reads:
@@ -57,8 +61,8 @@ class Reader:
         return RowsByColumn(columns)
 
 
-class Result:
-    """The part of the interface of a SQLAlchemy result that hot calls use."""
+class DriverResult:
+    """The rows of a driver's cursor, with the interface of SQLAlchemy's result."""
 
     def __init__(self, cursor: Cursor, reader: Reader) -> None:
         self._cursor = cursor
@@ -69,33 +73,56 @@ class Result:
         return self._cursor.rowcount
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._reader.named, self.all())
+        return map(self._reader.named, self.fetchall())
 
-    def all(self) -> Iterable[tuple[Any, ...]]:
-        """Plain tuples, without the names of columns."""
+    def all(self) -> list[Any]:
+        return list(self)
+
+    def fetchall(self) -> Iterable[tuple[Any, ...]]:
         return self._reader.read(self._cursor.fetchall())
 
-    def close(self) -> None:
-        """Does nothing: unread rows go with the cursor."""
+    def partitions(self, size: int) -> Iterator[list[Any]]:
+        while found := self._cursor.fetchmany(size):
+            yield list(map(self._reader.named, self._reader.read(found)))
+
+    def mappings(self) -> list[dict[str, Any]]:
+        return [dict(zip(self._reader.columns, row, strict=True)) for row in self.fetchall()]
+
+    def scalars(self) -> list[Any]:
+        return [row[0] for row in self.fetchall()]
 
     def first(self) -> Any:
         found = self._cursor.fetchall()
         return self._reader.named(*self._reader.read(found[:1])) if found else None
 
-    one_or_none = first
+    def one_or_none(self) -> Any:
+        found = self._cursor.fetchall()
+        if len(found) > 1:
+            raise ValueError("at most one row was expected")
+        return self._reader.named(*self._reader.read(found)) if found else None
 
     def one(self) -> Any:
         [row] = self
         return row
 
+    def scalar(self) -> Any:
+        row = self.first()
+        return None if row is None else row[0]
+
     def scalar_one(self) -> Any:
         return self.one()[0]
+
+    def close(self) -> None:
+        """Do nothing: unread rows go with the cursor."""
 
 
 def returned(statement: Any) -> list[tuple[str, Any]]:
     """The name and type of each column that a statement returns."""
     if isinstance(statement, sa.SelectBase):
-        return [(column.name, column.type) for column in statement.selected_columns]
+        # Also a text with `columns`.
+        return [(name, column.type) for name, column in statement.selected_columns.items()]
+    if isinstance(statement, sa.TextClause):
+        return []
     return [(column["name"], column["type"]) for column in statement.returning_column_descriptions]
 
 
@@ -123,6 +150,8 @@ def _converted_column(column: Sequence[Any], how: Callable[[Any], Any]) -> list[
     return list(map(how, column))
 
 
-def _row_type(names: Sequence[str]) -> Any:
+@cache
+def _row_type(names: tuple[str, ...]) -> Any:
     """A row type whose columns are attributes, as in SQLAlchemy."""
-    return namedtuple("Row", names)  # noqa: PYI024
+    # A column without a name of its own is read by its position.
+    return namedtuple("Row", names, rename=True)  # noqa: PYI024

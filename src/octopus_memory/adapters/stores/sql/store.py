@@ -205,7 +205,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     ) -> T:
         run = self._write if writes else self._read
         reach = Every.TENANT if tenant is None else tenant
-        return run(reach, lambda conn: do(conn.core, *args))
+        return run(reach, do, *args)
 
     # The model in use, and the mirror
     state = reads(statements.meta.state, of_all)
@@ -347,4 +347,4 @@ def _put_vectors_and(
     now: datetime,
 ) -> None:
     if statements.vectors.put(conn, model, done, now=now):
-        also(conn.core)
+        also(conn)

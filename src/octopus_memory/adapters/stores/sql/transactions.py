@@ -5,24 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
-from typing import Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from ....domain.errors import StoreCorrupt, StoreError
 from ....ports.models import Clock
 from . import column_values
-from .lazy import Connection, sa
+from .lazy import Connection, Result, Statement, sa
 
 P = ParamSpec("P")
 T = TypeVar("T")
 READING = "octopus_reading"
 """The execution option of read-only connections."""
-REACH = "octopus_reach"
-"""The execution option with the tenant whose rows a transaction may touch."""
 _RETRIES = 8
 
 
@@ -34,6 +32,26 @@ class Every(Enum):
 
 Reach: TypeAlias = str | Every
 """The tenant whose rows a transaction may touch, or every tenant. None is refused."""
+
+
+class CoreConnection:
+    """Executes statements on a SQLAlchemy connection."""
+
+    def __init__(self, core: sa.Connection) -> None:
+        self._core = core
+        self.product = core.dialect.name
+
+    def execute(self, statement: Statement[Any] | sa.Executable, given: Any = None) -> Result:
+        made = statement() if isinstance(statement, Statement) else statement
+        return self._core.execute(made, given)
+
+    def insert(
+        self,
+        statement: Statement[Any] | sa.Executable,
+        names: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+    ) -> None:
+        self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
 
 class Transactions:
@@ -52,6 +70,11 @@ class Transactions:
             with self._making_engine:
                 self._made_engine = self._made_engine or self._make_engine()
         return self._made_engine
+
+    @property
+    def _schema_engine(self) -> sa.Engine:
+        """The engine whose transactions define tables."""
+        return self._engine
 
     @cached_property
     def _reader(self) -> sa.Engine:
@@ -90,17 +113,21 @@ class Transactions:
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        _check(reach)
+        check_reach(reach)
         with self._translated():
-            for attempt in range(_RETRIES):
-                try:
-                    return self._attempt_write(reach, do, *args, **named)
-                except sa.exc.DBAPIError as error:
-                    if attempt == _RETRIES - 1 or not self.lost_race(error):
-                        raise
-                import random
+            return self._retried(lambda: self._attempt_write(reach, do, *args, **named))
 
-                time.sleep(random.uniform(0, 0.005 * 2**attempt))  # noqa: S311 - only spreads
+    def _retried(self, attempt: Callable[[], T]) -> T:
+        """Run a transaction, again if it lost a race."""
+        for tries in range(1, _RETRIES + 1):
+            try:
+                return attempt()
+            except sa.exc.DBAPIError as error:
+                if tries == _RETRIES or not self.lost_race(error):
+                    raise
+            import random
+
+            time.sleep(random.uniform(0, 0.0025 * 2**tries))  # noqa: S311 - only spreads
         raise AssertionError
 
     def _read(
@@ -110,38 +137,42 @@ class Transactions:
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        _check(reach)
+        check_reach(reach)
         with self._translated():
             return self._attempt_read(reach, do, *args, **named)
 
+    def change_schema(self, do: Callable[..., T], *args: Any) -> T:
+        """Run `do` on a SQLAlchemy connection, in a transaction for all tenants."""
+
+        def attempt() -> T:
+            with self._schema_engine.begin() as conn:
+                return do(conn, *args)
+
+        with self._translated():
+            return self._retried(attempt)
+
     def _attempt_write(
         self,
-        reach: Reach,
+        reach: Reach,  # noqa: ARG002 - for products with row-level security
         do: Callable[Concatenate[Connection, P], T],
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
         """Run `do` in one transaction, without a retry."""
-        with _within(self._engine, reach) as conn, conn.core.begin():
-            return do(conn, *args, **named)
+        with self._engine.begin() as conn:
+            return do(CoreConnection(conn), *args, **named)
 
     def _attempt_read(
         self,
-        reach: Reach,
+        reach: Reach,  # noqa: ARG002 - for products with row-level security
         do: Callable[Concatenate[Connection, P], T],
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        with _within(self._reader, reach) as conn:
-            return do(conn, *args, **named)
+        with self._reader.connect() as conn:
+            return do(CoreConnection(conn), *args, **named)
 
 
-def _check(reach: Reach) -> None:
+def check_reach(reach: Reach) -> None:
     if not isinstance(reach, str | Every):
         raise TypeError("a transaction must name a tenant")
-
-
-@contextmanager
-def _within(engine: sa.Engine, reach: Reach) -> Iterator[Connection]:
-    with engine.connect() as conn:
-        yield Connection(conn.execution_options(**{REACH: reach}))

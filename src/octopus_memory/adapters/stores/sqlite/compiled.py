@@ -1,4 +1,4 @@
-"""Compiled statements of hot calls on SQLite, shipped as `compiled_statements.json`.
+"""Statements as the driver executes them; those of common calls come in `compiled_statements.json`.
 
 `scripts/build_sqlite_texts.py` writes the file, and a test compares it with what SQLAlchemy
 compiles now. A statement that is not in it is compiled on first use.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ..sql import column_values
 from ..sql.lazy import load, sa
 from ..sql.results import returned
+from ..sql.statement_cache import Keys, check_given
 
 FILE = Path(__file__).with_name("compiled_statements.json")
 _EXPANDING = re.compile(r"\(__\[POSTCOMPILE_(\w+)\]\)")
@@ -51,11 +52,13 @@ def shipped() -> Mapping[tuple[str, ...], Compiled]:
     return {tuple(key): Compiled(*fields) for key, *fields in texts}
 
 
-def compile_statement(statement: Any, keys: Sequence[str]) -> Compiled:
+def compile_statement(statement: Any, keys: Keys) -> tuple[Compiled, Any]:
+    """The statement for the driver, and SQLAlchemy's compiled object."""
     made = statement.compile(dialect=_dialect(), column_keys=keys)
+    check_given(made, keys)
     names = list(made.positiontup or ())
     columns = returned(statement)
-    return Compiled(
+    compiled = Compiled(
         text=_EXPANDING.split(str(made)),
         names=names,
         fixed={name: made.params.get(name) for name in names if name not in keys},
@@ -63,6 +66,7 @@ def compile_statement(statement: Any, keys: Sequence[str]) -> Compiled:
         columns=[name for name, _ in columns],
         reads=[_read(kind) for _, kind in columns],
     )
+    return compiled, made
 
 
 @cache

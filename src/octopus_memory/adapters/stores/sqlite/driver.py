@@ -1,6 +1,6 @@
-"""Hot calls: statements executed on the driver, without SQLAlchemy.
+"""Statements executed on the driver, without a SQLAlchemy connection.
 
-Only the text and the types of a statement are used. Those of hot calls are shipped; SQLAlchemy
+Only the text and the types of a statement are used. Those of common calls are shipped; SQLAlchemy
 compiles any other once. A short statement takes a fifth of the time that it takes through a
 SQLAlchemy connection.
 """
@@ -14,8 +14,9 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from ..sql import column_values
-from ..sql.lazy import Statement
-from ..sql.results import Reader, Result, conversions, convert_columns, converted_row
+from ..sql.lazy import Statement, sa
+from ..sql.results import DriverResult, Reader, conversions, convert_columns, converted_row
+from ..sql.statement_cache import Keys, StatementCache
 from .compiled import Compiled, compile_statement, shipped
 
 _BINDS: dict[str, Any] = {
@@ -47,7 +48,7 @@ class Prepared(Reader):
         self._text, *rest = known.text
         names, lists = known.names, rest[::2]
         self._lists = list(zip(map(names.index, lists), rest[1::2], strict=True))
-        self._fixed = known.fixed
+        self.fixed = known.fixed
         self._take, self._keys = _taker(names), keys
         self._binders = conversions(
             _binder(kind, is_list=name in lists)
@@ -55,8 +56,8 @@ class Prepared(Reader):
         )
 
     def run(self, raw: sqlite3.Connection, given: Parameters) -> sqlite3.Cursor:
-        if self._fixed:
-            given = {**self._fixed, **given}
+        if self.fixed:
+            given = {**self.fixed, **given}
         row = converted_row(self._take(given), self._binders)
         values: list[Any] = [_NULL if value is None else value for value in row]
         text = self._text
@@ -67,8 +68,8 @@ class Prepared(Reader):
         return raw.execute(text, values)
 
     def run_many(self, raw: sqlite3.Connection, given: Iterable[Parameters]) -> sqlite3.Cursor:
-        if self._fixed:
-            given = ({**self._fixed, **one} for one in given)
+        if self.fixed:
+            given = ({**self.fixed, **one} for one in given)
         return self._send(raw, list(zip(*map(self._take, given), strict=True)))
 
     def run_rows(self, raw: sqlite3.Connection, given: Sequence[Sequence[Any]]) -> sqlite3.Cursor:
@@ -84,32 +85,30 @@ class Prepared(Reader):
 
 
 class DriverConnection:
-    """Executes named statements on one driver connection."""
+    """Executes statements on one driver connection."""
 
     product = "sqlite"
 
-    def __init__(self, raw: sqlite3.Connection, known: dict[Any, Prepared]) -> None:
+    def __init__(self, raw: sqlite3.Connection) -> None:
         self._raw = raw
-        self._known = known
 
-    def execute(self, statement: Statement[Any], given: Any = None) -> Result:
+    def execute(self, statement: Statement[Any] | sa.Executable, given: Any = None) -> DriverResult:
         rows: list[Parameters] = given if isinstance(given, list) else [given or {}]
-        first = rows[0]
-        prepared = self._prepared(statement, tuple(first))
+        prepared, values = prepared_statements.find(statement, tuple(rows[0]))
+        if values:
+            rows = [{**values, **row} for row in rows]
         if len(rows) == 1:
-            return Result(prepared.run(self._raw, first), prepared)
-        return Result(prepared.run_many(self._raw, rows), prepared)
+            return DriverResult(prepared.run(self._raw, rows[0]), prepared)
+        return DriverResult(prepared.run_many(self._raw, rows), prepared)
 
     def insert(
-        self, statement: Statement[Any], names: tuple[str, ...], rows: Sequence[Sequence[Any]]
+        self,
+        statement: Statement[Any] | sa.Executable,
+        names: Sequence[str],
+        rows: Sequence[Sequence[Any]],
     ) -> None:
-        self._prepared(statement, names).run_rows(self._raw, rows)
-
-    def _prepared(self, statement: Statement[Any], keys: tuple[str, ...]) -> Prepared:
-        prepared = self._known.get((statement, keys))
-        if prepared is None:
-            prepared = self._known[statement, keys] = Prepared(_compiled(statement, keys), keys)
-        return prepared
+        prepared, _ = prepared_statements.find(statement, tuple(names))
+        prepared.run_rows(self._raw, rows)
 
 
 def _binder(kind: str, *, is_list: bool) -> Any:
@@ -119,11 +118,18 @@ def _binder(kind: str, *, is_list: bool) -> Any:
     return lambda values: _padded([bind(value) for value in values] if bind else values)
 
 
-def _compiled(statement: Statement[Any], keys: Sequence[str]) -> Compiled:
+def _prepare_named(statement: Statement[Any], keys: Keys) -> Prepared:
     known = shipped().get((statement.name, *keys))
-    if known is not None:
-        return known
-    return compile_statement(statement(), keys)
+    return _prepare(statement(), keys)[0] if known is None else Prepared(known, keys)
+
+
+def _prepare(statement: Any, keys: Keys) -> tuple[Prepared, Any]:
+    known, compiled = compile_statement(statement, keys)
+    return Prepared(known, keys), compiled
+
+
+prepared_statements = StatementCache(_prepare_named, _prepare)
+"""Shared by all stores of the process, because a compiled statement is the same for every file."""
 
 
 def _without_none(column: Sequence[Any]) -> Sequence[Any]:

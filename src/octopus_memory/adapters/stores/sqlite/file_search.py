@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -78,7 +79,8 @@ def take(conn: Connection, subject: Subject) -> Prints:
 
     for table, columns in _of(subject):
         own = [table.c[column] for column in columns if column in table.c]
-        for row in conn.execute(sa.select(*own).where(_theirs(table, subject))).yield_per(_MOST):
+        found = conn.execute(sa.select(*own).where(_theirs(table, subject)))
+        for row in chain.from_iterable(found.partitions(_MOST)):
             keep(table.name.removeprefix("octopus_"), row)
     for row in _texts(conn, subject):
         body: Any = codec.decode(row.codec, row.message)

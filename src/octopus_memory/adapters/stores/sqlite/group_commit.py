@@ -18,8 +18,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, TypeVar
 
-from ..sql.lazy import Connection, load, sa
-from .driver import DriverConnection, Prepared
+from ..sql.lazy import ImportNeeded, load_compiler, no_imports
+from .connections import Connections
+from .driver import DriverConnection
 
 T = TypeVar("T")
 _MAX_BATCH = 64
@@ -69,11 +70,10 @@ _NO_BATCH = _Batch()
 class _Job:
     """A write and its outcome."""
 
-    __slots__ = ("batch", "do", "error", "hot", "outcome", "wake_lock")
+    __slots__ = ("batch", "do", "error", "outcome", "wake_lock")
 
-    def __init__(self, do: Callable[[Any], Any], *, hot: bool) -> None:
+    def __init__(self, do: Callable[[DriverConnection], Any]) -> None:
         self.do = do
-        self.hot = hot
         self.outcome: Any = None
         self.error: Exception | None = None
         self.batch = _NO_BATCH
@@ -95,28 +95,29 @@ class _Job:
 class GroupCommit:
     """The one writing connection, and the queue in front of it. Thread-safe."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], lock: threading.RLock) -> None:
-        self._connect = connect
+    def __init__(self, connections: Connections, lock: threading.RLock) -> None:
+        self._connections = connections
         self._lock = lock
         self._queue: deque[_Job] = deque()
         self._queueing = threading.Lock()
         self._has_leader = False
         """True if a thread leads, or was woken to lead, and will wake the next."""
         self._raw: sqlite3.Connection | None = None
-        self._core: Connection | None = None
-        self._engine: sa.Engine | None = None
-        self._known: dict[Any, Prepared] = {}
 
-    def write(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
+    def write(self, do: Callable[[DriverConnection], T]) -> T:
         """Run `do` in a transaction; durable when it returns.
 
-        A `hot` write gets the driver's connection, another one SQLAlchemy's. Both raise the
-        driver's errors.
+        `do` runs again if it, or another write of the same transaction, fails.
         """
-        if not hot:
-            # Import it before queueing, because others would wait for the import.
-            load("sqlalchemy")
-        job = _Job(do, hot=hot)
+        try:
+            return self._write(do)
+        except ImportNeeded:
+            # Import without the lock, because other writers would wait for the import.
+            load_compiler()
+        return self._write(do)
+
+    def _write(self, do: Callable[[DriverConnection], T]) -> T:
+        job = _Job(do)
         with self._queueing:
             self._queue.append(job)
             leads, self._has_leader = not self._has_leader, True
@@ -180,11 +181,10 @@ class GroupCommit:
 
     def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
-        if self._core is None and not all(job.hot for job in jobs):
-            self._open_core(raw)
         when_free(raw, "BEGIN IMMEDIATE")
         try:
-            self._run_all(raw, jobs)
+            with no_imports():
+                self._run_all(raw, jobs)
             self._end(raw, batch)
         except Exception:
             if raw.in_transaction:
@@ -206,7 +206,7 @@ class GroupCommit:
         """Run all jobs in one transaction; if one fails, run each in its own savepoint."""
         try:
             for job in jobs:
-                self._run_job(raw, job)
+                job.outcome = job.do(DriverConnection(raw))
         except Exception:
             if len(jobs) == 1 or not raw.in_transaction:
                 # A full disk rolls back the whole transaction.
@@ -219,7 +219,7 @@ class GroupCommit:
     def _run_in_savepoint(self, raw: sqlite3.Connection, job: _Job) -> None:
         raw.execute("SAVEPOINT job")
         try:
-            self._run_job(raw, job)
+            job.outcome = job.do(DriverConnection(raw))
         except Exception as error:
             if not raw.in_transaction:
                 raise
@@ -227,39 +227,17 @@ class GroupCommit:
             job.error = error
         raw.execute("RELEASE job")
 
-    def _run_job(self, raw: sqlite3.Connection, job: _Job) -> None:
-        if job.hot:
-            job.outcome = job.do(DriverConnection(raw, self._known))
-            return
-        try:
-            job.outcome = job.do(self._core)
-        except sa.exc.DBAPIError as error:
-            # Raise the driver's error for every job of the batch alike.
-            raise error.orig or error from None
-
     def _open(self) -> sqlite3.Connection:
         if self._raw is None:
-            raw = self._connect()
+            raw = self._connections.take_writer()
             fail_when_locked(raw)
             self._raw = raw
         return self._raw
 
-    def _open_core(self, raw: sqlite3.Connection) -> None:
-        """Connect outside a transaction, because SQLAlchemy would roll it back."""
-        # SQLAlchemy only executes on this connection; transactions begin and end here.
-        self._engine = sa.create_engine(
-            "sqlite://", creator=lambda: raw, poolclass=sa.StaticPool, hide_parameters=True
-        )
-        self._core = Connection(self._engine.connect())
-
     def _drop(self) -> None:
-        raw, self._raw, self._core = self._raw, None, None
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+        raw, self._raw = self._raw, None
         if raw is not None:
-            # Closing rolls back an open transaction.
-            raw.close()
+            self._connections.drop_writer(raw)
 
     def close(self) -> None:
         with self._lock:

@@ -24,11 +24,12 @@ from ....ports.models import Clock
 from ....ports.recall_rows import UnindexedTurns
 from ....ports.values import IndexEntry
 from ..sql import column_values, migrate
-from ..sql.lazy import Connection, Hot, hot_mode, sa
+from ..sql.lazy import Connection, needs_snapshot, sa
 from ..sql.store import SqlStore
-from ..sql.transactions import READING, Every, Reach
+from ..sql.transactions import READING, Every, Reach, check_reach
 from . import errors
-from .driver import DriverConnection, Prepared
+from .connections import Connections, FileConnections, MemoryConnection
+from .driver import DriverConnection
 from .group_commit import BUSY_SECONDS, GroupCommit, fail_when_locked, wait_when_locked, when_free
 from .identity import FileIdentity
 
@@ -59,29 +60,30 @@ class SqliteStore(SqlStore):
         self._read_only = read_only
         # Threads of this process queue here; SQLite polls only for other processes.
         self._writing = threading.RLock()
-        # Idle connections of hot calls; the others are in the pool of SQLAlchemy.
-        self._idle: list[sqlite3.Connection] = []
-        self._known: dict[Any, Prepared] = {}
-        self._closed = False
         self._file = FileIdentity(self._path)
-        self._group_commit = GroupCommit(self._connect, self._writing)
         if not (self._in_memory or read_only):
             self._make_folder()
             self._make_private()
+        self._connections: Connections = (
+            MemoryConnection(self._connect(), self._writing)
+            if self._in_memory
+            else FileConnections(self._connect)
+        )
+        self._group_commit = GroupCommit(self._connections, self._writing)
         super().__init__(self._new_engine, clock=clock)
 
     def _prepare_schema(self) -> None:
         # Most starts find the current schema, and do not import SQLAlchemy.
-        if self._in_memory or not self._is_current():
+        if not self._is_current():
             super()._prepare_schema()
 
     def _is_current(self) -> bool:
         try:
-            raw = self._take()
+            raw = self._connections.take()
             try:
                 found = raw.execute(_VERSION).fetchall()
             finally:
-                self._give_back(raw)
+                self._connections.give_back(raw)
         except _DRIVER_ERRORS as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 # The migration would only wait again.
@@ -99,11 +101,11 @@ class SqliteStore(SqlStore):
             return None
         # Count pages, because pages in the log belong to the database or replace its pages.
         try:
-            raw = self._take()
+            raw = self._connections.take()
             try:
                 [size] = raw.execute(_SIZE).fetchone()
             finally:
-                self._give_back(raw)
+                self._connections.give_back(raw)
         except _DRIVER_ERRORS as error:
             raise self._store_error(error) from error
         return int(size)
@@ -140,7 +142,7 @@ class SqliteStore(SqlStore):
         *,
         patience: float | None = None,
     ) -> int:
-        if patience is not None and done and not self._in_memory:
+        if patience is not None and done:
             self._check_writable(patience)
         return super().index_turns(done)
 
@@ -150,7 +152,7 @@ class SqliteStore(SqlStore):
             raise StoreBusy(f"{self._path.name}: another thread is writing; try again")
         raw = None
         try:
-            raw = self._take()
+            raw = self._connections.take()
             fail_when_locked(raw)
             when_free(raw, "BEGIN IMMEDIATE", patience=patience)
             raw.execute("ROLLBACK")
@@ -160,7 +162,7 @@ class SqliteStore(SqlStore):
             self._writing.release()
             if raw is not None:
                 wait_when_locked(raw)
-                self._give_back(raw)
+                self._connections.give_back(raw)
 
     def _write(
         self,
@@ -169,22 +171,15 @@ class SqliteStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
-        if not self._in_memory:
-            self._file.check()
-            done = self._commit(
-                lambda conn: do(conn, *args, **named), hot=hot_mode(do) is Hot.WRITE
-            )
-            # Check before acknowledging: the commit may have gone to a removed file.
-            self._file.check()
-            return done
-        with self._writing:
-            return super()._write(reach, do, *args, **named)
-
-    def _commit(self, do: Callable[[Any], T], *, hot: bool = False) -> T:
+        check_reach(reach)
+        self._file.check()
         try:
-            return self._group_commit.write(do, hot=hot)
+            done = self._group_commit.write(lambda conn: do(conn, *args, **named))
         except _DRIVER_ERRORS as error:
             raise self._store_error(error) from error
+        # Check before acknowledging: the commit may have gone to a removed file.
+        self._file.check()
+        return done
 
     def _read(
         self,
@@ -193,57 +188,31 @@ class SqliteStore(SqlStore):
         *args: P.args,
         **named: P.kwargs,
     ) -> T:
+        check_reach(reach)
         self._file.check()
-        mode = hot_mode(do)
-        if mode is not None and not self._in_memory:
-            return self._on_driver(mode, do, *args, **named)
-        if not self._in_memory:
-            return super()._read(reach, do, *args, **named)
-        # An in-memory database has one connection, which threads share under a lock.
-        with self._writing:
-            return super()._read(reach, do, *args, **named)
-
-    def _on_driver(self, mode: Hot, do: Callable[..., T], *args: Any, **named: Any) -> T:
-        """Run a read on a driver connection."""
-        is_snapshot = mode is Hot.SNAPSHOT
         try:
-            raw = self._take()
+            raw = self._connections.take()
             try:
-                if is_snapshot:
-                    raw.execute("BEGIN")
-                done = do(DriverConnection(raw, self._known), *args, **named)
-                if is_snapshot:
-                    raw.execute("COMMIT")
+                if not needs_snapshot(do):
+                    return do(DriverConnection(raw), *args, **named)
+                raw.execute("BEGIN")
+                done = do(DriverConnection(raw), *args, **named)
+                raw.execute("COMMIT")
             finally:
-                if raw.in_transaction:
-                    raw.execute("ROLLBACK")
-                self._give_back(raw)
+                self._connections.give_back(raw)
         except _DRIVER_ERRORS as error:
             raise self._store_error(error) from error
         return done
 
-    def _take(self) -> sqlite3.Connection:
-        # Pop without a check, because another thread could pop in between.
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._connect()
-
-    def _give_back(self, raw: sqlite3.Connection) -> None:
-        self._idle.append(raw)
-        if self._closed:
-            self._close_idle()
-
-    def _close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+    def change_schema(self, do: Callable[..., T], *args: Any) -> T:
+        with self._writing:
+            return super().change_schema(do, *args)
 
     def close(self) -> None:
         with self._writing:
-            self._closed = True
-            self._close_idle()
             self._group_commit.close()
             super().close()
+            self._connections.close()
 
     def trace(self, subject: Subject) -> Trace | None:
         if self._in_memory:
@@ -313,10 +282,13 @@ class SqliteStore(SqlStore):
             ) from error
 
     def _new_engine(self) -> sa.Engine:
-        pool: type[sa.Pool] = sa.StaticPool if self._in_memory else sa.QueuePool
-        options: dict[str, Any] = {} if self._in_memory else {"pool_size": 8, "max_overflow": 64}
+        """The engine of migrations. Its connections are for them alone, except in memory."""
+        connect: Callable[[], Any] = self._connect
+        pool: type[sa.Pool] = sa.NullPool
+        if self._in_memory:
+            connect, pool = self._connections.take_writer, sa.StaticPool
         engine = sa.create_engine(
-            "sqlite://", creator=self._connect, poolclass=pool, hide_parameters=True, **options
+            "sqlite://", creator=connect, poolclass=pool, hide_parameters=True
         )
         sa.event.listen(engine, "begin", _begin)
         return engine

@@ -10,7 +10,7 @@ from .....domain.errors import SettingsChanged
 from .....domain.message import Json
 from .....ports.agent_configs import AgentSettings
 from .. import rows
-from ..lazy import Connection, hot_read, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql, without_snapshot
 from . import audit
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _select(conn: Connection, tenant: str, agent: str) -> Any:
     return conn.execute(_config, {"tenant_": tenant, "agent_": agent})
 
 
-@hot_read
+@without_snapshot
 def config(conn: Connection, tenant: str | None, agent: str) -> AgentSettings:
     tenant = FOR_ALL if tenant is None else tenant
     texts = dict(_select(conn, tenant, agent).all())
@@ -69,7 +69,7 @@ def _version(texts: Mapping[str, str]) -> str:
     return "\0".join(f"{tenant}\0{texts[tenant]}" for tenant in sorted(texts))
 
 
-@hot_read
+@without_snapshot
 def configs(conn: Connection) -> dict[tuple[str | None, str], Mapping[str, Json]]:
     return {
         (row.tenant or None, row.agent): rows.load_json(row.config)

@@ -12,7 +12,7 @@ from .....domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
 from .....domain.message import Json, Role
 from .....ports.values import Append, Placeholder, Target
 from .. import column_values, rows
-from ..lazy import Connection, hot_write, sa, schema, sql, types
+from ..lazy import Connection, sa, schema, sql, types
 from . import (
     agent_configs,
     close,
@@ -157,7 +157,6 @@ def _episode_id() -> sa.Select[Any]:
     )
 
 
-@hot_write
 def append(conn: Connection, write: Append) -> list[Turn]:
     if write.idempotency is not None:
         stored = idempotency.repeated(conn, write.scope, write.idempotency)

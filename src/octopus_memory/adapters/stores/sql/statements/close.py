@@ -12,7 +12,7 @@ from .....domain.errors import EpisodeChanged, EpisodeClosed, EpisodeNotFound
 from .....ports.values import SUMMARY_ORDINAL, Closing, NewSummary
 from .....ports.work import RowPart, WorkKind
 from .. import rows
-from ..lazy import Connection, hot_write, sa, schema, sql, sql_for, types
+from ..lazy import Connection, sa, schema, sql, sql_for, types
 from . import agent_configs, common, episodes, facts, mirror, placeholders, scopes
 
 
@@ -86,7 +86,6 @@ def _rewritten() -> sa.Select[Any]:
     )
 
 
-@hot_write
 def close_episode(
     conn: Connection,
     now: datetime,

@@ -13,17 +13,7 @@ from .....domain.episode import Episode, Scope, Turn
 from .....domain.replay import EpisodeReplay, SessionReplay
 from .....ports.values import SessionState
 from .. import rows
-from ..lazy import (
-    Asked,
-    Connection,
-    hot_read,
-    hot_snapshot,
-    results_of,
-    sa,
-    schema,
-    sql,
-    sql_for,
-)
+from ..lazy import Asked, Connection, results_of, sa, schema, sql, sql_for, without_snapshot
 from . import common
 
 T = TypeVar("T")
@@ -156,7 +146,7 @@ def _turns_between() -> sa.Select[Any]:
     )
 
 
-@hot_read
+@without_snapshot
 def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | None:
     row = conn.execute(
         _session, common.scope_params(scope) | {"session_": session_id}
@@ -167,7 +157,6 @@ def session(conn: Connection, scope: Scope, session_id: str) -> SessionState | N
     return SessionState(session=rows.session(row, scope), episode=rows.episode(row, scope))
 
 
-@hot_snapshot
 def replay(
     conn: Connection, scope: Scope, session_id: str, *, last: int | None = None
 ) -> SessionReplay | None:
@@ -238,15 +227,15 @@ def _turns_by_episode(
         first, *ids = ids
         parameters = {"tenant_": scope.tenant, "episode_": first, "start_": start}
         read = conn.execute(_turns_from, parameters)
-        said[first] = tuple(rows.turns(read.all(), session_id))
+        said[first] = tuple(rows.turns(read.fetchall(), session_id))
     for some in common.chunks(ids):
         read = conn.execute(_turns_of, {"tenant_": scope.tenant, "ids": some})
-        for episode_id, of_one in groupby(rows.turns(read.all(), session_id), _EPISODE):
+        for episode_id, of_one in groupby(rows.turns(read.fetchall(), session_id), _EPISODE):
             said[episode_id] = tuple(of_one)
     return said
 
 
-@hot_read
+@without_snapshot
 def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
     found = results_of(conn, *_by_ids(scope, ids))
     return {row.id: rows.episode(row, scope) for some in found for row in some}
@@ -272,13 +261,13 @@ def _replayed() -> sa.Select[Any]:
     )
 
 
-@hot_read
+@without_snapshot
 def replayed(conn: Connection, scope: Scope, session_id: str) -> dict[UUID, int]:
     found = conn.execute(_replayed, common.scope_params(scope) | {"session_": session_id})
     return {row.id: row.replay_from or 0 for row in found}
 
 
-@hot_read
+@without_snapshot
 def episode_ids(
     conn: Connection, scope: Scope, session_id: str, *, deleted: bool = False
 ) -> list[UUID]:
@@ -286,7 +275,7 @@ def episode_ids(
     return [row.id for row in conn.execute(_episode_ids(deleted), parameters)]
 
 
-@hot_read
+@without_snapshot
 def turns(
     conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, stop: int | None = None
 ) -> list[Turn]:
@@ -295,7 +284,7 @@ def turns(
         "start_": start,
         "stop_": 2**31 - 1 if stop is None else stop,
     }
-    return rows.turns(conn.execute(_turns_between, parameters).all())
+    return rows.turns(conn.execute(_turns_between, parameters).fetchall())
 
 
 def turn(conn: Connection, scope: Scope, turn_id: UUID) -> Turn | None:
@@ -303,14 +292,14 @@ def turn(conn: Connection, scope: Scope, turn_id: UUID) -> Turn | None:
         common.undeleted_in_scope(), schema.turns.c.id == sa.bindparam("turn_")
     )
     given = common.scope_params(scope) | {"turn_": turn_id}
-    found = rows.turns(conn.execute(wanted, given).all())
+    found = rows.turns(conn.execute(wanted, given).fetchall())
     return found[0] if found else None
 
 
-@hot_read
+@without_snapshot
 def turns_at(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
     found = results_of(conn, *_by_refs(scope, refs))
-    return [turn for some in found for turn in rows.turns(some.all())]
+    return [turn for some in found for turn in rows.turns(some.fetchall())]
 
 
 def _by_refs(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
@@ -322,14 +311,14 @@ def _by_refs(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
         yield _turns_at(count), common.scope_params(scope) | given
 
 
-@hot_read
+@without_snapshot
 def episodes_and_turns(
     conn: Connection, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
 ) -> tuple[dict[UUID, Episode], list[Turn]]:
     by_ids = _by_ids(scope, ids)
     found = results_of(conn, *by_ids, *_by_refs(scope, refs))
     known = {row.id: rows.episode(row, scope) for some in found[: len(by_ids)] for row in some}
-    return known, [turn for some in found[len(by_ids) :] for turn in rows.turns(some.all())]
+    return known, [turn for some in found[len(by_ids) :] for turn in rows.turns(some.fetchall())]
 
 
 @cache

@@ -13,7 +13,7 @@ from .....domain.errors import EpisodeNotFound, SessionNotFound
 from .....domain.message import Json
 from .....ports.work import WorkKind
 from .. import rows
-from ..lazy import Connection, hot_read, sa, schema, sql_for
+from ..lazy import Connection, sa, schema, sql_for, without_snapshot
 from . import audit, common, holds, ledger, message_keys, meta, mirror, remove, scopes
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _erase_scopes(conn: Connection, subject: Subject, erasure: Erasure) -> Erasu
     ).all()
     for row in found:
         own = sa.select(schema.episodes.c.id).where(schema.episodes.c.scope_id == row.id)
-        holds.check(conn, subject.tenant, subject.user, conn.execute(own).scalars().all())
+        holds.check(conn, subject.tenant, subject.user, list(conn.execute(own).scalars()))
     removed = dict.fromkeys((*_tables(), "scopes"), 0)
     for row in found:
         for name, table in _tables().items():
@@ -257,7 +257,7 @@ def _erasures(given: tuple[str, ...], unfinished: bool) -> sa.Select[Any]:
     return statement
 
 
-@hot_read
+@without_snapshot
 def erasures(
     conn: Connection,
     tenant: str | None = None,

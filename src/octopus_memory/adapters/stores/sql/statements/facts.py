@@ -12,7 +12,7 @@ from .....domain.episode import Scope
 from .....domain.errors import FactNotFound
 from .....domain.facts import MOST_FACTS_READ, Fact
 from .. import column_values, fact_rows, rows
-from ..lazy import Connection, hot_read, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql, without_snapshot
 from . import agent_configs, audit, common, holds, meta, scopes
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def drop_of_episode() -> sa.Delete:
     )
 
 
-@hot_read
+@without_snapshot
 def newest(conn: Connection, scope: Scope, *, until: datetime | None = None) -> list[Fact]:
     asked = common.scope_params(scope) | {"until_": until or column_values.OPEN_END}
     found = list(conn.execute(_newest, asked))

@@ -13,7 +13,7 @@ from .....ports.recall_rows import UnindexedTurns
 from .....ports.values import IndexEntry, NewTurn
 from .....ports.work import WorkKind
 from .. import column_values, rows
-from ..lazy import Connection, hot_read, hot_write, results_of, sa, schema, sql
+from ..lazy import Connection, results_of, sa, schema, sql, without_snapshot
 from . import common
 
 _MOST_TURNS = 256
@@ -146,7 +146,7 @@ class _Waiting(NamedTuple):
     turns: dict[int, tuple[int, datetime]]
 
 
-@hot_read
+@without_snapshot
 def unindexed_turns(
     conn: Connection, scope: Scope | None = None, *, episode_id: UUID | None = None, limit: int
 ) -> list[UnindexedTurns]:
@@ -172,15 +172,14 @@ def unindexed_turns(
     ]
 
 
-@hot_read
+@without_snapshot
 def turns(conn: Connection, found: Sequence[UnindexedTurns]) -> list[Turn]:
     read: list[Turn] = []
     for some in common.chunks([each.episode_id for each in found]):
-        read += rows.turns(conn.execute(_unindexed_contents, {"ids": some}).all())
+        read += rows.turns(conn.execute(_unindexed_contents, {"ids": some}).fetchall())
     return read
 
 
-@hot_write
 def index_turns(
     conn: Connection, done: Sequence[tuple[UnindexedTurns, Sequence[IndexEntry]]], *, now: datetime
 ) -> int:

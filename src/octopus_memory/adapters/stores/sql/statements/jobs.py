@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..lazy import Connection, hot_read, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql, without_snapshot
 
 _SKEW = timedelta(hours=1)
 """The largest accepted difference between the clocks of two machines."""
@@ -54,7 +54,7 @@ def _ran() -> sa.Select[Any]:
     return sa.select(schema.jobs.c.last_run).where(schema.jobs.c.name == sa.bindparam("job_"))
 
 
-@hot_read
+@without_snapshot
 def last_run(conn: Connection, job: str) -> datetime | None:
     row = conn.execute(_ran, {"job_": job}).first()
     return None if row is None else row.last_run

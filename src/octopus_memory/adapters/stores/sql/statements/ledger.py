@@ -13,7 +13,7 @@ from uuid import UUID
 from .....domain.episode import Scope
 from .....domain.errors import InvalidInput, StoreCorrupt
 from .. import codec, column_values, rows
-from ..lazy import Connection, hot_write, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql
 from . import common, meta, scopes
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def drop_for_turns(
     """
     items, entries = schema.injected, schema.injections
     own = sa.select(entries.c.id).where(_of_turns_in_episode())
-    found = conn.execute(own, {"episode_": episode_id, "scope_": scope_id}).scalars().all()
+    found = conn.execute(own, {"episode_": episode_id, "scope_": scope_id}).scalars()
     positions = [(each, bisect_right(turn_ids, each.int)) for each in found]
     dropped = [each for each, i in positions if i < len(turn_ids) and turn_ids[i] in gone]
     for some in common.chunks(dropped):
@@ -194,7 +194,6 @@ def _unpacked(packed: Any, episode_id: UUID | None) -> list[Injected]:
         raise StoreCorrupt(column_values.DAMAGED) from error
 
 
-@hot_write
 def record(
     conn: Connection,
     tenant: str,  # noqa: ARG001 - the transaction's reach

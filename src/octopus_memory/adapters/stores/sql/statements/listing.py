@@ -10,7 +10,7 @@ from uuid import UUID
 from .....domain.episode import Episode, Scope
 from .....ports.values import OpenEpisode
 from .. import rows
-from ..lazy import Connection, hot_read, hot_snapshot, sa, schema, sql, sql_for
+from ..lazy import Connection, sa, schema, sql, sql_for, without_snapshot
 from . import common
 
 
@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
         return common.scope_params(scope) | left_out
 
 
-@hot_read
+@without_snapshot
 def page(conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int) -> list[Episode]:
     # Not every dialect has a page of no rows.
     if not limit:
@@ -36,7 +36,6 @@ def page(conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int
     return [rows.episode(row, scope) for row in found]
 
 
-@hot_snapshot
 def page_and_count(
     conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int
 ) -> tuple[list[Episode], int]:
@@ -73,7 +72,7 @@ def _conditions(include_archived: bool, leaves_out: bool) -> list[sa.ColumnEleme
     return wanted
 
 
-@hot_read
+@without_snapshot
 def open_episodes(
     conn: Connection,
     *,

@@ -9,7 +9,7 @@ from .....domain.episode import Scope
 from .....domain.ids import KEY_SALT_SIZE
 from .....ports.values import KeyTaken, MessageKeys
 from .. import rows
-from ..lazy import Connection, hot_read, results_of, sa, schema, sql
+from ..lazy import Connection, results_of, sa, schema, sql, without_snapshot
 from . import common, scopes
 
 
@@ -54,7 +54,7 @@ def _salts() -> sa.Select[Any]:
     )
 
 
-@hot_read
+@without_snapshot
 def known(conn: Connection, scope: Scope, session_id: str, digests: Sequence[bytes]) -> MessageKeys:
     this = common.scope_params(scope) | {"session_": session_id}
     asked = [(_known, this | {"digests": some}) for some in common.chunks(digests)]

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from .....ports.registry import StoreState
-from ..lazy import Connection, hot_read, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql, without_snapshot
 
 SALT, MODEL, MIRROR, REMOVALS, COMPACTED = (
     "salt",
@@ -52,7 +52,7 @@ def _insert() -> sa.Insert:
     return sa.insert(schema.meta)
 
 
-@hot_read
+@without_snapshot
 def get(conn: Connection, name: str, *, keep: bool = False, change: bool = False) -> bytes | None:
     """A value. `keep` locks it against changes by others; `change` locks it for a change."""
     statement = _value_to_keep if keep else _value_to_change if change else _value
@@ -86,7 +86,7 @@ def number(conn: Connection, name: str) -> int:
     return int(get(conn, name) or b"0")
 
 
-@hot_read
+@without_snapshot
 def state(conn: Connection) -> StoreState:
     found = {row.name: row.value for row in conn.execute(_state)}
     model, mirror = found.get(MODEL), found.get(MIRROR)

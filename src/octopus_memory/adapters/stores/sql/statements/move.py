@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from .....domain.errors import InvalidInput, StoreBusy
-from ..lazy import Connection, hot_read, sa, schema
+from ..lazy import Connection, sa, schema, sql_for, without_snapshot
 from . import meta
 
 Row: TypeAlias = dict[str, Any]
@@ -78,31 +78,45 @@ def table_at(position: MovePosition) -> sa.Table:
     return tables()[position.table]
 
 
-@hot_read
+@without_snapshot
 def is_being_filled(conn: Connection) -> bool:
     return meta.get(conn, _MOVING) is not None
 
 
 def page(conn: Connection, table: sa.Table, after: Key | None) -> list[Row]:
-    keys = list(table.primary_key.columns)
-    statement = sa.select(table).order_by(*keys).limit(_ROWS).execution_options(yield_per=_FETCH)
-    if after is not None:
-        statement = statement.where(_above(keys, after, conn.product))
-    rows: list[Row] = []
+    keys = [column.name for column in table.primary_key.columns]
+    number = tables().index(table)
+    found: list[Row] = []
     size = 0
-    with conn.execute(statement) as found:
-        for row in found:
-            rows.append(_released(table, dict(row._mapping)))  # noqa: SLF001 - SQLAlchemy's public name
-            size += sum(len(value) for value in row if isinstance(value, bytes))
-            if size >= _BYTES:
-                break
-    return rows
+    # A few rows at a time, so that large ones do not fill the memory.
+    while size < _BYTES and len(found) < _ROWS:
+        wanted = min(_FETCH, _ROWS - len(found))
+        statement = _rows_after(number, after is not None, conn.product != "mssql")
+        given = {f"after_{i}": value for i, value in enumerate(after or ())}
+        some = [dict(row) for row in conn.execute(statement, given | {"limit_": wanted}).mappings()]
+        found += [_released(table, row) for row in some]
+        if len(some) < wanted:
+            break
+        contents = (value for row in some for value in row.values() if isinstance(value, bytes))
+        size += sum(map(len, contents))
+        after = [some[-1][name] for name in keys]
+    return found
 
 
-def _above(keys: Sequence[sa.Column[Any]], after: Key, dialect: str) -> sa.ColumnElement[bool]:
-    if dialect != "mssql":
-        values = [sa.literal(value, key.type) for key, value in zip(keys, after, strict=True)]
-        return sa.tuple_(*keys) > sa.tuple_(*values)
+@sql_for
+def _rows_after(number: int, continues: bool, has_tuples: bool) -> sa.Select[Any]:
+    """Rows of a table by its key, after the key `after_0`, `after_1`… if it continues."""
+    table = tables()[number]
+    keys = list(table.primary_key.columns)
+    limit = sa.bindparam("limit_", type_=sa.Integer)
+    statement = sa.select(table).order_by(*keys).limit(limit)
+    return statement.where(_above(keys, has_tuples=has_tuples)) if continues else statement
+
+
+def _above(keys: Sequence[sa.Column[Any]], *, has_tuples: bool) -> sa.ColumnElement[bool]:
+    after = [sa.bindparam(f"after_{i}", type_=key.type) for i, key in enumerate(keys)]
+    if has_tuples:
+        return sa.tuple_(*keys) > sa.tuple_(*after)
     # SQL Server cannot compare tuples: above in the first column that is not equal.
     wanted = []
     for i, (key, value) in enumerate(zip(keys, after, strict=True)):
@@ -212,9 +226,9 @@ def _given(conn: Connection, table: sa.Table, column: sa.Column[int]) -> int:
     if conn.product == "sqlite":
         stored = conn.execute(sa.select(_sequence().c.seq).where(_sequence().c.name == table.name))
         return int(stored.scalar() or 0)
-    statement = sa.text(_GIVEN[conn.product])
+    statement = sa.text(_GIVEN[conn.product]).columns(sa.column("number", sa.BigInteger))
     names = {"table": table.name, "column": column.name}
-    used = {name: names[name] for name in statement.compile().params}
+    used = {name: value for name, value in names.items() if f":{name}" in _GIVEN[conn.product]}
     return int(conn.execute(statement, used).scalar() or 0)
 
 
@@ -232,7 +246,7 @@ def _continue_after(conn: Connection, table: sa.Table, column: sa.Column[int], n
             conn.execute(sa.select(sa.func.setval(sequence, number)))
         case "mssql":
             # One more, because a table that never had a row gives this very number next.
-            conn.core.exec_driver_sql(f"DBCC CHECKIDENT ('{table.name}', RESEED, {number + 1})")
+            conn.execute(sa.text(f"DBCC CHECKIDENT ('{table.name}', RESEED, {number + 1})"))
 
 
 @cache

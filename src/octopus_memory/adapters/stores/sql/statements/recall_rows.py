@@ -15,7 +15,7 @@ from .....domain.errors import StoreCorrupt
 from .....domain.ids import id_of
 from .....ports.recall_rows import RecallBlock, RecallState
 from ..column_values import DAMAGED, LAST_SEQ, NO_MODEL
-from ..lazy import Connection, hot_read, hot_snapshot, results_of, sa, schema, sql, types
+from ..lazy import Connection, results_of, sa, schema, sql, types, without_snapshot
 from . import common
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def _state() -> sa.Select[Any]:
     ).where(common.this_scope())
 
 
-@hot_read
+@without_snapshot
 def state(conn: Connection, scope: Scope) -> RecallState | None:
     return _state_of(conn.execute(_state, common.scope_params(scope)).one_or_none())
 
@@ -149,7 +149,6 @@ def _state_of(row: Any) -> RecallState | None:
     )
 
 
-@hot_snapshot
 def block(
     conn: Connection,
     scope: Scope,
@@ -169,8 +168,8 @@ def block(
     )
     read = _block(
         conn,
-        list(found.all()),
-        [row for some in come for row in some.all()],
+        list(found.fetchall()),
+        [row for some in come for row in some.fetchall()],
         _existing_seqs(conn, scope, after) if alive else None,
     )
     return _state_of(known.one_or_none()) or _NEVER_WRITTEN, read
@@ -181,16 +180,15 @@ def _existing_seqs(conn: Connection, scope: Scope, newest: int) -> NDArray[np.in
     found = [np.empty(0, np.int64)]
     for after in range(0, newest, _LISTED):
         part = {"after_": after, "up_to_": min(after + _LISTED, newest)}
-        listed = conn.execute(_seqs, common.scope_params(scope) | part).all()
+        listed = conn.execute(_seqs, common.scope_params(scope) | part).fetchall()
         found.append(np.fromiter(chain.from_iterable(listed), np.int64))
     return np.concatenate(found)
 
 
-@hot_snapshot
 def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
     found: list[Sequence[Any]] = []
     for some in common.chunks(sorted(set(seqs))):
-        found += conn.execute(_at, common.scope_params(scope) | {"seqs": some}).all()
+        found += conn.execute(_at, common.scope_params(scope) | {"seqs": some}).fetchall()
     return _block(conn, found)
 
 
@@ -206,7 +204,7 @@ def _block(
     names = {NO_MODEL: ""}
     # Rows that were indexed just now have no model yet.
     if any(models):
-        names |= {row[0]: row[1] for row in conn.execute(_models).all()}
+        names |= {row[0]: row[1] for row in conn.execute(_models).fetchall()}
     try:
         episodes, episode = _factorize(episode_id)
         speakers, said_by = _factorize(speaker)

@@ -13,7 +13,7 @@ from .....domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from .....ports.values import SUMMARY_ORDINAL, IndexEntry
 from .....ports.work import RowPart
 from .. import rows
-from ..lazy import Connection, hot_write, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql
 from . import audit, close, common, episodes, holds, index_turns, meta, remove, scopes
 
 if TYPE_CHECKING:
@@ -122,7 +122,6 @@ def aged(
     ]
 
 
-@hot_write
 def archive(
     conn: Connection,
     now: datetime,
@@ -151,7 +150,6 @@ def archive(
     return replace(rows.episode(before, scope), is_archived=True, is_cold=cold, archived_at=at)
 
 
-@hot_write
 def delete(
     conn: Connection,
     scope: Scope,
@@ -257,7 +255,6 @@ def _index(
     common.set_last_seq(conn, episode_key, first + len(entries) - 1)
 
 
-@hot_write
 def purge(
     conn: Connection,
     now: datetime,

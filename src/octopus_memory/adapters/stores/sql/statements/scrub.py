@@ -60,7 +60,7 @@ def stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredEp
 
     return StoredEpisode(
         episode=rows.episode(row, scope),
-        turns=tuple(rows.turns(turns, row.session_id)),
+        turns=tuple(rows.turns(turns.fetchall(), row.session_id)),
         metadata=rows.load_json(row.metadata),
         facts=tuple(fact_statements.of_episode(conn, row.scope_id, episode_id)),
         placeholders=tuple(placeholders_of(conn, scope, episode_id, deleted=True)),

@@ -13,7 +13,7 @@ from .....domain.episode import Scope, Session, SessionStatus, Turn
 from .....domain.errors import EpisodeChanged
 from .....ports.values import NewTurn
 from .. import column_values, rows
-from ..lazy import Connection, sa, schema
+from ..lazy import Connection, sa, schema, sql_for
 from . import agent_configs, close, common, facts, index_turns, placeholders, scopes
 
 if TYPE_CHECKING:
@@ -31,6 +31,21 @@ _BATCH = 250
 def _select_kept() -> sa.Select[Any]:
     own = schema.episodes.c.aged_from, schema.episodes.c.replay_from
     return sa.select(*rows.episode_columns(), *own).where(common.undeleted_in_scope())
+
+
+@sql_for
+def _turns_from(is_cold: bool) -> sa.Select[Any]:
+    table = schema.turns_archive if is_cold else schema.turns
+    return (
+        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
+        .where(
+            table.c.episode_id == sa.bindparam("episode_"),
+            table.c.tenant == sa.bindparam("tenant_"),
+            table.c.ordinal >= sa.bindparam("start_"),
+        )
+        .order_by(table.c.ordinal)
+        .limit(sa.bindparam("limit_", type_=sa.Integer))
+    )
 
 
 def sessions(
@@ -105,25 +120,24 @@ def episode_page(
     ).one_or_none()
     if this is None:
         return None, []
-    table = schema.turns_archive if this.is_cold else schema.turns
-    statement = (
-        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
-        .where(
-            table.c.episode_id == episode_id,
-            table.c.tenant == scope.tenant,
-            table.c.ordinal >= start,
-        )
-        .order_by(table.c.ordinal)
-        .limit(limit)
-        .execution_options(yield_per=_FETCH)
-    )
-    taken, size = [], 0
-    with conn.execute(statement) as found:
-        for row in found:
-            taken += rows.turns([row], this.session_id)
-            size += len(row.message) + len(row.tool_calls or b"")
-            if size >= _MOST_BYTES:
-                break
+    taken: list[Turn] = []
+    size = 0
+    while size < _MOST_BYTES and len(taken) < limit:
+        wanted = min(_FETCH, limit - len(taken))
+        found = conn.execute(
+            _turns_from(bool(this.is_cold)),
+            {
+                "episode_": episode_id,
+                "tenant_": scope.tenant,
+                "start_": start,
+                "limit_": wanted,
+            },
+        ).all()
+        taken += rows.turns(found, this.session_id)
+        size += sum(len(row.message) + len(row.tool_calls or b"") for row in found)
+        if len(found) < wanted:
+            break
+        start = found[-1].ordinal + 1
     return _kept_episode(this, scope), taken
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from .....ports.values import SUMMARY_ORDINAL
 from .....ports.work import Work, WorkKind
 from .. import column_values
-from ..lazy import Connection, hot_write, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql
 from . import meta, mirror, work
 
 
@@ -50,7 +50,6 @@ def _set_reference() -> sa.Update:
     )
 
 
-@hot_write
 def put(conn: Connection, model: str, done: Sequence[tuple[Work, bytes]], *, now: datetime) -> bool:
     """Store vectors and finish their work; False if another model is in use by now."""
     # A worker may finish after the model changed. Its items stay in the queue, for the new model.

@@ -11,18 +11,7 @@ from uuid import UUID
 from .....domain.episode import Scope, Turn
 from .....ports.work import Backlog, Removal, Work, WorkKind
 from .. import rows
-from ..lazy import (
-    Connection,
-    Statement,
-    hot_read,
-    hot_snapshot,
-    hot_write,
-    sa,
-    schema,
-    sql,
-    sql_for,
-    types,
-)
+from ..lazy import Connection, Statement, sa, schema, sql, sql_for, types, without_snapshot
 from . import common
 
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
@@ -106,7 +95,6 @@ def _claimed_turns() -> sa.Select[Any]:
     )
 
 
-@hot_write
 def claim(
     conn: Connection,
     kind: WorkKind,
@@ -150,7 +138,6 @@ def _work(row: rows.Row) -> Work:
     )
 
 
-@hot_write
 def finish(conn: Connection, work: Sequence[Work | Removal]) -> None:
     for some in common.chunks([piece.id for piece in work]):
         conn.execute(_finish, {"ids": some})
@@ -181,7 +168,7 @@ def _worker_ids() -> sa.CompoundSelect[Any]:
     )
 
 
-@hot_read
+@without_snapshot
 def worker_ids(conn: Connection) -> list[str]:
     return [row.owner for row in conn.execute(_worker_ids) if row.owner]
 
@@ -213,7 +200,7 @@ def _stale() -> sa.Select[Any]:
     return sa.select(schema.work.c.id).where(_is_stale()).limit(1)
 
 
-@hot_read
+@without_snapshot
 def has_stale(conn: Connection, latest: datetime) -> bool:
     return conn.execute(_stale, {"latest_": latest}).first() is not None
 
@@ -242,7 +229,6 @@ def _count_by_kind() -> sa.Select[Any]:
     ).group_by(schema.work.c.kind)
 
 
-@hot_snapshot
 def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
     found = {kind: Backlog(waiting=0, oldest=None) for kind in WorkKind}
     for row in conn.execute(_count_by_kind):
@@ -255,13 +241,13 @@ def backlog(conn: Connection) -> dict[WorkKind, Backlog]:
     return found
 
 
-@hot_read
+@without_snapshot
 def turns(conn: Connection, work: Sequence[Work]) -> list[Turn]:
     found: dict[tuple[UUID, int], Sequence[Any]] = {}
     for some in common.chunks([piece.id for piece in work]):
         # Consecutive items share a turn.
         found |= {
-            (row[0], row[1]): row for row in conn.execute(_claimed_turns, {"ids": some}).all()
+            (row[0], row[1]): row for row in conn.execute(_claimed_turns, {"ids": some}).fetchall()
         }
     return rows.turns(found.values())
 
