@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from octopus_memory import EpisodicMemory
+from octopus_memory import AsyncEpisodicMemory, AsyncRemoteMemory, EpisodicMemory
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support import byte_scan, rest_server
 from tests.support.integrations import Erased, Scopes
@@ -40,6 +40,13 @@ def memories(request: pytest.FixtureRequest, kept: EpisodicMemory) -> Iterator[A
         EpisodicMemory.connect(url, api_key=rest_server.token(kept, "admin")) as remote,
     ):
         yield remote
+
+
+@pytest.fixture
+def awaited(memories: Any) -> Any:
+    """An asynchronous memory: embedded, or behind the service."""
+    is_embedded = isinstance(memories, EpisodicMemory)
+    return AsyncEpisodicMemory(memories) if is_embedded else AsyncRemoteMemory(memories)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from octopus_memory import AsyncEpisodicMemory, EpisodicMemory
+from octopus_memory import EpisodicMemory
 from tests.support.integrations import FACT, QUESTION, SECRET, Erased, Scopes, texts
 
 pytest.importorskip("agent_framework")
@@ -90,17 +90,19 @@ def agent(scope: Any, model: Model, **more: Any) -> Agent:
 def ask(
     scope: Any, session_id: str, said: Any, *script: Message, stream: bool = False, **more: Any
 ) -> Model:
+    return asyncio.run(aask(scope, session_id, said, *script, stream=stream, **more))
+
+
+async def aask(
+    scope: Any, session_id: str, said: Any, *script: Message, stream: bool = False, **more: Any
+) -> Model:
     model = Model(*script)
-
-    async def run() -> None:
-        made = agent(scope, model, **more)
-        session = AgentSession(session_id=session_id)
-        if stream:
-            await made.run(said, session=session, stream=True).get_final_response()
-        else:
-            await made.run(said, session=session)
-
-    asyncio.run(run())
+    made = agent(scope, model, **more)
+    session = AgentSession(session_id=session_id)
+    if stream:
+        await made.run(said, session=session, stream=True).get_final_response()
+    else:
+        await made.run(said, session=session)
     return model
 
 
@@ -276,11 +278,15 @@ def test_the_scope_is_found_by_the_session(kept: EpisodicMemory):
     assert texts(kept.scope(user="ben"), "s2") == ["I am Ben.", "Hi Ben."]
 
 
-def test_an_awaited_memory_serves_as_well(kept: EpisodicMemory):
-    scope = AsyncEpisodicMemory(kept).scope(user="ana")
-    ask(scope, "one", FACT, says("Noted."))
-    kept.flush()
-    assert SECRET in ask(scope, "two", QUESTION, says("X4.")).asked()
+def test_an_awaited_memory_serves_as_well(awaited: Any, kept: EpisodicMemory):
+    async def story() -> None:
+        async with awaited:
+            scope = awaited.scope(user="ana")
+            await aask(scope, "one", FACT, says("Noted."))
+            kept.flush()
+            assert SECRET in (await aask(scope, "two", QUESTION, says("X4."))).asked()
+
+    asyncio.run(story())
 
 
 def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, erased: Erased):

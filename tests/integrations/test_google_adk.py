@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from octopus_memory import AsyncEpisodicMemory, EpisodicMemory
+from octopus_memory import EpisodicMemory
 from tests.support.integrations import FACT, QUESTION, SECRET, Erased, texts
 
 pytest.importorskip("google.adk")
@@ -302,12 +302,18 @@ def test_a_cancelled_call_and_two_writers_lose_nothing(memories: Any):
     assert sorted(texts(ana(memories), "s")) == sorted(f"number {n}" for n in range(12))
 
 
-def test_an_awaited_memory_serves_as_well(kept: EpisodicMemory):
-    talk = Talk(AsyncEpisodicMemory(kept))
-    talk.ask("one", FACT, says("Noted."))
-    kept.flush()
-    assert SECRET in talk.ask("two", QUESTION, says("X4.")).last()
-    assert found(talk.service, QUESTION)[0].content == user(FACT)
+def test_an_awaited_memory_serves_as_well(awaited: Any, kept: EpisodicMemory):
+    async def story() -> None:
+        async with awaited:
+            talk = Talk(awaited)
+            await talk.say("one", FACT, says("Noted."))
+            kept.flush()
+            asked = await talk.say("two", QUESTION, says("X4."))
+            assert SECRET in asked.last()
+            found = await talk.service.search_memory(**WHOSE, query=QUESTION)
+            assert found.memories[0].content == user(FACT)
+
+    asyncio.run(story())
 
 
 def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, erased: Erased):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from octopus_memory import AsyncEpisodicMemory, EpisodicMemory
+from octopus_memory import EpisodicMemory
 from tests.support.integrations import FACT, QUESTION, SECRET, Erased, Scopes, texts
 
 pytest.importorskip("strands")
@@ -310,8 +310,8 @@ def test_a_store_may_be_read_only(scopes: Scopes, kept: EpisodicMemory):
     assert [session.id for session in scopes().sessions().items] == ["old"]
 
 
-def test_an_awaited_memory_serves_as_well(kept: EpisodicMemory):
-    scope = AsyncEpisodicMemory(kept).scope(user="ana")
+def test_an_awaited_memory_serves_as_well(awaited: Any, kept: EpisodicMemory):
+    scope = awaited.scope(user="ana")
     Talk(scope, "one").say(FACT, says("Noted."))
     kept.flush()
     assert SECRET in Talk(scope, "two").say(QUESTION, says("X4.")).asked()

@@ -24,6 +24,7 @@ from strands.memory import (
 from strands.types.session import decode_bytes_values, encode_bytes_values
 from strands.vended_plugins.context_injector import ContextInjector
 
+from ..aio import AsyncMemoryScope
 from ..domain.episode import Turn
 from ..domain.errors import ToolResultWithoutCall
 from ..domain.message import Json, as_text
@@ -79,8 +80,11 @@ class OctopusMemoryStore(MemoryStore):
         self.max_search_results, self.writable = max_search_results, writable
         every = {"trigger": MessageTrigger(), "filter": MemoryMessageFilter(exclude=[])}
         self.extraction = every if extraction is None and writable else extraction
-        self._scope, self._min_score = scope, min_score
-        self._talk = Conversation(scope, session_id)
+        # An agent that is called runs each time in a new event loop, and connections are bound to
+        # one: so requests are sent from threads.
+        self._scope = scope.sync if isinstance(scope, AsyncMemoryScope) else scope
+        self._min_score = min_score
+        self._talk = Conversation(self._scope, session_id)
         self._run, self._is_named = key or str(uuid4()), key is not None
 
     async def search(self, query: str, options: Any = None) -> list[MemoryEntry]:
