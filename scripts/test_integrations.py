@@ -25,6 +25,7 @@ TESTS = {
     "langchain": "test_langchain.py",
     "langgraph": "test_langgraph.py",
     "openai-agents": "test_openai_agents.py",
+    "pydantic-ai": "test_pydantic_ai.py",
     "strands": "test_strands.py",
 }
 """The tests of each integration, by the extra that it needs."""

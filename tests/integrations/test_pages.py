@@ -17,6 +17,7 @@ NEEDS = {
     "langchain": "langchain",
     "langgraph": "langgraph",
     "openai-agents": "agents",
+    "pydantic-ai": "pydantic_ai",
     "strands": "strands",
     "wrap-a-client": "openai",
 }

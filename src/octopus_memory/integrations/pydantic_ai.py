@@ -1,0 +1,154 @@
+"""PydanticAI: a capability that stores, injects and searches.
+
+agent = Agent(model, capabilities=[OctopusMemory(memory.scope(user="ana"))])
+await agent.run("Hello", conversation_id="monday")
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    SystemPromptPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.toolsets import FunctionToolset
+
+from ..domain.episode import Turn
+from ..domain.errors import ToolResultWithoutCall
+from ..domain.message import AS_GIVEN
+from .core import AnyScope, Conversation, alone, found_lines
+from .pydantic_ai_messages import FORM, Body, bodies_of, digest, text_of
+
+_LIMIT = 10
+
+
+class OctopusMemory(AbstractCapability[Any]):
+    """Stores each message of a run once, and gives the model the memory block.
+
+    `scope` is given, or found from the run's `RunContext`, whose `deps` the caller fills. The
+    session is the run's `conversation_id`, or `session_id`. The model chooses neither.
+    """
+
+    def __init__(
+        self,
+        scope: AnyScope | Callable[[RunContext[Any]], AnyScope],
+        *,
+        session_id: str | Callable[[RunContext[Any]], str] | None = None,
+        budget_tokens: int | None = None,
+        with_tool: bool = True,
+    ) -> None:
+        self._scope, self._session_id, self._budget = scope, session_id, budget_tokens
+        self._with_tool = with_tool
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
+        """Bind the capability to the user's session that a run belongs to."""
+        scope = self._scope(ctx) if callable(self._scope) else self._scope
+        named = self._session_id or ctx.conversation_id or ctx.run_id or ""
+        session_id = named if isinstance(named, str) else named(ctx)
+        talk = Conversation(scope, session_id, budget_tokens=self._budget)
+        return _OneRun(talk, with_tool=self._with_tool)
+
+
+class _OneRun(AbstractCapability[Any]):
+    """The capability in one run."""
+
+    def __init__(self, talk: Conversation, *, with_tool: bool) -> None:
+        self._talk, self._with_tool = talk, with_tool
+        self._messages: list[ModelMessage] = []
+        self._stored: set[str] = set()
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Store what was said by now, and add the memory block to this request alone."""
+        self._messages = ctx.messages
+        await self._store()
+        given = request_context.messages
+        block = await self._talk.ablock(_query(given))
+        if block:
+            request_context.messages = _with_block(given, block)
+        return request_context
+
+    async def after_run(self, _: RunContext[Any], *, result: AgentRunResult[Any]) -> Any:
+        """Note the messages of a run that succeeded."""
+        self._messages = result.all_messages()
+        return result
+
+    async def wrap_run(self, _: RunContext[Any], *, handler: Callable[[], Any]) -> Any:
+        """Store the rest of the run, also if it fails or is cancelled."""
+        try:
+            return await handler()
+        finally:
+            await self._store()
+
+    def get_toolset(self) -> Any:
+        """A tool that searches this user's earlier conversations."""
+        return FunctionToolset([self.recall_memory]) if self._with_tool else None
+
+    async def recall_memory(self, query: str) -> str:
+        """Search earlier conversations with this user.
+
+        Args:
+            query: What to look for, as a question or in key words.
+
+        """
+        own = self._talk.session_id
+        hits = await self._talk.awaited.recall_turns(query, limit=_LIMIT, session_id=own)
+        return found_lines(hits)
+
+    async def _store(self) -> None:
+        seen: Counter[str] = Counter()
+        bodies: list[Body] = []
+        keys: list[str | None] = []
+        for message in self._messages:
+            made = bodies_of(message)
+            mark = f"{message.run_id}:{digest(made)}"
+            seen[mark] += 1
+            names = [f"{mark}:{seen[mark]}:{number}" for number in range(len(made))]
+            if names[0] not in self._stored:
+                bodies += made
+                keys += names
+        try:
+            await self._talk.aadd(bodies, keys)
+        except ToolResultWithoutCall:
+            await self._talk.aadd([alone(body) for body in bodies], keys)
+        self._stored.update(key for key in keys if key)
+
+
+def history(turns: Sequence[Turn]) -> list[ModelMessage]:
+    """The messages of turns that the capability stored, exactly as the run had them."""
+    kept = [turn.message.body.get(AS_GIVEN) or {} for turn in turns]
+    items = [each["item"] for each in kept if each.get("form") == FORM and "item" in each]
+    made: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(items)
+    return made
+
+
+def _query(messages: Sequence[ModelMessage]) -> str:
+    for message in reversed(messages):
+        said = [part for part in message.parts if isinstance(part, UserPromptPart)]
+        if said:
+            return text_of(said[-1])
+    return ""
+
+
+def _with_block(messages: Sequence[ModelMessage], block: str) -> list[ModelMessage]:
+    """The messages with the block after the system prompts at their beginning."""
+    first = messages[0]
+    if not isinstance(first, ModelRequest):
+        return [ModelRequest([SystemPromptPart(block)]), *messages]
+    at = 0
+    while at < len(first.parts) and isinstance(first.parts[at], SystemPromptPart):
+        at += 1
+    parts = [*first.parts[:at], SystemPromptPart(block), *first.parts[at:]]
+    return [replace(first, parts=parts), *messages[1:]]
