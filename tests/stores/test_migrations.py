@@ -53,6 +53,25 @@ def test_migrating_ends_where_creating_does(tmp_path: Path):
     assert _schema(tmp_path / "created.db") == _schema(tmp_path / "migrated.db")
 
 
+REVISIONS = sorted(
+    path.name.partition("_")[0]
+    for path in (Path(migrate.__file__).parent / "migrations" / "versions").glob("0*.py")
+)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_database_of_every_revision_opens(tmp_path: Path, revision: str):
+    path = tmp_path / "older.db"
+    engine = sa.create_engine(f"sqlite:///{path}")
+    migrate.upgrade(engine, revision)
+    engine.dispose()
+
+    SqliteStore(path).close()
+
+    SqliteStore(tmp_path / "created.db").close()
+    assert _schema(path) == _schema(tmp_path / "created.db")
+
+
 def test_the_newest_migration_is_the_head(tmp_path: Path):
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
     migrate.upgrade(engine)

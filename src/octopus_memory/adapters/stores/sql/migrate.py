@@ -10,7 +10,6 @@ from ....domain.errors import SchemaTooNew, StoreUnavailable
 from .lazy import sa, schema
 
 HEAD = "0011"
-_KNOWN = frozenset({"0001", "0002", "0003", "0004", "0005", "0006", "0008", "0009", HEAD})
 VERSION_TABLE = "octopus_schema"
 
 
@@ -20,7 +19,7 @@ def ensure_current(engine: sa.Engine, reader: sa.Engine, *, read_only: bool) -> 
         version = _read_version(conn)
     if version == HEAD:
         return
-    if version is not None and version not in _KNOWN:
+    if version is not None and version > HEAD:
         raise SchemaTooNew(
             f"the database has schema {version}, this Octopus knows up to {HEAD}: "
             "pip install --upgrade octopus-memory"
