@@ -1,6 +1,7 @@
 """Makes the pictures of the inspector for the documentation, from the demo's conversations.
 
     python scripts/inspector_pictures.py
+    python scripts/inspector_pictures.py FOLDER    every page at both widths, light and dark, too
 
 It needs the extra `server`, the package `playwright`, and the Chromium of the system: none is
 downloaded.
@@ -58,7 +59,10 @@ def fill(memory: EpisodicMemory, clock: FixedClock) -> tuple[Story, str]:
     for number in range(6):
         other = memory.scope(tenant=who.tenant, agent=who.agent, user=f"user-{number + 18}")
         other.store([("user", "Good morning!"), ("assistant", "Good morning.")])
-    return story, NOW
+    gone = memory.scope(tenant=who.tenant, agent=who.agent, user="user-24")
+    gone.store([("user", "Goodbye."), ("assistant", "Goodbye.")])
+    receipt = memory.tenant(who.tenant).erase_user("user-24")
+    return story, str(receipt.id)
 
 
 @contextmanager
@@ -77,19 +81,23 @@ def serving(memory: EpisodicMemory) -> Iterator[str]:
         thread.join()
 
 
-def pages(story: Story, session: str) -> dict[str, str]:
+def pages(story: Story, receipt: str) -> dict[str, str]:
     who = {"agent": story.scope.agent, "user": story.scope.user}
     tried = who | {"message": ASKED[0], "budget": "250"}
     return {
         "users": "/",
         "timeline": f"/timeline?{urlencode(who)}",
-        "replay": f"/replay?{urlencode(who | {'session': session})}",
+        "replay": f"/replay?{urlencode(who | {'session': NOW})}",
         "playground": f"/playground?{urlencode(tried)}",
         "compare": f"/playground?{urlencode(tried | {'compare': 'on', 'budget2': '900'})}",
         "facts": f"/facts?{urlencode(who)}",
         "retention": "/retention?dry=on",
         "erasure": f"/erasure?{urlencode(who)}",
+        "progress": f"/erasure/progress?id={receipt}",
+        "receipt": f"/erasure/receipt?id={receipt}",
         "audit": "/audit",
+        "sign-in": "/sign-in",
+        "problem": "/timeline?agent=x",
         "health": "/health",
     }
 
@@ -102,11 +110,13 @@ PICTURES = {
 }
 
 
-def take(page: Page, address: str, size: tuple[int, int], scheme: str, file: Path) -> None:
+def take(
+    page: Page, address: str, size: tuple[int, int], scheme: str, file: Path, *, whole: bool = False
+) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(address)
-    page.screenshot(path=file)
+    page.screenshot(path=file, full_page=whole)
 
 
 def main() -> None:
@@ -120,8 +130,8 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         EpisodicMemory.open(Path(folder, "memory.db"), background=False, clock=clock) as memory,
     ):
-        story, session = fill(memory, clock)
-        addresses = pages(story, session)
+        story, receipt = fill(memory, clock)
+        addresses = pages(story, receipt)
         with serving(memory) as base, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             page = browser.new_page()
@@ -134,7 +144,7 @@ def main() -> None:
                     for label, size in (("wide", WIDE), ("narrow", NARROW)):
                         for scheme in ("light", "dark"):
                             file = every / f"{what}-{label}-{scheme}.png"
-                            take(page, base + address, size, scheme, file)
+                            take(page, base + address, size, scheme, file, whole=True)
             browser.close()
 
 
