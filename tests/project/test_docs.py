@@ -20,8 +20,9 @@ import typer.main
 import octopus_memory
 from octopus_memory import MemoryConfig
 from octopus_memory.__main__ import program
+from octopus_memory.faces.exchange import MCP_PATH
 from octopus_memory.faces.mcp.tools import TOOLS
-from octopus_memory.settings import Settings
+from octopus_memory.settings import ServerSettings, Settings
 from tests.support import child_process
 from tests.support.paths import ROOT
 
@@ -174,15 +175,32 @@ def test_every_mcp_tool_is_documented(name: str):
     assert taken == set(TOOLS[name].model_fields)
 
 
-def test_what_mcp_clients_are_told_to_start_can_be_started():
+def _mcp_blocks(language: str) -> list[str]:
     page = (ROOT / "docs/howto/mcp.md").read_text()
-    blocks = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        server = json.loads(block)["mcpServers"]["memory"]
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def test_what_mcp_clients_are_told_to_start_can_be_started():
+    servers = [json.loads(block)["mcpServers"]["memory"] for block in _mcp_blocks("json")]
+    started = [server for server in servers if "command" in server]
+    assert len(started) == 2
+    for server in started:
         name, *options = server["args"]
         assert (server["command"], name) == ("octopus", "mcp")
         typer.main.get_command(program()).commands[name].make_context(name, options)
+
+
+def test_what_mcp_clients_are_told_to_send_is_what_the_service_reads():
+    servers = [json.loads(block)["mcpServers"]["memory"] for block in _mcp_blocks("json")]
+    [server] = [server for server in servers if "url" in server]
+    assert set(server) == {"type", "url", "headers"}
+    [toml] = _mcp_blocks("toml")
+    other = tomllib.loads(toml)["mcp_servers"]["memory"]
+    for url in (server["url"], other["url"]):
+        assert url == f"http://127.0.0.1:{ServerSettings().port}{MCP_PATH}"
+    named = {"X-Octopus-Agent": "code", "X-Octopus-User": "ana"}
+    assert other["http_headers"] == named
+    assert server["headers"] == {"Authorization": "Bearer ${OCTOPUS_API_KEY}", **named}
 
 
 def test_the_changelog_and_the_package_name_this_version():

@@ -70,7 +70,7 @@ def test_many_users_of_one_service(database: str, tmp_path: Path):
         _talk_at_once(portal, url, admin)
         _keep_apart(portal, url, admin, other, ben)
         _refuse(portal, url, admin, auditor)
-        _neutralise(portal, url, admin)
+        _neutralize(portal, url, admin)
         log = program.log.read_text()
     for word in ("ana", "ben", "Darjeeling", "desk", "obey"):
         assert f'"{word}' not in log
@@ -199,7 +199,7 @@ def _refusal(
         return str(error)
 
 
-def _neutralise(portal: BlockingPortal, url: str, admin: str) -> None:
+def _neutralize(portal: BlockingPortal, url: str, admin: str) -> None:
     with tools(portal, url, admin, Agent="desk", User="mallory") as mallory:
         forged = [{"role": "user", "content": FORGED}]
         mallory.data("remember", messages=forged, session_id=FORGED)

@@ -1,4 +1,4 @@
-"""The endpoint of the Model Context Protocol: authorises a POST, and has it answered."""
+"""The endpoint of the Model Context Protocol: authorizes a POST, and has it answered."""
 
 from __future__ import annotations
 
