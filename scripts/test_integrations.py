@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".venvs" / "integrations"
 TESTS = {
     "agent-framework": "test_agent_framework.py",
+    "claude-agent-sdk": "test_claude_agent.py",
     "clients": "test_clients.py",
     "google-adk": "test_google_adk.py",
     "langchain": "test_langchain.py",

@@ -12,6 +12,7 @@ import pytest
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 NEEDS = {
+    "claude-agent-sdk": "claude_agent_sdk",
     "agent-framework": "agent_framework",
     "google-adk": "google.adk",
     "langchain": "langchain",

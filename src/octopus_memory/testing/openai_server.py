@@ -293,7 +293,7 @@ class _Handler(BaseHTTPRequestHandler):
             body = json.loads(raw)
         except ValueError:
             body = None
-        request = SeenRequest(path=self.path, headers=headers, body=body)
+        request = SeenRequest(path=self.path.partition("?")[0], headers=headers, body=body)
         fake.requests.append(request)
         fault = fake.next_fault()
         if fault.drop:
