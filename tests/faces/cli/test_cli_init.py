@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from octopus_memory.faces.cli.init import STARTERS
 from octopus_memory.settings import load
 from octopus_memory.testing.openai_server import FakeOpenAIServer
 from tests.support.command_line import run, run_json, use_folder
@@ -32,7 +33,7 @@ def start(program: str, *, stdin: str = "") -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("kind", ["library", "openai", "anthropic", "service", "mcp"])
+@pytest.mark.parametrize("kind", [starter.name for starter in STARTERS])
 def test_each_kind_writes_settings_that_load_and_says_what_to_run(kind: str) -> None:
     made = run_json("init", kind)
     settings, program = map(Path, made["files"])

@@ -28,7 +28,14 @@ class Starter:
     """The template's file."""
     file: str
     install: str
+    """The requirements, separated by blanks."""
     run: tuple[str, ...]
+
+    @property
+    def next(self) -> tuple[str, ...]:
+        """The commands to run next."""
+        wanted = " ".join(f"'{each}'" for each in self.install.split())
+        return (f"pip install {wanted}", *self.run)
 
 
 STARTERS = (
@@ -55,6 +62,22 @@ STARTERS = (
         file="agent.py",
         install="octopus-memory[clients]",
         run=("export ANTHROPIC_API_KEY=…", "python agent.py"),
+    ),
+    Starter(
+        name="langchain",
+        is_for="an agent of LangChain that remembers",
+        source="langchain.py",
+        file="agent.py",
+        install="octopus-memory[langchain] langchain-openai",
+        run=("export OPENAI_API_KEY=…", "python agent.py"),
+    ),
+    Starter(
+        name="openai-agents",
+        is_for="an agent of the OpenAI Agents SDK that remembers",
+        source="openai_agents.py",
+        file="agent.py",
+        install="octopus-memory[openai-agents]",
+        run=("export OPENAI_API_KEY=…", "python agent.py"),
     ),
     Starter(
         name="service",
@@ -97,15 +120,14 @@ def init(
     starter = _starter(kind)
     paths = _write(starter, folder)
     if as_json:
-        install = f"pip install '{starter.install}'"
-        print_json({"kind": starter.name, "files": paths, "next": [install, *starter.run]})
+        print_json({"kind": starter.name, "files": paths, "next": starter.next})
         return
     screen = Screen()
     for path in paths:
         screen.write("wrote ", (path, "bold"))
     screen.gap()
     screen.write(("Next:", "bold"))
-    for command in (f"pip install '{starter.install}'", *starter.run):
+    for command in starter.next:
         screen.write((command, "bold cyan"), indent=2)
 
 
@@ -125,7 +147,7 @@ def _ask() -> str:
     screen = Screen()
     screen.write(("What do you want to build?", "bold"))
     for number, starter in enumerate(STARTERS, 1):
-        screen.row((f"{number}  ", "cyan"), (f"{starter.name:<10}", "bold"), text=starter.is_for)
+        screen.row((f"{number}  ", "cyan"), (f"{starter.name:<15}", "bold"), text=starter.is_for)
     chosen: str = typer.prompt("Number or name", default="1")
     if chosen.isdecimal() and 1 <= int(chosen) <= len(STARTERS):
         return STARTERS[int(chosen) - 1].name
