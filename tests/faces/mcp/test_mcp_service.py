@@ -276,6 +276,29 @@ def test_only_pages_that_are_allowed_may_call_it(
         assert "mcp_origins" in problem(answer)["detail"]
 
 
+def test_a_browser_is_told_which_pages_may_call_it(memory: EpisodicMemory, url: str):
+    asking = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,mcp-session-id,x-octopus-user",
+    }
+    allowed = {"Origin": "https://chat.example.com"}
+    answer = httpx.options(url, headers=asking | allowed)
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == allowed["Origin"]
+    assert "x-octopus-user" in answer.headers["access-control-allow-headers"]
+    answer = httpx.options(url, headers=asking | {"Origin": "https://evil.example.com"})
+    assert answer.status_code == 400
+    assert "access-control-allow-origin" not in answer.headers
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
+    answer = post(url, rest_server.token(memory), begin, headers=allowed)
+    assert answer.headers["access-control-allow-origin"] == allowed["Origin"]
+    assert "Mcp-Session-Id" in answer.headers["access-control-expose-headers"]
+    assert answer.headers["mcp-session-id"]
+    # No other route is for pages.
+    other = url.replace(MCP_PATH, "/api/octopus/episodes")
+    assert httpx.options(other, headers=asking | allowed).status_code == 401
+
+
 def test_in_development_mode_pages_of_other_sites_are_refused(memory: EpisodicMemory):
     with rest_server.serving(memory, development=True) as base:
         url = base + MCP_PATH
@@ -375,7 +398,7 @@ def test_no_word_and_no_name_is_in_the_log(memory: EpisodicMemory, url: str, cap
     post(url, token, {"jsonrpc": "2.0", "id": MARK, "method": MARK}, who)
     post(url, "wrong", PING, who)
 
-    def fail(*_: object):
+    def fail(*_: object, **__: object):
         raise RuntimeError(MARK)
 
     monkeypatch.setattr(Recent, "run", fail)
@@ -385,8 +408,9 @@ def test_no_word_and_no_name_is_in_the_log(memory: EpisodicMemory, url: str, cap
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == -32603
     ours = [each for each in caplog.records if each.name.startswith("octopus_memory")]
-    lines = [each.getMessage() for each in ours if each.name == "octopus_memory.access"]
-    assert {json.loads(line)["route"] for line in lines} == {MCP_PATH}
+    lines = [json.loads(r.getMessage()) for r in ours if r.name == "octopus_memory.access"]
+    assert [line["status"] for line in lines] == [200, 200, 200, 401, 200, 500]
+    assert {line["route"] for line in lines if line["status"] != 401} == {MCP_PATH}
     assert MARK not in "".join(map(logging.Formatter().format, ours))
 
 

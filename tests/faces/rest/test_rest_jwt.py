@@ -16,6 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from octopus_memory import EpisodicMemory
+from octopus_memory.faces.exchange import MCP_PATH
 from octopus_memory.faces.rest.app import PREFIX
 from octopus_memory.faces.rest.tokens import JwtReader
 from octopus_memory.settings import JwtSettings, ServerSettings
@@ -140,3 +141,30 @@ def test_an_unsigned_or_symmetric_token_is_refused(url: str):
     symmetric = jwt.encode(body, "s" * 64, algorithm="HS256", headers={"kid": "RS256"})
     for token in (unsigned, symmetric, "a.b.c", "x" * 5_000):
         assert _listed(url, token).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("claims", "status"),
+    [
+        ({"role": "user"}, 200),
+        ({"role": "agent", "agents": ["hr"]}, 200),
+        ({"role": "auditor"}, 403),
+        ({"role": "agent", "agents": ["sales"]}, 403),
+        ({"role": "user", "sub": "ben"}, 403),
+        ({"exp": datetime.now(UTC) - timedelta(hours=1)}, 401),
+    ],
+)
+def test_a_jwt_opens_mcp_as_it_opens_the_routes(url: str, claims: dict, status: int):
+    answer = httpx.post(
+        url.removesuffix(PREFIX) + MCP_PATH,
+        params={"agent": "hr", "user": "ana"},
+        headers={"Authorization": f"Bearer {_token(**claims)}"},
+        json={
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "recent", "arguments": {}},
+        },
+    )
+    assert answer.status_code == status
+    assert ("A greeting." in answer.text) is (status == 200)

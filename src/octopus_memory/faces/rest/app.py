@@ -22,7 +22,7 @@ from ..exchange import MCP_PATH, AnswerMcp
 from . import problems
 from .identity import Gate, Limiter, Lockout
 from .local import check_local
-from .mcp import mcp_route
+from .mcp import McpPages, mcp_route
 from .metrics import Metrics
 from .middleware import Admission, BodyLimit, Watch
 from .routes import admin, docs, episodes, facts, ledger, operations, sessions, users
@@ -139,6 +139,8 @@ def _wrapped(app: FastAPI, gate: Gate, metrics: Metrics, settings: ServerSetting
         paths=frozenset({MCP_PATH}),
         open_paths=frozenset({docs.OPENAPI}),
     )
+    if settings.allowed_mcp_origins:
+        inner = McpPages(inner, settings.allowed_mcp_origins)
     if settings.telemetry:
         from .telemetry import Trace
 

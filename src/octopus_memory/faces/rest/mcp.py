@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from fastapi import Request, Response
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...domain.episode import check_name
 from ...domain.errors import InvalidInput
@@ -31,6 +32,28 @@ _JSON = ("application/json", "application/*", "*/*")
 def mcp_route(answer: AnswerMcp, origins: Sequence[str]) -> Route:
     """Return the route. `origins` are those of pages that may call it."""
     return _McpRoute(MCP_PATH, _Endpoint(answer, frozenset(origins)), methods=["POST"])
+
+
+class McpPages:
+    """Lets pages of some origins call the endpoint from a browser (CORS).
+
+    It stands before the check of credentials, because a browser asks without one whether it may
+    send one.
+    """
+
+    def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
+        self._app = app
+        self._cors = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=["POST"],
+            allow_headers=["*"],
+            expose_headers=["Mcp-Session-Id", "X-Request-ID", "Retry-After"],
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._cors if scope.get("path") == MCP_PATH else self._app
+        await app(scope, receive, send)
 
 
 class _McpRoute(Route):
