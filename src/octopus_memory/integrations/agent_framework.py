@@ -14,14 +14,13 @@ from typing import Any, TypeAlias
 
 from agent_framework import ContextProvider, FunctionTool, HistoryProvider, Message, tool
 
-from ..domain.errors import SessionNotFound, ToolResultWithoutCall
+from ..domain.errors import SessionNotFound
 from ..domain.message import Json, as_text
 from .core import (
     AnyScope,
     Call,
     Conversation,
     Result,
-    alone,
     digest,
     found_lines,
     items_of,
@@ -90,10 +89,7 @@ class OctopusHistoryProvider(HistoryProvider):
         if not stored:
             return
         bodies, keys = (list(each) for each in zip(*stored, strict=True))
-        try:
-            await talk.aadd(bodies, keys)
-        except ToolResultWithoutCall:
-            await talk.aadd([alone(body) for body in bodies], keys)
+        await talk.aadd(bodies, keys)
 
     async def _stored(self, talk: Conversation, last: int | None) -> list[Message]:
         try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from ..aio import AsyncMemoryScope
 from ..domain.checks import parse_messages
 from ..domain.episode import Turn, TurnHit, check_name
-from ..domain.errors import OctopusError, SessionNotFound
+from ..domain.errors import OctopusError, SessionNotFound, ToolResultWithoutCall
 from ..domain.message import AS_GIVEN, Json, Message, Role
 from ..domain.policy import LARGEST_MESSAGE
 from ..domain.replay import SessionReplay
@@ -91,16 +91,41 @@ class Conversation(Unbroken):
         except SessionNotFound:
             return None
 
-    def add(self, messages: Sequence[Json], keys: Sequence[str | None] | None = None) -> None:
-        if messages:
-            self.sync.add(self.session_id, list(messages), keys=keys)
+    def add(
+        self,
+        messages: Sequence[Json],
+        keys: Sequence[str | None] | None = None,
+        *,
+        index: bool | Sequence[bool] = True,
+    ) -> None:
+        """Store messages. A tool result whose call the session does not have stands alone."""
+        if not messages:
+            return
+        try:
+            self.sync.add(self.session_id, list(messages), keys=keys, index=index)
+        except ToolResultWithoutCall:
+            given = [alone(each) for each in messages]
+            self.sync.add(self.session_id, given, keys=keys, index=index)
 
     async def aadd(
-        self, messages: Sequence[Json], keys: Sequence[str | None] | None = None
+        self,
+        messages: Sequence[Json],
+        keys: Sequence[str | None] | None = None,
+        *,
+        index: bool | Sequence[bool] = True,
     ) -> None:
         """As `add`. A cancelled caller does not stop it: what was said is stored."""
         if messages:
-            await self.finish(self.awaited.add(self.session_id, list(messages), keys=keys))
+            await self.finish(self._aadd(list(messages), keys, index))
+
+    async def _aadd(
+        self, messages: list[Json], keys: Sequence[str | None] | None, index: bool | Sequence[bool]
+    ) -> None:
+        try:
+            await self.awaited.add(self.session_id, messages, keys=keys, index=index)
+        except ToolResultWithoutCall:
+            given = [alone(each) for each in messages]
+            await self.awaited.add(self.session_id, given, keys=keys, index=index)
 
 
 def _coroutine(work: Awaitable[T]) -> Coroutine[Any, Any, T]:
@@ -232,7 +257,7 @@ def digest(value: Json) -> str:
 
 def alone(body: Mapping[str, Json]) -> dict[str, Json]:
     """A tool result that can stand without its call: a history that was cut may begin with one."""
-    return {"function_name": "tool", **body} if body["role"] == "tool" else dict(body)
+    return {"function_name": "tool", **body} if body.get("role") == "tool" else dict(body)
 
 
 def found_lines(hits: Sequence[TurnHit]) -> str:

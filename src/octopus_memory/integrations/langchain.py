@@ -21,9 +21,8 @@ from langchain_core.messages import (
 )
 
 from ..domain.episode import Turn
-from ..domain.errors import ToolResultWithoutCall
 from ..domain.message import AS_GIVEN, Json
-from .core import AnyScope, Conversation, alone, found_lines
+from .core import AnyScope, Conversation, found_lines
 
 _FORM = "langchain"
 _LIMIT = 10
@@ -145,15 +144,9 @@ def _body(message: BaseMessage) -> dict[str, Json]:
 
 def _store(talk: Conversation, messages: Sequence[BaseMessage]) -> None:
     bodies, keys = _bodies(messages)
-    try:
-        talk.add(bodies, keys)
-    except ToolResultWithoutCall:
-        talk.add([alone(body) for body in bodies], keys)
+    talk.add(bodies, keys)
 
 
 async def _astore(talk: Conversation, messages: Sequence[BaseMessage]) -> None:
     bodies, keys = _bodies(messages)
-    try:
-        await talk.aadd(bodies, keys)
-    except ToolResultWithoutCall:
-        await talk.aadd([alone(body) for body in bodies], keys)
+    await talk.aadd(bodies, keys)

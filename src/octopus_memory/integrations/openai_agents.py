@@ -17,9 +17,9 @@ from agents.memory.session_settings import resolve_session_limit
 from agents.run_config import CallModelData, ModelInputData
 
 from ..domain.episode import Turn
-from ..domain.errors import InvalidMessage, SessionNotFound, ToolResultWithoutCall
+from ..domain.errors import InvalidMessage, SessionNotFound
 from ..domain.message import AS_GIVEN, Json
-from .core import AnyScope, Conversation, alone, found_lines, last_said, parsed, plain
+from .core import AnyScope, Conversation, found_lines, last_said, parsed, plain
 
 _FORM = "responses"
 _LIMIT = 10
@@ -70,11 +70,7 @@ class OctopusSession:
                 numbers = range(self._added, self._added + len(items))
                 keys = [f"{self._key}:{number}" for number in numbers]
             self._added += len(items)
-            try:
-                await self._talk.aadd(bodies, keys)
-            except ToolResultWithoutCall:
-                # A history that was cut or rewritten may begin with a result.
-                await self._talk.aadd([alone(body) for body in bodies], keys)
+            await self._talk.aadd(bodies, keys)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the last item for good, with all that was made of it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_ai import RunContext
 from pydantic_ai.capabilities import AbstractCapability
@@ -17,7 +17,11 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
+    RetryPromptPart,
     SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestContext
@@ -25,12 +29,22 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.toolsets import FunctionToolset
 
 from ..domain.episode import Turn
-from ..domain.errors import ToolResultWithoutCall
-from ..domain.message import AS_GIVEN
-from .core import AnyScope, Conversation, alone, found_lines
-from .pydantic_ai_messages import FORM, Body, bodies_of, digest, text_of
+from ..domain.message import Json
+from .core import (
+    AnyScope,
+    Call,
+    Conversation,
+    Result,
+    digest,
+    found_lines,
+    items_of,
+    keys_of,
+    turns_of,
+)
 
+_FORM = "pydantic-ai"
 _LIMIT = 10
+Body: TypeAlias = dict[str, Json]
 
 
 class OctopusMemory(AbstractCapability[Any]):
@@ -112,25 +126,21 @@ class _OneRun(AbstractCapability[Any]):
         bodies: list[Body] = []
         keys: list[str | None] = []
         for message in self._messages:
-            made = bodies_of(message)
-            mark = f"{message.run_id}:{digest(made)}"
+            turns = _turns(message)
+            # PydanticAI gives messages no ids: the run and what is said name one.
+            mark = f"{message.run_id}:{_said(turns)}"
             seen[mark] += 1
-            names = [f"{mark}:{seen[mark]}:{number}" for number in range(len(made))]
+            names = keys_of(f"{mark}:{seen[mark]}", len(turns))
             if names[0] not in self._stored:
-                bodies += made
+                bodies += turns
                 keys += names
-        try:
-            await self._talk.aadd(bodies, keys)
-        except ToolResultWithoutCall:
-            await self._talk.aadd([alone(body) for body in bodies], keys)
+        await self._talk.aadd(bodies, keys)
         self._stored.update(key for key in keys if key)
 
 
 def history(turns: Sequence[Turn]) -> list[ModelMessage]:
     """The messages of turns that the capability stored, exactly as the run had them."""
-    kept = [turn.message.body.get(AS_GIVEN) or {} for turn in turns]
-    items = [each["item"] for each in kept if each.get("form") == FORM and "item" in each]
-    made: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(items)
+    made: list[ModelMessage] = ModelMessagesTypeAdapter.validate_python(items_of(_FORM, turns))
     return made
 
 
@@ -138,7 +148,7 @@ def _query(messages: Sequence[ModelMessage]) -> str:
     for message in reversed(messages):
         said = [part for part in message.parts if isinstance(part, UserPromptPart)]
         if said:
-            return text_of(said[-1])
+            return _text(said[-1])
     return ""
 
 
@@ -152,3 +162,36 @@ def _with_block(messages: Sequence[ModelMessage], block: str) -> list[ModelMessa
         at += 1
     parts = [*first.parts[:at], SystemPromptPart(block), *first.parts[at:]]
     return [replace(first, parts=parts), *messages[1:]]
+
+
+def _text(part: UserPromptPart) -> str:
+    """The words of a user's part, which may have images and files beside them."""
+    given = [part.content] if isinstance(part.content, str) else part.content
+    texts = [getattr(each, "content", each) for each in given]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _turns(message: ModelMessage) -> list[Body]:
+    [item] = ModelMessagesTypeAdapter.dump_python([message], mode="json")
+    texts, calls, results = [], [], []
+    for part in message.parts:
+        match part:
+            case UserPromptPart():
+                texts.append(_text(part))
+            case TextPart():
+                texts.append(part.content)
+            case ToolCallPart():
+                calls.append(Call(part.tool_call_id, part.tool_name, part.args_as_json_str()))
+            case ToolReturnPart():
+                results.append(Result(part.tool_call_id, part.model_response_str()))
+            case RetryPromptPart() if part.tool_name:
+                results.append(Result(part.tool_call_id, part.model_response(), is_error=True))
+    role = "user" if isinstance(message, ModelRequest) else "assistant"
+    said = "\n".join(texts)
+    return turns_of(_FORM, item, role=role, text=said, calls=calls, results=results)
+
+
+def _said(turns: Sequence[Body]) -> str:
+    """A digest that two messages share that say the same, whenever and under whatever ids."""
+    asked = [[call["function"] for call in turn.get("tool_calls", ())] for turn in turns]
+    return digest([[turn["role"], turn["content"]] for turn in turns] + asked)

@@ -26,14 +26,12 @@ from strands.vended_plugins.context_injector import ContextInjector
 
 from ..aio import AsyncMemoryScope
 from ..domain.episode import Turn
-from ..domain.errors import ToolResultWithoutCall
 from ..domain.message import Json, as_text
 from .core import (
     AnyScope,
     Call,
     Conversation,
     Result,
-    alone,
     digest,
     items_of,
     keys_of,
@@ -127,10 +125,7 @@ class OctopusMemoryStore(MemoryStore):
             turns = _turns(item)
             bodies += turns
             keys += keys_of(self._key_of(item, numbers[index]) if numbers else None, len(turns))
-        try:
-            await self._talk.aadd(bodies, keys)
-        except ToolResultWithoutCall:
-            await self._talk.aadd([alone(body) for body in bodies], keys)
+        await self._talk.aadd(bodies, keys)
 
     def _key_of(self, item: Mapping[str, Any], number: int) -> str:
         if self._is_named:
