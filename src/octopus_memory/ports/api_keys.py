@@ -30,19 +30,16 @@ class ApiKeys(ABC):
         """The keys of one tenant or of all, oldest first, including revoked ones."""
 
     @abstractmethod
-    def end_key(
+    def update_key(
         self,
         key_id: str,
         *,
-        revoked_at: datetime | None,
-        expires_at: datetime,
+        used_at: datetime | None = None,
+        revoked_at: datetime | None = None,
+        expires_at: datetime | None = None,
         entry: AuditDraft | None = None,
     ) -> bool:
-        """Revoke a key, or set its expiry; False for an unknown id.
+        """Set the times of a key that are given; False for an unknown id.
 
-        A revocation is never undone, and an expiry is never postponed.
+        The first revocation stays, and an expiry is never postponed.
         """
-
-    @abstractmethod
-    def set_key_used(self, key_id: str, at: datetime) -> None:
-        """Record when a key was last used."""

@@ -131,14 +131,14 @@ def rotate_key(runtime: Runtime, key_id: str, *, grace: timedelta, actor: str) -
         actor=actor,
     )
     entry = _entry(runtime, old, "rotate_key", actor)
-    runtime.store.end_key(key_id, revoked_at=None, expires_at=ends_at, entry=entry)
+    runtime.store.update_key(key_id, expires_at=ends_at, entry=entry)
     return made
 
 
 def revoke_key(runtime: Runtime, key_id: str, *, actor: str) -> None:
     key, now = _known(runtime, key_id), runtime.clock.now()
     entry = _entry(runtime, key, "revoke_key", actor)
-    runtime.store.end_key(key_id, revoked_at=now, expires_at=now, entry=entry)
+    runtime.store.update_key(key_id, revoked_at=now, expires_at=now, entry=entry)
 
 
 def _known(runtime: Runtime, key_id: str) -> ApiKey:

@@ -92,22 +92,22 @@ class KeyTests(StoreTests):
 
     def test_an_end_is_never_put_off(self, store: EpisodeStore) -> None:
         store.put_key(make_key(), b"h")
-        assert store.end_key("k1", revoked_at=None, expires_at=after(days=1))
-        assert store.end_key("k1", revoked_at=after(hours=1), expires_at=after(days=9))
-        assert store.end_key("k1", revoked_at=None, expires_at=after(days=9))
+        assert store.update_key("k1", expires_at=after(days=1))
+        assert store.update_key("k1", revoked_at=after(hours=1), expires_at=after(days=9))
+        assert store.update_key("k1", expires_at=after(days=9))
         [key] = store.list_keys()
         assert (key.expires_at, key.revoked_at) == (after(days=1), after(hours=1))
-        assert not store.end_key("k2", revoked_at=START, expires_at=START)
+        assert not store.update_key("k2", revoked_at=START, expires_at=START)
 
     def test_what_is_done_with_a_key_is_recorded_with_it(self, store: EpisodeStore) -> None:
         store.put_key(make_key(), b"h", entry=make_entry(action="make_key"))
         end = make_entry(action="revoke_key")
-        assert store.end_key("k1", revoked_at=START, expires_at=START, entry=end)
-        assert not store.end_key("k2", revoked_at=START, expires_at=START, entry=end)
+        assert store.update_key("k1", revoked_at=START, expires_at=START, entry=end)
+        assert not store.update_key("k2", revoked_at=START, expires_at=START, entry=end)
         assert [entry.action for entry in store.audit("acme")] == ["make_key", "revoke_key"]
 
     def test_the_last_use_is_noted(self, store: EpisodeStore) -> None:
         store.put_key(make_key(), b"h")
         moment = START + timedelta(microseconds=1)
-        store.set_key_used("k1", moment)
+        store.update_key("k1", used_at=moment)
         assert [key.last_used_at for key in store.list_keys()] == [moment]

@@ -310,8 +310,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     put_key = writes(statements.api_keys.put, of_its_tenant)
     find_key = reads(statements.api_keys.find, of_all)
     list_keys = reads(statements.api_keys.listed, of_tenant_or_all)
-    end_key = writes(statements.api_keys.end, of_all)
-    set_key_used = writes(statements.api_keys.set_last_used, of_all)
+    update_key = writes(statements.api_keys.update, of_all)
     prune_idempotency_keys = writes(statements.idempotency.prune, of_all)
 
     def stats(self) -> StoreStats:

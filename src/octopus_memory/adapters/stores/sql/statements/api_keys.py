@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .. import rows
-from ..lazy import Connection, sa, schema
+from ..lazy import Connection, sa, schema, types
 from . import audit
 
 if TYPE_CHECKING:
@@ -50,32 +50,32 @@ def listed(conn: Connection, tenant: str | None = None) -> list[ApiKey]:
     return [_key(row) for row in found]
 
 
-def end(
+def update(
     conn: Connection,
     key_id: str,
     *,
-    revoked_at: datetime | None,
-    expires_at: datetime,
+    used_at: datetime | None = None,
+    revoked_at: datetime | None = None,
+    expires_at: datetime | None = None,
     entry: AuditDraft | None = None,
 ) -> bool:
-    row = conn.execute(
-        sa.select(schema.keys).where(schema.keys.c.id == key_id).with_for_update()
-    ).one_or_none()
-    if row is None:
+    keys, values = schema.keys, dict[str, Any]()
+    if used_at is not None:
+        values["last_used_at"] = used_at
+    if revoked_at is not None:
+        first = sa.literal(revoked_at, types.UtcTime())
+        values["revoked_at"] = sa.func.coalesce(keys.c.revoked_at, first)
+    if expires_at is not None:
+        soonest = sa.literal(expires_at, types.UtcTime())
+        values["expires_at"] = sa.case(
+            (keys.c.expires_at < soonest, keys.c.expires_at), else_=soonest
+        )
+    done = conn.execute(sa.update(keys).where(keys.c.id == key_id).values(values))
+    if not done.rowcount:
         return False
-    soonest = expires_at if row.expires_at is None else min(row.expires_at, expires_at)
-    conn.execute(
-        sa.update(schema.keys)
-        .where(schema.keys.c.id == key_id)
-        .values(revoked_at=row.revoked_at or revoked_at, expires_at=soonest)
-    )
     if entry is not None:
         audit.append(conn, entry)
     return True
-
-
-def set_last_used(conn: Connection, key_id: str, at: datetime) -> None:
-    conn.execute(sa.update(schema.keys).where(schema.keys.c.id == key_id).values(last_used_at=at))
 
 
 def _key(row: sa.Row[Any]) -> ApiKey:
