@@ -75,7 +75,8 @@ def check_finished(memory: EpisodicMemory, erasure_id: object) -> None:
     assert receipt.id == erasure_id
     assert receipt.is_complete
     assert store.erasures(unfinished=True) == []
-    kept = store.receipt("default", receipt.id)
+    [erased] = store.erasures("default", erasure_id=receipt.id)
+    kept = erased.receipt
     assert kept is not None
     assert is_genuine(kept)
     first, *others = tenant.audit()

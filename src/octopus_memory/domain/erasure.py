@@ -108,6 +108,8 @@ class Erasure:
     """True if it must rewrite the files itself before it is finished."""
     number: int = 0
     """Its number in `removals_made`; compared with `compacted` to see if files were rewritten."""
+    receipt: Mapping[str, Json] | None = field(default=None, compare=False)
+    """The receipt that was stored last; None before the first."""
 
 
 class StepState(StrEnum):

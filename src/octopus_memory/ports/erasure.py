@@ -58,18 +58,16 @@ class Erasures(ABC):
         self,
         tenant: str | None = None,
         *,
+        erasure_id: UUID | None = None,
         unfinished: bool = False,
         before: UUID | None = None,
         limit: int | None = None,
     ) -> list[Erasure]:
-        """Erasures of one tenant or of all, newest first by id, those below `before`.
+        """Erasures of one tenant or of all with their receipts, newest first by id.
 
-        With `unfinished`, only those whose receipt is not complete yet.
+        Only those below `before`, and only the one with `erasure_id`, where they are given. With
+        `unfinished`, only those whose receipt is not complete yet.
         """
-
-    @abstractmethod
-    def receipt(self, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
-        """The last stored receipt of an erasure; None before the first."""
 
     @abstractmethod
     def keep_receipt(

@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 
 VERIFICATION = "verification"
 """The pending step of an erasure that was interrupted before its verification."""
-_LARGEST_ID = 2**128 - 1
 
 
 def erase(runtime: Runtime, subject: Subject, *, actor: str, physical: bool = True) -> EraseReceipt:
@@ -139,13 +138,14 @@ def receipt(runtime: Runtime, tenant: str, given: EraseReceipt | UUID | str) -> 
     erasure_id = as_id("erasure_id", given, EraseReceipt)
     if erasure_id is None:
         raise _not_found(str(given))
-    kept = runtime.store.receipt(tenant, erasure_id)
-    if kept is not None:
-        return EraseReceipt.from_dict(kept)
-    for erasure in runtime.store.erasures(tenant, unfinished=True):
-        if erasure.id == erasure_id:
-            return _begun(erasure)
+    for erasure in runtime.store.erasures(tenant, erasure_id=erasure_id):
+        return _receipt_of(erasure)
     raise _not_found(erasure_id)
+
+
+def _receipt_of(erasure: Erasure) -> EraseReceipt:
+    kept = erasure.receipt
+    return _begun(erasure) if kept is None else EraseReceipt.from_dict(kept)
 
 
 def progress(runtime: Runtime, tenant: str, erasure_id: UUID) -> EraseProgress:
@@ -154,14 +154,11 @@ def progress(runtime: Runtime, tenant: str, erasure_id: UUID) -> EraseProgress:
     :raises NotFound: when the tenant has no such erasure
     """
     store = runtime.store
-    if erasure_id.int == _LARGEST_ID:
-        raise _not_found(erasure_id)
-    above = UUID(int=erasure_id.int + 1)
-    found = store.erasures(tenant, before=above, limit=1)
-    if not found or found[0].id != erasure_id:
+    found = store.erasures(tenant, erasure_id=erasure_id)
+    if not found:
         raise _not_found(erasure_id)
     erasure, state = found[0], store.state()
-    current = receipt(runtime, tenant, erasure_id)
+    current = _receipt_of(erasure)
     mirror = StepState.NOT_NEEDED
     if state.mirror is not None:
         pending = state.mirror in current.pending or store.waiting_removals(erasure)
@@ -199,11 +196,10 @@ def receipts(
             raise InvalidInput(
                 "before", f"must be a receipt's id, not {given!r}: receipts() lists them"
             )
-    found = []
-    for erasure in runtime.store.erasures(tenant, before=before, limit=limit):
-        kept = runtime.store.receipt(tenant, erasure.id)
-        found.append(_begun(erasure) if kept is None else EraseReceipt.from_dict(kept))
-    return found
+    return [
+        _receipt_of(erasure)
+        for erasure in runtime.store.erasures(tenant, before=before, limit=limit)
+    ]
 
 
 def _take_out(runtime: Runtime, erasure: Erasure) -> None:
@@ -230,10 +226,11 @@ def _rewrite(runtime: Runtime, erasure: Erasure) -> bool:
 def _settle(runtime: Runtime, erasure: Erasure) -> EraseReceipt:
     """Search for rows that are left, and store the receipt."""
     found = _search(runtime, erasure)
-    if not found.is_complete and found.to_dict() == runtime.store.receipt(
-        erasure.tenant, erasure.id
-    ):
-        return found
+    if not found.is_complete:
+        # Read again, because another process may have stored one since.
+        stored = runtime.store.erasures(erasure.tenant, erasure_id=erasure.id)
+        if any(found.to_dict() == each.receipt for each in stored):
+            return found
     entry = audit.draft(
         runtime,
         "erase_receipt",
@@ -285,10 +282,9 @@ def _left_in_mirror(runtime: Runtime, erasure: Erasure) -> int | None:
 
 def _has_news(runtime: Runtime, erasure: Erasure) -> bool:
     """Return whether a new search could differ from the stored receipt."""
-    kept = runtime.store.receipt(erasure.tenant, erasure.id)
-    if kept is None:
+    if erasure.receipt is None:
         return True
-    was = EraseReceipt.from_dict(kept)
+    was = EraseReceipt.from_dict(erasure.receipt)
     waits = runtime.store.waiting_removals(erasure) > 0
     rewritten = runtime.store.state().compacted >= erasure.number
     return was.physical != rewritten or bool(was.pending) != waits or any(was.left.values())

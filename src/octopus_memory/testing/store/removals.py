@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
 from ...domain.ids import new_id
+from ...domain.message import Json
 from ...ports.store import EpisodeStore
 from ...ports.values import Append, Target
 from ...ports.work import WorkKind
@@ -26,18 +28,24 @@ def compact(store: EpisodeStore) -> None:
         pytest.skip("this store may not rewrite its files")
 
 
+def receipt_of(store: EpisodeStore, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
+    found = store.erasures(tenant, erasure_id=erasure_id)
+    assert [each.id for each in found] in ([], [erasure_id])
+    return found[0].receipt if found else None
+
+
 class ErasureTests(StoreTests):
     def test_an_erasure_is_unfinished_until_its_receipt_says_so(self, store: EpisodeStore) -> None:
         fill(store, ANA)
         done = erase(store, ANA)
         assert store.erasures(unfinished=True) == [done]
-        assert store.receipt("acme", done.id) is None
+        assert receipt_of(store, "acme", done.id) is None
         assert store.keep_receipt(done, {"n": 1}, entry(action="receipt"), finished=False)
         assert store.erasures(unfinished=True) == [done]
-        assert store.receipt("acme", done.id) == {"n": 1}
+        assert receipt_of(store, "acme", done.id) == {"n": 1}
         assert store.keep_receipt(done, {"n": 2, "é": "\0"}, entry(), finished=True)
         assert store.erasures(unfinished=True) == []
-        assert store.receipt("acme", done.id) == {"n": 2, "é": "\0"}
+        assert receipt_of(store, "acme", done.id) == {"n": 2, "é": "\0"}
         assert len(store.audit("acme")) == 3
 
     def test_a_finished_receipt_stays(self, store: EpisodeStore) -> None:
@@ -45,14 +53,14 @@ class ErasureTests(StoreTests):
         store.keep_receipt(done, {"n": 1}, entry(), finished=True)
         for finished in (True, False):
             assert not store.keep_receipt(done, {"n": 2}, entry(), finished=finished)
-        assert store.receipt("acme", done.id) == {"n": 1}
+        assert receipt_of(store, "acme", done.id) == {"n": 1}
         assert len(store.audit("acme")) == 2
 
     def test_a_receipt_belongs_to_its_tenant(self, store: EpisodeStore) -> None:
         done = erase(store, ANA)
         store.keep_receipt(done, {"n": 1}, entry(), finished=True)
-        assert store.receipt("other", done.id) is None
-        assert store.receipt("acme", new_id()) is None
+        assert receipt_of(store, "other", done.id) is None
+        assert receipt_of(store, "acme", new_id()) is None
         assert store.erasures("other") == []
 
     def test_erasures_newest_first_in_pages(self, store: EpisodeStore) -> None:

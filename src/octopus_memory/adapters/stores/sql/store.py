@@ -257,7 +257,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     erase = writes(statements.erasure.erase, of_its_tenant)
     left_of = reads(statements.erasure.left_of, of_its_tenant)
     erasures = reads(statements.erasure.erasures, of_tenant_or_all)
-    receipt = reads(statements.erasure.receipt, of_tenant)
     keep_receipt = writes(statements.erasure.keep_receipt, of_its_tenant)
     record = writes(statements.audit.append, of_its_tenant)
     audit = reads(statements.audit.entries, of_tenant_or_all)

@@ -232,20 +232,12 @@ def _count(conn: Connection, table: sa.Table, wanted: Sequence[sa.ColumnElement[
     )
 
 
-def receipt(conn: Connection, tenant: str, erasure_id: UUID) -> Mapping[str, Json] | None:
-    found = conn.execute(
-        sa.select(schema.erasures.c.receipt).where(
-            schema.erasures.c.id == erasure_id, schema.erasures.c.tenant == tenant
-        )
-    ).scalar()
-    return None if found is None else rows.load_json(found)
-
-
 @sql_for
 def _erasures(given: tuple[str, ...], unfinished: bool) -> sa.Select[Any]:
     table = schema.erasures
     known = {
         "tenant_": table.c.tenant == sa.bindparam("tenant_"),
+        "id_": table.c.id == sa.bindparam("id_"),
         "before_": table.c.id < sa.bindparam("before_"),
     }
     wanted = [known[name] for name in given if name in known]
@@ -262,11 +254,12 @@ def erasures(
     conn: Connection,
     tenant: str | None = None,
     *,
+    erasure_id: UUID | None = None,
     unfinished: bool = False,
     before: UUID | None = None,
     limit: int | None = None,
 ) -> list[Erasure]:
-    bounds = {"tenant_": tenant, "before_": before, "limit_": limit}
+    bounds = {"tenant_": tenant, "id_": erasure_id, "before_": before, "limit_": limit}
     given: dict[str, Any] = {name: value for name, value in bounds.items() if value is not None}
     statement = _erasures(tuple(given), unfinished)
     return [_erasure(row) for row in conn.execute(statement, given)]
@@ -311,4 +304,5 @@ def _erasure(row: sa.Row[Any]) -> Erasure:
         actor=facts["actor"],
         physical=facts["physical"],
         number=facts["number"],
+        receipt=None if row.receipt is None else rows.load_json(row.receipt),
     )
