@@ -50,7 +50,7 @@ def test_a_slow_read_of_a_revoked_key_does_not_cache_it(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
     made = api_keys.make_key(memory.runtime, tenant="acme", role="admin", name="k", actor="tester")
-    ring, store = api_keys.KeyRing(memory.runtime), memory.runtime.store
+    ring, store = memory.api_keys.ring(), memory.runtime.store
     find, looked, go_on = store.find_key, threading.Event(), threading.Event()
 
     def slow(key_id: str) -> Any:

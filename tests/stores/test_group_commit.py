@@ -16,6 +16,7 @@ from octopus_memory.adapters.stores.sql.transactions import Every
 from octopus_memory.adapters.stores.sqlite import group_commit
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.domain.errors import EpisodeNotFound, StoreBusy, StoreFull
+from octopus_memory.ports.values import EpisodeQuery
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 
 WRITERS = 12
@@ -71,7 +72,7 @@ def test_writers_that_wait_share_one_commit(store: SqliteStore):
         future.result()
     assert Counting.commits == 1
     assert [t.text for t in store.turns(opened[0].scope, opened[0].episode_id)] == ["first", "more"]
-    assert len(store.list_episodes(make_scope("new"), offset=0, limit=5)[0]) == 1
+    assert len(store.list_episodes(EpisodeQuery(of=make_scope("new"), limit=5))[0]) == 1
 
 
 def test_a_failing_write_fails_alone(store: SqliteStore):
@@ -90,7 +91,7 @@ def test_a_failing_write_fails_alone(store: SqliteStore):
     for write, future in zip(good, (first, second, third), strict=True):
         assert len(future.result()) == 1
         assert len(store.turns(write.scope, write.episode_id)) == 1
-    assert store.list_episodes(stray.scope, offset=0, limit=5) == ([], 0)
+    assert store.list_episodes(EpisodeQuery(of=stray.scope, limit=5)) == ([], 0)
 
 
 def test_a_commit_that_fails_stores_nothing_of_anybody(store: SqliteStore):
@@ -105,7 +106,7 @@ def test_a_commit_that_fails_stores_nothing_of_anybody(store: SqliteStore):
     assert {type(future.exception()) for future in futures} == {StoreFull}
     Counting.before_commit = None
     for write in writes:
-        assert store.list_episodes(write.scope, offset=0, limit=5) == ([], 0)
+        assert store.list_episodes(EpisodeQuery(of=write.scope, limit=5)) == ([], 0)
         store.append(write)
 
 
@@ -121,7 +122,7 @@ def test_an_interrupted_thread_loses_no_other_threads_write(store: SqliteStore):
     stopped = [isinstance(future.exception(), KeyboardInterrupt) for future in futures]
     assert stopped.count(True) == 1
     for write, was_stopped in zip(writes, stopped, strict=True):
-        found, _ = store.list_episodes(write.scope, offset=0, limit=5)
+        found, _ = store.list_episodes(EpisodeQuery(of=write.scope, limit=5))
         assert len(found) == (0 if was_stopped else 1)
 
 

@@ -16,6 +16,7 @@ from octopus_memory.adapters.stores.postgres.store import PostgresStore
 from octopus_memory.adapters.stores.sql.rows import KINDS
 from octopus_memory.adapters.stores.sql.statements import common
 from octopus_memory.engine.core import runtime
+from octopus_memory.ports.values import EpisodeQuery
 from octopus_memory.ports.work import RowPart, WorkKind
 from octopus_memory.testing import make_append, make_closing, make_next, make_scope
 from octopus_memory.testing.fakes import START
@@ -57,7 +58,9 @@ def test_a_read_is_one_trip(store: PostgresStore):
     assert _trips(store, lambda: store.recall_state(ANA)) == 1
     assert _trips(store, lambda: store.turns_at(ANA, places)) == 1
     assert _trips(store, lambda: store.episodes(ANA, [write.episode_id])) == 1
-    assert _trips(store, lambda: store.list_episodes(ANA, offset=0, limit=5, count=False)) == 1
+    assert (
+        _trips(store, lambda: store.list_episodes(EpisodeQuery(of=ANA, limit=5, count=False))) == 1
+    )
     assert _trips(store, lambda: store.config("acme", "hr")) == 1
 
 

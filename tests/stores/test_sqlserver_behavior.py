@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from octopus_memory.ports.values import EpisodeQuery
+
 pytest.importorskip("mssql_python", reason="needs the extra sqlserver")
 
 from mssql_python import parameter_helper
@@ -99,7 +101,7 @@ def test_reads_are_of_one_moment(store: SqlServerStore, monkeypatch: pytest.Monk
 def test_the_driver_understands_every_statement(store: SqlServerStore, server: Server) -> None:
     write = make_append(ANA, "a", "b", closing=make_closing())
     store.append(write)
-    store.list_episodes(ANA, offset=1, limit=2)
+    store.list_episodes(EpisodeQuery(of=ANA, offset=1, limit=2))
     store.archive(ANA, write.episode_id, cold=True)
     for text, kinds in server.declared:
         values = [None] * len(kinds)

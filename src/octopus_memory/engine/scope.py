@@ -23,6 +23,7 @@ from ..domain.errors import EpisodeNotFound, SessionNotFound
 from ..domain.message import Json, MessageLike, Role
 from ..domain.search.filters import filters_of
 from ..episode_block import EpisodeInHand
+from ..ports.values import EpisodeQuery
 from .core.rates import Rate, counted
 from .core.runtime import Runtime
 from .facts import FactCalls
@@ -345,10 +346,12 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
         check_limit(page_size, "page_size")
         with self._reading("episodes") as runtime:
             items, total = runtime.store.list_episodes(
-                self.scope,
-                offset=(page - 1) * page_size,
-                limit=page_size,
-                include_archived=include_archived,
+                EpisodeQuery(
+                    of=self.scope,
+                    offset=(page - 1) * page_size,
+                    limit=page_size,
+                    include_archived=include_archived,
+                )
             )
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
@@ -379,7 +382,7 @@ class MemoryScope(FactCalls, LedgerCalls, TurnCalls):
     def deleted(self) -> list[Episode]:
         """Return the deleted episodes that are not purged yet, newest first by end."""
         with self._reading("deleted") as runtime:
-            return runtime.store.deleted_episodes(self.scope)
+            return runtime.store.list_episodes(EpisodeQuery(of=self.scope, deleted=True))[0]
 
     def restore(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> Episode:
         """Restore an episode that was deleted, or archived with its turns kept.

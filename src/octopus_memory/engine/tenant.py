@@ -14,6 +14,7 @@ from ..domain.ids import as_id
 from ..domain.page import Page
 from ..domain.retention import Hold
 from ..domain.transfer.export_format import LONGEST_PART, ImportReport
+from ..ports.values import EpisodeQuery, TenantScopes
 from .core import audit
 from .core.runtime import Runtime
 from .privacy import erasure, scrub
@@ -75,13 +76,13 @@ class MemoryTenant:
         with audit.reading_across(
             self._runtime, "episodes", tenant=self.tenant, user=user, actor=actor
         ) as runtime:
-            items, total = runtime.store.tenant_episodes(
-                self.tenant,
-                agents=agents,
-                user=user,
-                include_archived=include_archived,
-                offset=(page - 1) * page_size,
-                limit=page_size,
+            items, total = runtime.store.list_episodes(
+                EpisodeQuery(
+                    of=TenantScopes(self.tenant, agents, user),
+                    include_archived=include_archived,
+                    offset=(page - 1) * page_size,
+                    limit=page_size,
+                )
             )
         return Page(items=tuple(items), total_count=total, page=page, page_size=page_size)
 
@@ -185,12 +186,9 @@ class MemoryTenant:
 
     def erasable(self, user: str, *, agent: str | None = None) -> int:
         """Count the episodes that `erase_user` would remove; deleted ones are not counted."""
-        store = self._runtime.store
-        return sum(
-            store.list_episodes(scope, offset=0, limit=1)[1]
-            for _, scope in store.scopes(tenant=self.tenant, user=check_name("user", user))
-            if agent in (None, scope.agent)
-        )
+        agents = None if agent is None else [agent]
+        of = TenantScopes(self.tenant, agents, check_name("user", user))
+        return self._runtime.store.list_episodes(EpisodeQuery(of=of, limit=0))[1]
 
     def trace(
         self, user: str, *, agent: str | None = None, episode_id: UUID | None = None

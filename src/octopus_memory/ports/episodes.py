@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -13,6 +13,7 @@ from ..domain.message import Json
 from .values import (
     Append,
     Closing,
+    EpisodeQuery,
     Idempotency,
     MessageKeys,
     NewSummary,
@@ -172,34 +173,11 @@ class EpisodeLog(ABC):
         """The ids of a session's episodes, by start and id; with `deleted`, deleted ones too."""
 
     @abstractmethod
-    def list_episodes(
-        self,
-        scope: Scope,
-        *,
-        offset: int,
-        limit: int,
-        include_archived: bool = True,
-        leave_out_sessions: Sequence[str] = (),
-        count: bool = True,
-    ) -> tuple[list[Episode], int]:
-        """A page of the scope's episodes, and how many there are in all.
+    def list_episodes(self, query: EpisodeQuery) -> tuple[list[Episode], int]:
+        """A page of episodes, and how many there are in all.
 
-        Newest first by end; open ones come first. Without `count`, the number returned is the
-        page's length, and no other rows are counted.
+        Newest first by end; open ones come first.
         """
-
-    @abstractmethod
-    def tenant_episodes(
-        self,
-        tenant: str,
-        *,
-        agents: Collection[str] | None = None,
-        user: str | None = None,
-        include_archived: bool = True,
-        offset: int,
-        limit: int,
-    ) -> tuple[list[Episode], int]:
-        """As `list_episodes`, over the tenant's scopes of these agents and this user."""
 
     @abstractmethod
     def open_episodes(

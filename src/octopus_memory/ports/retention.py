@@ -96,10 +96,6 @@ class Lifecycle(ABC):
         """
 
     @abstractmethod
-    def deleted_episodes(self, scope: Scope) -> list[Episode]:
-        """The episodes that are deleted and not yet purged, newest first by end."""
-
-    @abstractmethod
     def restore(
         self,
         scope: Scope,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -174,6 +174,29 @@ class SessionState(NamedTuple):
     session: Session
     episode: Episode | None
     """The session's last episode, open or closed."""
+
+
+class TenantScopes(NamedTuple):
+    """The scopes of a tenant: of these agents and of this user, where they are given."""
+
+    tenant: str
+    agents: Collection[str] | None = None
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeQuery:
+    """A page of episodes of one scope, or of several scopes of a tenant."""
+
+    of: Scope | TenantScopes
+    deleted: bool = False
+    """True for the episodes that are deleted and not yet purged, instead of the others."""
+    include_archived: bool = True
+    leave_out_sessions: Sequence[str] = ()
+    offset: int = 0
+    limit: int | None = None
+    count: bool = True
+    """False saves a count of all rows: the number returned is then the page's length."""
 
 
 class OpenEpisode(NamedTuple):

@@ -517,13 +517,13 @@ def test_keys_are_made_rotated_and_revoked(pages: TestClient, memory: EpisodicMe
     text = pages.post("/health/keys/make", data=form).text
     made = re.search(r"oct_\w+_[\w-]+", text)
     assert made is not None
-    assert api_keys.KeyRing(memory.runtime).who(made[0]) is not None
+    assert memory.api_keys.ring().who(made[0]) is not None
     [bot] = [each for each in memory.runtime.store.list_keys("default") if each.name == "bot"]
     assert bot.agents == ("hr", "it")
     text = pages.post("/health/keys/rotate", data={"csrf": token, "key": bot.id}).text
     assert "shown this once" in text
     pages.post("/health/keys/revoke", data={"csrf": token, "key": bot.id})
-    assert api_keys.KeyRing(memory.runtime).who(made[0]) is None
+    assert memory.api_keys.ring().who(made[0]) is None
     assert pages.post("/health/keys/revoke", data={"csrf": token, "key": "x"}).status_code == 422
 
 

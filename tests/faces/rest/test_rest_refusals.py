@@ -211,7 +211,7 @@ def test_what_the_page_offers_is_answered_in_development_mode(memory: EpisodicMe
 def test_an_expired_key_is_read_again_by_one_caller_at_a_time(
     memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
 ):
-    token, ring, now = rest_server.token(memory), api_keys.KeyRing(memory.runtime), [100.0]
+    token, ring, now = rest_server.token(memory), memory.api_keys.ring(), [100.0]
     monkeypatch.setattr("octopus_memory.engine.privacy.api_keys.time.monotonic", lambda: now[0])
     assert ring.remembered(token) is None
     asked = ring.who(token)

@@ -18,6 +18,7 @@ from ...domain.search import vectors
 from ...ports.index import Probe
 from ...ports.recall_rows import RecallRows
 from ...ports.store import EpisodeStore
+from ...ports.values import EpisodeQuery
 from .scope_cache import corrupt_rows_raise
 from .scope_columns import ScopeColumns
 from .scope_views import ExactView
@@ -50,7 +51,7 @@ def partial_view(
         return None
     episodes, wanted = list(near[: max(MAX_EPISODES, probe.episodes)]), probe.episodes
     if len(episodes) < probe.episodes:
-        newest, count = store.list_episodes(scope, offset=0, limit=probe.episodes)
+        newest, count = store.list_episodes(EpisodeQuery(of=scope, limit=probe.episodes))
         episodes = list(dict.fromkeys([*near, *(episode.id for episode in newest)]))
         wanted = min(wanted, count)
     seqs = _fill_gaps(sorted({*rows_of(episodes), *unindexed}))

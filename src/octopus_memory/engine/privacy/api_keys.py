@@ -12,6 +12,8 @@ from ...domain import identity
 from ...domain.audit import AuditDraft
 from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, ApiKey, Principal
+from ...ports.api_keys import ApiKeys as StoredKeys
+from ...ports.models import Clock
 from ..core import audit
 from ..core.runtime import Runtime
 
@@ -78,7 +80,7 @@ class ApiKeys:
 
     def ring(self) -> KeyRing:
         """Make the cache by which a service authenticates tokens."""
-        return KeyRing(self._runtime)
+        return KeyRing(self._runtime.store, self._runtime.clock)
 
 
 def make_key(
@@ -175,8 +177,9 @@ class _Known:
 class KeyRing:
     """Authenticates tokens, with a cache of keys. Thread-safe."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, keys: StoredKeys, clock: Clock) -> None:
+        self._keys = keys
+        self._clock = clock
         self._known: dict[str, _Known] = {}
         self._noted: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -204,7 +207,7 @@ class KeyRing:
             return None
         key_id, secret = split
         asked_at = time.monotonic()
-        found = self._runtime.store.find_key(key_id)
+        found = self._keys.find_key(key_id)
         known = None
         if found is not None:
             key, kept = found
@@ -224,7 +227,7 @@ class KeyRing:
     def _judge(self, known: _Known | None, secret: str) -> Principal | None:
         # An unknown id takes as long as a wrong secret, against timing attacks.
         right = identity.same(identity.secret_hash(secret), known.kept if known else b"")
-        if known is None or not right or not known.key.is_valid(self._runtime.clock.now()):
+        if known is None or not right or not known.key.is_valid(self._clock.now()):
             return None
         return known.principal
 
@@ -236,4 +239,4 @@ class KeyRing:
             if len(self._noted) >= _MOST_KNOWN:
                 self._noted.clear()
             self._noted[key_id] = now
-        self._runtime.store.set_key_used(key_id, self._runtime.clock.now())
+        self._keys.update_key(key_id, used_at=self._clock.now())

@@ -20,6 +20,7 @@ from ...domain.ids import new_id
 from ...domain.message import Json, Message, MessageLike, parse_message
 from ...domain.policy import EpisodicRecallConfig, MemoryConfig
 from ...domain.window import fit_messages
+from ...ports.values import EpisodeQuery
 from .. import facts
 from ..core.runtime import Runtime
 from . import ledger, recall
@@ -192,12 +193,14 @@ class MemoryOrchestrator:
             # Exclude the sessions found so far, because one may have thousands of episodes.
             left_out = [*named, *latest]
             page, _ = self._runtime.store.list_episodes(
-                self._scope,
-                offset=offset,
-                limit=page_size,
-                include_archived=config.recall.include_archived,
-                leave_out_sessions=left_out,
-                count=False,
+                EpisodeQuery(
+                    of=self._scope,
+                    offset=offset,
+                    limit=page_size,
+                    include_archived=config.recall.include_archived,
+                    leave_out_sessions=left_out,
+                    count=False,
+                )
             )
             for episode in page:
                 if episode.is_open and session_id is None:

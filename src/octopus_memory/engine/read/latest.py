@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...domain.checks import check_limit
 from ...domain.episode import EpisodeSnippet, Scope, check_name
+from ...ports.values import EpisodeQuery
 from ..core.runtime import Runtime
 from . import recall
 
@@ -19,11 +20,12 @@ def latest(
     if session_id is not None:
         check_name("session_id", session_id)
     episodes, _ = runtime.store.list_episodes(
-        scope,
-        offset=0,
-        limit=check_limit(limit),
-        include_archived=recall.archived_wanted(runtime, scope, include_archived),
-        leave_out_sessions=() if session_id is None else [session_id],
-        count=False,
+        EpisodeQuery(
+            of=scope,
+            limit=check_limit(limit),
+            include_archived=recall.archived_wanted(runtime, scope, include_archived),
+            leave_out_sessions=() if session_id is None else [session_id],
+            count=False,
+        )
     )
     return [recall.recent_snippet(runtime, episode) for episode in episodes]

@@ -23,7 +23,6 @@ from hashlib import sha256
 from ...domain.errors import InvalidInput
 from ...domain.identity import AccessRole, ApiKey, Credential, Principal
 from ...engine.memory import Memory
-from ...engine.privacy.api_keys import KeyRing
 
 COOKIE = "octopus_inspector"
 SECONDS = 12 * 3_600
@@ -88,7 +87,7 @@ class SignIn:
         self.takes_jwts = read_token is not None
         self._read_token = read_token
         self._memory = memory
-        self._ring = KeyRing(memory.runtime)
+        self._ring = memory.api_keys.ring()
         self._local_token = local_token
         self._wrong: OrderedDict[str, list[float]] = OrderedDict()
 

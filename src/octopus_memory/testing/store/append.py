@@ -14,7 +14,7 @@ from ...domain.errors import (
     IdempotencyConflict,
 )
 from ...ports.store import EpisodeStore
-from ...ports.values import SUMMARY_ORDINAL, Target
+from ...ports.values import SUMMARY_ORDINAL, EpisodeQuery, Target
 from ..fakes import (
     START,
     make_append,
@@ -162,7 +162,7 @@ class AppendTests(StoreTests):
             if state is None or state.episode is None:
                 return None
             episode = store.episodes(ANA, [state.episode.id])[state.episode.id]
-            [listed, *_], _ = store.list_episodes(ANA, offset=0, limit=10)
+            [listed, *_], _ = store.list_episodes(EpisodeQuery(of=ANA, limit=10))
             assert episode.metadata == state.episode.metadata == state.session.metadata
             assert listed.metadata == state.session.metadata
             return state.session.metadata

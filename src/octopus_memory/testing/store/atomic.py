@@ -11,7 +11,7 @@ import pytest
 from ...domain.episode import Summary
 from ...domain.errors import EpisodeChanged, EpisodeNotFound, IdempotencyConflict, OctopusError
 from ...ports.store import EpisodeStore
-from ...ports.values import Append, NewSummary, NewTurn, Target
+from ...ports.values import Append, EpisodeQuery, NewSummary, NewTurn, Target
 from ..fakes import (
     make_append,
     make_closing,
@@ -116,12 +116,12 @@ class ConcurrentAppendTests(StoreTests):
     def test_of_many_that_start_an_episode_one_does(self, store: EpisodeStore) -> None:
         outcomes = at_once(lambda thread: store.append(make_append(ANA, f"by {thread}")))
         assert raised(outcomes) == [EpisodeChanged] * (len(outcomes) - 1)
-        assert store.list_episodes(ANA, offset=0, limit=10)[1] == 1
+        assert store.list_episodes(EpisodeQuery(of=ANA, limit=10))[1] == 1
 
     def test_many_may_be_the_first_in_a_scope(self, store: EpisodeStore) -> None:
         outcomes = at_once(lambda n: store.append(make_append(ANA, "a", session_id=str(n))))
         assert raised(outcomes) == []
-        assert store.list_episodes(ANA, offset=0, limit=10)[1] == len(outcomes)
+        assert store.list_episodes(EpisodeQuery(of=ANA, limit=10))[1] == len(outcomes)
         assert store.stats().scopes == 1
 
     def test_scopes_do_not_wait_for_each_other_in_vain(self, store: EpisodeStore) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from ...domain.episode import Episode, Scope, Turn
 from ...ports.store import Capability, EpisodeStore, unclaimed_methods
-from ...ports.values import Append
+from ...ports.values import Append, EpisodeQuery
 from ...ports.work import Work, WorkKind
 from ..fakes import START, make_scope
 
@@ -118,7 +118,7 @@ def snapshot(store: EpisodeStore, *scopes: Scope) -> dict[str, Any]:
         "open": store.open_episodes(touched_before=FAR, opened_before=FAR, limit=1000),
     }
     for scope in scopes:
-        episodes, count = store.list_episodes(scope, offset=0, limit=1000)
+        episodes, count = store.list_episodes(EpisodeQuery(of=scope, limit=1000))
         seen[f"of {scope}"] = {
             "count": count,
             "episodes": episodes,

@@ -11,6 +11,7 @@ from typing import Any
 from ...domain.ids import new_id
 from ...domain.message import Json, Message, ToolCall
 from ...ports.store import EpisodeStore
+from ...ports.values import EpisodeQuery
 from ..fakes import make_append, make_closing, make_next, make_summary, make_turn
 from .base import ANA, StoreTests, after, find
 
@@ -158,7 +159,7 @@ class TimeTests(StoreTests):
         for micro in (1, 0, 2):
             end = after(microseconds=micro)
             store.append(make_append(ANA, "a", session_id=str(micro), closing=make_closing(end)))
-        found, _ = store.list_episodes(ANA, offset=0, limit=9)
+        found, _ = store.list_episodes(EpisodeQuery(of=ANA, limit=9))
         assert [episode.session_id for episode in found] == ["2", "1", "0"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ...domain.ids import new_id
 from ...ports.store import EpisodeStore
-from ...ports.values import Append, Target
+from ...ports.values import Append, EpisodeQuery, Target
 from ..fakes import START, make_append, make_closing, make_next, make_scope
 from .base import ANA, BEN, FAR, StoreTests, after, find, session_episodes
 
@@ -18,7 +18,7 @@ class SessionReadTests(StoreTests):
         assert store.replay(ANA, "session") is None
         assert store.episodes(ANA, [new_id()]) == {}
         assert store.episode_ids(ANA, "session") == []
-        assert store.list_episodes(ANA, offset=0, limit=9) == ([], 0)
+        assert store.list_episodes(EpisodeQuery(of=ANA, limit=9)) == ([], 0)
         assert store.turns(ANA, new_id()) == []
         assert store.turns_at(ANA, [(new_id(), 0)]) == []
         assert store.recall_state(ANA) is None
@@ -162,7 +162,7 @@ def _tell(store: EpisodeStore, session_id: str, start: int, end: int | None) -> 
 
 def _listed(store: EpisodeStore, **wanted: object) -> list[str]:
     given: dict[str, object] = {"offset": 0, "limit": 100} | wanted
-    found, count = store.list_episodes(ANA, **given)  # type: ignore[arg-type]
+    found, count = store.list_episodes(EpisodeQuery(of=ANA, **given))  # type: ignore[arg-type]
     assert count == len(found)
     return [episode.session_id for episode in found]
 
@@ -180,23 +180,26 @@ class ListTests(StoreTests):
 
     def test_listed_episodes_are_whole(self, store: EpisodeStore) -> None:
         write = _tell(store, "s", 0, 1)
-        assert store.list_episodes(ANA, offset=0, limit=1) == ([find(store, write)], 1)
+        assert store.list_episodes(EpisodeQuery(of=ANA, limit=1)) == ([find(store, write)], 1)
 
     def test_pages_cover_everything_once(self, store: EpisodeStore) -> None:
         for number in range(7):
             # Equal ends, so that only a total order keeps the pages apart.
             _tell(store, str(number), 0, 1 if number < 4 else 2)
-        whole, _ = store.list_episodes(ANA, offset=0, limit=100)
+        whole, _ = store.list_episodes(EpisodeQuery(of=ANA, limit=100))
         for size in (1, 2, 3, 7):
             paged = []
             for offset in range(0, 7, size):
-                page, count = store.list_episodes(ANA, offset=offset, limit=size)
+                page, count = store.list_episodes(EpisodeQuery(of=ANA, offset=offset, limit=size))
                 assert count == 7
                 paged += page
             assert paged == whole
-        assert store.list_episodes(ANA, offset=7, limit=5) == ([], 7)
-        assert store.list_episodes(ANA, offset=0, limit=0) == ([], 7)
-        assert store.list_episodes(ANA, offset=2, limit=3, count=False) == (whole[2:5], 3)
+        assert store.list_episodes(EpisodeQuery(of=ANA, offset=7, limit=5)) == ([], 7)
+        assert store.list_episodes(EpisodeQuery(of=ANA, limit=0)) == ([], 7)
+        assert store.list_episodes(EpisodeQuery(of=ANA, offset=2, limit=3, count=False)) == (
+            whole[2:5],
+            3,
+        )
 
     def test_filters_and_their_count(self, store: EpisodeStore) -> None:
         _tell(store, "archived", 0, 1)
@@ -208,7 +211,9 @@ class ListTests(StoreTests):
         assert _listed(store, include_archived=False) == ["both", "both", "closed"]
         assert _listed(store, leave_out_sessions=["both"]) == ["closed", "archived"]
         assert _listed(store, leave_out_sessions=["both", "closed", "none"]) == ["archived"]
-        page, count = store.list_episodes(ANA, offset=1, limit=1, include_archived=False)
+        page, count = store.list_episodes(
+            EpisodeQuery(of=ANA, offset=1, limit=1, include_archived=False)
+        )
         assert ([episode.session_id for episode in page], count) == (["both"], 3)
 
 

@@ -16,7 +16,7 @@ from ...domain.ids import new_id
 from ...domain.ledger import Injected, InjectedKind, Injection
 from ...domain.retention import Hold
 from ...ports.store import EpisodeStore
-from ...ports.values import Append, Placeholder
+from ...ports.values import Append, EpisodeQuery, Placeholder
 from ..fakes import (
     START,
     make_append,
@@ -138,8 +138,8 @@ class EraseTests(StoreTests):
         }
         assert set(store.left_of(done).values()) == {0}
         assert set(store.left_of(done)) == set(done.removed)
-        assert store.list_episodes(ANA, offset=0, limit=9) == ([], 0)
-        assert store.deleted_episodes(ANA) == []
+        assert store.list_episodes(EpisodeQuery(of=ANA, limit=9)) == ([], 0)
+        assert store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0] == []
         assert store.turns(ANA, opened.episode_id) == []
         assert store.placeholders(ANA, opened.episode_id) == []
         assert store.recall_state(ANA) is None
@@ -160,7 +160,9 @@ class EraseTests(StoreTests):
             k: v for k, v in before.items() if k.startswith("of ")
         }
         assert store.stats().turns == 3 * len(others)
-        assert [len(store.deleted_episodes(scope)) for scope in others] == [1] * len(others)
+        assert [
+            len(store.list_episodes(EpisodeQuery(of=scope, deleted=True))[0]) for scope in others
+        ] == [1] * len(others)
         assert len(store.placeholders(BEN, found[f"of {BEN}"]["episodes"][0].id)) == 1
 
     def test_a_user_is_erased_with_every_agent(self, store: EpisodeStore) -> None:
@@ -228,7 +230,10 @@ class EraseTests(StoreTests):
     @pytest.mark.parametrize("session", ["cold", "gone"])
     def test_an_archived_or_deleted_episode(self, store: EpisodeStore, session: str) -> None:
         fill(store, ANA)
-        known = [*session_episodes(store, ANA, "cold"), *store.deleted_episodes(ANA)]
+        known = [
+            *session_episodes(store, ANA, "cold"),
+            *store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0],
+        ]
         [episode] = [each for each in known if each.session_id == session]
         done = erase(store, ANA, episode_id=episode.id)
         assert done.removed["episodes"] == 1

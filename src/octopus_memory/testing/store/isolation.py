@@ -13,7 +13,7 @@ from ...domain.episode import Scope, Turn
 from ...domain.errors import EpisodeNotFound, IdempotencyConflict, SessionNotFound
 from ...domain.replay import SessionReplay
 from ...ports.store import EpisodeStore
-from ...ports.values import Append, Target
+from ...ports.values import Append, EpisodeQuery, Target
 from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
 from .base import ANA, FAR, StoreTests, after, claim_all, find, session_episodes, snapshot, texts
@@ -64,7 +64,7 @@ _READS: dict[str, Callable[[EpisodeStore, Scope, list[Append]], Any]] = {
     "replay": lambda store, scope, _: store.replay(scope, "session"),
     "session_episodes": lambda store, scope, _: store.episode_ids(scope, "session"),
     "episodes": lambda store, scope, all_: store.episodes(scope, [w.episode_id for w in all_]),
-    "list_episodes": lambda store, scope, _: store.list_episodes(scope, offset=0, limit=9),
+    "list_episodes": lambda store, scope, _: store.list_episodes(EpisodeQuery(of=scope, limit=9)),
     "turns": lambda store, scope, all_: [store.turns(scope, w.episode_id) for w in all_],
     "turns_at": lambda store, scope, all_: store.turns_at(scope, [(w.episode_id, 0) for w in all_]),
     "episodes_and_turns": lambda store, scope, all_: store.episodes_and_turns(
@@ -214,7 +214,7 @@ class LookAlikeTests(StoreTests):
             [episode] = session_episodes(store, ANA, name)
             assert (state.session.id, state.episode) == (name, episode)
             assert [turn.text for turn in store.turns(ANA, episode.id)] == [f"said in {name}"]
-        _, left = store.list_episodes(ANA, offset=0, limit=0, leave_out_sessions=["ana"])
+        _, left = store.list_episodes(EpisodeQuery(of=ANA, limit=0, leave_out_sessions=["ana"]))
         assert left == len(names) - 1
         assert store.stats().sessions == len(names)
 

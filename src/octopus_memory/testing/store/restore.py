@@ -8,7 +8,7 @@ from ...domain.errors import EpisodeArchived, EpisodeChanged, EpisodeNotFound
 from ...domain.ids import new_id
 from ...domain.retention import Stage
 from ...ports.store import EpisodeStore
-from ...ports.values import SUMMARY_ORDINAL, IndexEntry, Target
+from ...ports.values import SUMMARY_ORDINAL, EpisodeQuery, IndexEntry, Target
 from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_lexical, make_next
 from .base import (
@@ -55,7 +55,7 @@ class RestoreTests(StoreTests):
         ]
         assert {row.seq for row in found}.isdisjoint(row.seq for row in rows)
         assert [work.ordinal for work in claim_all(store)] == [0, SUMMARY_ORDINAL]
-        assert store.deleted_episodes(ANA) == []
+        assert store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0] == []
         assert marked_turns(store, ANA, write.episode_id) == []
 
     def test_a_cold_one_too_deleted_or_not(self, store: EpisodeStore) -> None:
@@ -107,7 +107,7 @@ class RestoreTests(StoreTests):
         for wrong in ([], whole[:-1], whole[1:], [*whole, extra]):
             with pytest.raises(EpisodeChanged):
                 store.restore(ANA, write.episode_id, wrong, at=LATER)
-            assert len(store.deleted_episodes(ANA)) == 1
+            assert len(store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0]) == 1
             assert store.recall_rows(ANA, after=0)[1] == []
 
     def test_restoring_an_active_one_changes_nothing(self, store: EpisodeStore) -> None:
@@ -125,7 +125,7 @@ class RestoreTests(StoreTests):
         for scope, episode_id in ((ANA, new_id()), (BEN, write.episode_id)):
             with pytest.raises(EpisodeNotFound):
                 store.restore(scope, episode_id, [], at=LATER)
-        assert len(store.deleted_episodes(ANA)) == 1
+        assert len(store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0]) == 1
 
     def test_it_goes_on_like_any_other(self, store: EpisodeStore) -> None:
         write = tell(store)

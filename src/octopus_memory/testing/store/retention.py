@@ -15,7 +15,7 @@ from ...domain.errors import EpisodeChanged, EpisodeDeleted, EpisodeNotFound
 from ...domain.ids import new_id
 from ...domain.retention import Stage
 from ...ports.store import EpisodeStore
-from ...ports.values import SUMMARY_ORDINAL, Append, IndexEntry, Placeholder, Target
+from ...ports.values import SUMMARY_ORDINAL, Append, EpisodeQuery, IndexEntry, Placeholder, Target
 from ..fakes import (
     START,
     make_append,
@@ -193,7 +193,7 @@ _UNSEEN: dict[str, Callable[[EpisodeStore, Append], object]] = {
     "session_episodes": lambda store, write: store.episode_ids(ANA, write.session_id),
     "list": lambda store, write: [
         episode
-        for episode in store.list_episodes(ANA, offset=0, limit=99)[0]
+        for episode in store.list_episodes(EpisodeQuery(of=ANA, limit=99))[0]
         if episode.id == write.episode_id
     ],
     "turns": lambda store, write: store.turns(ANA, write.episode_id),
@@ -224,7 +224,7 @@ class DeleteTests(StoreTests):
         store.delete(ANA, write.episode_id, at=LATER)
         for name, read in _UNSEEN.items():
             assert not read(store, write), name
-        assert store.list_episodes(ANA, offset=0, limit=1)[1] == 1
+        assert store.list_episodes(EpisodeQuery(of=ANA, limit=1))[1] == 1
         state = store.recall_state(ANA)
         assert before is not None
         assert state is not None
@@ -236,14 +236,14 @@ class DeleteTests(StoreTests):
         second = tell(store, "two", session_id="2", closing=make_closing(at=after(days=2)))
         kept = {w.episode_id: store.turns(ANA, w.episode_id) for w in (first, second)}
         episodes = [find(store, second), find(store, first)]
-        assert store.deleted_episodes(ANA) == []
+        assert store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0] == []
         assert marked_turns(store, ANA, first.episode_id) == []
         for write in (first, second):
             store.delete(ANA, write.episode_id, at=LATER)
             assert marked_turns(store, ANA, write.episode_id) == kept[write.episode_id]
-        assert store.deleted_episodes(ANA) == episodes
+        assert store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0] == episodes
         for scope in (BEN, make_scope("ana", agent="x"), make_scope("ana", tenant="x")):
-            assert store.deleted_episodes(scope) == []
+            assert store.list_episodes(EpisodeQuery(of=scope, deleted=True))[0] == []
             assert marked_turns(store, scope, first.episode_id) == []
 
     def test_deleting_twice_changes_nothing(self, store: EpisodeStore) -> None:
@@ -270,7 +270,7 @@ class DeleteTests(StoreTests):
             store.delete(ANA, closed.episode_id, at=LATER, since=START)
         assert snapshot(store, ANA) == before
         store.delete(ANA, closed.episode_id, at=LATER, since=after(hours=1))
-        assert len(store.deleted_episodes(ANA)) == 1
+        assert len(store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0]) == 1
 
     def test_its_session_is_free_again_and_its_key_is_not(self, store: EpisodeStore) -> None:
         write = tell(store, idempotency=make_key("key"), metadata={"channel": "web"})
@@ -317,7 +317,7 @@ class PurgeTests(StoreTests):
             "sessions": 1,
             "scopes": 1,
         }
-        assert store.deleted_episodes(ANA) == []
+        assert store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0] == []
         assert marked_turns(store, ANA, write.episode_id) == []
         assert store.recall_state(ANA) is None
         stats = store.stats()
@@ -345,7 +345,7 @@ class PurgeTests(StoreTests):
         assert texts(store, sibling) == texts(store, other) == ["a", "b"]
         store.delete(ANA, sibling.episode_id, at=LATER)
         assert store.purge(ANA, sibling.episode_id)["sessions"] == 1
-        assert store.list_episodes(ANA, offset=0, limit=9)[1] == 1
+        assert store.list_episodes(EpisodeQuery(of=ANA, limit=9))[1] == 1
 
     def test_only_what_is_deleted_since_then(self, store: EpisodeStore) -> None:
         write = tell(store)

@@ -10,7 +10,14 @@ from ...domain.ids import new_id
 from ...domain.message import Message
 from ...ports.recall_rows import RecallRow
 from ...ports.store import EpisodeStore
-from ...ports.values import SUMMARY_ORDINAL, Append, Placeholder, RewrittenTurn, StoredEpisode
+from ...ports.values import (
+    SUMMARY_ORDINAL,
+    Append,
+    EpisodeQuery,
+    Placeholder,
+    RewrittenTurn,
+    StoredEpisode,
+)
 from ...ports.work import WorkKind
 from ..fakes import make_append, make_closing, make_lexical, make_next, make_summary
 from .base import (
@@ -246,7 +253,7 @@ class RewriteTests(StoreTests):
     def test_a_deleted_one_stays_deleted(self, store: EpisodeStore) -> None:
         write = told(store)
         store.delete(ANA, write.episode_id, at=LATER)
-        [before] = store.deleted_episodes(ANA)
+        [before] = store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0]
         store.rewrite(
             stored(store, write),
             turns=[rewritten(0, "I am [NAME]")],
@@ -254,7 +261,7 @@ class RewriteTests(StoreTests):
             metadata={},
             now=LATER,
         )
-        assert store.deleted_episodes(ANA) == [
+        assert store.list_episodes(EpisodeQuery(of=ANA, deleted=True))[0] == [
             replace(before, summary="[NAME] came.", key_facts=(), summarized_by="x")
         ]
         kept = [turn.text for turn in marked_turns(store, ANA, write.episode_id)]

@@ -7,6 +7,7 @@ from datetime import timedelta
 from ...domain.identity import AccessRole, ApiKey, secret_hash
 from ...domain.ids import new_id
 from ...ports.store import EpisodeStore
+from ...ports.values import EpisodeQuery, TenantScopes
 from ..fakes import START, make_append, make_closing, make_scope
 from .base import StoreTests, after, find
 from .retention import make_entry
@@ -36,18 +37,31 @@ class TenantReadTests(StoreTests):
         store.append(make_append(make_scope("ana", tenant="other"), "a"))
         ana, ben, cy = (find(store, write) for write in writes)
         tenant = ana.scope.tenant
-        assert store.tenant_episodes(tenant, offset=0, limit=10) == ([cy, ben, ana], 3)
-        assert store.tenant_episodes(tenant, offset=1, limit=1) == ([ben], 3)
-        assert store.tenant_episodes(tenant, user="ben", offset=0, limit=9) == ([ben], 1)
-        assert store.tenant_episodes("nobody", offset=0, limit=9) == ([], 0)
+        assert store.list_episodes(EpisodeQuery(of=TenantScopes(tenant), limit=10)) == (
+            [cy, ben, ana],
+            3,
+        )
+        assert store.list_episodes(EpisodeQuery(of=TenantScopes(tenant), offset=1, limit=1)) == (
+            [ben],
+            3,
+        )
+        assert store.list_episodes(EpisodeQuery(of=TenantScopes(tenant, user="ben"), limit=9)) == (
+            [ben],
+            1,
+        )
+        assert store.list_episodes(EpisodeQuery(of=TenantScopes("nobody"), limit=9)) == ([], 0)
 
     def test_agents_keep_apart(self, store: EpisodeStore) -> None:
         one, two = make_scope("ana"), make_scope("ana", agent="second")
         for scope in (one, two):
             store.append(make_append(scope, "a"))
-        page, total = store.tenant_episodes(one.tenant, agents=["second"], offset=0, limit=9)
+        page, total = store.list_episodes(
+            EpisodeQuery(of=TenantScopes(one.tenant, agents=["second"]), limit=9)
+        )
         assert ([episode.scope for episode in page], total) == ([two], 1)
-        assert store.tenant_episodes(one.tenant, agents=[], offset=0, limit=9) == ([], 0)
+        assert store.list_episodes(
+            EpisodeQuery(of=TenantScopes(one.tenant, agents=[]), limit=9)
+        ) == ([], 0)
 
     def test_archived_and_deleted_episodes(self, store: EpisodeStore) -> None:
         scope = make_scope("ana")
@@ -60,10 +74,16 @@ class TenantReadTests(StoreTests):
         assert store.locate([gone.episode_id], tenant=scope.tenant, deleted=False) == {}
         assert store.locate([gone.episode_id], tenant=scope.tenant) == this
         assert store.locate([gone.episode_id], tenant="other") == {}
-        page, total = store.tenant_episodes(scope.tenant, offset=0, limit=9)
+        page, total = store.list_episodes(EpisodeQuery(of=TenantScopes(scope.tenant), limit=9))
         assert ([episode.id for episode in page], total) == ([kept.episode_id], 1)
-        without = store.tenant_episodes(scope.tenant, include_archived=False, offset=0, limit=9)
+        without = store.list_episodes(
+            EpisodeQuery(of=TenantScopes(scope.tenant), include_archived=False, limit=9)
+        )
         assert without == ([], 0)
+        hidden, total = store.list_episodes(
+            EpisodeQuery(of=TenantScopes(scope.tenant), deleted=True)
+        )
+        assert ([episode.id for episode in hidden], total) == ([gone.episode_id], 1)
 
 
 class KeyTests(StoreTests):

@@ -33,7 +33,7 @@ from .transactions import Every, Reach, Transactions
 if TYPE_CHECKING:
     from ....ports.registry import StoreStats
     from ....ports.turn_removal import TurnRemoval
-    from ....ports.values import ImportedEpisode, StoredEpisode
+    from ....ports.values import EpisodeQuery, ImportedEpisode, StoredEpisode
 
 T = TypeVar("T")
 _LEASE = timedelta(minutes=5)
@@ -132,28 +132,16 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     episodes_and_turns = reads(statements.episodes.episodes_and_turns)
     placeholders = reads(statements.placeholders.of_episode)
     open_episodes = reads(statements.listing.open_episodes, of_all)
-    tenant_episodes = reads(statements.listing.tenant_page, of_tenant)
     locate = reads(statements.listing.locate, _of_named_tenant)
     scopes = reads(statements.listing.scopes, _of_named_tenant)
 
-    def list_episodes(
-        self,
-        scope: Scope,
-        *,
-        offset: int,
-        limit: int,
-        include_archived: bool = True,
-        leave_out_sessions: Sequence[str] = (),
-        count: bool = True,
-    ) -> tuple[list[Episode], int]:
-        wanted = statements.listing.Wanted(
-            include_archived=bool(include_archived),
-            leave_out_sessions=leave_out_sessions,
-        )
-        page = offset, limit
-        if count:
-            return self._read(scope.tenant, statements.listing.page_and_count, scope, wanted, *page)
-        found = self._read(scope.tenant, statements.listing.page, scope, wanted, *page)
+    def list_episodes(self, query: EpisodeQuery) -> tuple[list[Episode], int]:
+        scope, limit, listing = query.of, query.limit, statements.listing
+        if query.deleted or limit is None or not isinstance(scope, Scope):
+            return self._read(scope.tenant, listing.any_page, query)
+        if query.count:
+            return self._read(scope.tenant, listing.scope_page_and_count, scope, query, limit)
+        found = self._read(scope.tenant, listing.scope_page, scope, query, limit)
         return found, len(found)
 
     # Rows that recall reads
@@ -226,7 +214,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     aged = reads(statements.retention.aged, of_all)
     archive = writes_now(statements.retention.archive)
     delete = writes(statements.retention.delete)
-    deleted_episodes = reads(statements.retention.deleted_episodes)
     restore = writes(statements.retention.restore)
     purge = writes_now(statements.retention.purge)
     place_hold = writes(statements.holds.place, of_its_tenant)

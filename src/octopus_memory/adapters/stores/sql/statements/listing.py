@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from .....domain.episode import Episode, Scope
-from .....ports.values import OpenEpisode
+from .....ports.values import EpisodeQuery, OpenEpisode, TenantScopes
 from .. import rows
 from ..lazy import Connection, sa, schema, sql, sql_for, without_snapshot
 from . import common
 
 
-class Wanted(NamedTuple):
-    """The filter of a list of a scope's episodes."""
-
-    include_archived: bool
-    leave_out_sessions: Sequence[str]
-
-    def params(self, scope: Scope) -> dict[str, Any]:
-        left_out = {"sessions": self.leave_out_sessions} if self.leave_out_sessions else {}
-        return common.scope_params(scope) | left_out
-
-
 @without_snapshot
-def page(conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int) -> list[Episode]:
+def scope_page(conn: Connection, scope: Scope, query: EpisodeQuery, limit: int) -> list[Episode]:
     # Not every dialect has a page of no rows.
     if not limit:
         return []
-    statement = _page(wanted.include_archived, bool(wanted.leave_out_sessions))
-    bounds = {"offset_": offset, "limit_": limit}
-    found = conn.execute(statement, wanted.params(scope) | bounds)
+    statement = _page(bool(query.include_archived), bool(query.leave_out_sessions))
+    bounds = {"offset_": query.offset, "limit_": limit}
+    found = conn.execute(statement, _params(scope, query) | bounds)
     return [rows.episode(row, scope) for row in found]
 
 
-def page_and_count(
-    conn: Connection, scope: Scope, wanted: Wanted, offset: int, limit: int
+def scope_page_and_count(
+    conn: Connection, scope: Scope, query: EpisodeQuery, limit: int
 ) -> tuple[list[Episode], int]:
-    found = page(conn, scope, wanted, offset, limit)
-    if offset == 0 and len(found) < limit:
+    found = scope_page(conn, scope, query, limit)
+    if query.offset == 0 and len(found) < limit:
         return found, len(found)
-    statement = _count(wanted.include_archived, bool(wanted.leave_out_sessions))
-    return found, conn.execute(statement, wanted.params(scope)).scalar_one()
+    statement = _count(bool(query.include_archived), bool(query.leave_out_sessions))
+    return found, conn.execute(statement, _params(scope, query)).scalar_one()
+
+
+def _params(scope: Scope, query: EpisodeQuery) -> dict[str, Any]:
+    left_out = {"sessions": query.leave_out_sessions} if query.leave_out_sessions else {}
+    return common.scope_params(scope) | left_out
 
 
 @sql_for
@@ -173,40 +167,46 @@ def scopes(
     return [(row.id, Scope(tenant=row.tenant, agent=row.agent, user=row.user)) for row in found]
 
 
-def tenant_page(
-    conn: Connection,
-    tenant: str,
-    *,
-    agents: Collection[str] | None = None,
-    user: str | None = None,
-    include_archived: bool = True,
-    offset: int,
-    limit: int,
-) -> tuple[list[Episode], int]:
-    wanted = [
-        schema.episodes.c.tenant == tenant,
-        schema.scopes.c.tenant == tenant,
-        schema.episodes.c.deleted_at.is_(None),
-    ]
-    if agents is not None:
-        wanted.append(schema.scopes.c.agent.in_(sorted(agents)))
-    if user is not None:
-        wanted.append(schema.scopes.c.user == user)
-    if not include_archived:
-        wanted.append(schema.episodes.c.is_archived.is_(False))
+def any_page(conn: Connection, query: EpisodeQuery) -> tuple[list[Episode], int]:
+    """A page of any query; `scope_page` is for the frequent ones."""
+    of = query.of
+    if isinstance(of, Scope):
+        of = TenantScopes(of.tenant, [of.agent], of.user)
     joined = schema.episodes.join(schema.scopes, schema.scopes.c.id == schema.episodes.c.scope_id)
+    wanted = _wanted(of, query)
     page = (
         sa.select(*rows.episode_columns(), schema.scopes.c.agent, schema.scopes.c.user)
         .select_from(joined)
         .where(*wanted)
         .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
-        .offset(offset)
-        .limit(limit)
+        .offset(query.offset or None)
+        .limit(query.limit)
     )
     # Not every dialect has a page of no rows.
-    read = conn.execute(page) if limit else ()
+    read = () if query.limit == 0 else conn.execute(page)
     found = [
-        rows.episode(row, Scope(tenant=tenant, agent=row.agent, user=row.user)) for row in read
+        rows.episode(row, Scope(tenant=of.tenant, agent=row.agent, user=row.user)) for row in read
     ]
+    is_whole = not query.offset and (query.limit is None or len(found) < query.limit)
+    if is_whole or not query.count:
+        return found, len(found)
     count = sa.select(sa.func.count()).select_from(joined).where(*wanted)
     return found, int(conn.execute(count).scalar_one())
+
+
+def _wanted(of: TenantScopes, query: EpisodeQuery) -> list[sa.ColumnElement[bool]]:
+    gone, scopes = schema.episodes.c.deleted_at, schema.scopes.c
+    wanted = [
+        schema.episodes.c.tenant == of.tenant,
+        scopes.tenant == of.tenant,
+        gone.is_not(None) if query.deleted else gone.is_(None),
+    ]
+    if of.agents is not None:
+        wanted.append(scopes.agent.in_(sorted(of.agents)))
+    if of.user is not None:
+        wanted.append(scopes.user == of.user)
+    if query.leave_out_sessions:
+        wanted.append(schema.episodes.c.session_id.not_in(query.leave_out_sessions))
+    if not query.include_archived:
+        wanted.append(schema.episodes.c.is_archived.is_(False))
+    return wanted

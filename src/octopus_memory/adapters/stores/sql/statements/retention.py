@@ -179,15 +179,6 @@ def _check_since(before: rows.Row, since: datetime | None) -> None:
         raise EpisodeChanged(before.session_id)
 
 
-def deleted_episodes(conn: Connection, scope: Scope) -> list[Episode]:
-    statement = (
-        sa.select(*rows.episode_columns())
-        .where(common.in_scope(), schema.episodes.c.deleted_at.is_not(None))
-        .order_by(schema.episodes.c.order_at.desc(), schema.episodes.c.id.desc())
-    )
-    return [rows.episode(row, scope) for row in conn.execute(statement, common.scope_params(scope))]
-
-
 def restore(
     conn: Connection,
     scope: Scope,
