@@ -142,13 +142,6 @@ class EpisodeLog(ABC):
         """
 
     @abstractmethod
-    def replayed(self, scope: Scope, session_id: str) -> dict[UUID, int]:
-        """The episodes that `replay` shows, each with the first ordinal that it shows.
-
-        Always includes an open episode, and never a deleted one.
-        """
-
-    @abstractmethod
     def reset_session(self, scope: Scope, session_id: str) -> None:
         """Leave the session's present turns out of every later `replay`.
 
@@ -169,8 +162,13 @@ class EpisodeLog(ABC):
         """Episodes by id; ids that are not in the scope are left out."""
 
     @abstractmethod
-    def episode_ids(self, scope: Scope, session_id: str, *, deleted: bool = False) -> list[UUID]:
-        """The ids of a session's episodes, by start and id; with `deleted`, deleted ones too."""
+    def episode_ids(
+        self, scope: Scope, session_id: str, *, deleted: bool = False
+    ) -> dict[UUID, int | None]:
+        """The ids of a session's episodes, by start and id; with `deleted`, deleted ones too.
+
+        Each with the first ordinal that `replay` shows of it; None if it leaves the episode out.
+        """
 
     @abstractmethod
     def list_episodes(self, query: EpisodeQuery) -> tuple[list[Episode], int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -27,17 +26,6 @@ class Transfer(ABC):
 
         Without `deleted`, only sessions with an episode that is not deleted.
         """
-
-    @abstractmethod
-    def session_episodes(
-        self,
-        scope: Scope,
-        session_id: str,
-        *,
-        after: tuple[datetime, UUID] | None = None,
-        limit: int,
-    ) -> list[EpisodeRecord]:
-        """A session's episodes that are not deleted, by start and id, those above `after`."""
 
     @abstractmethod
     def episode_page(

@@ -62,7 +62,7 @@ def _planned(
 ) -> list[TurnRemoval] | None:
     """Return the removals; None if another caller changed the end of the session."""
     if last is None:
-        found = runtime.store.episode_ids(scope, session_id)
+        found = [*runtime.store.episode_ids(scope, session_id)]
         if not found:
             raise SessionNotFound(session_id)
     else:

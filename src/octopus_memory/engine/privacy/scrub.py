@@ -222,7 +222,7 @@ class _Run:
             yield from (session.id for session in page)
 
     def _session(self, scope: Scope, session_id: str) -> None:
-        ids = self._runtime.store.episode_ids(scope, session_id, deleted=True)
+        ids = [*self._runtime.store.episode_ids(scope, session_id, deleted=True)]
         heard = self._heard(scope, ids)
         is_held = self._is_held(scope, ids)
         for place in reversed(range(len(ids))):

@@ -353,7 +353,8 @@ def _left_out(runtime: Runtime, scope: Scope, ask: Ask) -> dict[UUID, int]:
     left_out = dict.fromkeys(ask.leave_out, 0)
     if ask.leave_out_session is None:
         return left_out
-    return runtime.store.replayed(scope, ask.leave_out_session) | left_out
+    shown = runtime.store.episode_ids(scope, ask.leave_out_session)
+    return {each: first for each, first in shown.items() if first is not None} | left_out
 
 
 def _snippets(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from uuid import UUID
 
 from ...domain.episode import Scope, Session, check_name
 from ...domain.errors import EpisodeChanged, StoreReadOnly
 from ...domain.message import Json
 from ...domain.transfer import export_format
-from ...domain.transfer.export_format import EpisodeRecord, LineCount
+from ...domain.transfer.export_format import LineCount
 from ..core import audit
 from ..core.runtime import Runtime
 from ..write import prepare
@@ -80,7 +81,8 @@ def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
             yield export_format.scope_line(scope.agent)
         for session in sessions:
             yield _session_line(runtime, session)
-            yield from _session(runtime, scope, session.id)
+            for episode_id in runtime.store.episode_ids(scope, session.id):
+                yield from _episode(runtime, scope, episode_id)
         after = sessions[-1].id
     if facts or after is not None:
         yield from ledger.lines(runtime, scope)
@@ -94,21 +96,7 @@ def _session_line(runtime: Runtime, session: Session) -> dict[str, Json]:
     )
 
 
-def _session(runtime: Runtime, scope: Scope, session_id: str) -> Iterator[dict[str, Json]]:
-    last: EpisodeRecord | None = None
-    while True:
-        after = None if last is None else (last.episode.started_at, last.episode.id)
-        page = runtime.store.session_episodes(scope, session_id, after=after, limit=_PAGE)
-        if not page:
-            return
-        for kept in page:
-            yield from _episode(runtime, kept)
-        last = page[-1]
-
-
-def _episode(runtime: Runtime, found: EpisodeRecord) -> Iterator[dict[str, Json]]:
-    scope, episode_id = found.episode.scope, found.episode.id
-    # Read again together with its first turns, because another caller may have added to it.
+def _episode(runtime: Runtime, scope: Scope, episode_id: UUID) -> Iterator[dict[str, Json]]:
     kept, turns = runtime.store.episode_page(scope, episode_id, limit=_PAGE)
     if kept is None:
         return

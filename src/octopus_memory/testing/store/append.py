@@ -331,7 +331,7 @@ class IdempotencyTests(StoreTests):
         with pytest.raises(EpisodeArchived) as caught:
             store.append(again)
         assert caught.value.episode_id == write.episode_id
-        assert store.episode_ids(ANA, "session") == [write.episode_id]
+        assert list(store.episode_ids(ANA, "session")) == [write.episode_id]
 
     def test_keys_are_forgotten_by_their_age(self, store: EpisodeStore) -> None:
         write = make_append(ANA, "a", now=after(days=1), idempotency=make_key("old"))

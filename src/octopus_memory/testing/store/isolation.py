@@ -62,7 +62,7 @@ def _fill(store: EpisodeStore, scopes: list[Scope], **more: Any) -> dict[Scope, 
 _READS: dict[str, Callable[[EpisodeStore, Scope, list[Append]], Any]] = {
     "session": lambda store, scope, _: store.session(scope, "session"),
     "replay": lambda store, scope, _: store.replay(scope, "session"),
-    "session_episodes": lambda store, scope, _: store.episode_ids(scope, "session"),
+    "episode_ids": lambda store, scope, _: list(store.episode_ids(scope, "session")),
     "episodes": lambda store, scope, all_: store.episodes(scope, [w.episode_id for w in all_]),
     "list_episodes": lambda store, scope, _: store.list_episodes(EpisodeQuery(of=scope, limit=9)),
     "turns": lambda store, scope, all_: [store.turns(scope, w.episode_id) for w in all_],

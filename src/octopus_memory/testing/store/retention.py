@@ -190,7 +190,7 @@ _UNSEEN: dict[str, Callable[[EpisodeStore, Append], object]] = {
     "episodes": lambda store, write: store.episodes(ANA, [write.episode_id]),
     "session": lambda store, write: store.session(ANA, write.session_id),
     "replay": lambda store, write: store.replay(ANA, write.session_id),
-    "session_episodes": lambda store, write: store.episode_ids(ANA, write.session_id),
+    "episode_ids": lambda store, write: store.episode_ids(ANA, write.session_id),
     "list": lambda store, write: [
         episode
         for episode in store.list_episodes(EpisodeQuery(of=ANA, limit=99))[0]
@@ -285,9 +285,9 @@ class DeleteTests(StoreTests):
         assert caught.value.episode_id == write.episode_id
         with pytest.raises(EpisodeDeleted):
             store.repeated(ANA, make_key("key"))
-        assert store.episode_ids(ANA, "session") == []
+        assert store.episode_ids(ANA, "session") == {}
         store.append(replace(again, idempotency=make_key("new")))
-        assert store.episode_ids(ANA, "session") == [again.episode_id]
+        assert list(store.episode_ids(ANA, "session")) == [again.episode_id]
         assert texts(store, again) == ["c"]
 
     def test_it_takes_neither_turns_nor_a_summary(self, store: EpisodeStore) -> None:

@@ -93,8 +93,9 @@ class StoredTests(StoreTests):
         store.append(opened)
         tell(store, session_id="another")
         expected = [early.episode_id, late.episode_id, opened.episode_id]
-        assert store.episode_ids(ANA, "session", deleted=True) == expected
-        assert store.episode_ids(BEN, "session", deleted=True) == []
+        found = store.episode_ids(ANA, "session", deleted=True)
+        assert list(found.items()) == list(zip(expected, (0, None, 0), strict=True))
+        assert store.episode_ids(BEN, "session", deleted=True) == {}
 
     def test_the_text_is_read_in_every_stage(self, store: EpisodeStore) -> None:
         write = told(store, placeholders=[Placeholder(kind="EMAIL", digest=b"d", number=1)])

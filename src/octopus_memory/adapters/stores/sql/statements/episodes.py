@@ -86,7 +86,13 @@ def _latest() -> sa.Select[Any]:
 def _episode_ids(deleted: bool) -> sa.Select[Any]:
     wanted = common.in_scope() if deleted else common.undeleted_in_scope()
     return (
-        sa.select(schema.episodes.c.id)
+        sa.select(
+            schema.episodes.c.id,
+            schema.episodes.c.replay_from,
+            schema.episodes.c.message_count,
+            schema.episodes.c.ended_at,
+            schema.episodes.c.deleted_at,
+        )
         .where(wanted, schema.episodes.c.session_id == sa.bindparam("session_"))
         .order_by(schema.episodes.c.started_at, schema.episodes.c.id)
     )
@@ -247,32 +253,17 @@ def _by_ids(scope: Scope, ids: Sequence[UUID]) -> list[Asked]:
     ]
 
 
-@sql
-def _replayed() -> sa.Select[Any]:
-    hidden = sa.and_(
-        schema.episodes.c.ended_at.is_not(None),
-        schema.episodes.c.replay_from.is_not(None),
-        schema.episodes.c.replay_from >= schema.episodes.c.message_count,
-    )
-    return sa.select(schema.episodes.c.id, schema.episodes.c.replay_from).where(
-        common.undeleted_in_scope(),
-        schema.episodes.c.session_id == sa.bindparam("session_"),
-        ~hidden,
-    )
-
-
-@without_snapshot
-def replayed(conn: Connection, scope: Scope, session_id: str) -> dict[UUID, int]:
-    found = conn.execute(_replayed, common.scope_params(scope) | {"session_": session_id})
-    return {row.id: row.replay_from or 0 for row in found}
-
-
 @without_snapshot
 def episode_ids(
     conn: Connection, scope: Scope, session_id: str, *, deleted: bool = False
-) -> list[UUID]:
-    parameters = common.scope_params(scope) | {"session_": session_id}
-    return [row.id for row in conn.execute(_episode_ids(deleted), parameters)]
+) -> dict[UUID, int | None]:
+    found = conn.execute(
+        _episode_ids(deleted), common.scope_params(scope) | {"session_": session_id}
+    )
+    return {
+        row.id: None if row.deleted_at is not None or _is_hidden(row) else row.replay_from or 0
+        for row in found
+    }
 
 
 @without_snapshot

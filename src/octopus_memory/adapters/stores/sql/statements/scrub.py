@@ -142,7 +142,7 @@ def _check_holds(conn: Connection, was: StoredEpisode, metadata: Mapping[str, Js
     episode = was.episode
     about = [episode.id]
     if metadata is not None:
-        about = episodes.episode_ids(conn, episode.scope, episode.session_id, deleted=True)
+        about = [*episodes.episode_ids(conn, episode.scope, episode.session_id, deleted=True)]
     holds.check(conn, episode.scope.tenant, episode.scope.user, about)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -75,30 +74,6 @@ def sessions(
         statement = statement.where(table.c.session_id > after)
     found = conn.execute(statement, common.scope_params(scope))
     return [rows.session(row, scope) for row in found]
-
-
-def session_episodes(
-    conn: Connection,
-    scope: Scope,
-    session_id: str,
-    *,
-    after: tuple[datetime, UUID] | None = None,
-    limit: int,
-) -> list[EpisodeRecord]:
-    started, key = schema.episodes.c.started_at, schema.episodes.c.id
-    statement = (
-        _select_kept()
-        .where(schema.episodes.c.session_id == session_id)
-        .order_by(started, key)
-        .limit(limit)
-    )
-    if after is not None:
-        moment, last = after
-        statement = statement.where(
-            sa.or_(started > moment, sa.and_(started == moment, key > last))
-        )
-    found = conn.execute(statement, common.scope_params(scope))
-    return [_kept_episode(row, scope) for row in found]
 
 
 def _kept_episode(row: rows.Row, scope: Scope) -> EpisodeRecord:
