@@ -48,7 +48,7 @@ def _make_calls(path: Path) -> None:
         # The calls of the background thread.
         memory.run_pending()
         memory.next_retention()
-        store.recall_block_at(scope.scope, [1])
+        store.recall_block(scope.scope, seqs=[1])
         store.recall_block(scope.scope, after=1, alive=True)
         fact = FoundFact(kind=FactKind.HOME, text="Lives on Naxos.", ordinal=0)
         memory.runtime.summarizer = FakeSummarizer(facts=[fact])

@@ -140,31 +140,27 @@ class RecallRows(ABC):
         self,
         scope: Scope,
         *,
-        after: int,
+        after: int = 0,
         up_to: int | None = None,
+        seqs: Sequence[int] | None = None,
         late: Sequence[int] = (),
         model: str = "",
         alive: bool = False,
     ) -> tuple[RecallState, RecallBlock]:
         """The rows with a `seq` above `after`, as columns, and the state of the same snapshot.
 
-        With `up_to`, only rows up to that `seq`, for callers that read a large scope in parts.
+        With `up_to`, only rows up to that `seq`, for callers that read a large scope in parts. With
+        `seqs`, the rows with these instead, whatever `after` and `up_to` are.
         `late` names known rows without a vector of `model`: the block brings the vectors that they
         have by now. With `alive`, the block names the rows up to `after` that still exist.
         """
 
-    @abstractmethod
-    def recall_block_at(self, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
-        """The rows with these `seq` that exist, as columns, by `seq`."""
-
-    def recall_rows(self, scope: Scope, *, after: int) -> tuple[RecallState, list[RecallRow]]:
+    def recall_rows(
+        self, scope: Scope, *, after: int = 0, seqs: Sequence[int] | None = None
+    ) -> tuple[RecallState, list[RecallRow]]:
         """As `recall_block`, row by row."""
-        state, block = self.recall_block(scope, after=after)
+        state, block = self.recall_block(scope, after=after, seqs=seqs)
         return state, block.rows()
-
-    def recall_rows_at(self, scope: Scope, seqs: Sequence[int]) -> list[RecallRow]:
-        """As `recall_block_at`, row by row."""
-        return self.recall_block_at(scope, seqs).rows()
 
     @abstractmethod
     def unindexed_turns(

@@ -62,7 +62,7 @@ def partial_view(
 def view_of_rows(store: RecallRows, scope: Scope, model: str, seqs: Sequence[int]) -> ExactView:
     columns = ScopeColumns(model)
     with corrupt_rows_raise():
-        columns.append(store.recall_block_at(scope, seqs))
+        columns.append(store.recall_block(scope, seqs=seqs)[1])
         return ExactView(columns)
 
 

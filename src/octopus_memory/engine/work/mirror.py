@@ -163,10 +163,9 @@ def _rows(runtime: Runtime, claimed: Sequence[Work]) -> list[MirrorRow]:
         by_scope.setdefault((work.scope_id, work.scope), []).append(work.seq)
     rows = []
     for (scope_id, scope), seqs in by_scope.items():
-        read = runtime.store.recall_rows_at(scope, seqs)
+        state, read = runtime.store.recall_rows(scope, seqs=seqs)
         # A scope that was erased and used again has the same name but another id.
-        state = runtime.store.recall_state(scope)
-        if state is None or state.scope_id != scope_id:
+        if state.scope_id != scope_id:
             continue
         rows += [
             MirrorRow(tenant=scope.tenant, scope_id=scope_id, row=row)

@@ -236,7 +236,7 @@ def _repair(runtime: Runtime, mirror: IndexMirror, scope: Scope, found: _Compare
         # By the queue, so that a row that is removed meanwhile is not written after its removal.
         runtime.store.queue_for_mirror(found.scope_id)
     else:
-        rows = runtime.store.recall_rows_at(scope, sorted(found.missing | found.changed))
+        _, rows = runtime.store.recall_rows(scope, seqs=sorted(found.missing | found.changed))
         mirror.upsert(model, _copied(found.scope_id, scope, rows))
 
 

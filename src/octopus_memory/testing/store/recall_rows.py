@@ -80,6 +80,16 @@ class RecallRowTests(StoreTests):
         assert rows[0].at == (START - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         assert rows[1].at - rows[0].at == 1
 
+    def test_rows_are_read_by_their_seqs(self, store: EpisodeStore) -> None:
+        store.append(make_append(ANA, "a", "b", "c"))
+        store.append(make_append(BEN, "d"))
+        state, [first, _, last] = store.recall_rows(ANA)
+        found = store.recall_rows(ANA, seqs=[last.seq, last.seq + 9, first.seq, last.seq])
+        assert found == (state, [first, last])
+        assert store.recall_rows(ANA, after=last.seq, seqs=[first.seq]) == (state, [first])
+        assert store.recall_rows(ANA, seqs=[]) == (state, [])
+        assert store.recall_rows(make_scope("nobody"), seqs=[first.seq])[1] == []
+
     def test_rows_go_by_a_seq_that_only_grows(self, store: EpisodeStore) -> None:
         write = make_append(ANA, "a", "b", closing=make_closing())
         other = make_append(ANA, "c", session_id="other")

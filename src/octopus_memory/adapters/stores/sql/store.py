@@ -146,7 +146,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     # Rows that recall reads
     recall_state = reads(statements.recall_rows.state)
     recall_block = reads(statements.recall_rows.block)
-    recall_block_at = reads(statements.recall_rows.block_at)
     unindexed_turns = reads(statements.index_turns.unindexed_turns, _of_scope_or_all)
     read_unindexed = reads(statements.index_turns.turns, _of_waiting)
 

@@ -15,7 +15,7 @@ from .....domain.errors import StoreCorrupt
 from .....domain.ids import id_of
 from .....ports.recall_rows import RecallBlock, RecallState
 from ..column_values import DAMAGED, LAST_SEQ, NO_MODEL
-from ..lazy import Connection, results_of, sa, schema, sql, types, without_snapshot
+from ..lazy import Asked, Connection, results_of, sa, schema, sql, types, without_snapshot
 from . import common
 
 T = TypeVar("T")
@@ -153,23 +153,29 @@ def block(
     conn: Connection,
     scope: Scope,
     *,
-    after: int,
+    after: int = 0,
     up_to: int | None = None,
+    seqs: Sequence[int] | None = None,
     late: Sequence[int] = (),
     model: str = "",
     alive: bool = False,
 ) -> tuple[RecallState, RecallBlock]:
     mine = common.scope_params(scope)
-    known, found, *come = results_of(
+    if seqs is None:
+        between = {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}
+        wanted: list[Asked] = [(_between, mine | between)]
+    else:
+        wanted = [(_at, mine | {"seqs": some}) for some in common.chunks(sorted(set(seqs)))]
+    known, *found = results_of(
         conn,
         (_state, mine),
-        (_between, mine | {"after_": after, "up_to_": LAST_SEQ if up_to is None else up_to}),
+        *wanted,
         *((_late, mine | {"seqs": some, "model_": model}) for some in common.chunks(late)),
     )
     read = _block(
         conn,
-        list(found.fetchall()),
-        [row for some in come for row in some.fetchall()],
+        [row for some in found[: len(wanted)] for row in some.fetchall()],
+        [row for some in found[len(wanted) :] for row in some.fetchall()],
         _existing_seqs(conn, scope, after) if alive else None,
     )
     return _state_of(known.one_or_none()) or _NEVER_WRITTEN, read
@@ -185,18 +191,11 @@ def _existing_seqs(conn: Connection, scope: Scope, newest: int) -> NDArray[np.in
     return np.concatenate(found)
 
 
-def block_at(conn: Connection, scope: Scope, seqs: Sequence[int]) -> RecallBlock:
-    found: list[Sequence[Any]] = []
-    for some in common.chunks(sorted(set(seqs))):
-        found += conn.execute(_at, common.scope_params(scope) | {"seqs": some}).fetchall()
-    return _block(conn, found)
-
-
 def _block(
     conn: Connection,
     found: Sequence[Sequence[Any]],
-    late: Sequence[Sequence[Any]] = (),
-    alive: NDArray[np.int64] | None = None,
+    late: Sequence[Sequence[Any]],
+    alive: NDArray[np.int64] | None,
 ) -> RecallBlock:
     columns = list(zip(*found, strict=True)) or [()] * _WIDTH
     seq, episode_id, ordinal, role, at, flags, speaker, terms, model_id, vectors = columns
