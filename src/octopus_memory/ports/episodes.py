@@ -158,8 +158,21 @@ class EpisodeLog(ABC):
         """
 
     @abstractmethod
+    def episodes_and_turns(
+        self, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
+    ) -> tuple[dict[UUID, Episode], list[Turn]]:
+        """Episodes by id, and turns by (episode, ordinal), the turns in any order.
+
+        Leaves out what is not in the scope. The caller names each turn once.
+        """
+
     def episodes(self, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
-        """Episodes by id; ids that are not in the scope are left out."""
+        """The episodes of `episodes_and_turns`."""
+        return self.episodes_and_turns(scope, ids, ())[0]
+
+    def turns_at(self, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
+        """The turns of `episodes_and_turns`."""
+        return self.episodes_and_turns(scope, (), refs)[1]
 
     @abstractmethod
     def episode_ids(
@@ -203,19 +216,6 @@ class EpisodeLog(ABC):
 
         Reads every turn of the scope, because no index leads to the ids.
         """
-
-    @abstractmethod
-    def turns_at(self, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
-        """Turns by (episode, ordinal), in any order; missing ones are left out.
-
-        The caller names each turn once.
-        """
-
-    def episodes_and_turns(
-        self, scope: Scope, ids: Sequence[UUID], refs: Sequence[tuple[UUID, int]]
-    ) -> tuple[dict[UUID, Episode], list[Turn]]:
-        """The results of `episodes` and `turns_at`, in one round trip where the store can."""
-        return self.episodes(scope, ids), self.turns_at(scope, refs)
 
     @abstractmethod
     def stored_episode(self, scope: Scope, episode_id: UUID) -> StoredEpisode | None:

@@ -241,7 +241,6 @@ def _turns_by_episode(
     return said
 
 
-@without_snapshot
 def episodes(conn: Connection, scope: Scope, ids: Sequence[UUID]) -> dict[UUID, Episode]:
     found = results_of(conn, *_by_ids(scope, ids))
     return {row.id: rows.episode(row, scope) for some in found for row in some}
@@ -285,12 +284,6 @@ def turn(conn: Connection, scope: Scope, turn_id: UUID) -> Turn | None:
     given = common.scope_params(scope) | {"turn_": turn_id}
     found = rows.turns(conn.execute(wanted, given).fetchall())
     return found[0] if found else None
-
-
-@without_snapshot
-def turns_at(conn: Connection, scope: Scope, refs: Sequence[tuple[UUID, int]]) -> list[Turn]:
-    found = results_of(conn, *_by_refs(scope, refs))
-    return [turn for some in found for turn in rows.turns(some.fetchall())]
 
 
 def _by_refs(scope: Scope, refs: Sequence[tuple[UUID, int]]) -> Iterator[Asked]:
