@@ -82,14 +82,14 @@ def test_a_bounded_number_of_texts_is_held_in_memory(
     memory: EpisodicMemory, scope: MemoryScope, monkeypatch: pytest.MonkeyPatch
 ):
     kind, held = type(memory.runtime.store), []
-    read = kind.read_unindexed
+    read = kind.turns_of
 
     def counted(store: Any, found: Any) -> Any:
         turns = read(store, found)
         held.append(len(turns))
         return turns
 
-    monkeypatch.setattr(kind, "read_unindexed", counted)
+    monkeypatch.setattr(kind, "turns_of", counted)
     for number in range(5):
         scope.add(f"s{number}", [("user", HELLO)] * 100)
     index_turns.make_some(memory.runtime)

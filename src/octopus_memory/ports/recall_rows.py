@@ -172,10 +172,11 @@ class RecallRows(ABC):
         """
 
     @abstractmethod
-    def read_unindexed(self, found: Sequence[UnindexedTurns]) -> list[Turn]:
-        """The turns themselves, and maybe newer ones of the same episodes, in any order.
+    def turns_of(self, waiting: Sequence[UnindexedTurns | Work]) -> list[Turn]:
+        """The turns that wait to be indexed or, as claimed work, to be embedded, in any order.
 
-        Leaves out episodes that are gone or that another worker indexed first.
+        With maybe newer turns of an unindexed episode, and the turn before that of a work item.
+        Leaves out turns that are gone, and those that another worker finished first.
 
         :raises StoreCorrupt: when one of them cannot be decoded
         """

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from ..domain.episode import Scope, Turn
+from ..domain.episode import Scope
 
 
 class WorkKind(StrEnum):
@@ -76,15 +76,6 @@ class WorkQueue(ABC):
         """Lease up to `limit` waiting items until `until`, oldest first.
 
         No item is leased to two workers at a time. Not for UNINDEX (`Mirror.claim_removals`).
-        """
-
-    @abstractmethod
-    def turns_of(self, work: Sequence[Work]) -> list[Turn]:
-        """The turns of claimed items, and the turn before each, in any order.
-
-        Leaves out turns that are gone, and those of items that are.
-
-        :raises StoreCorrupt: when one of them cannot be decoded
         """
 
     @abstractmethod

@@ -142,7 +142,7 @@ def of_turn(
 def _turns(runtime: Runtime, found: Sequence[UnindexedTurns]) -> list[Turn]:
     """Read the turns that are not damaged."""
     try:
-        return runtime.store.read_unindexed(found)
+        return runtime.store.turns_of(found)
     except StoreCorrupt:
         return [turn for each in found for turn in _read(runtime, each, each.first, each.stop)]
 

@@ -124,13 +124,14 @@ class UnindexedTurnsTests(StoreTests):
         store.append(later(make_next(write, "c")))
         say(store, "d", "e", scope=_ELSEWHERE)
         found = store.unindexed_turns(limit=10)
-        read = sorted(store.read_unindexed(found), key=lambda turn: turn.text)
+        read = sorted(store.turns_of(found), key=lambda turn: turn.text)
         assert [turn.text for turn in read] == ["c", "d", "e"]
         assert read[:1] == store.turns(ANA, write.episode_id, start=2)
         erase(store, _ELSEWHERE)
-        assert [turn.text for turn in store.read_unindexed(found)] == ["c"]
+        assert [turn.text for turn in store.turns_of(found)] == ["c"]
+        assert store.turns_of([]) == []
         make_all(store, found)
-        assert store.read_unindexed(found) == []
+        assert store.turns_of(found) == []
 
     def test_it_outlives_the_store(self, store: EpisodeStore, reopened: Reopen) -> None:
         say(store)

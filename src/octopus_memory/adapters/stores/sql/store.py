@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from ....domain.episode import Episode, Scope
+from ....domain.episode import Episode, Scope, Turn
 from ....ports.models import Clock
 from ....ports.recall_rows import UnindexedTurns
 from ....ports.retention import Lead
@@ -145,7 +145,14 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     recall_state = reads(statements.recall_rows.state)
     recall_block = reads(statements.recall_rows.block)
     unindexed_turns = reads(statements.index_turns.unindexed_turns, _of_scope_or_all)
-    read_unindexed = reads(statements.index_turns.turns, _of_waiting)
+
+    def turns_of(self, waiting: Sequence[UnindexedTurns | Work]) -> list[Turn]:
+        work = [each for each in waiting if isinstance(each, Work)]
+        found = [each for each in waiting if isinstance(each, UnindexedTurns)]
+        turns = self._read(Every.TENANT, statements.work.turns, work) if work else []
+        if found:
+            turns += self._read(_of_waiting(found), statements.index_turns.turns, found)
+        return turns
 
     def index_turns(
         self,
@@ -160,7 +167,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
 
     # Work
     claim = writes(statements.work.claim, of_all)
-    turns_of = reads(statements.work.turns, of_all)
     finish = writes(statements.work.finish, of_all)
     postpone = writes(statements.work.postpone, of_all)
     worker_ids = reads(statements.work.worker_ids, of_all)
