@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -49,11 +49,4 @@ class Ledger(ABC):
         """The number of times an episode was shown, the last time, and the `limit` newest entries.
 
         An unknown or deleted episode was never shown.
-        """
-
-    @abstractmethod
-    def rewrite_queries(self, scope: Scope, queries: Mapping[UUID, str]) -> None:
-        """Replace the queries of entries; entries that are gone are skipped.
-
-        It counts as a removal, because the files hold the old text until they are rewritten.
         """

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from ..domain.episode import Scope
 from ..domain.message import Json
@@ -46,10 +47,18 @@ class Scrub(ABC):
         """
 
     @abstractmethod
-    def rewrite_facts(self, scope: Scope, facts: Sequence[Fact]) -> None:
-        """Replace slot and text of facts that a caller gave; facts that are gone are skipped.
+    def rewrite_scope(
+        self,
+        scope: Scope,
+        *,
+        facts: Sequence[Fact] = (),
+        queries: Mapping[UUID, str] | None = None,
+    ) -> None:
+        """Replace text that belongs to no episode, in one transaction.
 
-        It counts as a removal.
+        That is: slot and text of facts that a caller gave, and queries of entries of the ledger, by
+        the entry's id. Those that are gone are skipped. It counts as a removal. With nothing given,
+        it does nothing.
 
-        :raises LegalHold: when a hold applies to the user
+        :raises LegalHold: when facts are given and a hold applies to the user
         """

@@ -187,7 +187,7 @@ class _Run:
             self._count(held=1)
             return
         if not self.report.dry_run:
-            self._runtime.store.rewrite_facts(scope, changed)
+            self._runtime.store.rewrite_scope(scope, facts=changed)
         self._count_facts(facts, changed)
         self._show_kinds()
 
@@ -210,7 +210,7 @@ class _Run:
                 self._count(held=1)
                 return
             if not self.report.dry_run:
-                self._runtime.store.rewrite_queries(scope, changed)
+                self._runtime.store.rewrite_scope(scope, queries=changed)
             self._count(changed_queries=len(changed))
         self._show_kinds()
 

@@ -106,7 +106,7 @@ class FactTests(StoreTests):
         store.add_fact(ANA, tea)
         for change in (
             lambda: store.pin_fact(ANA, tea.id, pinned=True),
-            lambda: store.rewrite_facts(ANA, [replace(tea, text="Prefers [X].")]),
+            lambda: store.rewrite_scope(ANA, facts=[replace(tea, text="Prefers [X].")]),
             lambda: store.delete_fact(ANA, tea.id, at=LATER),
             lambda: store.import_facts(ANA, [given("Prefers milk.")]),
         ):
@@ -198,7 +198,7 @@ class FactTests(StoreTests):
         with pytest.raises(LegalHold):
             store.delete_fact(ANA, tea.id, at=LATER)
         with pytest.raises(LegalHold):
-            store.rewrite_facts(ANA, [replace(tea, text="[X]")])
+            store.rewrite_scope(ANA, facts=[replace(tea, text="[X]")])
         assert store.facts(ANA) == before
         # A pin does not change the text.
         assert store.pin_fact(ANA, tea.id, pinned=True).is_pinned
@@ -221,13 +221,13 @@ class FactTests(StoreTests):
         store.delete_fact(ANA, gone.id, at=LATER)
         removals = store.state().removals
         changed = [replace(each, text="[X]", slot="[x]") for each in (fact, tea, gone)]
-        store.rewrite_facts(ANA, changed)
+        store.rewrite_scope(ANA, facts=changed)
         assert store.state().removals == removals + 1
         found = {each.id: each for each in store.facts(ANA)}
         assert found[tea.id] == replace(tea, text="[X]", slot="[x]")
         assert found[fact.id] == as_read(fact, write)
         assert found[gone.id].text == ""
-        store.rewrite_facts(BEN, changed)
+        store.rewrite_scope(BEN, facts=changed)
 
 
 class BetterFactsTests(StoreTests):
@@ -371,7 +371,7 @@ class FactIsolationTests(StoreTests):
                     store.pin_fact(scope, fact.id, pinned=True)
                 with pytest.raises(FactNotFound):
                     store.delete_fact(scope, fact.id, at=LATER)
-            store.rewrite_facts(scope, [replace(own[other][1], text="[X]")])
+            store.rewrite_scope(scope, facts=[replace(own[other][1], text="[X]")])
             source = store.facts(other)[0].episode_id or store.facts(other)[1].episode_id
             assert store.episode_facts(scope, source) == []
         for number, scope in enumerate(scopes):

@@ -68,7 +68,7 @@ class LedgerTests(StoreTests):
         assert record(store, make_injection(given_fact())) == 0
         assert read(store) == read(store, None) == []
         assert store.episode_uses(ANA, new_id(), limit=5).times == 0
-        store.rewrite_queries(ANA, {new_id(): "nothing"})
+        store.rewrite_scope(ANA, queries={new_id(): "nothing"})
         assert record(store) == 0
         assert store.stats().scopes == 0
 
@@ -147,7 +147,7 @@ class LedgerTests(StoreTests):
             tell(store, scope=scope)
             assert read(store, scope=scope) == read(store, None, scope=scope) == []
             assert store.episode_uses(scope, old.episode_id, limit=5).times == 0
-            store.rewrite_queries(scope, {made.id: "other"})
+            store.rewrite_scope(scope, queries={made.id: "other"})
         assert read(store) == [made]
 
     def test_the_turn_is_the_first_that_was_stored_afterwards(self, store: EpisodeStore) -> None:
@@ -181,7 +181,9 @@ class LedgerTests(StoreTests):
         spoken, silent = make_injection(query="call 555-0100"), make_injection()
         record(store, spoken, silent)
         removals = store.state().removals
-        store.rewrite_queries(ANA, {spoken.id: "call [PHONE]", silent.id: "new", new_id(): "x"})
+        store.rewrite_scope(
+            ANA, queries={spoken.id: "call [PHONE]", silent.id: "new", new_id(): "x"}
+        )
         assert [each.query for each in read(store)] == ["call [PHONE]", None]
         assert store.state().removals > removals
 

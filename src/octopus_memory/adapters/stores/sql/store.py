@@ -262,6 +262,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
 
     # Scrubbing, export and import
     rewrite = writes(statements.scrub.rewrite, _of_stored)
+    rewrite_scope = writes(statements.scrub.rewrite_scope)
     remove_turns = writes(statements.turn_removal.remove, _of_removals)
     sessions = reads(statements.transfer.sessions)
     episode_page = reads(statements.transfer.episode_page)
@@ -276,7 +277,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     add_fact = writes(statements.facts.add)
     pin_fact = writes(statements.facts.pin)
     delete_fact = writes(statements.facts.delete)
-    rewrite_facts = writes(statements.facts.rewrite_given)
 
     # Who is known
     tenants = reads(statements.overview.tenants, of_all)
@@ -288,7 +288,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     record_injections = writes(statements.ledger.record, of_tenant)
     injections = reads(statements.ledger.injections)
     episode_uses = reads(statements.ledger.episode_uses)
-    rewrite_queries = writes(statements.ledger.rewrite_queries)
 
     # Agents' settings, API keys, upkeep
     config = reads(statements.agent_configs.config, _of_config)

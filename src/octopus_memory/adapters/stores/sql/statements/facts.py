@@ -218,16 +218,6 @@ def _update(conn: Connection, scope_id: int, fact_id: UUID, **values: Any) -> No
     )
 
 
-def rewrite_given(conn: Connection, scope: Scope, facts: Sequence[Fact]) -> None:
-    locked = scopes.lock_scope(conn, scope) if facts else None
-    if locked is None:
-        return
-    holds.check(conn, scope.tenant, scope.user, [])
-    rewrite(conn, locked.id, None, facts)
-    scopes.take_rows(conn, scope, 0)
-    meta.count_removal(conn)
-
-
 def rewrite(
     conn: Connection, scope_id: int, episode_id: UUID | None, facts: Sequence[Fact]
 ) -> None:

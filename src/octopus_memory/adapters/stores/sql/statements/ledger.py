@@ -14,7 +14,7 @@ from .....domain.episode import Scope
 from .....domain.errors import InvalidInput, StoreCorrupt
 from .. import codec, column_values, rows
 from ..lazy import Connection, sa, schema, sql
-from . import common, meta, scopes
+from . import common, scopes
 
 if TYPE_CHECKING:
     from .....domain.ledger import EpisodeUses, Injected, Injection
@@ -420,18 +420,12 @@ def episode_uses(conn: Connection, scope: Scope, episode_id: UUID, *, limit: int
     )
 
 
-def rewrite_queries(conn: Connection, scope: Scope, queries: Mapping[UUID, str]) -> None:
-    locked = scopes.lock_scope(conn, scope) if queries else None
-    if locked is None:
-        return
+def rewrite_queries(conn: Connection, scope_id: int, queries: Mapping[UUID, str]) -> None:
     table = schema.injections
     for entry_id, query in queries.items():
         mark, payload = codec.encode(query)
         conn.execute(
             sa.update(table)
-            .where(
-                table.c.scope_id == locked.id, table.c.id == entry_id, table.c.query.is_not(None)
-            )
+            .where(table.c.scope_id == scope_id, table.c.id == entry_id, table.c.query.is_not(None))
             .values(codec=mark, query=payload)
         )
-    meta.count_removal(conn)

@@ -15,7 +15,7 @@ from .....ports.values import NewSummary, Placeholder
 from .....ports.work import RowPart, WorkKind
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql
-from . import close, common, episodes, holds, meta, mirror, scopes
+from . import close, common, episodes, holds, ledger, meta, mirror, scopes
 from . import facts as fact_statements
 from . import work as work_statements
 from .placeholders import of_episode as placeholders_of
@@ -108,6 +108,25 @@ def rewrite(
     put_placeholders(conn, episode_key, row.session_id, placeholders)
     # A new epoch makes a concurrent indexing of the old text fail.
     scopes.take_rows(conn, scope, 0, epochs=1)
+    meta.count_removal(conn)
+
+
+def rewrite_scope(
+    conn: Connection,
+    scope: Scope,
+    *,
+    facts: Sequence[Fact] = (),
+    queries: Mapping[UUID, str] | None = None,
+) -> None:
+    locked = scopes.lock_scope(conn, scope) if facts or queries else None
+    if locked is None:
+        return
+    if facts:
+        holds.check(conn, scope.tenant, scope.user, [])
+        fact_statements.rewrite(conn, locked.id, None, facts)
+        scopes.take_rows(conn, scope, 0)
+    if queries:
+        ledger.rewrite_queries(conn, locked.id, queries)
     meta.count_removal(conn)
 
 
