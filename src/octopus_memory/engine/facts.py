@@ -306,7 +306,7 @@ def _store(
         kind=fact.kind.value,
         **about,
     )
-    runtime.store.add_fact(scope, fact, settings=guard.settings, entry=entry)
+    runtime.store.add_facts(scope, [fact], settings=guard.settings, entry=entry)
     return _settled(runtime, scope, fact.id, fact)
 
 

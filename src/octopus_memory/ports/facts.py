@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -33,17 +34,18 @@ class Facts(ABC):
         """
 
     @abstractmethod
-    def add_fact(
+    def add_facts(
         self,
         scope: Scope,
-        fact: Fact,
+        facts: Sequence[Fact],
         *,
         settings: str | None = None,
         entry: AuditDraft | None = None,
-    ) -> None:
-        """Store a fact that the caller gave, without an episode; create the scope if it is new.
+    ) -> int:
+        """Store facts without an episode as they are; skip those whose id is stored already.
 
-        `settings` is as `Append.settings`.
+        Returns how many were stored. Creates the scope if it is new and there is a fact. `settings`
+        is as `Append.settings`.
 
         :raises SettingsChanged: when the agent's settings have another version than `settings`
         """

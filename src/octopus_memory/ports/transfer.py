@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -66,15 +65,4 @@ class Transfer(ABC):
 
         Includes deleted facts whose slot another fact has, because they mean nothing otherwise.
         Empty for a deleted episode.
-        """
-
-    @abstractmethod
-    def import_facts(
-        self, scope: Scope, facts: Sequence[Fact], *, settings: str | None = None
-    ) -> int:
-        """Store facts without an episode as they are; skip those whose id is stored already.
-
-        Returns how many were stored. `settings` is as `Append.settings`.
-
-        :raises SettingsChanged: as `Facts.add_fact`
         """

@@ -96,7 +96,7 @@ def _given_fact(runtime: Runtime, run: ImportRun, scope: Scope, fact: Fact) -> N
     """
     guard = runtime.guard(scope, numbered=False)
     safe = standing.redacted(fact, guard)
-    run.count(facts=runtime.store.import_facts(scope, [safe], settings=guard.settings))
+    run.count(facts=runtime.store.add_facts(scope, [safe], settings=guard.settings))
 
 
 def _check_metadata(line: ExportLine, session: Session) -> None:

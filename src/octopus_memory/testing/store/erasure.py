@@ -70,7 +70,7 @@ def fill(store: EpisodeStore, scope: Scope) -> Append:
             ),
         )
     )
-    store.add_fact(scope, make_fact("Prefers tea."))
+    store.add_facts(scope, [make_fact("Prefers tea.")])
     [gone] = session_episodes(store, scope, "gone")
     store.delete(scope, gone.id, at=after(days=2))
     write = make_append(

@@ -31,7 +31,7 @@ class FactLifeTests(StoreTests):
     def test_a_deleted_episode_hides_its_facts(self, store: EpisodeStore) -> None:
         fact = make_fact()
         write = told(store, fact)
-        store.add_fact(ANA, given())
+        store.add_facts(ANA, [given()])
         before = store.facts(ANA)
         store.delete(ANA, write.episode_id, at=LATER)
         assert texts(store.facts(ANA)) == ["Prefers tea."]
@@ -62,7 +62,7 @@ class FactLifeTests(StoreTests):
 
     def test_a_scope_stays_for_what_the_caller_gave(self, store: EpisodeStore) -> None:
         purged, erased = told(store, make_fact()), told(store, make_fact(), session_id="b")
-        store.add_fact(ANA, given())
+        store.add_facts(ANA, [given()])
         store.delete(ANA, purged.episode_id, at=LATER)
         store.purge(ANA, purged.episode_id)
         assert erase(store, erased).removed["scopes"] == 0
@@ -73,9 +73,9 @@ class FactLifeTests(StoreTests):
         write = told(store, make_fact(), make_fact("Has a cat."))
         told(store, make_fact("Has a dog."), session_id="another")
         tea = given()
-        store.add_fact(ANA, tea)
+        store.add_facts(ANA, [tea])
         store.delete_fact(ANA, tea.id, at=LATER)
-        store.add_fact(BEN, given("Is Ben's."))
+        store.add_facts(BEN, [given("Is Ben's.")])
         done = erase(store, write)
         assert done.removed["facts"] == 2
         assert store.left_of(done)["facts"] == 0
@@ -128,7 +128,7 @@ class FactLifeTests(StoreTests):
         brought = replace(make_brought("a", scope=BEN), facts=kept)
         assert store.import_episode(brought)
         episode_id = brought.kept.episode.id
-        store.add_fact(BEN, replace(old, id=new_id(), origin=FactOrigin.CALLER))
+        store.add_facts(BEN, [replace(old, id=new_id(), origin=FactOrigin.CALLER)])
         assert texts(current(store.facts(BEN))) == ["Has a cat."]
         expected = [replace(fact, episode_id=episode_id) for fact in kept]
         assert store.episode_facts(BEN, episode_id) == expected

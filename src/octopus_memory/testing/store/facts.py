@@ -103,12 +103,12 @@ class FactTests(StoreTests):
 
         told(store, make_fact())
         tea, seen = given(), version()
-        store.add_fact(ANA, tea)
+        store.add_facts(ANA, [tea])
         for change in (
             lambda: store.pin_fact(ANA, tea.id, pinned=True),
             lambda: store.rewrite_scope(ANA, facts=[replace(tea, text="Prefers [X].")]),
             lambda: store.delete_fact(ANA, tea.id, at=LATER),
-            lambda: store.import_facts(ANA, [given("Prefers milk.")]),
+            lambda: store.add_facts(ANA, [given("Prefers milk.")]),
         ):
             assert version() > seen
             seen = version()
@@ -117,15 +117,15 @@ class FactTests(StoreTests):
 
     def test_a_caller_may_give_the_first_fact_of_a_scope(self, store: EpisodeStore) -> None:
         tea = given(is_pinned=True)
-        store.add_fact(ANA, tea, entry=make_entry(action="fact_add"))
+        store.add_facts(ANA, [tea], entry=make_entry(action="fact_add"))
         assert store.facts(ANA) == [tea]
         assert store.facts(BEN) == []
         assert [entry.action for entry in store.audit(ANA.tenant)] == ["fact_add"]
         assert [scope for _, scope in store.scopes(tenant=ANA.tenant, user=ANA.user)] == [ANA]
 
     def test_only_facts_said_by_then(self, store: EpisodeStore) -> None:
-        store.add_fact(ANA, given("early", since=after(days=1)))
-        store.add_fact(ANA, given("late", since=after(days=3), is_pinned=True))
+        store.add_facts(ANA, [given("early", since=after(days=1))])
+        store.add_facts(ANA, [given("late", since=after(days=3), is_pinned=True)])
         assert texts(store.facts(ANA, until=after(days=1))) == ["early"]
         assert texts(store.facts(ANA, until=after(days=3))) == ["early", "late"]
         assert store.facts(ANA, until=START) == []
@@ -135,7 +135,7 @@ class FactTests(StoreTests):
         many = [given(f"{n}", since=after(minutes=n)) for n in range(most)]
         first = given("first", since=after(days=-2))
         pinned = given("pinned", since=after(days=-1), is_pinned=True)
-        assert store.import_facts(ANA, [first, pinned, *many]) == most + 2
+        assert store.add_facts(ANA, [first, pinned, *many]) == most + 2
         found = store.facts(ANA)
         assert len(found) == most + 1
         assert {fact.text for fact in found} == {"pinned", *(str(n) for n in range(most))}
@@ -180,16 +180,16 @@ class FactTests(StoreTests):
     def test_a_deleted_fact_that_was_alone_in_its_slot_meets_no_other(
         self, store: EpisodeStore
     ) -> None:
-        store.add_fact(ANA, given("Likes milk.", slot="milk"))
+        store.add_facts(ANA, [given("Likes milk.", slot="milk")])
         alone = given(slot="tea", since=after(days=5))
-        store.add_fact(ANA, alone)
+        store.add_facts(ANA, [alone])
         store.delete_fact(ANA, alone.id, at=LATER)
         assert texts(current(store.facts(ANA))) == ["Likes milk."]
 
     def test_a_hold_keeps_facts(self, store: EpisodeStore) -> None:
         fact, tea = make_fact(), given()
         write = told(store, fact)
-        store.add_fact(ANA, tea)
+        store.add_facts(ANA, [tea])
         hold(store, episode_id=write.episode_id)
         with pytest.raises(LegalHold):
             store.delete_fact(ANA, fact.id, at=LATER)
@@ -206,10 +206,10 @@ class FactTests(StoreTests):
     def test_facts_are_brought_once(self, store: EpisodeStore) -> None:
         tea, gone = given(is_pinned=True), given("", slot="milk", is_deleted=True)
         milk = given("Likes milk.", slot="milk", since=after(days=-1))
-        assert store.import_facts(ANA, [tea, gone, milk]) == 3
-        assert store.import_facts(ANA, [tea, gone, milk]) == 0
-        assert store.import_facts(BEN, [tea]) == 1
-        assert store.import_facts(BEN, []) == 0
+        assert store.add_facts(ANA, [tea, gone, milk]) == 3
+        assert store.add_facts(ANA, [tea, gone, milk]) == 0
+        assert store.add_facts(BEN, [tea]) == 1
+        assert store.add_facts(BEN, []) == 0
         assert texts(current(store.facts(ANA))) == ["Prefers tea."]
         assert sorted(store.facts(ANA), key=lambda fact: fact.id) == [tea, gone, milk]
 
@@ -217,7 +217,7 @@ class FactTests(StoreTests):
         fact, tea, gone = make_fact(), given(is_pinned=True), given("Is Ana.")
         write = told(store, fact)
         for each in (tea, gone):
-            store.add_fact(ANA, each)
+            store.add_facts(ANA, [each])
         store.delete_fact(ANA, gone.id, at=LATER)
         removals = store.state().removals
         changed = [replace(each, text="[X]", slot="[x]") for each in (fact, tea, gone)]
@@ -235,7 +235,7 @@ class BetterFactsTests(StoreTests):
         same, worse = make_fact(), make_fact("Has a cat.")
         write = told(store, same, worse)
         other = told(store, make_fact("Is of another episode."), session_id="another")
-        store.add_fact(ANA, given())
+        store.add_facts(ANA, [given()])
         again, new = replace(same, id=new_id()), make_fact("Has two cats.")
         better(store, write, again, new)
         found = {fact.text: fact for fact in store.facts(ANA)}
@@ -301,7 +301,7 @@ class BetterFactsTests(StoreTests):
         rome = make_fact(
             "Lives in Rome.", **HOME, since=after(days=3), origin=FactOrigin.CALLER, ordinal=None
         )
-        store.add_fact(ANA, rome)
+        store.add_facts(ANA, [rome])
         assert texts(current(store.facts(ANA))) == ["Lives in Rome."]
         by_then = store.facts(ANA, until=after(days=2))
         assert texts(current(by_then)) == ["Lives in Ghent."]
@@ -324,7 +324,7 @@ class FactAtomicityTests(StoreTests):
         with pytest.raises(OctopusError):
             store.put_summary(ANA, closed.episode_id, spoiled)
         with pytest.raises(OctopusError):
-            store.add_fact(BEN, given(unfit, slot="x"))
+            store.add_facts(BEN, [given(unfit, slot="x")])
         assert (snapshot(store, ANA), store.facts(ANA)) == before
         assert store.scopes(tenant=BEN.tenant, user=BEN.user) == []
 
@@ -346,7 +346,7 @@ class FactAtomicityTests(StoreTests):
         def give(number: int) -> None:
             for place in range(5):
                 since = START + timedelta(minutes=number)
-                store.add_fact(ANA, given(f"{number}/{place}", since=since))
+                store.add_facts(ANA, [given(f"{number}/{place}", since=since)])
 
         assert raised(at_once(give)) == []
         assert len(store.facts(ANA)) == 40
@@ -360,7 +360,7 @@ class FactIsolationTests(StoreTests):
         for number, scope in enumerate(scopes):
             found, tea = make_fact(f"found {number}"), given(f"given {number}")
             told(store, found, scope=scope)
-            store.add_fact(scope, tea)
+            store.add_facts(scope, [tea])
             own[scope] = [found, tea]
         for number, scope in enumerate(scopes):
             assert texts(store.facts(scope)) == [f"found {number}", f"given {number}"]

@@ -282,7 +282,7 @@ class LedgerLifeTests(StoreTests):
 
     def test_a_fact_of_an_episode_goes_with_it(self, store: EpisodeStore) -> None:
         old, kept = tell(store), given_fact()
-        store.add_fact(ANA, make_fact("Prefers tea."))
+        store.add_facts(ANA, [make_fact("Prefers tea.")])
         record(store, make_injection(kept, given_fact(episode_id=old.episode_id)))
         erase_episode(store, old.episode_id)
         assert [each.shown for each in read(store)] == [(kept,)]

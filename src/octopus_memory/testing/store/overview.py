@@ -28,7 +28,7 @@ class OverviewTests(StoreTests):
         store.delete(ANA, gone.episode_id, at=after(days=1))
         last = make_append(ANA, "e", "f", "g", session_id="four", at=after(hours=5))
         store.append(last)
-        store.add_fact(ANA, make_fact("Prefers tea."))
+        store.add_facts(ANA, [make_fact("Prefers tea.")])
         [found] = store.people("acme", limit=5)
         assert found.scope == ANA
         assert (found.episodes, found.open_episodes, found.archived_episodes) == (3, 1, 1)
@@ -112,7 +112,7 @@ class OverviewTests(StoreTests):
         assert store.agents("nobody") == []
 
     def test_a_scope_with_facts_alone_is_listed(self, store: EpisodeStore) -> None:
-        store.add_fact(BEN, make_fact("Prefers tea."))
+        store.add_facts(BEN, [make_fact("Prefers tea.")])
         [found] = store.people(BEN.tenant, limit=9)
         assert (found.scope, found.episodes, found.facts) == (BEN, 0, 1)
         assert found.last_message_at is None

@@ -42,8 +42,8 @@ def _writes_decided_by(
         store.touch, scope, "session", seen_at=FAR, now=FAR, metadata={}, settings=settings
     )
     fact = make_fact("Likes tea.", ordinal=None, origin=FactOrigin.CALLER)
-    yield partial(store.add_fact, scope, fact, settings=settings, entry=make_entry())
-    yield partial(store.import_facts, scope, [fact], settings=settings)
+    yield partial(store.add_facts, scope, [fact], settings=settings, entry=make_entry())
+    yield partial(store.add_facts, scope, [fact], settings=settings)
 
 
 class ConfigTests(StoreTests):
@@ -108,8 +108,8 @@ class ConfigTests(StoreTests):
             assert store.facts(ANA) == []
             old = store.config(*who).version
         store.append(make_next(write, "b", settings=old))
-        store.add_fact(ANA, make_fact(), settings=old)
-        assert store.import_facts(ANA, [make_fact("Likes tea.")], settings=old) == 1
+        store.add_facts(ANA, [make_fact()], settings=old)
+        assert store.add_facts(ANA, [make_fact("Likes tea.")], settings=old) == 1
         store.close_episode(ANA, write.episode_id, make_closing(summary=None), expect_messages=2)
         store.put_config(*who, None)
         with pytest.raises(SettingsChanged):

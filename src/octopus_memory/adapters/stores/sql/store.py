@@ -270,11 +270,10 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     session_keys = reads(statements.message_keys.of_session)
     import_keys = writes(statements.message_keys.bring_in)
     episode_facts = reads(statements.facts.of_source)
-    import_facts = writes(statements.facts.import_facts)
 
     # Standing facts
     facts = reads(statements.facts.newest)
-    add_fact = writes(statements.facts.add)
+    add_facts = writes(statements.facts.add)
     pin_fact = writes(statements.facts.pin)
     delete_fact = writes(statements.facts.delete)
 

@@ -134,33 +134,26 @@ def _by_time(fact: Fact) -> tuple[datetime, int]:
 def add(
     conn: Connection,
     scope: Scope,
-    fact: Fact,
+    facts: Sequence[Fact],
     *,
     settings: str | None = None,
     entry: AuditDraft | None = None,
-) -> None:
-    scope_id, _ = scopes.take_rows(conn, scope, 0)
-    agent_configs.check_version(agent_configs.read_version(conn, scope, settings), settings)
-    insert(conn, common.episode_key(scope, scope_id, None), [fact])
-    if entry is not None:
-        audit.append(conn, entry)
-
-
-def import_facts(
-    conn: Connection, scope: Scope, facts: Sequence[Fact], *, settings: str | None = None
 ) -> int:
     if not facts:
         return 0
     scope_id, _ = scopes.take_rows(conn, scope, 0)
-    agent_configs.check_version(agent_configs.read_version(conn, scope, settings), settings)
+    version = agent_configs.read_version(conn, scope, settings)
     known: set[UUID] = set()
     for some in common.chunks([fact.id for fact in facts]):
         there = sa.select(schema.facts.c.id).where(
             schema.facts.c.scope_id == scope_id, schema.facts.c.id.in_(some)
         )
         known.update(conn.execute(there).scalars())
+    agent_configs.check_version(version, settings)
     new = [fact for fact in facts if fact.id not in known]
     insert(conn, common.episode_key(scope, scope_id, None), new)
+    if entry is not None and new:
+        audit.append(conn, entry)
     return len(new)
 
 
