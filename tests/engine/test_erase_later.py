@@ -20,6 +20,7 @@ from octopus_memory.domain.erasure import StepState, Subject
 from octopus_memory.engine import worker
 from octopus_memory.engine.privacy import erasure
 from octopus_memory.ports.store import EpisodeStore
+from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FixedClock
 from tests.support.leave_dialogue import TALK
 
@@ -144,7 +145,7 @@ class TestFinishedLater:
         memory.run_pending()
         assert memory.tenant("acme").receipt(receipt.id) == receipt
         now = memory.runtime.clock.now()
-        removals = store.claim_removals(worker_id="o", limit=9, now=now, until=now)
+        removals = store.claim(WorkKind.UNINDEX, worker_id="o", limit=9, now=now, until=now)
         store.finish(removals)
         left[0] = 2
         memory.run_pending()

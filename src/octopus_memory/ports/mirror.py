@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import datetime
-
-from .work import Removal
 
 
 class Mirror(ABC):
@@ -26,9 +23,3 @@ class Mirror(ABC):
 
         Skips rows that wait already. Returns how many were queued.
         """
-
-    @abstractmethod
-    def claim_removals(
-        self, *, worker_id: str, limit: int, now: datetime, until: datetime
-    ) -> list[Removal]:
-        """As `WorkQueue.claim`, for UNINDEX."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, overload
 from uuid import UUID
 
 from ..domain.episode import Scope
@@ -20,6 +20,10 @@ class WorkKind(StrEnum):
     """Send an embedded row to the mirror."""
     UNINDEX = "unindex"
     """Delete removed rows from the mirror: a `Removal`."""
+
+
+RowWork: TypeAlias = Literal[WorkKind.EMBED, WorkKind.SUMMARIZE, WorkKind.INDEX]
+"""The kinds of work on one recall row: a `Work`."""
 
 
 class Work(NamedTuple):
@@ -69,13 +73,29 @@ class Backlog:
 class WorkQueue(ABC):
     """Work items, claimed under a lease."""
 
+    @overload
+    def claim(
+        self,
+        kind: Literal[WorkKind.UNINDEX],
+        *,
+        worker_id: str,
+        limit: int,
+        now: datetime,
+        until: datetime,
+    ) -> list[Removal]: ...
+
+    @overload
+    def claim(
+        self, kind: RowWork, *, worker_id: str, limit: int, now: datetime, until: datetime
+    ) -> list[Work]: ...
+
     @abstractmethod
     def claim(
         self, kind: WorkKind, *, worker_id: str, limit: int, now: datetime, until: datetime
-    ) -> list[Work]:
+    ) -> list[Removal] | list[Work]:
         """Lease up to `limit` waiting items until `until`, oldest first.
 
-        No item is leased to two workers at a time. Not for UNINDEX (`Mirror.claim_removals`).
+        Items of UNINDEX are `Removal`s. No item is leased to two workers at a time.
         """
 
     @abstractmethod

@@ -177,8 +177,8 @@ def _rows(runtime: Runtime, claimed: Sequence[Work]) -> list[MirrorRow]:
 
 def _take_out(runtime: Runtime, mirror: IndexMirror, worker_id: str) -> FeedReport:
     now = runtime.clock.now()
-    claimed = runtime.store.claim_removals(
-        worker_id=worker_id, limit=_REMOVALS, now=now, until=now + _LEASE
+    claimed = runtime.store.claim(
+        WorkKind.UNINDEX, worker_id=worker_id, limit=_REMOVALS, now=now, until=now + _LEASE
     )
     for number, removal in enumerate(claimed):
         try:

@@ -15,7 +15,7 @@ import pytest
 from ...domain.episode import Episode, Scope, Turn
 from ...ports.store import Capability, EpisodeStore, unclaimed_methods
 from ...ports.values import Append, EpisodeQuery
-from ...ports.work import Work, WorkKind
+from ...ports.work import RowWork, Work, WorkKind
 from ..fakes import START, make_scope
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def texts(store: EpisodeStore, write: Append) -> list[str]:
 
 
 def claim_all(
-    store: EpisodeStore, kind: WorkKind = WorkKind.EMBED, *, worker_id: str = "suite"
+    store: EpisodeStore, kind: RowWork = WorkKind.EMBED, *, worker_id: str = "suite"
 ) -> list[Work]:
     """Lease every waiting item to `worker_id`."""
     return store.claim(

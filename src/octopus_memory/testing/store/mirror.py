@@ -31,8 +31,8 @@ def _give_vectors(store: EpisodeStore, model: str = "m") -> list[Work]:
 
 def _removals(store: EpisodeStore) -> list[Removal]:
     """Every removal that waits, finished."""
-    found = store.claim_removals(
-        worker_id="suite", limit=1_000, now=FAR, until=FAR + timedelta(days=1)
+    found = store.claim(
+        WorkKind.UNINDEX, worker_id="suite", limit=1_000, now=FAR, until=FAR + timedelta(days=1)
     )
     store.finish(found)
     return found
@@ -211,13 +211,17 @@ class MirrorRemovalTests(StoreTests):
         store.use_mirror(_MIRROR)
         store.archive(ANA, write.episode_id)
         until = FAR + timedelta(minutes=1)
-        [held] = store.claim_removals(worker_id="one", limit=10, now=FAR, until=until)
-        assert store.claim_removals(worker_id="two", limit=10, now=FAR, until=until) == []
+        [held] = store.claim(WorkKind.UNINDEX, worker_id="one", limit=10, now=FAR, until=until)
+        assert store.claim(WorkKind.UNINDEX, worker_id="two", limit=10, now=FAR, until=until) == []
         store.postpone([held], until=FAR + timedelta(hours=1), worker_id="two")
         assert store.worker_ids() == ["one"]
         store.postpone([held], until=FAR + timedelta(hours=1), worker_id="one")
-        [again] = store.claim_removals(
-            worker_id="two", limit=10, now=FAR + timedelta(hours=2), until=FAR + timedelta(hours=3)
+        [again] = store.claim(
+            WorkKind.UNINDEX,
+            worker_id="two",
+            limit=10,
+            now=FAR + timedelta(hours=2),
+            until=FAR + timedelta(hours=3),
         )
         assert (again.id, again.attempts) == (held.id, 1)
         store.finish([again])

@@ -163,7 +163,7 @@ class RemovalTests(StoreTests):
         untouched = erase(store, make_scope("nobody"))
         assert store.waiting_removals(untouched) == 0
         until = FAR + timedelta(days=1)
-        [removal] = store.claim_removals(worker_id="o", limit=9, now=FAR, until=until)
+        [removal] = store.claim(WorkKind.UNINDEX, worker_id="o", limit=9, now=FAR, until=until)
         assert (removal.tenant, removal.scope_id) == ("acme", done.scope_ids[0])
         assert removal.episode_id is None
         store.finish([removal])

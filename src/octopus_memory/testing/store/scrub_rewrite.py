@@ -178,7 +178,11 @@ class RewriteMirrorTests(StoreTests):
         before = rows_of(store, write)
         store.rewrite(stored(store, write), turns=[rewritten(1, "Hello [NAME]")], now=LATER)
         until = FAR + timedelta(days=1)
-        return write, before, store.claim_removals(worker_id="s", limit=9, now=FAR, until=until)
+        return (
+            write,
+            before,
+            store.claim(WorkKind.UNINDEX, worker_id="s", limit=9, now=FAR, until=until),
+        )
 
     def test_what_it_has_of_the_turns_is_removed(self, store: EpisodeStore) -> None:
         write, before, [removal] = self._rewrite(store)

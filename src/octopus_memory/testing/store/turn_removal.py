@@ -244,7 +244,7 @@ class TurnRemovalTests(StoreTests):
         claim_all(store, WorkKind.INDEX)
         store.remove_turns([removal(store, write, 1)], now=LATER)
         until = LATER + timedelta(days=1)
-        [told_it] = store.claim_removals(worker_id="w", limit=10, now=LATER, until=until)
+        [told_it] = store.claim(WorkKind.UNINDEX, worker_id="w", limit=10, now=LATER, until=until)
         rows = rows_of(store, write)
         assert told_it.episode_id == write.episode_id
         assert told_it.before_seq <= min(row.seq for row in rows.values())

@@ -166,7 +166,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         return self._write(reach, statements.index_turns.index_turns, done, now=self._now())
 
     # Work
-    claim = writes(statements.work.claim, of_all)
     finish = writes(statements.work.finish, of_all)
     postpone = writes(statements.work.postpone, of_all)
     worker_ids = reads(statements.work.worker_ids, of_all)
@@ -179,6 +178,9 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
         if not self._read(Every.TENANT, statements.work.has_stale, latest):
             return 0
         return self._write(Every.TENANT, statements.work.release_stale, now=now, latest=latest)
+
+    def claim(self, kind: Any, **lease: Any) -> Any:
+        return self._write(Every.TENANT, statements.work.claim, kind, **lease)
 
     def put_vectors(self, model: str, done: Sequence[tuple[Work, bytes]]) -> None:
         if done:
@@ -199,7 +201,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
 
     # The model in use, and the mirror
     state = reads(statements.meta.state, of_all)
-    claim_removals = writes(statements.mirror.claim_removals, of_all)
     waiting_removals = reads(statements.mirror.waiting_removals, of_its_tenant)
     queue_for_mirror = writes_now(statements.mirror.queue_all, of_all)
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .....ports.work import Removal, RowPart, Work, WorkKind
+from .....ports.work import RowPart, Work, WorkKind
 from .. import rows
 from ..lazy import Connection, sa, schema, sql
 from . import common, meta
@@ -45,11 +45,6 @@ def _queue_upserts() -> sa.Insert:
         schema.recall.c.seq.in_(_seqs()),
         schema.recall.c.vector.is_not(None),
     )
-
-
-_WHOLE_SCOPE = UUID(int=0)
-"""Stands for every episode of a scope in the row of a removal."""
-_PART_OF = {number: part for part, number in rows.PARTS.items()}
 
 
 def name(conn: Connection) -> str | None:
@@ -111,35 +106,13 @@ def queue_removal(
             "kind": rows.KINDS[WorkKind.UNINDEX],
             "tenant": tenant,
             "scope_id": scope_id,
-            "episode_id": _WHOLE_SCOPE if episode_id is None else episode_id,
+            "episode_id": work_statements.WHOLE_SCOPE if episode_id is None else episode_id,
             "ordinal": rows.PARTS[part],
             "seq": before_seq,
             "attempts": 0,
             "created_at": now,
             "ready_at": now,
         },
-    )
-
-
-def claim_removals(
-    conn: Connection, *, worker_id: str, limit: int, now: datetime, until: datetime
-) -> list[Removal]:
-    waits = work_statements.waiting(sa.select(schema.work), limit)
-    taken = work_statements.take(
-        conn, waits, WorkKind.UNINDEX, worker_id=worker_id, now=now, until=until
-    )
-    return [_removal(row) for row in taken]
-
-
-def _removal(row: rows.Row) -> Removal:
-    return Removal(
-        id=row.id,
-        tenant=row.tenant,
-        scope_id=row.scope_id,
-        episode_id=None if row.episode_id == _WHOLE_SCOPE else row.episode_id,
-        part=_PART_OF[row.ordinal],
-        before_seq=row.seq,
-        attempts=row.attempts,
     )
 
 

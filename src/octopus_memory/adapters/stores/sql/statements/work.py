@@ -11,27 +11,18 @@ from uuid import UUID
 from .....domain.episode import Scope, Turn
 from .....ports.work import Backlog, Removal, Work, WorkKind
 from .. import rows
-from ..lazy import Connection, Statement, sa, schema, sql, sql_for, types, without_snapshot
+from ..lazy import Connection, sa, schema, sql, sql_for, types, without_snapshot
 from . import common
 
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
-
-
-def waiting(work: sa.Select[Any], limit: int) -> sa.Select[Any]:
-    """The items that can be claimed, skipping those that another worker is claiming."""
-    return (
-        work.where(
-            schema.work.c.kind == sa.bindparam("kind_"),
-            schema.work.c.ready_at <= sa.bindparam("now_"),
-        )
-        .order_by(schema.work.c.ready_at, schema.work.c.id)
-        .limit(limit)
-        .with_for_update(of=schema.work, skip_locked=True)
-    )
+_PART_OF = {number: part for part, number in rows.PARTS.items()}
+WHOLE_SCOPE = UUID(int=0)
+"""Stands for every episode of a scope in the row of a removal."""
 
 
 @sql_for
 def _waiting(limit: int) -> sa.Select[Any]:
+    """The items that can be claimed, skipping those that another worker is claiming."""
     # Subqueries, because PostgreSQL would join all waiting items before it takes the first.
     of_scope = (
         sa.select(column)
@@ -40,7 +31,16 @@ def _waiting(limit: int) -> sa.Select[Any]:
         .label(column.name)
         for column in (schema.scopes.c.agent, schema.scopes.c.user)
     )
-    return waiting(sa.select(schema.work, *of_scope), limit)
+    return (
+        sa.select(schema.work, *of_scope)
+        .where(
+            schema.work.c.kind == sa.bindparam("kind_"),
+            schema.work.c.ready_at <= sa.bindparam("now_"),
+        )
+        .order_by(schema.work.c.ready_at, schema.work.c.id)
+        .limit(limit)
+        .with_for_update(of=schema.work, skip_locked=True)
+    )
 
 
 @cache
@@ -103,26 +103,14 @@ def claim(
     limit: int,
     now: datetime,
     until: datetime,
-) -> list[Work]:
-    taken = take(conn, _waiting(limit), kind, worker_id=worker_id, now=now, until=until)
-    # Work goes with its scope. An item without one cannot be done.
-    return [_work(row) for row in taken if row.agent is not None]
-
-
-def take(
-    conn: Connection,
-    waits: Statement[Any] | sa.Executable,
-    kind: WorkKind,
-    *,
-    worker_id: str,
-    now: datetime,
-    until: datetime,
-) -> Sequence[rows.Row]:
-    """Lease the items that `waits` selects."""
-    taken = list(conn.execute(waits, {"kind_": rows.KINDS[kind], "now_": now}))
+) -> list[Removal] | list[Work]:
+    taken = list(conn.execute(_waiting(limit), {"kind_": rows.KINDS[kind], "now_": now}))
     for some in common.chunks([row.id for row in taken]):
         conn.execute(_lease, {"ids": some, "owner_": worker_id, "until_": until})
-    return taken
+    if kind is WorkKind.UNINDEX:
+        return [_removal(row) for row in taken]
+    # Work goes with its scope. An item without one cannot be done.
+    return [_work(row) for row in taken if row.agent is not None]
 
 
 def _work(row: rows.Row) -> Work:
@@ -134,6 +122,18 @@ def _work(row: rows.Row) -> Work:
         episode_id=row.episode_id,
         ordinal=row.ordinal,
         seq=row.seq,
+        attempts=row.attempts,
+    )
+
+
+def _removal(row: rows.Row) -> Removal:
+    return Removal(
+        id=row.id,
+        tenant=row.tenant,
+        scope_id=row.scope_id,
+        episode_id=None if row.episode_id == WHOLE_SCOPE else row.episode_id,
+        part=_PART_OF[row.ordinal],
+        before_seq=row.seq,
         attempts=row.attempts,
     )
 
