@@ -28,6 +28,7 @@ from octopus_memory.engine.core import leases
 from octopus_memory.engine.core.leases import new_worker_id
 from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FailingEmbedder, FakeSummarizer, FixedClock
+from octopus_memory.testing.store.base import worker_ids
 from tests.support.leave_dialogue import QUESTION, TALK
 from tests.support.pending_work import open_memory, waiting
 from tests.support.polling import wait_until
@@ -204,7 +205,7 @@ def test_the_thread_outlives_an_embedder_with_a_bug(database_url: str):
     with open_memory(database_url, embedder=Broken(), background=True) as memory:
         scope = memory.scope(user="u")
         scope.add("s", ("user", "this one is poison to it"))
-        assert wait_until(lambda: bool(memory.runtime.store.worker_ids()))
+        assert wait_until(lambda: bool(worker_ids(memory.runtime.store)))
         scope.add("other", ("user", "this one is well taken"))
         assert wait_until(lambda: memory.stats().vectors == {"hashing-256": 1})
 

@@ -11,6 +11,7 @@ from octopus_memory.engine.retention.job import run_if_due
 from octopus_memory.engine.write import index_turns
 from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FixedClock
+from octopus_memory.testing.store.base import worker_ids
 
 YEAR = timedelta(days=365)
 OTHER = "another-machine/1/abc"
@@ -50,7 +51,7 @@ def test_work_claimed_by_another_worker_is_not_taken(memory: EpisodicMemory, clo
     )
     assert len(claimed) == 1
     memory.run_pending()
-    assert memory.runtime.store.worker_ids() == [OTHER]
+    assert worker_ids(memory.runtime.store) == [OTHER]
     assert memory.stats().backlog[WorkKind.EMBED].waiting == 1
 
 

@@ -29,7 +29,7 @@ from octopus_memory.engine.work import mirror_verify
 from octopus_memory.ports.index import Probe
 from octopus_memory.testing import FixedClock, make_append
 from octopus_memory.testing.index.base import MODEL, put, unit
-from octopus_memory.testing.store.base import ANA, claim_all
+from octopus_memory.testing.store.base import ANA, claim_all, release
 from tests.support.older_database import make_older
 from tests.support.pgvector_database import empty, with_vectors
 from tests.support.postgres_installation import Database, Installation
@@ -123,7 +123,7 @@ def test_vectors_and_rows_are_written_together_or_not_at_all(
             "ALTER TABLE octopus_vectors DROP CONSTRAINT odd", database=database.name
         )
     assert [row.vector for row in store.recall_rows(ANA, after=0)[1]] == [None, None]
-    store.release("suite")
+    release(store, "suite")
     put(index, claim_all(store))
     assert rows(postgres, database) == [(2,)]
     store.close()

@@ -31,6 +31,7 @@ from octopus_memory.adapters.stores.sql.statements import move as move_statement
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.work import WorkKind
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_scope
+from octopus_memory.testing.store.base import worker_ids
 from octopus_memory.wiring import move
 from tests.support.exported_user import fill
 from tests.support.postgres_installation import Database
@@ -110,11 +111,11 @@ def test_a_move_copies_everything(full: Path, tmp_path: Path, clock: FixedClock)
 
 def test_a_move_releases_leases_of_work(full: Path, tmp_path: Path, clock: FixedClock):
     with closing(SqliteStore(full, clock=clock)) as store:
-        assert store.worker_ids() == ["somebody"]
+        assert worker_ids(store) == ["somebody"]
     target = tmp_path / "target.db"
     move(url(full), url(target))
     with closing(SqliteStore(target, clock=clock)) as store:
-        assert store.worker_ids() == []
+        assert worker_ids(store) == []
         waiting = store.backlog()[WorkKind.EMBED].waiting
         taken = store.claim(WorkKind.EMBED, worker_id="me", limit=99, now=clock.now(), until=_far())
         [unfindable] = store.unindexed_turns(limit=99)

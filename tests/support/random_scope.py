@@ -26,7 +26,7 @@ from octopus_memory.testing import (
 )
 from octopus_memory.testing.fakes import START, make_next
 from octopus_memory.testing.index.base import MODEL, put, unit
-from octopus_memory.testing.store.base import ANA, claim_all
+from octopus_memory.testing.store.base import ANA, claim_all, release
 from octopus_memory.testing.store.erasure import erase
 from octopus_memory.testing.store.retention import index_entries
 
@@ -123,7 +123,7 @@ class RandomScope:
 
     def _embed(self) -> None:
         put(self.index, [work for work in claim_all(self.store) if self._chance.random() < 0.7])
-        self.store.release("suite")
+        release(self.store, "suite")
 
     def _one_of(self, writes: list[Append]) -> list[Append]:
         return self._chance.sample(writes, min(1, len(writes)))

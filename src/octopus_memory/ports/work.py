@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -112,18 +112,14 @@ class WorkQueue(ABC):
         """
 
     @abstractmethod
-    def worker_ids(self) -> list[str]:
-        """The workers that hold a lease on an item or a job."""
+    def release_leases(
+        self, is_gone: Callable[[str], bool], *, now: datetime, latest: datetime
+    ) -> int:
+        """End the leases that no worker will finish, on items and jobs.
 
-    @abstractmethod
-    def release(self, worker_id: str) -> None:
-        """End every lease of a worker that is gone."""
-
-    @abstractmethod
-    def release_stale(self, *, now: datetime, latest: datetime) -> int:
-        """Make items claimable at `now` that would wait, or be leased, beyond `latest`.
-
-        Such times come from a clock that was ahead. Returns how many items.
+        That is: every lease of a worker for whose id `is_gone` returns True. Items that would wait,
+        or be leased, beyond `latest` become claimable at `now`, because such times come from a
+        clock that was ahead; returns how many of these there were.
         """
 
     @abstractmethod

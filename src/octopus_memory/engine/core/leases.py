@@ -7,6 +7,7 @@ import os
 import platform
 import uuid
 from datetime import timedelta
+from functools import partial
 
 from .runtime import Runtime
 
@@ -30,18 +31,20 @@ def release_dead_leases(runtime: Runtime) -> None:
     written by a clock that was ahead.
     """
     now = runtime.clock.now()
-    if freed := runtime.store.release_stale(now=now, latest=now + _LONGEST):
+    is_gone = partial(_is_gone, _machine())
+    if freed := runtime.store.release_leases(is_gone, now=now, latest=now + _LONGEST):
         log.warning(
             "released %d pieces of work that were postponed by more than %s: a clock was ahead",
             freed,
             _LONGEST,
         )
-    here = _machine()
-    for worker_id in runtime.store.worker_ids():
-        machine, _, rest = worker_id.partition("/")
-        pid = rest.partition("/")[0]
-        if machine == here and pid.isdigit() and not _is_running(int(pid)):
-            runtime.store.release(worker_id)
+
+
+def _is_gone(here: str, worker_id: str) -> bool:
+    """True for a worker of this machine whose process does not run."""
+    machine, _, rest = worker_id.partition("/")
+    pid = rest.partition("/")[0]
+    return machine == here and pid.isdigit() and not _is_running(int(pid))
 
 
 def _machine() -> str:

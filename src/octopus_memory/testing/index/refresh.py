@@ -10,6 +10,7 @@ import numpy as np
 from ...ports.index import RecallIndex, ScopeView
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, Append, Target
+from ...testing.store.base import release
 from ..fakes import make_append, make_closing, make_next, make_scope, make_summary, make_turn
 from ..store.base import ANA, after, at_once, claim_all, raised
 from .base import (
@@ -180,7 +181,7 @@ class _Story:
         claimed = claim_all(self._store)
         chosen = [work for work in claimed if self._chance.random() < 0.6]
         put(self._index, chosen)
-        self._store.release("suite")
+        release(self._store, "suite")
 
     def _some(self, writes: list[Append]) -> list[Append]:
         return self._chance.sample(writes, min(1, len(writes)))
@@ -247,7 +248,7 @@ class SharedTests(IndexTests):
                         assert [ordinal for _, ordinal in found] == list(range(len(found)))
 
         assert raised(at_once(use)) == []
-        store.release("suite")
+        release(store, "suite")
         embed(store, index)
         view = index.view(ANA, MODEL)
         assert has_vector(view) == [True] * 34

@@ -25,6 +25,8 @@ ANA = make_scope("ana")
 BEN = make_scope("ben")
 FAR = datetime(2200, 1, 1, tzinfo=UTC)
 """After everything that the suite writes, by any clock."""
+LATEST = FAR.replace(year=3000)
+"""Beyond every lease of the suite."""
 THREADS = 8
 
 
@@ -103,6 +105,23 @@ def claim_all(
     )
 
 
+def worker_ids(store: EpisodeStore) -> list[str]:
+    """The workers that hold a lease, by asking for each if it is gone."""
+    asked: list[str] = []
+
+    def is_gone(worker_id: str) -> bool:
+        asked.append(worker_id)
+        return False
+
+    assert store.release_leases(is_gone, now=START, latest=LATEST) == 0
+    return asked
+
+
+def release(store: EpisodeStore, worker_id: str) -> None:
+    """End every lease of one worker."""
+    assert store.release_leases(lambda each: each == worker_id, now=START, latest=LATEST) == 0
+
+
 def place(work: Work) -> tuple[Scope, UUID, int]:
     return work.scope, work.episode_id, work.ordinal
 
@@ -113,7 +132,7 @@ def snapshot(store: EpisodeStore, *scopes: Scope) -> dict[str, Any]:
     """
     seen: dict[str, Any] = {
         "stats": dataclasses.replace(store.stats(), size_bytes=None),
-        "owners": store.worker_ids(),
+        "owners": worker_ids(store),
         "unindexed": store.unindexed_turns(limit=1000),
         "open": store.open_episodes(touched_before=FAR, opened_before=FAR, limit=1000),
     }

@@ -15,6 +15,7 @@ from ...domain.replay import SessionReplay
 from ...ports.store import EpisodeStore
 from ...ports.values import Append, EpisodeQuery, Target
 from ...ports.work import WorkKind
+from ...testing.store.base import release, worker_ids
 from ..fakes import make_append, make_closing, make_key, make_next, make_scope, make_summary
 from .base import ANA, FAR, StoreTests, after, claim_all, find, session_episodes, snapshot, texts
 
@@ -240,13 +241,13 @@ class LookAlikeTests(StoreTests):
             if work.ordinal % 2:
                 store.put_vectors(name, [(work, name.encode())])
         held, embedded = LOOK_ALIKES[::2], LOOK_ALIKES[1::2]
-        assert sorted(store.worker_ids()) == sorted(held)
+        assert sorted(worker_ids(store)) == sorted(held)
         assert store.stats().vectors == dict.fromkeys(embedded, 1)
         for row in store.recall_rows(ANA, after=0)[1][1::2]:
             assert row.vector == (row.model or "").encode()
         for name in held:
-            store.release(name)
-            assert name not in store.worker_ids()
+            release(store, name)
+            assert name not in worker_ids(store)
 
     def test_tenants_and_agents_of_settings(self, store: EpisodeStore) -> None:
         for name in LOOK_ALIKES:

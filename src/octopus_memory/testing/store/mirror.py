@@ -8,6 +8,7 @@ from datetime import timedelta
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, Append, Target
 from ...ports.work import Removal, RowPart, Work, WorkKind
+from ...testing.store.base import release, worker_ids
 from ..fakes import (
     START,
     make_append,
@@ -117,7 +118,7 @@ class MirrorTests(StoreTests):
         store.finish([first])
         assert store.queue_for_mirror() == 1
         assert store.queue_for_mirror() == 0
-        store.release("suite")
+        release(store, "suite")
         again = claim_all(store, WorkKind.INDEX)
         assert {place(work) for work in again} == {place(work) for work in (first, *rest)}
 
@@ -214,7 +215,7 @@ class MirrorRemovalTests(StoreTests):
         [held] = store.claim(WorkKind.UNINDEX, worker_id="one", limit=10, now=FAR, until=until)
         assert store.claim(WorkKind.UNINDEX, worker_id="two", limit=10, now=FAR, until=until) == []
         store.postpone([held], until=FAR + timedelta(hours=1), worker_id="two")
-        assert store.worker_ids() == ["one"]
+        assert worker_ids(store) == ["one"]
         store.postpone([held], until=FAR + timedelta(hours=1), worker_id="one")
         [again] = store.claim(
             WorkKind.UNINDEX,

@@ -12,6 +12,7 @@ from ...ports.recall_rows import RecallRow, RecallState
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, Append, Target
 from ...ports.work import WorkKind
+from ...testing.store.base import release
 from ..fakes import (
     START,
     make_append,
@@ -300,7 +301,7 @@ class ModelTests(StoreTests):
         store.use_model("new")
         # A worker that began before the change finishes after it.
         store.put_vectors("old", [(work, b"\x01") for work in late])
-        store.release("suite")
+        release(store, "suite")
         _embed(store, "new", b"\x02")
         assert {row.model for row in _rows(store)} == {"new"}
         store.put_vectors("old", [(work, b"\x01") for work in late])

@@ -168,16 +168,19 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     # Work
     finish = writes(statements.work.finish, of_all)
     postpone = writes(statements.work.postpone, of_all)
-    worker_ids = reads(statements.work.worker_ids, of_all)
     waiting_rows = reads(statements.work.waiting_rows)
-    release = writes(statements.work.release, of_all)
     backlog = reads(statements.work.backlog, of_all)
 
-    def release_stale(self, *, now: datetime, latest: datetime) -> int:
-        # Nearly always there is none, and a read blocks no other writer.
-        if not self._read(Every.TENANT, statements.work.has_stale, latest):
+    def release_leases(
+        self, is_gone: Callable[[str], bool], *, now: datetime, latest: datetime
+    ) -> int:
+        # Nearly always there is nothing to release, and a read blocks no other writer.
+        workers, has_stale = self._read(Every.TENANT, statements.work.leases, latest)
+        gone = [worker_id for worker_id in workers if is_gone(worker_id)]
+        if not gone and not has_stale:
             return 0
-        return self._write(Every.TENANT, statements.work.release_stale, now=now, latest=latest)
+        do = statements.work.release_leases
+        return self._write(Every.TENANT, do, gone, now=now, latest=latest)
 
     def claim(self, kind: Any, **lease: Any) -> Any:
         return self._write(Every.TENANT, statements.work.claim, kind, **lease)

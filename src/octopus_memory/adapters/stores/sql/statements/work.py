@@ -11,7 +11,7 @@ from uuid import UUID
 from .....domain.episode import Scope, Turn
 from .....ports.work import Backlog, Removal, Work, WorkKind
 from .. import rows
-from ..lazy import Connection, sa, schema, sql, sql_for, types, without_snapshot
+from ..lazy import Connection, results_of, sa, schema, sql, sql_for, types, without_snapshot
 from . import common
 
 _KIND_OF = {number: kind for kind, number in rows.KINDS.items()}
@@ -168,24 +168,6 @@ def _worker_ids() -> sa.CompoundSelect[Any]:
     )
 
 
-@without_snapshot
-def worker_ids(conn: Connection) -> list[str]:
-    return [row.owner for row in conn.execute(_worker_ids) if row.owner]
-
-
-def release(conn: Connection, worker_id: str) -> None:
-    conn.execute(
-        sa.update(schema.work)
-        .where(schema.work.c.owner == worker_id)
-        .values(owner=None, ready_at=schema.work.c.created_at)
-    )
-    conn.execute(
-        sa.update(schema.jobs)
-        .where(schema.jobs.c.owner == worker_id)
-        .values(owner=None, leads_until=None)
-    )
-
-
 @cache
 def _is_stale() -> sa.ColumnElement[bool]:
     # Name the kinds, because the index begins with them.
@@ -201,11 +183,31 @@ def _stale() -> sa.Select[Any]:
 
 
 @without_snapshot
-def has_stale(conn: Connection, latest: datetime) -> bool:
-    return conn.execute(_stale, {"latest_": latest}).first() is not None
+def leases(conn: Connection, latest: datetime) -> tuple[list[str], bool]:
+    """The workers that hold a lease, and True if an item waits or is leased beyond `latest`."""
+    owners, stale = results_of(conn, (_worker_ids, {}), (_stale, {"latest_": latest}))
+    return [row.owner for row in owners if row.owner], stale.first() is not None
 
 
-def release_stale(conn: Connection, *, now: datetime, latest: datetime) -> int:
+def release_leases(
+    conn: Connection, gone: Sequence[str], *, now: datetime, latest: datetime
+) -> int:
+    stale = _release_stale(conn, now=now, latest=latest)
+    for some in common.chunks(gone):
+        conn.execute(
+            sa.update(schema.work)
+            .where(schema.work.c.owner.in_(some))
+            .values(owner=None, ready_at=schema.work.c.created_at)
+        )
+        conn.execute(
+            sa.update(schema.jobs)
+            .where(schema.jobs.c.owner.in_(some))
+            .values(owner=None, leads_until=None)
+        )
+    return stale
+
+
+def _release_stale(conn: Connection, *, now: datetime, latest: datetime) -> int:
     queued = schema.work.c.created_at
     done = conn.execute(
         sa.update(schema.work)
