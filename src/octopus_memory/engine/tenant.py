@@ -108,9 +108,10 @@ class MemoryTenant:
         with audit.reading_across(
             self._runtime, "people", tenant=self.tenant, user=user, actor=actor
         ) as runtime:
-            return runtime.store.people(
+            search = runtime.store.people(
                 self.tenant, starts=starts, agents=agents, user=user, after=after, limit=limit
             )
+        return list(search.found)
 
     def search_people(
         self,
@@ -130,8 +131,8 @@ class MemoryTenant:
         with audit.reading_across(
             self._runtime, "people", tenant=self.tenant, user=user, actor=actor
         ) as runtime:
-            return runtime.store.search_people(
-                self.tenant, text, agents=agents, user=user, after=after, limit=limit
+            return runtime.store.people(
+                self.tenant, contains=text, agents=agents, user=user, after=after, limit=limit
             )
 
     def hold(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ..domain.episode import Scope
 
 if TYPE_CHECKING:
-    from ..domain.overview import ScopeOverview, ScopeSearch, TenantOverview
+    from ..domain.overview import ScopeSearch, TenantOverview
 
 MOST_READ = 100_000
-"""Scopes that one call of `search_people` reads at most."""
+"""Scopes that one call of `people` reads at most."""
 
 
 class Overview(ABC):
@@ -32,31 +32,17 @@ class Overview(ABC):
         tenant: str,
         *,
         starts: str = "",
-        agents: Collection[str] | None = None,
-        user: str | None = None,
-        after: Scope | None = None,
-        limit: int,
-    ) -> list[ScopeOverview]:
-        """Scopes of a tenant with their counts, by user and agent, those above `after`.
-
-        Of users whose id begins with `starts`, of these agents and this user only, where they are
-        given.
-        """
-
-    @abstractmethod
-    def search_people(
-        self,
-        tenant: str,
-        text: str,
-        *,
+        contains: str = "",
         agents: Collection[str] | None = None,
         user: str | None = None,
         after: Scope | None = None,
         limit: int,
         most_read: int = MOST_READ,
     ) -> ScopeSearch:
-        """Find scopes whose user or agent contains `text`, in any case, in the order of `people`.
+        """Scopes of a tenant with their counts, by user and agent, those above `after`.
 
-        Reads at most `most_read` scopes, so that a call is bounded however large the tenant is.
-        `reached` says where to continue.
+        Of users whose id begins with `starts`, of these agents and this user only, and of users or
+        agents whose id contains `contains` in any case, where they are given. Reads at most
+        `most_read` scopes, so that a call is bounded however large the tenant is; `reached` says
+        where to continue.
         """

@@ -11,7 +11,7 @@ from .retention import tell
 class OverviewTests(StoreTests):
     def test_a_new_store_knows_nobody(self, store: EpisodeStore) -> None:
         assert store.tenants(limit=5) == []
-        assert store.people("acme", limit=5) == []
+        assert store.people("acme", limit=5).found == ()
 
     def test_tenants_are_listed_by_name_and_in_pages(self, store: EpisodeStore) -> None:
         for tenant, user in (("b", "x"), ("a", "x"), ("a", "y"), ("ä", "x")):
@@ -29,7 +29,7 @@ class OverviewTests(StoreTests):
         last = make_append(ANA, "e", "f", "g", session_id="four", at=after(hours=5))
         store.append(last)
         store.add_facts(ANA, [make_fact("Prefers tea.")])
-        [found] = store.people("acme", limit=5)
+        [found] = store.people("acme", limit=5).found
         assert found.scope == ANA
         assert (found.episodes, found.open_episodes, found.archived_episodes) == (3, 1, 1)
         assert (found.messages, found.facts) == (6, 1)
@@ -45,25 +45,25 @@ class OverviewTests(StoreTests):
         for scope in reversed(scopes):
             tell(store, scope=scope)
         tell(store, scope=make_scope("ana", tenant="other"))
-        assert [each.scope for each in store.people("acme", limit=10)] == scopes
-        page = store.people("acme", limit=3)
-        rest = store.people("acme", after=page[-1].scope, limit=10)
+        assert [each.scope for each in store.people("acme", limit=10).found] == scopes
+        page = store.people("acme", limit=3).found
+        rest = store.people("acme", after=page[-1].scope, limit=10).found
         assert [each.scope for each in (*page, *rest)] == scopes
 
     def test_people_are_found_by_the_beginning_agent_and_name(self, store: EpisodeStore) -> None:
         for user in ("ana", "anabel", "Ana", "ban"):
             tell(store, scope=make_scope(user))
         tell(store, scope=make_scope("ana", agent="other"))
-        assert [p.scope.user for p in store.people("acme", starts="ana", limit=9)] == [
+        assert [p.scope.user for p in store.people("acme", starts="ana", limit=9).found] == [
             "ana",
             "ana",
             "anabel",
         ]
-        [other] = store.people("acme", starts="an", agents=["other"], limit=9)
+        [other] = store.people("acme", starts="an", agents=["other"], limit=9).found
         assert other.scope.agent == "other"
-        found = store.people("acme", user="ban", agents=["helper", "x"], limit=9)
+        found = store.people("acme", user="ban", agents=["helper", "x"], limit=9).found
         assert [each.scope.user for each in found] == ["ban"]
-        assert store.people("acme", agents=[], limit=9) == []
+        assert store.people("acme", agents=[], limit=9).found == ()
 
     def test_people_are_searched_in_any_case(self, store: EpisodeStore) -> None:
         for user in ("ana", "Banana", "Zo\u00c9", "100%_[a]", "zo\0e"):
@@ -72,7 +72,7 @@ class OverviewTests(StoreTests):
         tell(store, scope=make_scope("anabel", tenant="other"))
 
         def users(text: str) -> list[str]:
-            search = store.search_people("acme", text, limit=9)
+            search = store.people("acme", contains=text, limit=9)
             assert search.reached is None
             return [each.scope.user for each in search.found]
 
@@ -87,22 +87,22 @@ class OverviewTests(StoreTests):
         for number in range(6):
             tell(store, scope=make_scope(f"user-{number}", agent="p"))
             tell(store, scope=make_scope(f"user-{number}", agent="q"))
-        first = store.search_people("acme", "USER-", limit=5)
+        first = store.people("acme", contains="USER-", limit=5)
         assert first.reached == first.found[-1].scope == make_scope("user-2", agent="p")
-        rest = store.search_people("acme", "USER-", after=first.reached, limit=50)
+        rest = store.people("acme", contains="USER-", after=first.reached, limit=50)
         assert (len(rest.found), rest.reached) == (7, None)
         assert not {each.scope for each in first.found} & {each.scope for each in rest.found}
-        cut = store.search_people("acme", "-5", limit=5, most_read=4)
+        cut = store.people("acme", contains="-5", limit=5, most_read=4)
         assert (cut.found, cut.reached) == ((), make_scope("user-1", agent="q"))
-        end = store.search_people("acme", "-5", after=cut.reached, limit=5, most_read=8)
+        end = store.people("acme", contains="-5", after=cut.reached, limit=5, most_read=8)
         assert [each.scope.agent for each in end.found] == ["p", "q"]
 
     def test_a_search_stays_with_its_agents_and_user(self, store: EpisodeStore) -> None:
         for user, agent in (("ana", "p"), ("ana", "q"), ("anb", "p")):
             tell(store, scope=make_scope(user, agent=agent))
-        some = store.search_people("acme", "a", agents=["p"], user="ana", limit=9)
+        some = store.people("acme", contains="a", agents=["p"], user="ana", limit=9)
         assert [each.scope for each in some.found] == [make_scope("ana", agent="p")]
-        assert store.search_people("acme", "a", agents=[], limit=9).found == ()
+        assert store.people("acme", contains="a", agents=[], limit=9).found == ()
 
     def test_agents_are_listed_by_name(self, store: EpisodeStore) -> None:
         for user, agent in (("ana", "b"), ("ben", "b"), ("ana", "a")):
@@ -113,6 +113,6 @@ class OverviewTests(StoreTests):
 
     def test_a_scope_with_facts_alone_is_listed(self, store: EpisodeStore) -> None:
         store.add_facts(BEN, [make_fact("Prefers tea.")])
-        [found] = store.people(BEN.tenant, limit=9)
+        [found] = store.people(BEN.tenant, limit=9).found
         assert (found.scope, found.episodes, found.facts) == (BEN, 0, 1)
         assert found.last_message_at is None

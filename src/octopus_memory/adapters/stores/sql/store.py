@@ -285,7 +285,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     tenants = reads(statements.overview.tenants, of_all)
     agents = reads(statements.overview.agents, of_tenant)
     people = reads(statements.overview.people, of_tenant)
-    search_people = reads(statements.overview.search_people, of_tenant)
 
     # The ledger of injections
     record_injections = writes(statements.ledger.record, of_tenant)

@@ -38,37 +38,25 @@ def people(
     tenant: str,
     *,
     starts: str = "",
-    agents: Collection[str] | None = None,
-    user: str | None = None,
-    after: Scope | None = None,
-    limit: int,
-) -> list[ScopeOverview]:
-    wanted = _wanted(tenant, agents, user)
-    if starts:
-        name = schema.scopes.c.user
-        # A range, because not every product has LIKE for the type of a name.
-        wanted += [name >= starts, name < starts + _LAST_CHARACTER]
-    return list(_overviews(conn, tenant, _named(conn, wanted, after, limit)))
-
-
-def search_people(
-    conn: Connection,
-    tenant: str,
-    text: str,
-    *,
+    contains: str = "",
     agents: Collection[str] | None = None,
     user: str | None = None,
     after: Scope | None = None,
     limit: int,
     most_read: int = MOST_READ,
 ) -> ScopeSearch:
+    wanted = _wanted(tenant, agents, user)
+    if starts:
+        name = schema.scopes.c.user
+        # A range, because not every product has LIKE for the type of a name.
+        wanted += [name >= starts, name < starts + _LAST_CHARACTER]
     # Compared here, because SQLite and the collation "C" of PostgreSQL fold the case of ASCII
     # letters alone, and SQL Server stores names as bytes. The unique index has both names.
-    wanted, text = _wanted(tenant, agents, user), text.casefold()
+    text = contains.casefold()
     found: list[sa.Row[Any]] = []
     left = most_read
     while left > 0:
-        size = min(_READ_AT_ONCE, left)
+        size = min(_READ_AT_ONCE if text else limit, left)
         rows = _named(conn, wanted, after, size)
         for row in rows:
             if text in row.user.casefold() or text in row.agent.casefold():
