@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from uuid import UUID
 
 from ..adapters.tokens.approximate import ApproximateCounter
+from ..domain.policy import ArchiveMode, EpisodicRetentionPolicy, MemoryConfig
 from ..engine.scope import MemoryScope
 from ..wiring import EpisodicMemory
 from .conversation import BenchTurn
@@ -17,6 +17,7 @@ from .systems import Hit, by_session
 
 _SESSIONS = 5
 """Number of sessions to ask for. The metrics look at the first five."""
+_ARCHIVED_AFTER = timedelta(minutes=1)
 
 
 class _SetClock:
@@ -57,23 +58,20 @@ class OctopusSystem:
     def add(self, turns: Sequence[BenchTurn]) -> None:
         memory = self._open()
         scope = self._scope()
-        stored: list[UUID] = []
         for session_id, said in by_session(turns).items():
             self._clock.time = max(turn.at for turn in said)
-            episode = scope.store(
+            scope.store(
                 [turn.message for turn in said],
                 session_id=session_id,
                 at=[turn.at for turn in said],
                 ended_at=self._clock.time,
             )
-            stored.append(episode.id)
             for ordinal, turn in enumerate(said):
                 self._turn_ids[session_id, ordinal] = turn.id
         self._clock.time = max(turn.at for turn in turns)
         memory.flush()
         if self._archived:
-            for episode_id in stored:
-                memory.runtime.store.archive(scope.scope, episode_id)
+            memory.run_retention(now=self._clock.time + _ARCHIVED_AFTER, compact=False)
 
     def search(self, query: str, asked_at: datetime, limit: int) -> list[Hit]:
         self._clock.time = asked_at
@@ -105,6 +103,18 @@ class OctopusSystem:
     def _scope(self) -> MemoryScope:
         return self._open().scope(user="bench")
 
+    def _config(self) -> MemoryConfig:
+        if not self._archived:
+            return MemoryConfig()
+        days = _ARCHIVED_AFTER / timedelta(days=1)
+        return MemoryConfig(
+            retention=EpisodicRetentionPolicy(
+                active_retention_days=days,
+                archive_mode=ArchiveMode.SUMMARY,
+                delete_after_archival_period=False,
+            )
+        )
+
     def _open(self) -> EpisodicMemory:
         if self._memory is None:
             self._folder = TemporaryDirectory(prefix="octopus-bench-")
@@ -112,6 +122,7 @@ class OctopusSystem:
                 Path(self._folder.name, "bench.db"),
                 embedder=self._embedder,
                 counter=ApproximateCounter(),
+                config=self._config(),
                 clock=self._clock,
                 background=False,
             )
