@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ...domain.episode import Scope
 from ...domain.errors import OctopusError
-from ...ports.store import EpisodeStore
+from ...ports.ledger import Ledger
 
 if TYPE_CHECKING:
     from ...domain.ledger import Injection
@@ -31,8 +31,9 @@ _BATCH = 200
 class LedgerQueue:
     """Entries that are to be stored. Thread-safe."""
 
-    def __init__(self, store: EpisodeStore) -> None:
-        self._store = store
+    def __init__(self, ledger: Ledger, *, read_only: bool) -> None:
+        self._ledger = ledger
+        self._read_only = read_only
         self._waiting: deque[tuple[Scope, Injection]] = deque(maxlen=_MOST_WAITING)
         self._writing = threading.Lock()
         self.wake: Callable[[], None] | None = None
@@ -40,7 +41,7 @@ class LedgerQueue:
 
     def note(self, scope: Scope, entry: Injection) -> None:
         """Take an entry; a failure to store it is logged, and never raised."""
-        if self._store.read_only:
+        if self._read_only:
             return
         self._waiting.append((scope, entry))
         if self.wake is None or len(self._waiting) >= _BATCH:
@@ -65,6 +66,6 @@ class LedgerQueue:
     def _store_batch(self, batch: list[tuple[Scope, Injection]]) -> None:
         # Row-level security lets a transaction write for one tenant alone.
         for tenant in dict.fromkeys(scope.tenant for scope, _ in batch):
-            self._store.record_injections(
+            self._ledger.record_injections(
                 tenant, [(scope, entry) for scope, entry in batch if scope.tenant == tenant]
             )

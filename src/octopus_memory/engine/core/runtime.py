@@ -91,7 +91,7 @@ class Runtime:
         self.warned: set[tuple[str, str]] = set()
         """Tenants and agents whose retention policy a warning was logged for."""
         self.open_episodes = OpenEpisodeCache()
-        self.ledger = LedgerQueue(self.store)
+        self.ledger = LedgerQueue(self.store, read_only=self.store.read_only)
         self.lexicon = Lexicon(self.analyzer, self.hasher)
 
     @cached_property
