@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from octopus_memory import StoreError
+from octopus_memory.adapters.stores.sql.store import SqlStore
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
 from octopus_memory.ports.store import BASE, Capability, EpisodeStore, unclaimed_methods
 from octopus_memory.testing.fakes import make_append, make_scope
 from octopus_memory.testing.store.erasure import EraseTests
 from octopus_memory.testing.store.tenant import KeyTests
+
+DIALECT = ("translate", "size_bytes", "_rewrite")
 
 
 class BaseStore(SqliteStore):
@@ -53,3 +56,14 @@ def test_every_optional_method_belongs_to_one_capability() -> None:
     assert lacking["import_episode"] is Capability.TRANSFER
     assert lacking["rewrite"] is Capability.SCRUB
     assert set(lacking) <= EpisodeStore.__abstractmethods__
+
+
+@pytest.mark.parametrize("missing", DIALECT)
+def test_a_dialect_without_one_of_its_methods_cannot_be_made(missing: str) -> None:
+    own = {name: lambda *_: None for name in DIALECT if name != missing}
+    with pytest.raises(TypeError, match=f"abstract method '?{missing}\\b"):
+        type("Dialect", (SqlStore,), own)(lambda: None)
+
+
+def test_a_dialect_writes_no_other_method() -> None:
+    assert SqlStore.__abstractmethods__ == set(DIALECT)

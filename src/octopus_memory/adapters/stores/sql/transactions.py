@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -54,7 +54,7 @@ class CoreConnection:
         self.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
 
-class Transactions:
+class Transactions(ABC):
     """Runs statement functions, each in a transaction of its own."""
 
     def __init__(self, make_engine: Callable[[], sa.Engine], *, clock: Clock | None = None) -> None:
