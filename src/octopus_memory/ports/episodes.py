@@ -70,10 +70,13 @@ class EpisodeLog(ABC):
         """
 
     @abstractmethod
-    def known_keys(self, scope: Scope, session_id: str, digests: Sequence[bytes]) -> MessageKeys:
-        """The hashes among these that the session has, and every salt that an import brought.
+    def message_keys(
+        self, scope: Scope, session_id: str, digests: Sequence[bytes] | None = None
+    ) -> MessageKeys:
+        """The session's hashes of message keys, in order, and every salt that an import brought.
 
-        A key outlives its message: it lasts until the session or the scope is erased.
+        With `digests`, only the hashes among these, in any order. A key outlives its message: it
+        lasts until the session or the scope is erased.
         """
 
     @abstractmethod

@@ -49,10 +49,6 @@ class Transfer(ABC):
         """
 
     @abstractmethod
-    def session_keys(self, scope: Scope, session_id: str) -> MessageKeys:
-        """Every hash of a message key that the session has, and the salts that imports brought."""
-
-    @abstractmethod
     def import_keys(self, scope: Scope, session_id: str, keys: MessageKeys) -> int:
         """Add hashes and their salts to a session; returns how many hashes are new.
 

@@ -89,7 +89,7 @@ def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
 
 
 def _session_line(runtime: Runtime, session: Session) -> dict[str, Json]:
-    keys = runtime.store.session_keys(session.scope, session.id)
+    keys = runtime.store.message_keys(session.scope, session.id)
     own = prepare.key_salt(runtime, session.scope, session.id)
     return export_format.session_line(
         session, key_salts=[own, *keys.salts], key_digests=keys.digests

@@ -42,11 +42,11 @@ def unknown(
     texts = [key for key in keys if key is not None]
     own = prepare.key_digests(prepare.key_salt(runtime, scope, session_id), texts)
     digest = dict(zip(texts, own, strict=True))
-    found = runtime.store.known_keys(scope, session_id, own)
+    found = runtime.store.message_keys(scope, session_id, own)
     seen = _keys_with(found, texts, own)
     for salt in found.salts:
         theirs = prepare.key_digests(salt, texts)
-        seen |= _keys_with(runtime.store.known_keys(scope, session_id, theirs), texts, theirs)
+        seen |= _keys_with(runtime.store.message_keys(scope, session_id, theirs), texts, theirs)
     kept: list[int] = []
     new: list[bytes] = []
     for i, key in enumerate(keys):

@@ -39,10 +39,10 @@ class MessageKeyTests(StoreTests):
     ) -> None:
         store.append(make_append(ANA, "a", "b", keys=[ONE, TWO]))
         again = reopened()
-        assert again.known_keys(ANA, "session", [ONE, b"3" * 16]).digests == [ONE]
-        assert again.known_keys(ANA, "other", [ONE]).digests == []
-        assert again.known_keys(BEN, "session", [ONE]).digests == []
-        assert again.known_keys(ANA, "session", []).digests == []
+        assert again.message_keys(ANA, "session", [ONE, b"3" * 16]).digests == [ONE]
+        assert again.message_keys(ANA, "other", [ONE]).digests == []
+        assert again.message_keys(BEN, "session", [ONE]).digests == []
+        assert again.message_keys(ANA, "session", []).digests == []
 
     def test_an_append_with_a_known_key_stores_nothing(self, store: EpisodeStore) -> None:
         write = make_append(ANA, "a", keys=[ONE])
@@ -50,7 +50,7 @@ class MessageKeyTests(StoreTests):
         with pytest.raises(KeyTaken):
             store.append(make_next(write, "b", "c", keys=[TWO, ONE]))
         assert texts(store, write) == ["a"]
-        assert store.known_keys(ANA, "session", [TWO]).digests == []
+        assert store.message_keys(ANA, "session", [TWO]).digests == []
         store.append(make_append(BEN, "a", keys=[ONE]))
 
     def test_of_many_at_once_one_stores_it(self, store: EpisodeStore) -> None:
@@ -64,9 +64,9 @@ class MessageKeyTests(StoreTests):
         write = make_append(ANA, "a", "b", keys=[ONE])
         store.append(write)
         store.remove_turns([removal(store, write, 0, 1)], now=LATER)
-        assert store.known_keys(ANA, "session", [ONE]).digests == [ONE]
+        assert store.message_keys(ANA, "session", [ONE]).digests == [ONE]
         erase(store, episode_id=write.episode_id)
-        assert store.known_keys(ANA, "session", [ONE]).digests == []
+        assert store.message_keys(ANA, "session", [ONE]).digests == []
 
     def test_keys_and_salts_are_brought_into_a_session(
         self, store: EpisodeStore, reopened: Reopen
@@ -76,21 +76,21 @@ class MessageKeyTests(StoreTests):
         assert store.import_keys(ANA, "session", keys) == 0
         write = make_append(ANA, "a", keys=[ONE])
         store.append(write)
-        assert store.session_keys(ANA, "session") == MessageKeys([ONE], [])
+        assert store.message_keys(ANA, "session") == MessageKeys([ONE], [])
         assert store.import_keys(BEN, "session", keys) == 0
         assert store.import_keys(ANA, "session", keys) == 1
         assert store.import_keys(ANA, "session", keys) == 0
         more = MessageKeys(digests=[three], salts=salts)
         assert store.import_keys(ANA, "session", more) == 1
         again = reopened()
-        assert again.session_keys(ANA, "session") == MessageKeys([ONE, TWO, three], salts)
-        assert again.session_keys(BEN, "session") == MessageKeys([], [])
-        assert again.known_keys(ANA, "session", [TWO]) == MessageKeys([TWO], salts)
+        assert again.message_keys(ANA, "session") == MessageKeys([ONE, TWO, three], salts)
+        assert again.message_keys(BEN, "session") == MessageKeys([], [])
+        assert again.message_keys(ANA, "session", [TWO]) == MessageKeys([TWO], salts)
         with pytest.raises(KeyTaken):
             again.append(make_next(write, "b", keys=[TWO]))
         erase(again, episode_id=write.episode_id)
         again.append(make_append(ANA, "a", keys=[TWO]))
-        assert again.session_keys(ANA, "session") == MessageKeys([TWO], [])
+        assert again.message_keys(ANA, "session") == MessageKeys([TWO], [])
 
     def test_a_key_is_erased_with_its_scope(self, store: EpisodeStore) -> None:
         store.append(make_append(ANA, "a", keys=[ONE]))

@@ -119,7 +119,7 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     touch = writes(statements.append.touch)
     session = reads(statements.episodes.session)
     replay = reads(statements.episodes.replay)
-    known_keys = reads(statements.message_keys.known)
+    message_keys = reads(statements.message_keys.known)
     reset_session = writes(statements.sessions.reset)
     list_sessions = reads(statements.sessions.page)
     episode_ids = reads(statements.episodes.episode_ids)
@@ -271,7 +271,6 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     sessions = reads(statements.transfer.sessions)
     episode_page = reads(statements.transfer.episode_page)
     import_episode = writes(statements.transfer.import_episode, _of_imported)
-    session_keys = reads(statements.message_keys.of_session)
     import_keys = writes(statements.message_keys.bring_in)
     episode_facts = reads(statements.facts.of_source)
 

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from .....domain.episode import Scope
 from .....domain.ids import KEY_SALT_SIZE
 from .....ports.values import KeyTaken, MessageKeys
 from .. import rows
-from ..lazy import Connection, results_of, sa, schema, sql, without_snapshot
+from ..lazy import Asked, Connection, results_of, sa, schema, sql, without_snapshot
 from . import common, scopes
 
 
-@sql
-def _known() -> sa.Select[Any]:
+@cache
+def _in_session() -> sa.Select[Any]:
     return sa.select(schema.message_keys.c.digest).where(
         schema.message_keys.c.scope_id == common.scope_id(),
         schema.message_keys.c.tenant == sa.bindparam("tenant_"),
         schema.message_keys.c.session_id == sa.bindparam("session_"),
-        schema.message_keys.c.digest.in_(sa.bindparam("digests", expanding=True)),
+    )
+
+
+@sql
+def _of_session() -> sa.Select[Any]:
+    return _in_session().order_by(schema.message_keys.c.digest)
+
+
+@sql
+def _known() -> sa.Select[Any]:
+    return _in_session().where(
+        schema.message_keys.c.digest.in_(sa.bindparam("digests", expanding=True))
     )
 
 
@@ -55,31 +67,18 @@ def _salts() -> sa.Select[Any]:
 
 
 @without_snapshot
-def known(conn: Connection, scope: Scope, session_id: str, digests: Sequence[bytes]) -> MessageKeys:
+def known(
+    conn: Connection, scope: Scope, session_id: str, digests: Sequence[bytes] | None = None
+) -> MessageKeys:
     this = common.scope_params(scope) | {"session_": session_id}
-    asked = [(_known, this | {"digests": some}) for some in common.chunks(digests)]
+    asked: list[Asked] = [(_of_session, this)]
+    if digests is not None:
+        asked = [(_known, this | {"digests": some}) for some in common.chunks(digests)]
     salts, *found = results_of(conn, (_salts, this), *asked)
     return MessageKeys(
         digests=[bytes(row.digest) for some in found for row in some],
         salts=_salts_of(salts.one_or_none()),
     )
-
-
-def of_session(conn: Connection, scope: Scope, session_id: str) -> MessageKeys:
-    this = common.scope_params(scope) | {"session_": session_id}
-    table = schema.message_keys
-    found = conn.execute(
-        sa.select(table.c.digest)
-        .where(
-            table.c.scope_id == common.scope_id(),
-            table.c.tenant == sa.bindparam("tenant_"),
-            table.c.session_id == sa.bindparam("session_"),
-        )
-        .order_by(table.c.digest),
-        this,
-    )
-    digests = [bytes(row.digest) for row in found]
-    return MessageKeys(digests=digests, salts=_salts_of(conn.execute(_salts, this).one_or_none()))
 
 
 def bring_in(conn: Connection, scope: Scope, session_id: str, keys: MessageKeys) -> int:
