@@ -221,8 +221,15 @@ class EpisodeLog(ABC):
         """
 
     @abstractmethod
-    def stored_episode(self, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
-        """All stored text of an episode, deleted or not; None if it is not in the scope."""
+    def stored_episode(
+        self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int | None = None
+    ) -> StoredEpisode | None:
+        """All stored text of an episode, deleted or not, in one snapshot.
+
+        None if it is not in the scope. With `limit`, a page of its turns from ordinal `start` on. A
+        page ends before `limit` if its turns are large, but has at least one turn while there are
+        any. Only the page from 0 on has facts and placeholders.
+        """
 
     @abstractmethod
     def placeholders(self, scope: Scope, episode_id: UUID) -> list[Placeholder]:

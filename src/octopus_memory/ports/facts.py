@@ -25,12 +25,17 @@ class Facts(ABC):
     """
 
     @abstractmethod
-    def facts(self, scope: Scope, *, until: datetime | None = None) -> list[Fact]:
+    def facts(
+        self, scope: Scope, *, until: datetime | None = None, given: bool = False
+    ) -> list[Fact]:
         """The scope's facts as stored, in any order; `until` and `replaces` are not set.
 
         That is: the newest `MOST_FACTS_READ` by `since`, and all pinned ones. Leaves out facts of
         deleted episodes. Includes deleted facts, without text and with the slot of other facts that
         share it. With `until`, leaves out facts said later.
+
+        With `given`, every fact that a caller gave instead, by `since` and id, without deleted ones
+        whose slot no other fact has.
         """
 
     @abstractmethod

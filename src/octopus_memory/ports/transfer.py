@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from ..domain.episode import Scope, Session, Turn
+from ..domain.episode import Scope, Session
 
 if TYPE_CHECKING:
-    from ..domain.facts import Fact
-    from ..domain.transfer.export_format import EpisodeRecord
     from .values import ImportedEpisode, MessageKeys
 
 
@@ -24,16 +21,6 @@ class Transfer(ABC):
         """The scope's sessions by id, those above `after`.
 
         Without `deleted`, only sessions with an episode that is not deleted.
-        """
-
-    @abstractmethod
-    def episode_page(
-        self, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
-    ) -> tuple[EpisodeRecord | None, list[Turn]]:
-        """An episode that is not deleted, and its turns from ordinal `start`, in one snapshot.
-
-        Includes the turns of a cold archive. A page ends before `limit` if its turns are large, but
-        has at least one turn while there are any. None if the scope has no such episode.
         """
 
     @abstractmethod
@@ -53,12 +40,4 @@ class Transfer(ABC):
         """Add hashes and their salts to a session; returns how many hashes are new.
 
         Does nothing and returns 0 if the scope has no such session.
-        """
-
-    @abstractmethod
-    def episode_facts(self, scope: Scope, episode_id: UUID | None) -> list[Fact]:
-        """Every fact of one episode, or for None every fact that a caller gave, by `since` and id.
-
-        Includes deleted facts whose slot another fact has, because they mean nothing otherwise.
-        Empty for a deleted episode.
         """

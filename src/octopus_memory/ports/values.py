@@ -209,17 +209,22 @@ class OpenEpisode(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEpisode:
-    """All stored text of an episode, at any stage."""
+    """All stored text of an episode, at any stage, or a page of it."""
 
-    episode: Episode
+    record: EpisodeRecord
     turns: tuple[Turn, ...] = ()
     """Including those of a cold archive and of a deleted episode."""
     metadata: Mapping[str, Json] = field(default_factory=dict)
     """The session's metadata."""
     facts: tuple[Fact, ...] = ()
-    """Facts that are not deleted, oldest first."""
+    """The episode's facts, oldest first, without deleted ones whose slot no other fact has: these
+    mean nothing."""
     placeholders: tuple[Placeholder, ...] = ()
     is_deleted: bool = False
+
+    @property
+    def episode(self) -> Episode:
+        return self.record.episode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from octopus_memory.engine.transfer import export as portable
 from octopus_memory.ports.store import EpisodeStore
 from octopus_memory.ports.values import Append, Target
 from octopus_memory.testing import FixedClock, make_append, make_closing, make_turn
+from octopus_memory.testing.store.base import episode_page
 from tests.support.exported_user import TOOLS, fill
 
 
@@ -291,7 +292,7 @@ def test_large_messages_are_read_a_few_at_a_time(memory: EpisodicMemory, scope: 
     large = [random.Random(n).randbytes(5_000_000).hex() for n in range(2)]
     write = make_append(scope.scope, *large)
     store.append(write)
-    _, turns = store.episode_page(scope.scope, write.episode_id, limit=100)
+    _, turns = episode_page(store, scope.scope, write.episode_id, limit=100)
     assert [turn.text == large[0] for turn in turns] == [True]
     lines = export(memory, "user-17")
     assert [turn["message"]["content"] for turn in of_kind(lines, "turn")] == large

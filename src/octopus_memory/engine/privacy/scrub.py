@@ -178,7 +178,7 @@ class _Run:
 
     def _given_facts(self, scope: Scope) -> None:
         """Redact the facts that callers gave, which belong to no episode and have no numbers."""
-        facts = [f for f in self._runtime.store.episode_facts(scope, None) if not f.is_deleted]
+        facts = _undeleted(self._runtime.store.facts(scope, given=True))
         guard = self._guard(scope, None, (), numbered=False)
         changed = _changed_facts(facts, guard)
         if not changed:
@@ -243,7 +243,7 @@ class _Run:
             guard = self._guard(scope, stored, heard[-1])
             if stored is not None:
                 guard.messages([turn.message for turn in stored.turns])
-                facts = (fact.text for fact in stored.facts)
+                facts = (fact.text for fact in _undeleted(stored.facts))
                 for text in (stored.episode.summary or "", *stored.episode.key_facts, *facts):
                     guard.text(text)
             heard.append(guard.names)
@@ -330,7 +330,7 @@ class _Run:
             self._count_kinds(old, {"text": made.text, "facts": list(made.key_facts)})
         if done.metadata is not None:
             self._count_kinds(stored.metadata, done.metadata)
-        self._count_facts(stored.facts, done.facts)
+        self._count_facts(_undeleted(stored.facts), done.facts)
         self._show_kinds()
 
     def _count_facts(self, before: Sequence[Fact], changed: Sequence[Fact]) -> None:
@@ -377,7 +377,7 @@ def _changes(
     checked = guard.messages([turn.message for turn in stored.turns])
     turns = _turns(runtime, stored, checked)
     summary = _summary(runtime, stored, checked, guard)
-    facts = _changed_facts(stored.facts, guard)
+    facts = _changed_facts(_undeleted(stored.facts), guard)
     metadata = guard.json(stored.metadata) if with_metadata else stored.metadata
     return _Changes(
         turns=tuple(turns),
@@ -386,6 +386,10 @@ def _changes(
         metadata=None if metadata == stored.metadata else metadata,
         placeholders=tuple(guard.new()),
     )
+
+
+def _undeleted(facts: Sequence[Fact]) -> list[Fact]:
+    return [fact for fact in facts if not fact.is_deleted]
 
 
 def _changed_facts(facts: Sequence[Fact], guard: Guard) -> tuple[Fact, ...]:

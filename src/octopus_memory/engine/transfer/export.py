@@ -72,7 +72,7 @@ def _record(
 
 def _scope(runtime: Runtime, scope: Scope) -> Iterator[dict[str, Json]]:
     after: str | None = None
-    facts = runtime.store.episode_facts(scope, None)
+    facts = runtime.store.facts(scope, given=True)
     if facts:
         yield export_format.scope_line(scope.agent)
         yield from map(export_format.fact_line, facts)
@@ -97,13 +97,14 @@ def _session_line(runtime: Runtime, session: Session) -> dict[str, Json]:
 
 
 def _episode(runtime: Runtime, scope: Scope, episode_id: UUID) -> Iterator[dict[str, Json]]:
-    kept, turns = runtime.store.episode_page(scope, episode_id, limit=_PAGE)
-    if kept is None:
+    stored = runtime.store.stored_episode(scope, episode_id, limit=_PAGE)
+    if stored is None or stored.is_deleted:
         return
+    kept, turns = stored.record, stored.turns
     gone = kept.episode.is_archived and not kept.episode.is_cold
     wanted, given = 0 if gone else kept.episode.message_count, 0
-    numbers = runtime.store.placeholders(scope, episode_id)
-    yield export_format.episode_line(kept, [(each.kind, each.number) for each in numbers])
+    numbers = [(each.kind, each.number) for each in stored.placeholders]
+    yield export_format.episode_line(kept, numbers)
     while turns:
         for turn in turns:
             yield export_format.turn_line(turn)
@@ -111,9 +112,10 @@ def _episode(runtime: Runtime, scope: Scope, episode_id: UUID) -> Iterator[dict[
         limit = min(_PAGE, wanted - given)
         if limit <= 0:
             break
-        _, turns = runtime.store.episode_page(scope, episode_id, start=given, limit=limit)
+        page = runtime.store.stored_episode(scope, episode_id, start=given, limit=limit)
+        turns = () if page is None or page.is_deleted else page.turns
     if given != wanted:
         # It was archived or erased between two pages: a part must not look like the whole.
         raise EpisodeChanged(kept.episode.session_id)
-    yield from map(export_format.fact_line, runtime.store.episode_facts(scope, episode_id))
+    yield from map(export_format.fact_line, stored.facts)
     yield export_format.episode_end_line(episode_id, given)

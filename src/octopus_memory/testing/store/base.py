@@ -13,6 +13,8 @@ from uuid import UUID
 import pytest
 
 from ...domain.episode import Episode, Scope, Turn
+from ...domain.facts import Fact
+from ...domain.transfer.export_format import EpisodeRecord
 from ...ports.store import Capability, EpisodeStore, unclaimed_methods
 from ...ports.values import Append, EpisodeQuery
 from ...ports.work import RowWork, Work, WorkKind
@@ -103,6 +105,22 @@ def claim_all(
     return store.claim(
         kind, worker_id=worker_id, limit=100_000, now=FAR, until=FAR + timedelta(days=1)
     )
+
+
+def episode_page(
+    store: EpisodeStore, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
+) -> tuple[EpisodeRecord | None, list[Turn]]:
+    """A page of an episode that is not deleted, as an export reads it."""
+    stored = store.stored_episode(scope, episode_id, start=start, limit=limit)
+    if stored is None or stored.is_deleted:
+        return None, []
+    return stored.record, list(stored.turns)
+
+
+def episode_facts(store: EpisodeStore, scope: Scope, episode_id: UUID) -> list[Fact]:
+    """The facts of an episode; none if it is not in the scope."""
+    stored = store.stored_episode(scope, episode_id)
+    return [] if stored is None else list(stored.facts)
 
 
 def worker_ids(store: EpisodeStore) -> list[str]:

@@ -12,6 +12,7 @@ from ...domain.facts import Fact, FactOrigin, current
 from ...domain.ids import new_id
 from ...ports.store import EpisodeStore
 from ...ports.values import Append
+from ...testing.store.base import episode_facts
 from ..fakes import START, make_fact, make_summary
 from .base import ANA, BEN, StoreTests, after
 from .facts import HOME, as_read, given, texts, told
@@ -35,7 +36,9 @@ class FactLifeTests(StoreTests):
         before = store.facts(ANA)
         store.delete(ANA, write.episode_id, at=LATER)
         assert texts(store.facts(ANA)) == ["Prefers tea."]
-        assert store.episode_facts(ANA, write.episode_id) == []
+        hidden = store.stored_episode(ANA, write.episode_id)
+        assert hidden is not None
+        assert (hidden.is_deleted, [each.id for each in hidden.facts]) == (True, [fact.id])
         with pytest.raises(FactNotFound):
             store.pin_fact(ANA, fact.id, pinned=True)
         with pytest.raises(FactNotFound):
@@ -122,16 +125,19 @@ class FactLifeTests(StoreTests):
         told(store, old, session_id="another")
         for fact in (new, alone):
             store.delete_fact(ANA, fact.id, at=LATER)
-        kept = store.episode_facts(ANA, write.episode_id)
+        kept = episode_facts(store, ANA, write.episode_id)
         assert [(fact.text, fact.slot) for fact in kept if fact.is_deleted] == [("", "")]
         assert texts(fact for fact in kept if not fact.is_deleted) == ["Has a cat."]
+        rest = store.stored_episode(ANA, write.episode_id, start=1, limit=9)
+        assert rest is not None
+        assert rest.facts == ()
         brought = replace(make_brought("a", scope=BEN), facts=kept)
         assert store.import_episode(brought)
         episode_id = brought.kept.episode.id
         store.add_facts(BEN, [replace(old, id=new_id(), origin=FactOrigin.CALLER)])
         assert texts(current(store.facts(BEN))) == ["Has a cat."]
         expected = [replace(fact, episode_id=episode_id) for fact in kept]
-        assert store.episode_facts(BEN, episode_id) == expected
+        assert episode_facts(store, BEN, episode_id) == expected
         assert not store.import_episode(brought)
         # A fact imported as deleted is not restored by a summary of its episode either.
         again = replace(new, id=new_id())

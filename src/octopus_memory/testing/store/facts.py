@@ -16,6 +16,7 @@ from ...domain.ids import new_id
 from ...domain.retention import Hold
 from ...ports.store import EpisodeStore
 from ...ports.values import Append, Target
+from ...testing.store.base import episode_facts
 from ..fakes import START, make_append, make_closing, make_fact, make_next, make_summary
 from .base import ANA, BEN, Reopen, StoreTests, after, at_once, raised, snapshot
 from .isolation import crowd
@@ -64,7 +65,7 @@ def hold(store: EpisodeStore, **about: Any) -> None:
 class FactTests(StoreTests):
     def test_an_unknown_scope_has_no_facts(self, store: EpisodeStore) -> None:
         assert store.facts(ANA) == []
-        assert store.episode_facts(ANA, None) == []
+        assert store.facts(ANA, given=True) == []
         with pytest.raises(FactNotFound):
             store.pin_fact(ANA, new_id(), pinned=True)
         with pytest.raises(FactNotFound):
@@ -364,7 +365,7 @@ class FactIsolationTests(StoreTests):
             own[scope] = [found, tea]
         for number, scope in enumerate(scopes):
             assert texts(store.facts(scope)) == [f"found {number}", f"given {number}"]
-            assert texts(store.episode_facts(scope, None)) == [f"given {number}"]
+            assert texts(store.facts(scope, given=True)) == [f"given {number}"]
         for scope, other in pairwise(scopes):
             for fact in own[other]:
                 with pytest.raises(FactNotFound):
@@ -373,6 +374,9 @@ class FactIsolationTests(StoreTests):
                     store.delete_fact(scope, fact.id, at=LATER)
             store.rewrite_scope(scope, facts=[replace(own[other][1], text="[X]")])
             source = store.facts(other)[0].episode_id or store.facts(other)[1].episode_id
-            assert store.episode_facts(scope, source) == []
+            assert source is not None
+            assert episode_facts(store, scope, source) == []
+            [found] = episode_facts(store, other, source)
+            assert found.id == own[other][0].id
         for number, scope in enumerate(scopes):
             assert texts(consolidate(store.facts(scope))) == [f"found {number}", f"given {number}"]

@@ -77,7 +77,8 @@ class RewriteRefusalTests(StoreTests):
     def test_one_that_is_gone(self, store: EpisodeStore) -> None:
         write = told(store)
         was = stored(store, write)
-        foreign = replace(was, episode=replace(was.episode, scope=BEN))
+        theirs = replace(was.record, episode=replace(was.episode, scope=BEN))
+        foreign = replace(was, record=theirs)
         self._refused(store, foreign, EpisodeNotFound)
         erase(store, ANA, episode_id=write.episode_id)
         with pytest.raises(EpisodeNotFound):

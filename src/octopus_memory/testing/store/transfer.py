@@ -17,6 +17,7 @@ from ...domain.retention import Stage
 from ...domain.transfer.export_format import EpisodeRecord
 from ...ports.store import EpisodeStore
 from ...ports.values import SUMMARY_ORDINAL, ImportedEpisode, NewTurn, Placeholder
+from ...testing.store.base import episode_page
 from ..fakes import (
     START,
     make_append,
@@ -91,7 +92,7 @@ def everything(store: EpisodeStore, scope: Scope) -> list[Any]:
     for session in store.sessions(scope, limit=MANY):
         found.append(session)
         for episode_id in store.episode_ids(scope, session.id):
-            kept, turns = store.episode_page(scope, episode_id, limit=MANY)
+            kept, turns = episode_page(store, scope, episode_id, limit=MANY)
             assert kept is not None
             found += [kept, *(replace(turn, embedding_ref=None) for turn in turns)]
     return found
@@ -101,7 +102,7 @@ class ExportTests(StoreTests):
     def test_an_unknown_scope_has_nothing(self, store: EpisodeStore) -> None:
         assert store.sessions(ANA, limit=9) == []
         assert store.episode_ids(ANA, "session") == {}
-        assert store.episode_page(ANA, new_id(), limit=9) == (None, [])
+        assert episode_page(store, ANA, new_id(), limit=9) == (None, [])
         assert store.locate([new_id()]) == {}
         assert store.locate([]) == {}
 
@@ -131,7 +132,7 @@ class ExportTests(StoreTests):
             store.append(write)
         by_start = [writes[1].episode_id, writes[2].episode_id, writes[0].episode_id]
         assert list(store.episode_ids(ANA, "session")) == by_start
-        first, _ = store.episode_page(ANA, by_start[0], limit=9)
+        first, _ = episode_page(store, ANA, by_start[0], limit=9)
         assert first is not None
         assert first.episode == find(store, writes[1])
         assert first.aged_from == after(hours=1)
@@ -151,24 +152,24 @@ class ExportTests(StoreTests):
     def test_turns_come_with_their_episode_page_by_page(self, store: EpisodeStore) -> None:
         write = make_append(ANA, *"abcde")
         store.append(write)
-        kept, turns = store.episode_page(ANA, write.episode_id, start=1, limit=3)
+        kept, turns = episode_page(store, ANA, write.episode_id, start=1, limit=3)
         assert kept is not None
         assert kept.episode == find(store, write)
         assert kept.aged_from is None
         assert turns == store.turns(ANA, write.episode_id, start=1, stop=4)
-        assert store.episode_page(ANA, write.episode_id, start=5, limit=3) == (kept, [])
-        assert store.episode_page(BEN, write.episode_id, limit=3) == (None, [])
+        assert episode_page(store, ANA, write.episode_id, start=5, limit=3) == (kept, [])
+        assert episode_page(store, BEN, write.episode_id, limit=3) == (None, [])
 
     def test_the_turns_of_a_cold_archive_are_kept(self, store: EpisodeStore) -> None:
         for cold in (True, False):
             write = make_append(ANA, "a", "b", session_id=str(cold), closing=make_closing())
             before = store.append(write)
             store.archive(ANA, write.episode_id, cold=cold, at=after(days=90))
-            kept, turns = store.episode_page(ANA, write.episode_id, limit=9)
+            kept, turns = episode_page(store, ANA, write.episode_id, limit=9)
             assert kept is not None
             assert (kept.episode.is_archived, kept.episode.is_cold) == (True, cold)
             assert turns == (before if cold else [])
-            assert store.episode_page(ANA, write.episode_id, start=1, limit=9)[1] == turns[1:]
+            assert episode_page(store, ANA, write.episode_id, start=1, limit=9)[1] == turns[1:]
 
     def test_what_is_deleted_is_not_kept(self, store: EpisodeStore) -> None:
         gone = make_append(ANA, "a", closing=make_closing())
@@ -180,7 +181,7 @@ class ExportTests(StoreTests):
             store.delete(ANA, write.episode_id, at=after(days=3))
         assert [session.id for session in store.sessions(ANA, limit=9)] == ["session"]
         assert list(store.episode_ids(ANA, "session")) == [stays.episode_id]
-        assert store.episode_page(ANA, gone.episode_id, limit=9) == (None, [])
+        assert episode_page(store, ANA, gone.episode_id, limit=9) == (None, [])
 
     def test_everybody_who_holds_an_id_is_known(self, store: EpisodeStore) -> None:
         other = make_scope("zoe", tenant="other")
@@ -197,7 +198,7 @@ class ImportTests(StoreTests):
         brought = make_brought("first words", "second words")
         assert store.import_episode(brought) is True
         episode = brought.kept.episode
-        kept, turns = store.episode_page(ANA, episode.id, limit=9)
+        kept, turns = episode_page(store, ANA, episode.id, limit=9)
         assert kept == replace(
             brought.kept,
             episode=replace(
@@ -364,7 +365,7 @@ class ImportTests(StoreTests):
 
 
 def _copy(store: EpisodeStore, episode_id: UUID, session: Session, there: Scope) -> ImportedEpisode:
-    kept, turns = store.episode_page(ANA, episode_id, limit=9)
+    kept, turns = episode_page(store, ANA, episode_id, limit=9)
     assert kept is not None
     episode = replace(kept.episode, id=new_id(), scope=there)
     summary = None

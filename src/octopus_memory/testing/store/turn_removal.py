@@ -270,4 +270,5 @@ class TurnRemovalTests(StoreTests):
 
 
 def _of(stale: TurnRemoval, **changed: Any) -> StoredEpisode:
-    return replace(stale.was, episode=replace(stale.was.episode, **changed))
+    record = stale.was.record
+    return replace(stale.was, record=replace(record, episode=replace(record.episode, **changed)))

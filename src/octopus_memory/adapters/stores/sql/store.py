@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from ....domain.episode import Episode, Scope, Turn
+from ....domain.facts import Fact
 from ....ports.models import Clock
 from ....ports.recall_rows import UnindexedTurns
 from ....ports.retention import Lead
@@ -269,13 +270,16 @@ class SqlStore(Transactions, EpisodeStore, SharedDatabase):
     rewrite_scope = writes(statements.scrub.rewrite_scope)
     remove_turns = writes(statements.turn_removal.remove, _of_removals)
     sessions = reads(statements.transfer.sessions)
-    episode_page = reads(statements.transfer.episode_page)
     import_episode = writes(statements.transfer.import_episode, _of_imported)
     import_keys = writes(statements.message_keys.bring_in)
-    episode_facts = reads(statements.facts.of_source)
 
     # Standing facts
-    facts = reads(statements.facts.newest)
+    def facts(
+        self, scope: Scope, *, until: datetime | None = None, given: bool = False
+    ) -> list[Fact]:
+        do = statements.facts.given if given else statements.facts.newest
+        return self._read(scope.tenant, do, scope, until)
+
     add_facts = writes(statements.facts.add)
     pin_fact = writes(statements.facts.pin)
     delete_fact = writes(statements.facts.delete)

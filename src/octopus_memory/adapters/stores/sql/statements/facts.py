@@ -98,7 +98,7 @@ def drop_of_episode() -> sa.Delete:
 
 
 @without_snapshot
-def newest(conn: Connection, scope: Scope, *, until: datetime | None = None) -> list[Fact]:
+def newest(conn: Connection, scope: Scope, until: datetime | None) -> list[Fact]:
     asked = common.scope_params(scope) | {"until_": until or column_values.OPEN_END}
     found = list(conn.execute(_newest, asked))
     if len(found) == MOST_FACTS_READ:
@@ -107,28 +107,32 @@ def newest(conn: Connection, scope: Scope, *, until: datetime | None = None) -> 
     return fact_rows.read(conn, found)
 
 
-def of_episode(conn: Connection, scope_id: int, episode_id: UUID) -> list[Fact]:
-    """An episode's facts that are not deleted, even if the episode is."""
+def of_episode(conn: Connection, scope: Scope, scope_id: int, episode_id: UUID) -> list[Fact]:
+    """An episode's facts, even if the episode is deleted."""
+    found = list(conn.execute(_of_episode, {"scope_": scope_id, "episode_": episode_id}))
+    return _by_time(conn, scope, found)
+
+
+def undeleted_ids(conn: Connection, scope_id: int, episode_id: UUID) -> set[UUID]:
     found = conn.execute(_of_episode, {"scope_": scope_id, "episode_": episode_id})
-    facts = fact_rows.read(conn, [row for row in found if row.deleted_at is None])
-    return sorted(facts, key=_by_time)
+    return {row.id for row in found if row.deleted_at is None}
 
 
-def of_source(conn: Connection, scope: Scope, episode_id: UUID | None) -> list[Fact]:
-    source = schema.facts.c.episode_id
-    its = source.is_(None) if episode_id is None else source == episode_id
-    found = list(conn.execute(_visible().where(its), common.scope_params(scope)))
+def given(conn: Connection, scope: Scope, until: datetime | None) -> list[Fact]:
+    own = _until().where(schema.facts.c.episode_id.is_(None))
+    asked = common.scope_params(scope) | {"until_": until or column_values.OPEN_END}
+    return _by_time(conn, scope, list(conn.execute(own, asked)))
+
+
+def _by_time(conn: Connection, scope: Scope, found: list[rows.Row]) -> list[Fact]:
+    slots = None
     if any(row.deleted_at is not None for row in found):
         # A deleted fact has the slot of any other fact with its slot digest.
         others = list(conn.execute(_visible(), common.scope_params(scope)))
         slots = fact_rows.slots_of(conn, others)
         found = [row for row in found if row.deleted_at is None or row.slot_digest in slots]
-        return sorted(fact_rows.read(conn, found, slots), key=_by_time)
-    return sorted(fact_rows.read(conn, found), key=_by_time)
-
-
-def _by_time(fact: Fact) -> tuple[datetime, int]:
-    return fact.since, fact.id.int
+    facts = fact_rows.read(conn, found, slots)
+    return sorted(facts, key=lambda fact: (fact.since, fact.id.int))
 
 
 def add(

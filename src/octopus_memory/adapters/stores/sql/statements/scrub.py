@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .....domain.episode import Scope
+from .....domain.episode import Scope, Turn
 from .....domain.errors import EpisodeChanged, EpisodeNotFound
 from .....domain.facts import Fact
 from .....domain.message import Json
 from .....ports.values import NewSummary, Placeholder
 from .....ports.work import RowPart, WorkKind
 from .. import column_values, rows
-from ..lazy import Connection, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql, sql_for
 from . import close, common, episodes, holds, ledger, meta, mirror, scopes
 from . import facts as fact_statements
 from . import work as work_statements
@@ -23,6 +24,10 @@ from .placeholders import put as put_placeholders
 
 if TYPE_CHECKING:
     from .....ports.values import RewrittenTurn, StoredEpisode
+
+_MOST_BYTES = 4 * 1024 * 1024
+"""Compressed bytes of turns in one page, so that a few large turns do not fill the memory."""
+_FETCH = 16
 
 
 @sql
@@ -33,6 +38,8 @@ def _this() -> sa.Select[Any]:
             schema.episodes.c.scope_id,
             schema.episodes.c.deleted_at,
             schema.episodes.c.unfindable_from,
+            schema.episodes.c.aged_from,
+            schema.episodes.c.replay_from,
             schema.conversations.c.metadata,
         )
         .join(
@@ -46,26 +53,77 @@ def _this() -> sa.Select[Any]:
     )
 
 
-def stored_episode(conn: Connection, scope: Scope, episode_id: UUID) -> StoredEpisode | None:
+def stored_episode(
+    conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int | None = None
+) -> StoredEpisode | None:
     row = _read_this(conn, scope, episode_id)
     if row is None:
         return None
-    table = turns_table(row)
-    turns = conn.execute(
-        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
-        .where(table.c.episode_id == episode_id, table.c.tenant == scope.tenant)
-        .order_by(table.c.ordinal)
-    )
+    from .....domain.transfer.export_format import EpisodeRecord
     from .....ports.values import StoredEpisode
 
-    return StoredEpisode(
-        episode=rows.episode(row, scope),
-        turns=tuple(rows.turns(turns.fetchall(), row.session_id)),
+    stored = StoredEpisode(
+        record=EpisodeRecord(
+            episode=rows.episode(row, scope),
+            last_seen_at=row.last_seen_at,
+            aged_from=row.aged_from,
+            replay_from=row.replay_from,
+        ),
+        turns=tuple(_stored_turns(conn, scope, row, start, limit)),
         metadata=rows.load_json(row.metadata),
-        facts=tuple(fact_statements.of_episode(conn, row.scope_id, episode_id)),
-        placeholders=tuple(placeholders_of(conn, scope, episode_id, deleted=True)),
         is_deleted=row.deleted_at is not None,
     )
+    if start:
+        return stored
+    return replace(
+        stored,
+        facts=tuple(fact_statements.of_episode(conn, scope, row.scope_id, episode_id)),
+        placeholders=tuple(placeholders_of(conn, scope, episode_id, deleted=True)),
+    )
+
+
+def _stored_turns(
+    conn: Connection, scope: Scope, row: rows.Row, start: int, limit: int | None
+) -> list[Turn]:
+    is_cold, this = bool(row.is_cold), {"episode_": row.id, "tenant_": scope.tenant}
+    if limit is None:
+        every = conn.execute(_turns_from(is_cold), this | {"start_": start})
+        return rows.turns(every.fetchall(), row.session_id)
+    taken: list[Turn] = []
+    size = 0
+    while size < _MOST_BYTES and len(taken) < limit:
+        # After the first turns, as many as fit if the others are as large.
+        room = (_MOST_BYTES - size) * len(taken) // max(size, 1) if taken else _FETCH
+        wanted = min(limit - len(taken), max(room, 1))
+        some = this | {"start_": start, "limit_": wanted}
+        found = conn.execute(_some_turns_from(is_cold), some).all()
+        for turn in found:
+            if size < _MOST_BYTES:
+                taken += rows.turns([turn], row.session_id)
+                size += len(turn.message) + len(turn.tool_calls or b"")
+        if len(found) < wanted:
+            break
+        start = found[-1].ordinal + 1
+    return taken
+
+
+@sql_for
+def _turns_from(is_cold: bool) -> sa.Select[Any]:
+    table = schema.turns_archive if is_cold else schema.turns
+    return (
+        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
+        .where(
+            table.c.episode_id == sa.bindparam("episode_"),
+            table.c.tenant == sa.bindparam("tenant_"),
+            table.c.ordinal >= sa.bindparam("start_"),
+        )
+        .order_by(table.c.ordinal)
+    )
+
+
+@sql_for
+def _some_turns_from(is_cold: bool) -> sa.Select[Any]:
+    return _turns_from(is_cold)().limit(sa.bindparam("limit_", type_=sa.Integer))
 
 
 def _read_this(conn: Connection, scope: Scope, episode_id: UUID) -> rows.Row | None:
@@ -142,7 +200,7 @@ def _check_unchanged(
 
 def _check_facts(conn: Connection, row: rows.Row, was: StoredEpisode) -> None:
     """Refuse if new facts were found meanwhile, because they were found in the old text."""
-    now = {fact.id for fact in fact_statements.of_episode(conn, row.scope_id, row.id)}
+    now = fact_statements.undeleted_ids(conn, row.scope_id, row.id)
     if not now <= {fact.id for fact in was.facts}:
         raise EpisodeChanged(row.session_id)
 

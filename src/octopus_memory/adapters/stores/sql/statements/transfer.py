@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from .....domain.episode import Scope, Session, SessionStatus, Turn
+from .....domain.episode import Scope, Session, SessionStatus
 from .....domain.errors import EpisodeChanged
 from .....ports.values import NewTurn
 from .. import column_values, rows
-from ..lazy import Connection, sa, schema, sql_for
+from ..lazy import Connection, sa, schema
 from . import agent_configs, close, common, facts, index_turns, placeholders, scopes
 
 if TYPE_CHECKING:
-    from .....domain.transfer.export_format import EpisodeRecord
     from .....ports.values import ImportedEpisode
 
 
-_MOST_BYTES = 4 * 1024 * 1024
-"""Compressed bytes of turns in one page, so that a few large turns do not fill the memory."""
-_FETCH = 16
 _BATCH = 250
-
-
-@cache
-def _select_kept() -> sa.Select[Any]:
-    own = schema.episodes.c.aged_from, schema.episodes.c.replay_from
-    return sa.select(*rows.episode_columns(), *own).where(common.undeleted_in_scope())
-
-
-@sql_for
-def _turns_from(is_cold: bool) -> sa.Select[Any]:
-    table = schema.turns_archive if is_cold else schema.turns
-    return (
-        sa.select(*(table.c[column.name] for column in rows.turn_columns()))
-        .where(
-            table.c.episode_id == sa.bindparam("episode_"),
-            table.c.tenant == sa.bindparam("tenant_"),
-            table.c.ordinal >= sa.bindparam("start_"),
-        )
-        .order_by(table.c.ordinal)
-        .limit(sa.bindparam("limit_", type_=sa.Integer))
-    )
 
 
 def sessions(
@@ -74,46 +48,6 @@ def sessions(
         statement = statement.where(table.c.session_id > after)
     found = conn.execute(statement, common.scope_params(scope))
     return [rows.session(row, scope) for row in found]
-
-
-def _kept_episode(row: rows.Row, scope: Scope) -> EpisodeRecord:
-    from .....domain.transfer.export_format import EpisodeRecord
-
-    return EpisodeRecord(
-        episode=rows.episode(row, scope),
-        last_seen_at=row.last_seen_at,
-        aged_from=row.aged_from,
-        replay_from=row.replay_from,
-    )
-
-
-def episode_page(
-    conn: Connection, scope: Scope, episode_id: UUID, *, start: int = 0, limit: int
-) -> tuple[EpisodeRecord | None, list[Turn]]:
-    this = conn.execute(
-        _select_kept().where(schema.episodes.c.id == episode_id), common.scope_params(scope)
-    ).one_or_none()
-    if this is None:
-        return None, []
-    taken: list[Turn] = []
-    size = 0
-    while size < _MOST_BYTES and len(taken) < limit:
-        wanted = min(_FETCH, limit - len(taken))
-        found = conn.execute(
-            _turns_from(bool(this.is_cold)),
-            {
-                "episode_": episode_id,
-                "tenant_": scope.tenant,
-                "start_": start,
-                "limit_": wanted,
-            },
-        ).all()
-        taken += rows.turns(found, this.session_id)
-        size += sum(len(row.message) + len(row.tool_calls or b"") for row in found)
-        if len(found) < wanted:
-            break
-        start = found[-1].ordinal + 1
-    return _kept_episode(this, scope), taken
 
 
 def import_episode(conn: Connection, imported: ImportedEpisode) -> bool:
