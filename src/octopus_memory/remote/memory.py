@@ -426,12 +426,7 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         }
         return decode.context(self._transport.post("/context", body))
 
-    def delete(
-        self,
-        episode_id: Episode | UUID | str,
-        *,
-        actor: str | None = None,
-    ) -> None:
+    def delete(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> None:
         path = f"/episodes/{encode.episode_id(episode_id)}/delete"
         self._transport.acting(actor).post(path, self._who, done=EpisodeNotFound)
 
@@ -440,12 +435,7 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         found = self._transport.get(path, {"agentId": self.scope.agent})
         return decode.episodes(found, self.scope.tenant)
 
-    def restore(
-        self,
-        episode_id: Episode | UUID | str,
-        *,
-        actor: str | None = None,
-    ) -> Episode:
+    def restore(self, episode_id: Episode | UUID | str, *, actor: str | None = None) -> Episode:
         path = f"/episodes/{encode.episode_id(episode_id)}/restore"
         return decode.episode(
             self._transport.acting(actor).post(path, self._who), self.scope.tenant
@@ -471,12 +461,7 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         removed = self._transport.acting(actor).send("POST", path, body=body, safe=ids is not None)
         return decode.turns(removed)
 
-    def erase(
-        self,
-        *,
-        physical: bool = True,
-        actor: str | None = None,
-    ) -> EraseReceipt:
+    def erase(self, *, physical: bool = True, actor: str | None = None) -> EraseReceipt:
         query = {"agentId": self.scope.agent, "physical": physical}
         path = f"/users/{segment(self.scope.user)}/episodes"
         # Not retried, because the receipt of a second erasure would be all zeros.
