@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,24 @@ def test_cancelled_calls_and_two_writers_lose_nothing(scopes: Scopes):
         assert sorted(item["content"] for item in popped if item) == sorted(said)
 
     asyncio.run(story())
+
+
+def test_event_loops_of_several_threads_share_a_session(scopes: Scopes):
+    session = OctopusSession("s", scopes())
+
+    def write(number: int) -> None:
+        item: Any = {"role": "user", "content": f"said {number}"}
+        asyncio.run(asyncio.wait_for(session.add_items([item]), timeout=60))
+
+    with ThreadPoolExecutor(max_workers=5) as threads:
+        list(threads.map(write, range(10)))
+    assert sorted(texts(scopes(), "s")) == sorted(f"said {number}" for number in range(10))
+
+
+@pytest.mark.parametrize("given", [None, {"limit": 2}, SessionSettings(limit=2)])
+def test_settings_may_be_a_dictionary_or_left_out(kept: EpisodicMemory, given: Any):
+    session = OctopusSession("s", kept.scope(user="ana"), session_settings=given)
+    assert session.session_settings == SessionSettings(limit=given and 2)
 
 
 def test_the_tool_searches_this_users_memory(scopes: Scopes, kept: EpisodicMemory):

@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from agents import RunConfig, SessionSettings, Tool, function_tool
 from agents.items import TResponseInputItem
-from agents.memory.session_settings import resolve_session_limit
+from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 from agents.run_config import CallModelData, ModelInputData
 
 from ..domain.episode import Turn
@@ -37,16 +38,18 @@ class OctopusSession:
         session_id: str,
         scope: AnyScope,
         *,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
         budget_tokens: int | None = None,
         key: str | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings: SessionSettings = coerce_session_settings(session_settings or {})
         self._talk = Conversation(scope, session_id, budget_tokens=budget_tokens)
         self._key, self._added = key, 0
-        # The SDK gives no order to calls of one session: items of one call stay together.
-        self._adding = asyncio.Lock()
+        # One for each event loop, because a loop cannot wake a caller that waits in another.
+        self._adding: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The newest `limit` items in their order, or all."""
@@ -64,7 +67,8 @@ class OctopusSession:
         if not items:
             return
         bodies = [_body(plain(item)) for item in items]
-        async with self._adding:
+        # Calls of one loop are stored in their order.
+        async with self._adding.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             keys = None
             if self._key is not None:
                 numbers = range(self._added, self._added + len(items))
