@@ -1,7 +1,4 @@
-"""Write `tools.json`: the tools of the MCP server as `tools/list` shows them.
-
-python scripts/build_mcp_tools.py
-"""
+"""Write `tools.json`: the tools of the MCP server as `tools/list` shows them (`make texts`)."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_list_of_tools_is_json(state: State):
 
 def test_the_shipped_list_is_that_of_the_tools():
     made = json.loads(json.dumps([described(tool) for tool in TOOLS.values()]))
-    remedy = "run python scripts/build_mcp_tools.py"
+    remedy = "run make texts"
     assert made == json.loads(catalogue.FILE.read_bytes()), remedy
 
 
