@@ -25,6 +25,7 @@ TESTS = {
     "google-adk": "test_google_adk.py",
     "langchain": "test_langchain.py",
     "langgraph": "test_langgraph.py",
+    "llamaindex": "test_llamaindex.py",
     "openai-agents": "test_openai_agents.py",
     "pydantic-ai": "test_pydantic_ai.py",
     "strands": "test_strands.py",

@@ -22,6 +22,7 @@ NEEDS = {
     "google-adk": "google.adk",
     "langchain": "langchain",
     "langgraph": "langgraph",
+    "llamaindex": "llama_index.core",
     "openai-agents": "agents",
     "pydantic-ai": "pydantic_ai",
     "strands": "strands",
