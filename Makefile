@@ -25,6 +25,7 @@ help:
 
 demo: $(VENV)/installed
 	@$(BIN)/octopus demo
+	@echo "Here octopus is $(BIN)/octopus; to call it by its name, run: . $(BIN)/activate"
 
 serve: $(VENV)/installed-server
 	@$(BIN)/octopus serve --dev

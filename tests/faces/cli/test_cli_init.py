@@ -68,6 +68,31 @@ def test_the_openai_program_remembers_at_its_second_run(monkeypatch: pytest.Monk
         assert "allergic to peanuts" in json.dumps(server.requests[-1].body)
 
 
+def command_of_mcp() -> str:
+    run("init", "mcp")
+    written = json.loads(Path(".mcp.json").read_text(encoding="utf-8"))
+    return str(written["mcpServers"]["memory"]["command"])
+
+
+def test_an_mcp_client_is_given_the_program_of_a_virtual_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "environment" / "bin" / "octopus"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
+    assert command_of_mcp() == str(program)
+
+
+def test_an_mcp_client_is_given_the_name_of_an_installed_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    assert command_of_mcp() == "octopus"
+
+
 @pytest.mark.parametrize("there", ["octopus.toml", "agent.py"])
 def test_no_file_is_overwritten(there: str) -> None:
     Path(there).write_text("mine", encoding="utf-8")

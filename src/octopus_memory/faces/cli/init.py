@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -162,5 +164,18 @@ def _write(starter: Starter, folder: Path) -> list[str]:
             raise InvalidInput("--folder", f"must not hold {path.name} yet: choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     for path, source in wanted.items():
-        path.write_text(starters.joinpath(source).read_text(encoding="utf-8"), encoding="utf-8")
+        text = starters.joinpath(source).read_text(encoding="utf-8")
+        path.write_text(_with_program(text) if path.suffix == ".json" else text, encoding="utf-8")
     return [str(path) for path in wanted]
+
+
+def _with_program(text: str) -> str:
+    """Return the client's configuration with a command that the client can start.
+
+    A client does not see an environment that is only active in this terminal, so outside of the
+    user's path it needs the whole path of the program.
+    """
+    if sys.prefix == sys.base_prefix:
+        return text
+    program = Path(sys.executable).with_name("octopus")
+    return text.replace('"octopus"', json.dumps(str(program)), 1) if program.exists() else text
