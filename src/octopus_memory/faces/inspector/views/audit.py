@@ -9,7 +9,7 @@ from ..visit import Answer, Page, Visit
 _PAGE = 50
 _LOOKED_AT = 2_000
 """Entries that a filter reads for one page."""
-_VERIFIED_UNASKED = 20_000
+_VERIFIED_UNASKED = 5_000
 """Entries up to which the chain is verified whenever the page is opened."""
 
 
