@@ -213,6 +213,16 @@ def test_without_a_threshold_the_whole_budget_may_be_spent() -> None:
     assert block.tokens > 780
 
 
+def test_with_a_threshold_of_one_little_is_spent_on_anything_less_certain() -> None:
+    many = [turn(f"Fact number {n} is worth a line.", ordinal=2 * n) for n in range(200)]
+
+    less = block_of(Material(candidates=candidates(*many), relevance=0.99), min_score=1)
+    certain = block_of(Material(candidates=candidates(*many), relevance=1), min_score=1)
+
+    assert less.tokens <= 80
+    assert certain.tokens > 780
+
+
 def test_small_talk_costs_nothing_but_how_to_address_the_user() -> None:
     facts = (
         fact("Wants to be called Sam", FactKind.NAME, 1),

@@ -170,7 +170,8 @@ def _allowance(material: Material, budget: int, min_score: float) -> int:
     full = min_score + (1 - min_score) * _FULL_AT
     if material.relevance >= full or not min_score:
         return budget
-    grown = max(0.0, (material.relevance - min_score) / (full - min_score))
+    # A threshold of 1 leaves no room between them to divide by.
+    grown = max(0.0, (material.relevance - min_score) / max(full - min_score, 1e-9))
     return int(budget * (_LEAST_SHARE + (1 - _LEAST_SHARE) * grown))
 
 
