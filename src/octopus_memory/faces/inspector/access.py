@@ -51,6 +51,10 @@ class Visitor:
         """Token that every form of this visit carries."""
         return hmac.new(self.cookie.encode(), b"csrf", sha256).hexdigest()
 
+    def seal(self, message: str) -> str:
+        """Return the proof that a message in an address was written by the server."""
+        return hmac.new(self.cookie.encode(), b"said\0" + message.encode(), sha256).hexdigest()[:32]
+
     def in_tenant(self, tenant: str | None) -> Visitor:
         """Return the visitor in another tenant, if the visitor is bound to none."""
         if not tenant or not self.every_tenant:
@@ -84,6 +88,10 @@ class SignIn:
 
         `read_token` verifies a JWT. Without it no JWT is accepted, nor a cookie made for one.
         """
+        self.cookie_name = COOKIE
+        if local_token is not None:
+            # Browsers send cookies to every port, so each program on this machine has its own.
+            self.cookie_name += f"_{sha256(local_token.encode()).hexdigest()[:12]}"
         self.takes_jwts = read_token is not None
         self._read_token = read_token
         self._memory = memory

@@ -20,7 +20,8 @@ from starlette.types import Scope
 from ...domain.errors import Conflict, InvalidInput, NotFound, OctopusError
 from ...domain.identity import AccessRole, Credential
 from ...engine.memory import Memory
-from .access import COOKIE, SECONDS, SignIn, Visitor, local_operator
+from ..addresses import network_of
+from .access import SECONDS, SignIn, Visitor, local_operator
 from .rendering import environment
 from .views import audit, erasure, facts, health, playground, replay, retention, timeline, users
 from .visit import Answer, Download, Forbidden, Page, Redirect, View, Visit
@@ -153,7 +154,7 @@ class Inspector:
                 return None
             return local_operator(self._nonce)
         token = request.query_params.get("token")
-        cookie = request.cookies.get(COOKIE, "")
+        cookie = request.cookies.get(self._sign_in.cookie_name, "")
         if token:
             cookie = self._sign_in.with_local_token(token) or cookie
         return await run_in_threadpool(self._sign_in.visitor, cookie) if cookie else None
@@ -178,7 +179,9 @@ class Inspector:
             case Redirect():
                 to = answer.to
                 if answer.message:
-                    to += ("&" if "?" in to else "?") + urlencode({"done": answer.message})
+                    to += ("&" if "?" in to else "?") + urlencode(
+                        {"done": answer.message, "seal": visit.visitor.seal(answer.message)}
+                    )
                 work = None if answer.afterwards is None else BackgroundTask(answer.afterwards)
                 return _with_headers(RedirectResponse(to, 303, background=work))
             case Download():
@@ -196,7 +199,7 @@ class Inspector:
         values = {
             "visitor": visitor,
             "visit": visit,
-            "done": "" if visit is None else visit.query.get("done", "")[:200],
+            "done": "" if visit is None else _message(visit),
             "link": None if visit is None else visit.link,
             "scope_link": None if visit is None else visit.scope_link,
             "signs_in": self._check_local is None,
@@ -227,7 +230,7 @@ class Inspector:
     async def _take_sign_in(self, request: Request) -> Response:
         form = await _form(request)
         to = _own_path(form.get("to", "/"))
-        address = request.client.host if request.client else "unknown"
+        address = network_of(request.client.host if request.client else "unknown")
         if not _is_same_origin(request):
             return self._problem(None, 403, "This form came from another site.")
         if self._sign_in.is_locked(address):
@@ -258,18 +261,25 @@ class Inspector:
         if visitor is not None and not _is_own(request, await _form(request), visitor):
             return self._problem(visitor, 403, "This form is too old. Go back and reload it.")
         response = _with_headers(RedirectResponse("/sign-in", 303))
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        response.delete_cookie(self._sign_in.cookie_name, httponly=True, samesite="strict")
         return response
 
     def _set_cookie(self, request: Request, response: Response, cookie: str) -> None:
         response.set_cookie(
-            COOKIE,
+            self._sign_in.cookie_name,
             cookie,
             max_age=SECONDS,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
         )
+
+
+def _message(visit: Visit) -> str:
+    """Return the message of a redirect; nothing for one that the server did not write."""
+    given, seal = visit.query.get("done", ""), visit.query.get("seal", "")
+    right = visit.visitor.seal(given)
+    return given if secrets.compare_digest(seal.encode(), right.encode()) else ""
 
 
 async def _form(request: Request) -> dict[str, str]:

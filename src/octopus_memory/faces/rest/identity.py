@@ -7,7 +7,6 @@ import time
 from collections import OrderedDict
 from contextlib import nullcontext
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
 from typing import Protocol
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +14,7 @@ from starlette.types import Scope
 
 from ...domain.identity import AccessRole, Principal
 from ...engine.privacy.api_keys import KeyRing
+from ..addresses import network_of
 from .http import header
 from .local import check_local
 from .problems import Refused
@@ -23,7 +23,6 @@ DEVELOPER = Principal(tenant="default", role=AccessRole.ADMIN, actor="developmen
 ISSUER_RETRY_SECONDS = 5
 _MOST_TRACKED = 50_000
 _CHECKS_AT_ONCE = 4
-_LONGEST_ADDRESS = 100
 
 
 class IssuerUnavailable(Exception):
@@ -136,7 +135,7 @@ class Gate:
         principal = self._ring.remembered(token)
         if principal is not None:
             return principal
-        address = _network(scope)
+        address = network_of(scope["client"][0] if scope.get("client") else "unknown")
         locked = self._lockout.left(address)
         principal = await self._checked(token, is_suspect=locked > 0)
         if principal is not None:
@@ -163,21 +162,6 @@ class Gate:
                 "the keys of the JWT issuer cannot be fetched now. Try again later.",
                 headers={"Retry-After": str(ISSUER_RETRY_SECONDS)},
             ) from error
-
-
-def _network(scope: Scope) -> str:
-    """Return the network by which wrong credentials are counted: the address, of IPv6 its /64.
-
-    A subscriber has a whole /64, and could send each guess from another address.
-    """
-    host = scope["client"][0] if scope.get("client") else "unknown"
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host[:_LONGEST_ADDRESS]
-    if address.version == 6 and address.ipv4_mapped is None:
-        return str(ip_network((address, 64), strict=False))
-    return host
 
 
 def need(principal: Principal, *roles: AccessRole) -> None:

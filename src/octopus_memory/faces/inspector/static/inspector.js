@@ -42,7 +42,8 @@ for (const form of at("live")) {
     const mine = ++asked;
     const query = new URLSearchParams(new FormData(form));
     const answer = await fetch(`${form.dataset.from}?${query}`, { headers: { Accept: "text/html" } });
-    if (!answer.ok || mine !== asked) return;
+    if (answer.redirected) location.reload();
+    if (!answer.ok || answer.redirected || mine !== asked) return;
     target.innerHTML = await answer.text();
     history.replaceState(null, "", `${location.pathname}?${query}`);
   };
