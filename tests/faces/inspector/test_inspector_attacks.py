@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from octopus_memory import EpisodicMemory
+from octopus_memory.domain.errors import StoreUnavailable
 from octopus_memory.engine.privacy import api_keys
 from octopus_memory.testing import FixedClock
 
@@ -272,6 +273,31 @@ def test_guessers_share_the_network_of_a_subscriber(memory: EpisodicMemory):
     assert guesser.post("/sign-in", data={"key": "oct_x_y"}).status_code == 429
     neighbour = TestClient(app, client=("2001:db8:0:1::1", 50_000))
     assert neighbour.post("/sign-in", data={"key": "oct_x_y"}).status_code == 401
+
+
+def test_a_key_that_no_database_can_store_is_wrong(pages: TestClient):
+    for wrong in ("oct_\0_x", "oct_a\0_x\0", "\0"):
+        assert pages.post("/sign-in", data={"key": wrong}).status_code == 401
+
+
+def test_a_database_that_fails_is_said(
+    pages: TestClient, memory: EpisodicMemory, monkeypatch: pytest.MonkeyPatch
+):
+    token = sign_in(pages, memory)
+
+    def fail(*_: object) -> None:
+        raise StoreUnavailable(f"gone {SECRET}")
+
+    monkeypatch.setattr(type(memory.runtime.store), "find_key", fail)
+    for answer in (
+        pages.get("/"),
+        pages.post("/facts/add", data={"csrf": token}),
+        pages.post("/sign-in", data={"key": "oct_x_y"}),
+        pages.post("/sign-out", data={"csrf": token}),
+    ):
+        assert answer.status_code == 503
+        assert "does not answer" in answer.text
+        assert SECRET not in answer.text
 
 
 def test_pages_beyond_the_last_lead_back(pages: TestClient, memory: EpisodicMemory):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from importlib import resources
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.background import BackgroundTask
@@ -27,6 +27,8 @@ from .views import audit, erasure, facts, health, playground, replay, retention,
 from .visit import Answer, Download, Forbidden, Page, Redirect, View, Visit
 
 log = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LARGEST_FORM = 1024 * 1024
 _STATIC = {
@@ -103,18 +105,32 @@ class Inspector:
         self._nonce = sha256(b"inspector\0local\0" + memory.runtime.store.salt).hexdigest()
 
     def routes(self) -> list[Route]:
-        pages = [Route(path, self._page(view)) for path, view in _VIEWS.items()]
-        actions = [Route(path, self._action(do), methods=["POST"]) for path, do in _ACTIONS.items()]
+        pages = [Route(path, self._safe(self._page(view))) for path, view in _VIEWS.items()]
+        actions = [
+            Route(path, self._safe(self._action(do)), methods=["POST"])
+            for path, do in _ACTIONS.items()
+        ]
         return [
             *pages,
             *actions,
             Route("/sign-in", self._show_sign_in),
-            Route("/sign-in", self._take_sign_in, methods=["POST"]),
-            Route("/sign-out", self._sign_out, methods=["POST"]),
+            Route("/sign-in", self._safe(self._take_sign_in), methods=["POST"]),
+            Route("/sign-out", self._safe(self._sign_out), methods=["POST"]),
             Route("/inspector/{name}", _static),
         ]
 
-    def _page(self, view: View) -> Callable[[Request], Any]:
+    def _safe(self, answer: Handler) -> Handler:
+        """Answer with a page, too, if the database fails before a view runs."""
+
+        async def answer_safely(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except OctopusError as error:
+                return self._unavailable(None, error)
+
+        return answer_safely
+
+    def _page(self, view: View) -> Handler:
         async def answer(request: Request) -> Response:
             visitor = await self._visitor(request)
             if visitor is None:
@@ -128,7 +144,7 @@ class Inspector:
 
         return answer
 
-    def _action(self, view: View) -> Callable[[Request], Any]:
+    def _action(self, view: View) -> Handler:
         async def answer(request: Request) -> Response:
             visitor = await self._visitor(request)
             if visitor is None:
@@ -171,8 +187,11 @@ class Inspector:
         except Conflict as error:
             return self._problem(visit.visitor, 409, str(error))
         except OctopusError as error:
-            log.warning("a page of the inspector failed: %s", error.for_log())
-            return self._problem(visit.visitor, 503, "The database does not answer. Try again.")
+            return self._unavailable(visit.visitor, error)
+
+    def _unavailable(self, visitor: Visitor | None, error: OctopusError) -> Response:
+        log.warning("a page of the inspector failed: %s", error.for_log())
+        return self._problem(visitor, 503, "The database does not answer. Try again.")
 
     def _made(self, request: Request, visit: Visit, answer: Answer) -> Response:
         match answer:

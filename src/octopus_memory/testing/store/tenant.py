@@ -102,6 +102,7 @@ class KeyTests(StoreTests):
         assert store.find_key("k1") == (key, secret_hash("s"))
         assert store.find_key("K1") is None
         assert store.find_key("k") is None
+        assert store.find_key("k1\0") is None
 
     def test_keys_are_listed_by_tenant(self, store: EpisodeStore) -> None:
         for key_id, tenant in (("a", "acme"), ("b", "other"), ("c", "acme")):
