@@ -399,7 +399,7 @@ def to_sqlite(statement: str) -> str:
         case "CREATE":
             text = _create(text)
         case "ALTER":
-            text = text.replace(" ADD ", " ADD COLUMN ")
+            text = text.replace(" ADD ", " ADD COLUMN ").replace("(max)", "")
         case "DROP":
             text = text.partition(" ON ")[0]
         case word:
