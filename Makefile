@@ -19,7 +19,7 @@ help:
 	@echo "make format  let ruff mend what it can"
 	@echo "make docs    build the documentation site into build/docs/site and check every link"
 	@echo "make package build wheel and sdist, check them, and use them on every Python that this machine has"
-	@echo "make texts   write the statements of SQLite's hot calls and the list of MCP tools again, after one has changed"
+	@echo "make texts   write the statements that are shipped for SQLite and the list of MCP tools again, after one has changed"
 	@echo "make bench   measure everything, beside other libraries, up to a million turns; an hour"
 	@echo "make bench-quick  Octopus, and the libraries that are there already, on little data, in two minutes"
 

@@ -1,4 +1,4 @@
-"""How often the hot calls go to a PostgreSQL server, and what it reads for them."""
+"""How often common calls go to a PostgreSQL server, and what it reads for them."""
 
 from __future__ import annotations
 
@@ -62,12 +62,16 @@ def test_a_read_is_one_trip(store: PostgresStore):
         _trips(store, lambda: store.list_episodes(EpisodeQuery(of=ANA, limit=5, count=False))) == 1
     )
     assert _trips(store, lambda: store.config("acme", "hr")) == 1
+    assert _trips(store, lambda: store.find_key("none")) == 1
+    assert _trips(store, lambda: store.tenants(limit=5)) == 1
 
 
 @TRACED
 def test_a_snapshot_read_takes_one_more_round_trip(store: PostgresStore):
     store.append(make_append(ANA, "hello"))
     assert _trips(store, lambda: store.recall_block(ANA, after=0, late=[1, 2], model="m")) == 2
+    # Also one that each call builds anew.
+    assert _trips(store, lambda: store.deleted_episodes(ANA)) == 2
 
 
 @TRACED

@@ -1,4 +1,4 @@
-"""The shipped texts of SQLite's hot statements: as they are compiled now, and enough."""
+"""The statements that are shipped compiled for SQLite: as they are compiled now, and enough."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from octopus_memory.adapters.stores.sql import lazy
 from octopus_memory.adapters.stores.sqlite import compiled as compiled_statements
 
 REMEDY = "run make texts"
-HOT = """
+CALLS = """
 import sys
 from octopus_memory import EpisodicMemory
 with EpisodicMemory.open(sys.argv[1], embedder="hashing", background=False) as memory:
@@ -50,11 +50,11 @@ def test_a_text_is_what_is_compiled_now(key: tuple[str, ...]) -> None:
 
 
 @pytest.mark.process
-def test_hot_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
+def test_common_calls_do_not_load_sqlalchemy(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     EpisodicMemory.open(url, embedder="hashing", background=False).close()
     run = subprocess.run(
-        [sys.executable, "-c", HOT, url], capture_output=True, text=True, check=True
+        [sys.executable, "-c", CALLS, url], capture_output=True, text=True, check=True
     )
     assert run.stdout == "False\n", REMEDY
 

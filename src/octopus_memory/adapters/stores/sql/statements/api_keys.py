@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .. import rows
-from ..lazy import Connection, sa, schema, types
+from ..lazy import Connection, sa, schema, sql, types, without_snapshot
 from . import audit
 
 if TYPE_CHECKING:
@@ -37,14 +37,21 @@ def put(
         audit.append(conn, entry)
 
 
+@sql
+def _find() -> sa.Select[Any]:
+    return sa.select(schema.keys).where(schema.keys.c.id == sa.bindparam("id_"))
+
+
+@without_snapshot
 def find(conn: Connection, key_id: str) -> tuple[ApiKey, bytes] | None:
     if "\0" in key_id:
         # PostgreSQL refuses to compare with it, and no id has one.
         return None
-    row = conn.execute(sa.select(schema.keys).where(schema.keys.c.id == key_id)).one_or_none()
+    row = conn.execute(_find, {"id_": key_id}).one_or_none()
     return None if row is None else (_key(row), row.hash)
 
 
+@without_snapshot
 def listed(conn: Connection, tenant: str | None = None) -> list[ApiKey]:
     whose = sa.true() if tenant is None else schema.keys.c.tenant == tenant
     found = conn.execute(

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from .. import rows
-from ..lazy import Connection, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql, without_snapshot
 from . import meta
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def _head_of(tenant: str) -> str:
     return f"audit {sha256(tenant.encode()).hexdigest()[:32]}"
 
 
+@without_snapshot
 def entries(
     conn: Connection, tenant: str, *, after: int = 0, limit: int = 1_000
 ) -> list[AuditEntry]:

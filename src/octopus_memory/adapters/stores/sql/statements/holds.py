@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from .....domain.errors import EpisodeNotFound, LegalHold
-from ..lazy import Connection, sa, schema, sql
+from ..lazy import Connection, sa, schema, sql, without_snapshot
 from . import audit, common
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def lift(conn: Connection, tenant: str, hold_id: UUID, *, entry: AuditDraft | No
     return done.rowcount > 0
 
 
+@without_snapshot
 def list_holds(conn: Connection, tenant: str) -> list[Hold]:
     found = conn.execute(
         sa.select(schema.holds)

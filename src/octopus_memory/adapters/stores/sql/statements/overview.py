@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .....domain.episode import Scope
 from .....ports.overview import MOST_READ
-from ..lazy import Connection, sa, schema
+from ..lazy import Connection, sa, schema, without_snapshot
 
 if TYPE_CHECKING:
     from .....domain.overview import ScopeOverview, ScopeSearch, TenantOverview
@@ -16,6 +16,7 @@ _LAST_CHARACTER = chr(0x10FFFF)
 _READ_AT_ONCE = 10_000
 
 
+@without_snapshot
 def tenants(conn: Connection, *, after: str | None = None, limit: int) -> list[TenantOverview]:
     from .....domain.overview import TenantOverview
 
@@ -27,6 +28,7 @@ def tenants(conn: Connection, *, after: str | None = None, limit: int) -> list[T
     return [TenantOverview(tenant=row.tenant, scopes=row.scopes) for row in found]
 
 
+@without_snapshot
 def agents(conn: Connection, tenant: str) -> list[str]:
     name = schema.scopes.c.agent
     statement = sa.select(name).where(schema.scopes.c.tenant == tenant).distinct().order_by(name)
