@@ -11,7 +11,7 @@ from ..domain.episode import Scope
 if TYPE_CHECKING:
     from ..domain.overview import ScopeSearch, TenantOverview
 
-MOST_READ = 100_000
+MOST_READ = 200_000
 """Scopes that one call of `people` reads at most."""
 
 

@@ -66,7 +66,7 @@ class OverviewTests(StoreTests):
         assert store.people("acme", agents=[], limit=9).found == ()
 
     def test_people_are_searched_in_any_case(self, store: EpisodeStore) -> None:
-        for user in ("ana", "Banana", "Zo\u00c9", "100%_[a]", "zo\0e"):
+        for user in ("ana", "Banana", "Zo\u00c9", "100%_[a]", "zo\0e", "stra\u00dfe"):
             tell(store, scope=make_scope(user))
         tell(store, scope=make_scope("ben", agent="Travel-ANA"))
         tell(store, scope=make_scope("anabel", tenant="other"))
@@ -80,8 +80,10 @@ class OverviewTests(StoreTests):
         assert users("\u00e9") == ["Zo\u00c9"]
         assert users("%_[") == ["100%_[a]"]
         assert users("O\0") == ["zo\0e"]
+        assert users("ASS") == ["stra\u00dfe"]
+        assert users("\u00e9 x") == []
         assert users("xyz") == []
-        assert len(users("")) == 6
+        assert len(users("")) == 7
 
     def test_a_search_is_in_pages_and_bounded(self, store: EpisodeStore) -> None:
         for number in range(6):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from .....domain.overview import ScopeOverview, ScopeSearch, TenantOverview
 
 _LAST_CHARACTER = chr(0x10FFFF)
-_READ_AT_ONCE = 10_000
+_READ_AT_ONCE = 25_000
 
 
 @without_snapshot
@@ -52,28 +53,71 @@ def people(
         name = schema.scopes.c.user
         # A range, because not every product has LIKE for the type of a name.
         wanted += [name >= starts, name < starts + _LAST_CHARACTER]
+    if not contains:
+        rows = _named(conn, wanted, after, limit)
+        return _page(conn, tenant, rows, rows[-1] if len(rows) == limit else None)
     # Compared here, because SQLite and the collation "C" of PostgreSQL fold the case of ASCII
     # letters alone, and SQL Server stores names as bytes. The unique index has both names.
     text = contains.casefold()
+    candidates = _candidates(conn.product, text)
     found: list[sa.Row[Any]] = []
+    end: sa.Row[Any] | None = None
     left = most_read
     while left > 0:
-        size = min(_READ_AT_ONCE if text else limit, left)
-        rows = _named(conn, wanted, after, size)
-        for row in rows:
+        size = min(_READ_AT_ONCE, left)
+        end = _position(conn, wanted, after, size)
+        inside = [*wanted, *candidates] if end is None else [*wanted, *candidates, _up_to(end)]
+        for row in _named(conn, inside, after, size):
             if text in row.user.casefold() or text in row.agent.casefold():
                 found.append(row)
                 if len(found) == limit:
                     return _page(conn, tenant, found, row)
-        if len(rows) < size:
-            return _page(conn, tenant, found, None)
+        if end is None:
+            break
         left -= size
-        after = Scope(tenant=tenant, agent=rows[-1].agent, user=rows[-1].user)
-    return _page(conn, tenant, found, rows[-1])
+        after = Scope(tenant=tenant, agent=end.agent, user=end.user)
+    return _page(conn, tenant, found, end)
+
+
+def _candidates(product: str, text: str) -> list[sa.ColumnElement[bool]]:
+    """Make a condition that every match fulfills, so that few other names are sent.
+
+    It compares the ASCII parts of the text. Names with other characters are always candidates,
+    because these may fold to ASCII letters.
+    """
+    if product not in ("sqlite", "postgresql"):
+        return []
+    parts = re.findall("[ -~]+", text)
+
+    def may_match(name: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+        if product == "sqlite":
+            characters, size = sa.func.length(name), sa.func.length(sa.cast(name, sa.LargeBinary))
+        else:
+            characters, size = sa.func.char_length(name), sa.func.octet_length(name)
+        lower = sa.func.lower(name, type_=sa.String)
+        contained = sa.and_(sa.true(), *(lower.contains(part, autoescape=True) for part in parts))
+        return sa.or_(contained, size != characters)
+
+    return [sa.or_(may_match(schema.scopes.c.user), may_match(schema.scopes.c.agent))]
+
+
+def _position(
+    conn: Connection, wanted: list[sa.ColumnElement[bool]], after: Scope | None, number: int
+) -> sa.Row[Any] | None:
+    """Return the scope that is `number` scopes further on; None if there are fewer."""
+    found: sa.Row[Any] | None
+    found = conn.execute(_in_order(wanted, after).offset(number - 1).limit(1)).one_or_none()
+    return found
+
+
+def _up_to(end: sa.Row[Any]) -> sa.ColumnElement[bool]:
+    table = schema.scopes
+    same = sa.and_(table.c.user == end.user, table.c.agent <= end.agent)
+    return sa.and_(table.c.user <= end.user, sa.or_(table.c.user < end.user, same))
 
 
 def _page(
-    conn: Connection, tenant: str, found: list[sa.Row[Any]], last: sa.Row[Any] | None
+    conn: Connection, tenant: str, found: Sequence[sa.Row[Any]], last: sa.Row[Any] | None
 ) -> ScopeSearch:
     from .....domain.overview import ScopeSearch
 
@@ -96,19 +140,21 @@ def _wanted(
 def _named(
     conn: Connection, wanted: list[sa.ColumnElement[bool]], after: Scope | None, limit: int
 ) -> Sequence[sa.Row[Any]]:
+    return conn.execute(_in_order(wanted, after).limit(limit)).all()
+
+
+def _in_order(wanted: list[sa.ColumnElement[bool]], after: Scope | None) -> sa.Select[Any]:
     table = schema.scopes
     if after is not None:
         same = sa.and_(table.c.user == after.user, table.c.agent > after.agent)
         above = sa.or_(table.c.user > after.user, same)
         # Implied by the next condition, and the only one that seeks in the unique index.
         wanted = [*wanted, table.c.user >= after.user, above]
-    statement = (
+    return (
         sa.select(table.c.id, table.c.agent, table.c.user)
         .where(*wanted)
         .order_by(table.c.user, table.c.agent)
-        .limit(limit)
     )
-    return conn.execute(statement).all()
 
 
 def _overviews(
