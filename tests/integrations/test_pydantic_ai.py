@@ -15,6 +15,7 @@ from tests.support.integrations import FACT, QUESTION, SECRET, Erased, Scopes, t
 pytest.importorskip("pydantic_ai")
 
 from pydantic_ai import Agent, BinaryContent, ImageUrl, ModelRetry, RunContext
+from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -125,6 +126,29 @@ def test_the_block_is_in_the_request_and_not_in_the_history(scopes: Scopes, kept
     assert SECRET in str(model.asked[0][0].parts[0].content)
     assert SECRET not in str(again.all_messages())
     assert SECRET not in str(history(scopes().session("two").turns))
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_shortened_history_loses_nothing_and_gets_no_block(
+    scopes: Scopes, kept: EpisodicMemory, is_first: bool
+):
+    scopes().store([("user", FACT)], session_id="old")
+    kept.flush()
+    model = Model(calls("note", what="it"), "Noted.", calls("note", what="x"), "X4.")
+    memory, shortened = OctopusMemory(scopes()), ProcessHistory(lambda messages: messages[-1:])
+    both = [memory, shortened] if is_first else [shortened, memory]
+    made: Agent[Any, Any] = Agent(model, capabilities=both)
+
+    @made.tool_plain
+    def note(what: str) -> str:
+        return f"noted: {what}"
+
+    result = ask(made, "Note it.", conversation_id="s")
+    result = ask(made, QUESTION, message_history=result.all_messages(), conversation_id="s")
+    said = ["Note it.", "", "noted: it", "Noted.", QUESTION, "", "noted: x", "X4."]
+    assert texts(scopes(), "s") == said
+    assert all(SECRET in str(asked) for asked in model.asked[2:])
+    assert SECRET not in str(result.all_messages())
 
 
 def test_a_conversation_that_goes_on_stores_each_message_once(scopes: Scopes):

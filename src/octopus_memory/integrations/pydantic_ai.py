@@ -7,7 +7,7 @@ await agent.run("Hello", conversation_id="monday")
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
+    ModelResponse,
     RetryPromptPart,
     SystemPromptPart,
     TextPart,
@@ -81,15 +82,26 @@ class _OneRun(AbstractCapability[Any]):
         self._talk, self._with_tool = talk, with_tool
         self._messages: list[ModelMessage] = []
         self._stored: set[str] = set()
+        self._query = ""
 
-    async def before_model_request(
-        self, ctx: RunContext[Any], request_context: ModelRequestContext
-    ) -> ModelRequestContext:
-        """Store what was said by now, and add the memory block to this request alone."""
-        self._messages = ctx.messages
+    async def wrap_model_request(
+        self,
+        ctx: RunContext[Any],
+        *,
+        request_context: ModelRequestContext,
+        handler: Callable[[ModelRequestContext], Awaitable[ModelResponse]],
+    ) -> ModelResponse:
+        """Store what was said by now, before another capability can shorten the history."""
+        self._messages, self._query = ctx.messages, _query(ctx.messages)
         await self._store()
+        return await handler(request_context)
+
+    async def prepare_model_request(
+        self, _: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Add the memory block to this request alone: the history is complete by now."""
         given = request_context.messages
-        block = await self._talk.ablock(_query(given))
+        block = await self._talk.ablock(self._query)
         if block:
             request_context.messages = _with_block(given, block)
         return request_context
