@@ -55,6 +55,11 @@ def test_doctor_is_content():
     assert "Everything that Octopus needs works." in shown
 
 
+def test_doctor_names_one_missing_extra_because_frameworks_exclude_each_other():
+    remedy = checks()["extras"]["remedy"]
+    assert remedy is None or "," not in remedy
+
+
 def test_doctor_says_what_the_default_policy_does(monkeypatch):
     assert checks()["retention"]["detail"] == (
         "episodes are archived after 90 days (turns kept, restorable), deleted after 365 days, "

@@ -379,7 +379,7 @@ def _extras(_: Settings) -> Check:
         name="extras",
         status=Status.OK,
         detail=f"installed: {', '.join(have) or 'none'}; not: {', '.join(lack) or 'none'}",
-        remedy=f"pip install '{_DISTRIBUTION}[{','.join(lack)}]' installs them" if lack else None,
+        remedy=f"pip install '{_DISTRIBUTION}[{lack[0]}]' installs one" if lack else None,
     )
 
 
