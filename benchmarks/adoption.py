@@ -1,18 +1,19 @@
 """Measure the cost of adoption: installed size, import time, first recall and memory.
 
-    python -m benchmarks.adoption                           every extra, a quarter of an hour
+    python -m benchmarks.adoption                           every extra, about ten minutes
     python -m benchmarks.adoption --extras client server    some of them
     python -m benchmarks.adoption --times 40                more starts for each median
 
-The wheel is built and installed into empty virtual environments that have no pip, once for the
-base package, once for the light client, and once for each extra. Needs the extra `dev` and a
-package index that pip can reach. CPU times are valid on a busy machine, too.
+The wheel is built and installed into empty virtual environments that have no pip: one for the base
+package, one for the light client, and for each extra a copy of the first. Needs the extra `dev`
+and a package index that pip can reach. CPU times are valid on a busy machine, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -112,9 +113,20 @@ def build(folder: Path) -> Path:
     return wheel
 
 
-def install(folder: Path, name: str, command: str, installs: Sequence[Sequence[str]]) -> Installed:
-    """Make an empty environment, install into it, and measure what is there."""
-    _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+def install(
+    folder: Path,
+    name: str,
+    command: str,
+    installs: Sequence[Sequence[str]],
+    *,
+    base: Path | None = None,
+) -> Installed:
+    """Make an empty environment or a copy of `base`, install into it, and measure what is there."""
+    if base is None:
+        _run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    else:
+        # Hard links, because pip replaces files and never writes into them.
+        shutil.copytree(base, folder, symlinks=True, copy_function=_link)
     python = folder / "bin" / "python"
     for wanted in installs:
         _run([sys.executable, "-m", "pip", "--python", str(python), "install", "-q", *wanted])
@@ -135,9 +147,9 @@ def installations(folder: Path, wanted: Sequence[str]) -> Iterator[Installed]:
     alone = f"{pip} httpx; {pip} --no-deps octopus-memory"
     yield install(folder / "light", LIGHT, alone, [["httpx"], ["--no-deps", wheel]])
     for extra in wanted:
-        yield install(
-            folder / extra, extra, f"{pip} octopus-memory[{extra}]", [[f"{wheel}[{extra}]"]]
-        )
+        command = f"{pip} octopus-memory[{extra}]"
+        wanted_too = [[f"{wheel}[{extra}]"]]
+        yield install(folder / extra, extra, command, wanted_too, base=folder / BASE)
 
 
 def starts(base: Installed, light: Installed, folder: Path) -> list[Start]:
@@ -161,6 +173,11 @@ def starts(base: Installed, light: Installed, folder: Path) -> list[Start]:
         start(
             "`from octopus_memory import EpisodicMemory`",
             "from octopus_memory import EpisodicMemory",
+        ),
+        start(
+            "light client: `from octopus_memory import RemoteMemory`",
+            "from octopus_memory import RemoteMemory",
+            light,
         ),
         start("light client: `RemoteMemory(…).scope(…)`", _CONNECT, light),
         *recalls,
@@ -225,6 +242,10 @@ def starts_table(programs: Sequence[Start], measured: Sequence[Started]) -> str:
             for name, took in known.items()
         ],
     )
+
+
+def _link(source: str, target: str) -> None:
+    Path(target).hardlink_to(source)
 
 
 def _run(command: Sequence[str]) -> None:
