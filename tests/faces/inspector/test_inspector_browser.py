@@ -72,6 +72,7 @@ def memory(database_url: str, clock: FixedClock) -> Iterator[EpisodicMemory]:
         opened.flush()
         scope.context(f"What am I allergic to? {EVIL}", session_id="tuesday")
         scope.add("tuesday", [("user", EVIL), ("assistant", "Peanuts.")])
+        opened.tenant().erase_user("gone")
         yield opened
 
 
@@ -126,7 +127,8 @@ def sign_in(seen: Seen, base: str, memory: EpisodicMemory, role: str = "admin") 
     playwright.expect(seen.page.get_by_role("heading", level=1)).to_have_text("Users")
 
 
-def addresses() -> dict[str, str]:
+def addresses(memory: EpisodicMemory) -> dict[str, str]:
+    receipt = memory.tenant().receipts()[0].id
     asked = {"message": "What am I allergic to?", "compare": "on", **WHO}
     return {
         "users": "/",
@@ -137,6 +139,8 @@ def addresses() -> dict[str, str]:
         "facts": f"/facts?{urlencode(WHO)}",
         "retention": "/retention?dry=on",
         "erasure": f"/erasure?{urlencode(WHO)}",
+        "progress": f"/erasure/progress?id={receipt}",
+        "receipt": f"/erasure/receipt?id={receipt}",
         "audit": "/audit",
         "health": "/health",
     }
@@ -167,7 +171,7 @@ def test_every_page_is_whole_and_unharmed(
     seen.page.set_viewport_size({"width": WIDTHS[width], "height": 800})
     seen.page.emulate_media(color_scheme=scheme)
     sign_in(seen, base, memory)
-    for name, address in addresses().items():
+    for name, address in addresses(memory).items():
         answer = seen.page.goto(base + address)
         assert answer.status == 200, name
         assert "harmed" not in seen.page.title()
@@ -187,7 +191,7 @@ def test_axe_finds_nothing_serious(browser: Any, base: str, memory: EpisodicMemo
     seen.page.goto(f"{base}/sign-in")
     findings["sign-in"] = axe_findings(seen.page)
     sign_in(seen, base, memory)
-    for name, address in addresses().items():
+    for name, address in addresses(memory).items():
         seen.page.goto(base + address)
         findings[name] = axe_findings(seen.page)
     context.close()
@@ -229,7 +233,7 @@ def test_the_sliders_change_the_block(seen: Seen, base: str, memory: EpisodicMem
 
 def test_erasing_asks_for_the_name(seen: Seen, base: str, memory: EpisodicMemory):
     sign_in(seen, base, memory)
-    seen.page.goto(base + addresses()["erasure"])
+    seen.page.goto(base + addresses(memory)["erasure"])
     button = seen.page.get_by_role("button", name="Erase for good")
     playwright.expect(button).to_be_disabled()
     confirm = seen.page.get_by_label("Type the user's id again to confirm")
@@ -250,7 +254,7 @@ def test_it_works_without_scripts(browser: Any, base: str, memory: EpisodicMemor
     context = browser.new_context(java_script_enabled=False)
     seen = Seen(context.new_page())
     sign_in(seen, base, memory)
-    seen.page.goto(base + addresses()["facts"])
+    seen.page.goto(base + addresses(memory)["facts"])
     seen.page.get_by_text("Correct…").first.click()
     seen.page.get_by_label("What is true", exact=True).first.fill("Prefers coffee.")
     seen.page.get_by_role("button", name="Correct").first.click()
