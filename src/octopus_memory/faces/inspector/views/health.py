@@ -119,7 +119,7 @@ def revoke_key(visit: Visit) -> Answer:
 def _own_key(visit: Visit) -> str:
     visit.need(AccessRole.ADMIN, whole=True)
     found = visit.memory.runtime.store.find_key(visit.given("key"))
-    # In the same words for a key of another tenant, so that nobody can probe for those.
+    # In the same words for a key of another tenant, so that a tenant cannot probe for those.
     if found is None or found[0].tenant != visit.tenant.tenant:
         raise InvalidInput("key", "is not known")
     return found[0].id

@@ -19,7 +19,7 @@ _BAR_WIDTH = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One signal's part of a score, as a bar from where the one before it ended."""
+    """Part of a score that one signal adds, as a bar that starts where the previous one ended."""
 
     share: SignalShare
     start: float
