@@ -35,7 +35,7 @@ REMEMBER: tuple[str, dict[str, Any]] = (
 
 
 class Start(NamedTuple):
-    """One start, up to its last answer."""
+    """A start, up to its last answer."""
 
     cpu_seconds: float
     seconds: float

@@ -1,4 +1,4 @@
-"""One conversation with a tool call, in the forms of several providers."""
+"""A conversation with a tool call, in the forms of several providers."""
 
 from __future__ import annotations
 

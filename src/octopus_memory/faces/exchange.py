@@ -1,4 +1,4 @@
-"""One exchange of the Model Context Protocol over HTTP, between the faces `rest` and `mcp`.
+"""An exchange of the Model Context Protocol over HTTP, between the faces `rest` and `mcp`.
 
 `rest` knows the credential, the limits and the scope; `mcp` knows the protocol.
 """

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AnyScope: TypeAlias = "MemoryScope | RemoteScope | AsyncMemoryScope"
-"""One user's memory with one agent: embedded, behind a service, or awaited."""
+"""A user's memory with one agent: embedded, behind a service, or awaited."""
 
 
 class Unbroken:
@@ -43,7 +43,7 @@ class Unbroken:
 
 
 class Conversation(Unbroken):
-    """One session of one user. The caller chooses both, never the model."""
+    """A session of one user. The caller chooses both, never the model."""
 
     def __init__(
         self, scope: AnyScope, session_id: str, *, budget_tokens: int | None = None
@@ -154,10 +154,10 @@ def last_said(messages: Sequence[Json]) -> str:
 
 
 def new_ones(given: Sequence[Json], stored: SessionReplay | None) -> list[Json]:
-    """Those of the messages that do not stand at the end of the session yet.
+    """Return the messages that the session does not end with yet.
 
-    Callers send the whole history, its end, or the last message alone: what overlaps with the end
-    of the session is known.
+    Callers send the whole history, its end, or only the last message, so an overlap with the end
+    of the session is already stored.
     """
     known = [] if stored is None else [_mark(turn.message) for turn in stored.turns]
     marks = [[_mark(message) for message in parsed([each])] for each in given]
@@ -261,6 +261,6 @@ def alone(body: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def found_lines(hits: Sequence[TurnHit]) -> str:
-    """What a recall tool answers."""
+    """Return the answer of a recall tool."""
     lines = [f"{hit.at:%Y-%m-%d} {hit.role}: {hit.text}" for hit in hits]
     return "\n".join(lines) or "Nothing was found."

@@ -1,4 +1,4 @@
-"""How an item of a LangGraph store is written in Octopus: its session, its text, its marks."""
+"""Encoding of a LangGraph store's item in Octopus: its session, its text, its marks."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def mark(value: Any) -> str:
 
 
 def has(message: Message | None, marks: Mapping[str, str]) -> bool:
-    """Whether a message was written with these marks."""
+    """Return True if a message was written with these marks."""
     had = {} if message is None else message.body.get("metadata") or {}
     return all(had.get(name) == mark for name, mark in marks.items())

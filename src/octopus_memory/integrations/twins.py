@@ -1,4 +1,4 @@
-"""One implementation for a synchronous and an asynchronous interface.
+"""A shared implementation for a synchronous and an asynchronous interface.
 
 A generator yields calls, each as a pair of twins, and is sent their results; `run` makes the
 synchronous call of each pair, and `arun` awaits the other.
