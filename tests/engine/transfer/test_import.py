@@ -237,10 +237,11 @@ def test_many_times_the_turns_take_no_more_memory(
 ):
     scope.store([("user", "formal language, leave days and tea " * 20)])
     *start, turn, end, trailer = [json.loads(line) for line in export(memory, "user-17")]
-    # Smaller batches, so that less has to be imported to see that it is done in batches.
+    # Smaller batches, so that less has to be imported to see that it is done in batches. CPython
+    # keeps freed tuples of up to 20 values, and a batch has a tuple for each column.
     monkeypatch.setattr(import_octopus, "_SMALL", 20_000)
-    monkeypatch.setattr(import_octopus, "_BATCH", 20)
-    monkeypatch.setattr(transfer_statements, "_BATCH", 20)
+    monkeypatch.setattr(import_octopus, "_BATCH", 30)
+    monkeypatch.setattr(transfer_statements, "_BATCH", 30)
     seen = []
     for number, turns in enumerate((60, 60, 600)):
         said = [turn | {"ordinal": place} for place in range(turns)]

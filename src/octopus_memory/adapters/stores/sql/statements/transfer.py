@@ -11,7 +11,7 @@ from .....domain.episode import Scope, Session, SessionStatus
 from .....domain.errors import EpisodeChanged
 from .....ports.values import NewTurn
 from .. import column_values, rows
-from ..lazy import Connection, sa, schema
+from ..lazy import Connection, sa, schema, sql_for
 from . import agent_configs, close, common, facts, index_turns, placeholders, scopes
 
 if TYPE_CHECKING:
@@ -148,11 +148,15 @@ def _import_turns(
 ) -> None:
     kept = imported.kept.episode
     episode = common.episode_key(kept.scope, scope_id, kept.id)
-    table = schema.turns_archive if kept.is_archived else schema.turns
     log = rows.new_turns(turns, first, episode)
-    conn.insert(sa.insert(table), rows.NEW_TURN, log)
+    conn.insert(_insert_turns(kept.is_archived), rows.NEW_TURN, log)
     if kept.is_archived:
         return
     _, seq = scopes.take_rows(conn, kept.scope, len(turns))
     index_turns.insert_new(conn, episode, turns, first, seq, now=imported.now)
     common.set_last_seq(conn, episode, seq + len(turns) - 1)
+
+
+@sql_for
+def _insert_turns(is_archived: bool) -> sa.Insert:
+    return sa.insert(schema.turns_archive if is_archived else schema.turns)
