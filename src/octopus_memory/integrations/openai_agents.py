@@ -20,6 +20,7 @@ from agents.run_config import CallModelData, ModelInputData
 from ..domain.episode import Turn
 from ..domain.errors import InvalidMessage, SessionNotFound
 from ..domain.message import AS_GIVEN, Json
+from ..domain.policy import MOST_RECALLED
 from .core import AnyScope, Conversation, found_lines, last_said, parsed, plain
 
 _FORM = "responses"
@@ -56,6 +57,9 @@ class OctopusSession:
         wanted = resolve_session_limit(limit, self.session_settings)
         if wanted is not None and wanted <= 0:
             return []
+        if wanted is not None and wanted > MOST_RECALLED:
+            # The SDK's compaction asks for a number that no session has.
+            wanted = None
         try:
             replay = await self._talk.awaited.session(self.session_id, last=wanted)
         except SessionNotFound:
