@@ -386,6 +386,22 @@ def test_cancelled_calls_and_two_writers_lose_nothing(scopes: Scopes):
     asyncio.run(story())
 
 
+def test_a_cancelled_call_stores_a_result_without_its_call(scopes: Scopes):
+    result = {"type": "tool_result", "tool_use_id": "gone", "content": "22 degrees"}
+    entry: Any = {"type": "user", "uuid": "r", "message": {"role": "user", "content": [result]}}
+
+    async def story() -> None:
+        store = OctopusSessionStore(scopes())
+        task = asyncio.create_task(store.append(KEY, [entry]))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*store._talk._running)
+        assert await store.load(KEY) == [entry]
+
+    asyncio.run(story())
+
+
 def test_an_erased_user_leaves_no_trace(kept: EpisodicMemory, tmp_path: Path):
     scope = kept.scope(user="ana")
     words = json.loads(json.dumps(ENTRIES).replace("harbour", "zanzibarquark"))

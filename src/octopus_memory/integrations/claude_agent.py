@@ -65,11 +65,14 @@ class OctopusSessionStore:
             return
         bodies, keys, index, times = map(list, zip(*said, strict=True))
         more: Any = {"keys": keys, "index": index, "at": times}
+        await self._talk.finish(self._add(_name(key), bodies, more))
+
+    async def _add(self, session_id: str, bodies: list[dict[str, Json]], more: Any) -> None:
         add = self._talk.awaited.add
         try:
-            await self._talk.finish(add(_name(key), bodies, **more))
+            await add(session_id, bodies, **more)
         except ToolResultWithoutCall:
-            await self._talk.finish(add(_name(key), [alone(each) for each in bodies], **more))
+            await add(session_id, [alone(each) for each in bodies], **more)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """Return every entry of a transcript; None for one that was never written."""
