@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 
 
 class Connections(ABC):
@@ -18,6 +19,10 @@ class Connections(ABC):
     @abstractmethod
     def give_back(self, raw: sqlite3.Connection) -> None:
         """Roll back what the call left open, and let another call have the connection."""
+
+    @abstractmethod
+    def drop(self, raw: sqlite3.Connection) -> None:
+        """End a call that failed: its error may keep a result that was not read to its end."""
 
     @abstractmethod
     def take_writer(self) -> sqlite3.Connection:
@@ -57,6 +62,10 @@ class FileConnections(Connections):
         if self._is_closed:
             self._close_idle()
 
+    def drop(self, raw: sqlite3.Connection) -> None:
+        # While a result is open, the connection reads an old snapshot.
+        raw.close()
+
     def take_writer(self) -> sqlite3.Connection:
         return self._connect()
 
@@ -69,8 +78,10 @@ class FileConnections(Connections):
         self._close_idle()
 
     def _close_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        # Another thread may close them as well.
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
 
 class MemoryConnection(Connections):
@@ -93,6 +104,9 @@ class MemoryConnection(Connections):
             self.drop_writer(raw)
         finally:
             self._lock.release()
+
+    def drop(self, raw: sqlite3.Connection) -> None:
+        self.give_back(raw)
 
     def take_writer(self) -> sqlite3.Connection:
         return self._raw

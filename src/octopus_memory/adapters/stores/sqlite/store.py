@@ -193,13 +193,15 @@ class SqliteStore(SqlStore):
         try:
             raw = self._connections.take()
             try:
-                if not needs_snapshot(do):
-                    return do(DriverConnection(raw), *args, **named)
-                raw.execute("BEGIN")
+                if needs_snapshot(do):
+                    raw.execute("BEGIN")
                 done = do(DriverConnection(raw), *args, **named)
-                raw.execute("COMMIT")
-            finally:
-                self._connections.give_back(raw)
+                if raw.in_transaction:
+                    raw.execute("COMMIT")
+            except BaseException:
+                self._connections.drop(raw)
+                raise
+            self._connections.give_back(raw)
         except _DRIVER_ERRORS as error:
             raise self._store_error(error) from error
         return done
