@@ -178,6 +178,9 @@ class GroupCommit:
             # The connection may be in any state.
             self._drop()
             raise
+        if any(job.error is not None for job in jobs):
+            # An error may keep an open result, whose old snapshot would block the next write.
+            self._drop()
 
     def _commit(self, jobs: list[_Job], batch: _Batch) -> None:
         raw = self._open()
