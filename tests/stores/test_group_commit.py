@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from octopus_memory.adapters.stores.sql import lazy
+from octopus_memory.adapters.stores.sql.lazy import load_compiler
 from octopus_memory.adapters.stores.sql.transactions import Every
 from octopus_memory.adapters.stores.sqlite import group_commit
 from octopus_memory.adapters.stores.sqlite.store import SqliteStore
@@ -61,6 +62,8 @@ def _at_once(store: SqliteStore, writes: list[Callable[[], object]]) -> list[Fut
 
 
 def test_writers_that_wait_share_one_commit(store: SqliteStore):
+    # A write that needs SQLAlchemy, and finds it not imported, is repeated in another commit.
+    load_compiler()
     opened = [make_append(make_scope(f"u{n}"), "first") for n in range(WRITERS)]
     for write in opened:
         store.append(write)
