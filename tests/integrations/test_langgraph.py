@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ pytest.importorskip("langmem")
 from langchain.agents import create_agent
 from langchain.agents.middleware import dynamic_prompt
 from langchain.messages import HumanMessage
-from langgraph.store.base import GetOp, PutOp, SearchOp
+from langgraph.store.base import GetOp, Item, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from langmem import create_manage_memory_tool, create_search_memory_tool
 
@@ -244,6 +246,22 @@ def test_another_writer_between_is_seen(kept: EpisodicMemory):
     OctopusStore(scope, backing=Backing()).put(ANA, "k", {"text": "older"})
     assert others
     assert stored(scope) == ["text: newer"]
+
+
+class _Unpickling(InMemoryStore):
+    """Makes each item anew when it is read, as a store outside of the process does."""
+
+    def batch(self, ops: Any) -> list[Any]:
+        return [
+            pickle.loads(pickle.dumps(found)) if isinstance(found, Item) else found
+            for found in super().batch(ops)
+        ]
+
+
+def test_a_value_that_is_not_equal_to_itself_is_stored(kept: EpisodicMemory):
+    store = OctopusStore(kept.scope(user="ana"), backing=_Unpickling())
+    store.put(("notes",), "one", {"text": "The score of the tea is missing.", "score": math.nan})
+    assert [item.key for item in store.search(("notes",), query="tea")] == ["one"]
 
 
 def test_reindex_makes_both_stores_agree(scopes: Scopes, kept: EpisodicMemory):

@@ -144,9 +144,14 @@ class OctopusStore(BaseStore):
         With `keep`, text of the same value stays, whatever fields it was made of.
         """
         talk = self._talk(place)
-        before: Any = talk  # Equal to no item.
-        while (item := (yield from self._items([place])).get(place)) != before:
-            before, wanted = item, self._messages(item, index)
+        before = None
+        while True:
+            item = (yield from self._items([place])).get(place)
+            # Compare digests, because NaN is not equal to itself.
+            now = mark(item and [item.value, item.updated_at])
+            if now == before:
+                return
+            before, wanted = now, self._messages(item, index)
             known = yield lambda: talk.tail(_MOST), lambda: talk.atail(_MOST)
             old = [each for each in known.episodes if each.turns] if known else []
             marks = wanted[0]["metadata"] if wanted else {}
