@@ -248,6 +248,15 @@ def test_a_lock_is_waited_for_no_longer_than_a_statement_may_take(database: Data
     store.close()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at SIGINT, which a shell's background jobs ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_a_call_that_is_told_to_stop_leaves_nothing_behind(database: Database):
     store = PostgresStore(database.url, pool_size=1, connect_timeout_seconds=2)
     first = make_append(ANA, "hello")
