@@ -187,6 +187,17 @@ def test_no_file_is_long(path: Path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
 
 
+@pytest.mark.parametrize("room", ["evaluation", "faces", "integrations"])
+def test_no_face_asks_the_store(room: str):
+    """Because a face would skip the checks, the cache and the metrics of the engine's calls."""
+    asking = [
+        path.name
+        for path in (SOURCE / room).rglob("*.py")
+        if re.search(r"\bruntime\.store\b", path.read_text(encoding="utf-8"))
+    ]
+    assert asking == []
+
+
 def written_docstring(kind: type) -> str | None:
     """Its own, where `__doc__` may be inherited or made by `dataclass`."""
     [written] = ast.parse(inspect.getsource(kind)).body

@@ -200,6 +200,12 @@ def listed(
     return facts if wanted is None else [fact for fact in facts if fact.kind in wanted]
 
 
+def sessions_of(runtime: Runtime, scope: Scope, found: Iterable[Fact]) -> dict[UUID, str]:
+    """Return the sessions that facts come from, by episode."""
+    ids = sorted({fact.episode_id for fact in found if fact.episode_id is not None})
+    return {id_: episode.session_id for id_, episode in runtime.store.episodes(scope, ids).items()}
+
+
 @retry_on_settings_change
 def add(
     runtime: Runtime,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..domain.audit import AuditCheck, AuditEntry
     from ..domain.overview import TenantOverview
     from ..domain.retention import RetentionReport
-    from ..ports.registry import StoreStats
+    from ..ports.registry import StoreState, StoreStats
     from ..ports.work import Backlog, WorkKind
     from .core.counters import WorkCounters
     from .core.rates import Rates
@@ -261,6 +261,10 @@ class Memory:
     def rates(self) -> Rates:
         """Messages, recalls and errors of this process by the minute, over the last hour."""
         return self.runtime.rates
+
+    def database_state(self) -> StoreState:
+        """Return what the database says of itself: model, mirror, removals and rewritten files."""
+        return self.runtime.store.state()
 
     @property
     def worker_state(self) -> WorkerState | None:

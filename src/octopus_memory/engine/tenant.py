@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ..domain.audit import AuditCheck, AuditEntry
+from ..domain.audit import AuditCheck, AuditEntry, AuditHead
 from ..domain.checks import check_limit, episode_id_of
 from ..domain.episode import Episode, Scope, check_name
 from ..domain.erasure import EraseReceipt, Subject
@@ -217,6 +217,10 @@ class MemoryTenant:
     def audit(self, *, after: int = 0, limit: int = 1_000) -> list[AuditEntry]:
         """Return the audit log's entries with a `seq` above `after`, in order."""
         return self._runtime.store.audit(self.tenant, after=after, limit=check_limit(limit))
+
+    def audit_head(self) -> AuditHead:
+        """Return the number and the hash of the newest entry of the audit log."""
+        return self._runtime.store.audit_head(self.tenant)
 
     def verify_audit(self, *, head: str | None = None) -> AuditCheck:
         """Verify the hash chain of the whole log, and that `head`, noted earlier, is part of it."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from ...domain import identity
 from ...domain.audit import AuditDraft
@@ -77,6 +78,15 @@ class ApiKeys:
         """Return a key of any tenant; None for an unknown id."""
         found = self._runtime.store.find_key(key_id)
         return None if found is None else found[0]
+
+    def signing_secret(self) -> bytes:
+        """Derive the secret by which every process of a service signs what it gives a visitor."""
+        return sha256(b"visits\0" + self._runtime.store.salt).digest()
+
+    def signing_secret_of(self, key_id: str) -> bytes | None:
+        """As `signing_secret`, for visits with a key, which end with it; None if it is unknown."""
+        found = self._runtime.store.find_key(key_id)
+        return None if found is None else sha256(self.signing_secret() + found[1]).digest()
 
     def ring(self) -> KeyRing:
         """Make the cache by which a service authenticates tokens."""

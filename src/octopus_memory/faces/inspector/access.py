@@ -172,18 +172,12 @@ class SignIn:
             token = self._local_token
             return None if token is None else sha256(b"inspector\0" + token.encode()).digest()
         if name.startswith(_JWT):
-            salt = self._memory.runtime.store.salt
-            return sha256(b"inspector\0jwt\0" + salt).digest() if self.takes_jwts else None
-        found = self._memory.runtime.store.find_key(name)
-        if found is None:
-            return None
-        return sha256(b"inspector\0" + self._memory.runtime.store.salt + found[1]).digest()
+            return self._memory.api_keys.signing_secret() if self.takes_jwts else None
+        return self._memory.api_keys.signing_secret_of(name)
 
     def _key(self, key_id: str) -> ApiKey | None:
-        found = self._memory.runtime.store.find_key(key_id)
-        if found is None or not found[0].is_valid(self._memory.runtime.clock.now()):
-            return None
-        return found[0]
+        found = self._memory.api_keys.find(key_id)
+        return found if found is not None and found.is_valid(self._memory.now()) else None
 
 
 def local_operator(cookie: str = "") -> Visitor:

@@ -102,7 +102,7 @@ class Inspector:
         self._sign_in = SignIn(memory, local_token=local_token, read_token=read_token)
         self._check_local = check_local
         # Replaces the cookie in development mode. Every process of a service derives the same.
-        self._nonce = sha256(b"inspector\0local\0" + memory.runtime.store.salt).hexdigest()
+        self._nonce = sha256(b"local\0" + memory.api_keys.signing_secret()).hexdigest()
 
     def routes(self) -> list[Route]:
         pages = [Route(path, self._safe(self._page(view))) for path, view in _VIEWS.items()]

@@ -16,7 +16,7 @@ _VERIFIED_UNASKED = 5_000
 def show(visit: Visit) -> Answer:
     visit.need(AccessRole.ADMIN, AccessRole.AUDITOR, whole=True)
     tenant = visit.tenant
-    head = visit.memory.runtime.store.audit_head(tenant.tenant)
+    head = tenant.audit_head()
     top = min(visit.number("before", head.seq + 1), head.seq + 1)
     action, actor, user = visit.given("action"), visit.given("actor"), visit.given("user")
     subject = tenant.subject(user) if user else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from ....domain.errors import InvalidInput
-from ....domain.facts import Fact, FactKind
+from ....domain.facts import FactKind
+from ....engine import facts
 from ....engine.scope import MemoryScope
 from ..visit import Answer, Page, Redirect, Visit
 from .replay import SEES
@@ -24,7 +25,7 @@ def show(visit: Visit) -> Answer:
     values = {
         "scope": scope.scope,
         "facts": part,
-        "sessions": _sessions(visit, scope, part),
+        "sessions": facts.sessions_of(visit.memory.runtime, scope.scope, part),
         "everything": everything,
         "history": history,
         "kinds": list(FactKind),
@@ -32,13 +33,6 @@ def show(visit: Visit) -> Answer:
         "pages": pages,
     }
     return Page(template="facts.html", values=values)
-
-
-def _sessions(visit: Visit, scope: MemoryScope, facts: list[Fact]) -> dict[UUID, str]:
-    """Sessions that facts come from, by episode."""
-    ids = sorted({fact.episode_id for fact in facts if fact.episode_id is not None})
-    found = visit.memory.runtime.store.episodes(scope.scope, ids)
-    return {episode_id: episode.session_id for episode_id, episode in found.items()}
 
 
 def add(visit: Visit) -> Answer:

@@ -30,7 +30,7 @@ def live(visit: Visit) -> Answer:
 def _page(visit: Visit, made: api_keys.NewKey | None) -> Page:
     visit.need(*_WATCHES, whole=True)
     runtime = visit.memory.runtime
-    keys = runtime.store.list_keys(visit.tenant.tenant)
+    keys = visit.memory.api_keys.list(visit.tenant.tenant)
     page = visit.number("page", 1)
     values = _now(visit) | {
         "stats": visit.memory.stats() if _is_installation(visit) else None,
@@ -74,7 +74,7 @@ def _now(visit: Visit) -> dict[str, Any]:
         "late": any((age or 0) > _LATE_SECONDS for _, age in waits.values()),
         "work_done": {kind.value: counts for kind, counts in done.items()},
         "worker": memory.worker_state,
-        "state": memory.runtime.store.state(),
+        "state": memory.database_state(),
         "next_retention": memory.next_retention(),
         "charts": (
             chart("Messages stored", [each.messages for each in minutes]),
@@ -118,8 +118,8 @@ def revoke_key(visit: Visit) -> Answer:
 
 def _own_key(visit: Visit) -> str:
     visit.need(AccessRole.ADMIN, whole=True)
-    found = visit.memory.runtime.store.find_key(visit.given("key"))
+    found = visit.memory.api_keys.find(visit.given("key"))
     # In the same words for a key of another tenant, so that a tenant cannot probe for those.
-    if found is None or found[0].tenant != visit.tenant.tenant:
+    if found is None or found.tenant != visit.tenant.tenant:
         raise InvalidInput("key", "is not known")
-    return found[0].id
+    return found.id
