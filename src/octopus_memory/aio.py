@@ -144,6 +144,7 @@ class AsyncEpisodicMemory:
     flush = _awaited(Memory.flush)
     stats = _awaited(Memory.stats)
     backlog = _awaited(Memory.backlog)
+    database_state = _awaited(Memory.database_state)
     scopes = _awaited(Memory.scopes)
     default_config = _awaited(Memory.default_config)
     configured_agents = _awaited(Memory.configured_agents)
@@ -310,6 +311,7 @@ class AsyncMemoryTenant:
     receipts = _awaited(MemoryTenant.receipts)
     audit = _awaited(MemoryTenant.audit)
     verify_audit = _awaited(MemoryTenant.verify_audit)
+    audit_head = _awaited(MemoryTenant.audit_head)
     subject = _awaited(MemoryTenant.subject)
 
 
