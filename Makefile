@@ -12,7 +12,7 @@ help:
 	@echo "make demo    install into .venv and watch an agent remember"
 	@echo "make serve   install into .venv and run the REST service, on this machine alone"
 	@echo "make test    install what the tests need and run them all"
-	@echo "make test-fast     those that need SQLite alone and start no process; about two minutes"
+	@echo "make test-fast     those that need SQLite alone and start no process; about four minutes"
 	@echo "make test-pythons  run them on every Python from 3.11 on that this machine has"
 	@echo "make test-integrations  test each framework's adapter with the framework installed"
 	@echo "make lint    style, types, layers"

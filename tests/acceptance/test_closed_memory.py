@@ -53,6 +53,7 @@ SCOPE_CALLS: dict[str, Callable[[MemoryScope], object]] = {
 MEMORY_CALLS: dict[str, Callable[[EpisodicMemory], object]] = {
     "audit": lambda memory: memory.audit(),
     "backlog": lambda memory: memory.backlog(),
+    "database_state": lambda memory: memory.database_state(),
     "check_for_removals": lambda memory: memory.check_for_removals(),
     "compact": lambda memory: memory.compact(),
     "config": lambda memory: memory.config("hr"),
