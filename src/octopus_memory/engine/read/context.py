@@ -32,7 +32,7 @@ _LONGEST_QUERY = 2_000
 """Characters of the current message that are searched; the rest of a paste adds noise."""
 _TOKENS_A_CANDIDATE = 16
 """Tokens of the budget per candidate turn; short ones fill what longer ones leave free."""
-_LEAST_CANDIDATES, _MOST_CANDIDATES = 40, 200
+_LEAST_CANDIDATES, _MOST_CANDIDATES = 50, 200
 _RELATED = 0.5
 """The weight of a related word, where the question's own is 1."""
 _WORDS_OF = 2
