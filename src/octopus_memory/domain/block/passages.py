@@ -38,7 +38,7 @@ _FRAME_TOKENS = 300
 
 
 class LeftOutReason(StrEnum):
-    """Why something that was found is not in the block."""
+    """The reason that something found is not in the block."""
 
     BUDGET = "budget"
     """There was no room for it."""

@@ -75,7 +75,7 @@ def setting(reach: Reach, dialect: sa.Dialect) -> str:
 
 
 def why_not_held(conn: sa.Connection) -> str | None:
-    """Why row-level security does not apply to the connected role; None if it does."""
+    """Return why row-level security does not apply to the connected role; None if it does."""
     name, is_superuser, bypasses = conn.exec_driver_sql(_ROLE).one()
     if is_superuser:
         return f"the role {name} is a superuser"

@@ -171,7 +171,7 @@ class PostgresStore(SqlStore):
         self._alone.dispose()
 
     def why_not_held_by_security(self) -> str | None:
-        """Why row-level security does not apply to this store's role; None if it does."""
+        """Return why row-level security does not apply to this store's role; None if it does."""
         with self._translated(), self._alone.connect() as conn:
             return security.why_not_held(conn)
 

@@ -99,7 +99,7 @@ def _terms(packed: bytes) -> bytes:
 
 
 def _give_again(conn: sa.Connection) -> None:
-    """What a remote index searches by are the terms' numbers, too."""
+    """Queue every row for the remote index again, because it searches by the terms' numbers too."""
     waits = sa.select(sa.literal(1)).where(
         _work.c.kind == _INDEX,
         _work.c.scope_id == _recall.c.scope_id,

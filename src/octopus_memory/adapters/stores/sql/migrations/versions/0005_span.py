@@ -1,4 +1,4 @@
-"""Where among a scope's recall rows those of an episode are; an episode's holds."""
+"""Store the span of an episode's recall rows, and an episode's holds."""
 
 from __future__ import annotations
 
