@@ -218,11 +218,13 @@ def test_a_deadlock_is_run_again(store: PostgresStore):
         def both(conn: sa.Connection) -> None:
             attempts[number] += 1
             for place, user in enumerate("ab" if number else "ba"):
-                conn.execute(
+                updated = conn.execute(
                     sa.update(schema.scopes)
                     .where(schema.scopes.c.user == user)
                     .values(version=schema.scopes.c.version + 1)
                 )
+                # Wait for the result: statements are pipelined, so the row may not be locked yet.
+                assert updated.rowcount == 1
                 if place == 0 and attempts[number] == 1:
                     met.wait()
 
