@@ -48,6 +48,22 @@ def test_calls_are_paired_and_thoughts_are_not_recalled(
     assert all(hit.text for hit in hits)
 
 
+def test_an_item_without_text_is_never_indexed(scope: MemoryScope):
+    turns = scope.add(
+        "s",
+        [
+            {"type": "reasoning", "id": "rs_1", "summary": []},
+            {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]},
+            {"role": "model", "parts": [{"text": "plan", "thought": True}]},
+            {"role": "model", "parts": [{"text": "Oslo has 7 degrees."}]},
+        ],
+    )
+    assert [turn.indexed for turn in turns] == [False, False, False, True]
+    # Added again as it was stored, an item keeps its flag.
+    for again in ([dict(turn.message.body) for turn in turns], [turn.message for turn in turns]):
+        assert [turn.indexed for turn in scope.add("t", again)] == [False, False, False, True]
+
+
 def test_a_call_without_a_result_is_left_out(scope: MemoryScope):
     scope.add("s", ANTHROPIC[:2])
     assert scope.session("s").messages(form="anthropic") == [

@@ -11,7 +11,7 @@ from uuid import UUID
 from .episode import Episode, Turn, check_name, check_time
 from .errors import EpisodeNotFound, FactNotFound, InvalidInput, InvalidMessage
 from .facts import Fact, FactKind, check_kind
-from .forms import parts_of
+from .forms import is_opaque, parts_of
 from .ids import as_id, new_id
 from .message import DEEPEST, Json, Message, MessageLike, is_deep, parse_message
 from .policy import MOST_RECALLED
@@ -21,19 +21,17 @@ Times = datetime | Sequence[datetime] | None
 _MOST_TOKENS = 2**31 - 1
 
 
-class ParsedMessage(NamedTuple):
-    """A turn of a message, with the index of the message in the call."""
+class ParsedTurns(NamedTuple):
+    """The turns of a call's messages. Each list has one value for each turn."""
 
-    message: Message
-    source: int
-    part: int
+    messages: list[Message]
+    sources: list[int]
+    """Indexes in the call of the messages that the turns come from."""
+    parts: list[int]
     """0 for the first turn of its message."""
-    indexed: bool
 
 
-def parse_parts(
-    messages: MessageLike | Sequence[MessageLike], *, max_bytes: int
-) -> list[ParsedMessage]:
+def parse_parts(messages: MessageLike | Sequence[MessageLike], *, max_bytes: int) -> ParsedTurns:
     """Parse one message or a list of messages into turns.
 
     :raises InvalidMessage: naming the message and the field
@@ -51,18 +49,16 @@ def parse_parts(
         )
     if not given:
         raise InvalidMessage("messages", "must not be empty: pass at least one message")
-    return [
-        ParsedMessage(
-            parse_message(
-                part.body, field="message" if is_one else f"messages[{i}]", max_bytes=max_bytes
-            ),
-            i,
-            number,
-            part.indexed,
-        )
-        for i, message in enumerate(given)
-        for number, part in enumerate(parts_of(message))
-    ]
+    turns: list[Message] = []
+    sources: list[int] = []
+    parts: list[int] = []
+    for i, message in enumerate(given):
+        field = "message" if is_one else f"messages[{i}]"
+        for part, body in enumerate(parts_of(message)):
+            turns.append(parse_message(body, field=field, max_bytes=max_bytes))
+            sources.append(i)
+            parts.append(part)
+    return ParsedTurns(turns, sources, parts)
 
 
 def parse_messages(
@@ -72,7 +68,7 @@ def parse_messages(
 
     :raises InvalidMessage: naming the message and the field
     """
-    return [each.message for each in parse_parts(messages, max_bytes=max_bytes)]
+    return parse_parts(messages, max_bytes=max_bytes).messages
 
 
 def episode_id_of(given: Episode | UUID | str) -> UUID:
@@ -199,7 +195,7 @@ class Listed(NamedTuple):
 
 
 def listed(
-    parsed: Sequence[ParsedMessage],
+    turns: ParsedTurns,
     *,
     at: Times,
     tokens: Sequence[int] | None,
@@ -208,7 +204,7 @@ def listed(
     now: datetime,
 ) -> Listed:
     """Check the per-message lists of a call, and expand them to its turns."""
-    count = parsed[-1].source + 1
+    count = turns.sources[-1] + 1
     times = times_of(at, count, now)
     flags = index_of(index, count)
     if tokens is not None:
@@ -216,20 +212,23 @@ def listed(
     if keys is not None:
         check_keys(keys, count)
     return Listed(
-        times=[times[each.source] for each in parsed],
+        times=[times[i] for i in turns.sources],
         # The first turn of a message gets all of its tokens.
-        tokens=None if tokens is None else [_first(tokens, each) for each in parsed],
-        keys=None if keys is None else [_part_key(keys[each.source], each) for each in parsed],
-        indexed=[flags[each.source] and each.indexed for each in parsed],
+        tokens=None
+        if tokens is None
+        else [0 if part else tokens[i] for i, part in zip(turns.sources, turns.parts, strict=True)],
+        keys=None
+        if keys is None
+        else [_part_key(keys[i], part) for i, part in zip(turns.sources, turns.parts, strict=True)],
+        indexed=[
+            flags[i] and not is_opaque(message)
+            for i, message in zip(turns.sources, turns.messages, strict=True)
+        ],
     )
 
 
-def _first(tokens: Sequence[int], parsed: ParsedMessage) -> int:
-    return 0 if parsed.part else tokens[parsed.source]
-
-
-def _part_key(key: str | None, parsed: ParsedMessage) -> str | None:
-    return f"{key}#{parsed.part}" if key is not None and parsed.part else key
+def _part_key(key: str | None, part: int) -> str | None:
+    return f"{key}#{part}" if key is not None and part else key
 
 
 def turn_choice(ids: Sequence[Turn | UUID | str] | None, last: int | None) -> frozenset[UUID]:

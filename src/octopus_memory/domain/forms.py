@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
-from .message import AS_GIVEN, Json, MessageLike, as_text
+from .message import AS_GIVEN, Json, Message, MessageLike, as_text
 
 FORMS = ("openai", "responses", "anthropic", "gemini")
 """Formats that `messages(form=…)` returns: chat completions, and three others."""
@@ -37,30 +37,29 @@ _RESULTS = frozenset(("function_call_output", "custom_tool_call_output"))
 _ROLES = {"developer": "system", "model": "assistant", "function": "user", "tool": "user"}
 
 
-class Part(NamedTuple):
-    """A turn that a message becomes."""
-
-    body: MessageLike
-    indexed: bool = True
-    """False for an item without text that recall could find."""
-
-
-def parts_of(given: MessageLike) -> list[Part]:
+def parts_of(given: MessageLike) -> Sequence[MessageLike]:
     """Return the turns of a message: the message itself, if it is a chat-completion message."""
-    if not isinstance(given, Mapping):
-        return [Part(given)]
-    if AS_GIVEN in given:
-        kept = given[AS_GIVEN]
-        return [Part(given, not (isinstance(kept, Mapping) and kept.get("opaque")))]
-    content = given.get("content")
+    # `isinstance` with an ABC takes longer than everything else here, so test for tuple and dict
+    # first.
+    if isinstance(given, tuple) or not (type(given) is dict or isinstance(given, Mapping)):
+        return [given]
+    content, kind = given.get("content"), given.get("type")
+    if AS_GIVEN in given or (kind is None and isinstance(content, str)):
+        return [given]
     if "parts" in given and content is None and isinstance(given["parts"], list):
         return _from_gemini(given)
     kinds = _kinds(content)
-    if kinds & _BLOCKS or (given.get("type") == "message" and kinds and kinds <= {"text"}):
+    if kinds & _BLOCKS or (kind == "message" and kinds and kinds <= {"text"}):
         return _from_anthropic(given)
-    if isinstance(given.get("type"), str) and ("role" not in given or given["type"] == "message"):
+    if isinstance(kind, str) and ("role" not in given or kind == "message"):
         return [_from_responses(given)]
-    return [Part(given)]
+    return [given]
+
+
+def is_opaque(message: Message) -> bool:
+    """Return whether a parsed message is an item without text that recall could find."""
+    kept = message.body.get(AS_GIVEN)
+    return isinstance(kept, dict) and bool(kept.get("opaque"))
 
 
 def _kinds(content: Json) -> frozenset[str]:
@@ -90,24 +89,24 @@ def _call(call_id: Json, name: Json, arguments: Json) -> dict[str, Json]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
-def _from_responses(item: Mapping[str, Json]) -> Part:
+def _from_responses(item: Mapping[str, Json]) -> dict[str, Json]:
     kind = item["type"]
     kept = _kept("responses", item)
     if kind == "message":
         role = _ROLES.get(str(item.get("role")), item.get("role"))
-        return Part({"role": role, "content": _spoken(item.get("content")), **kept})
+        return {"role": role, "content": _spoken(item.get("content")), **kept}
     if kind in _CALLS:
         call = _call(item.get("call_id"), item.get("name"), item.get(_CALLS[kind]))
-        return Part({"role": "assistant", "content": None, "tool_calls": [call], **kept})
+        return {"role": "assistant", "content": None, "tool_calls": [call], **kept}
     if kind in _RESULTS:
         output = item.get("output")
         said = _spoken(output) if isinstance(output, list) else as_text(output)
-        return Part({"role": "tool", "tool_call_id": item.get("call_id"), "content": said, **kept})
+        return {"role": "tool", "tool_call_id": item.get("call_id"), "content": said, **kept}
     opaque = _kept("responses", item, opaque=True)
-    return Part({"role": "assistant", "content": "", **opaque}, indexed=False)
+    return {"role": "assistant", "content": "", **opaque}
 
 
-def _from_anthropic(item: Mapping[str, Json]) -> list[Part]:
+def _from_anthropic(item: Mapping[str, Json]) -> list[dict[str, Json]]:
     """Return one turn for each tool result, and one for each run of other blocks between them."""
     blocks = [dict(each) if isinstance(each, Mapping) else each for each in item["content"]]
     runs = _runs(blocks, lambda block: _is(block, "tool_result"))
@@ -132,7 +131,7 @@ def _is(block: Json, kind: str) -> bool:
     return isinstance(block, Mapping) and block.get("type") == kind
 
 
-def _anthropic_turn(role: str, run: Sequence[Any], kept: dict[str, Json]) -> Part:
+def _anthropic_turn(role: str, run: Sequence[Any], kept: dict[str, Json]) -> dict[str, Json]:
     if run and _is(run[0], "tool_result"):
         result = run[0]
         body = {
@@ -141,7 +140,7 @@ def _anthropic_turn(role: str, run: Sequence[Any], kept: dict[str, Json]) -> Par
             "content": _spoken(result.get("content")),
             "is_error": bool(result.get("is_error", False)),
         }
-        return Part({**body, **kept})
+        return {**body, **kept}
     said = _spoken(list(run))
     calls = [_call(b.get("id"), b.get("name"), b.get("input")) for b in run if _is(b, "tool_use")]
     body = {"role": role, "content": said}
@@ -150,7 +149,7 @@ def _anthropic_turn(role: str, run: Sequence[Any], kept: dict[str, Json]) -> Par
     return _part(body, kept, has_words=bool(said or calls))
 
 
-def _from_gemini(item: Mapping[str, Json]) -> list[Part]:
+def _from_gemini(item: Mapping[str, Json]) -> list[dict[str, Json]]:
     role = _ROLES.get(str(item.get("role")), item.get("role") or "user")
     runs = _runs(item["parts"], lambda part: bool(_field(part, "function_response")))
     parts = []
@@ -169,7 +168,7 @@ def _field(part: Json, name: str) -> Json:
     return part.get(name) or part.get(head + tail.capitalize())
 
 
-def _gemini_turn(role: Json, run: Sequence[Any], kept: dict[str, Json]) -> Part:
+def _gemini_turn(role: Json, run: Sequence[Any], kept: dict[str, Json]) -> dict[str, Json]:
     answer = _field(run[0], "function_response") if run else None
     body: dict[str, Json]
     if answer:
@@ -179,7 +178,7 @@ def _gemini_turn(role: Json, run: Sequence[Any], kept: dict[str, Json]) -> Part:
             "function_name": answer.get("name"),
             "content": as_text(answer.get("response")),
         }
-        return Part({**body, **kept})
+        return {**body, **kept}
     texts = [p.get("text") for p in run if isinstance(p, Mapping) and not p.get("thought")]
     said = "\n".join(text for text in texts if isinstance(text, str))
     asked = [call for part in run if (call := _field(part, "function_call"))]
@@ -192,10 +191,10 @@ def _gemini_turn(role: Json, run: Sequence[Any], kept: dict[str, Json]) -> Part:
     return _part(body, kept, has_words=bool(said or calls))
 
 
-def _part(body: dict[str, Json], kept: dict[str, Json], *, has_words: bool) -> Part:
+def _part(body: dict[str, Json], kept: dict[str, Json], *, has_words: bool) -> dict[str, Json]:
     if not has_words:
         kept[AS_GIVEN]["opaque"] = True
-    return Part({**body, **kept}, indexed=has_words)
+    return {**body, **kept}
 
 
 def in_form(form: str, bodies: Iterable[Mapping[str, Json]]) -> list[dict[str, Json]]:

@@ -260,8 +260,8 @@ def _is_short_text(body: dict[str, Json], max_bytes: int) -> bool:
     for key, value in body.items():
         if type(key) is not str or type(value) is not str:
             return False
-        longest += _LONGEST_CHARACTER * (len(key) + len(value) + 2)
-    return longest <= max_bytes
+        longest += len(key) + len(value) + 2
+    return longest * _LONGEST_CHARACTER <= max_bytes
 
 
 def _check_kinds(body: dict[str, Json], field: str) -> None:

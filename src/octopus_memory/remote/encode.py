@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ..domain.checks import (
-    ParsedMessage,
+    ParsedTurns,
     Times,
     episode_id_of,
     listed,
@@ -23,7 +23,7 @@ from ..domain.search.filters import filters_of
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-def parts(given: MessageLike | Sequence[MessageLike]) -> list[ParsedMessage]:
+def parts(given: MessageLike | Sequence[MessageLike]) -> ParsedTurns:
     return parse_parts(given, max_bytes=LARGEST_MESSAGE)
 
 
@@ -39,7 +39,7 @@ def time(field: str, at: datetime | None) -> str | None:
     return None if at is None else check_time(field, at).isoformat()
 
 
-def times(at: Times, turns: Sequence[ParsedMessage]) -> str | list[str] | None:
+def times(at: Times, turns: ParsedTurns) -> str | list[str] | None:
     """Encode one time for all turns, or one for each."""
     if at is None or isinstance(at, datetime):
         return time("at", at)

@@ -200,10 +200,9 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         index: bool | Sequence[bool] = True,
     ) -> list[Turn]:
         turns = encode.parts(messages)
-        parsed = [each.message for each in turns]
         lists = listed(turns, at=at, tokens=tokens, keys=keys, index=index, now=encode.NEVER)
         body = self._who | {
-            "messages": [dict(message.body) for message in parsed],
+            "messages": [dict(message.body) for message in turns.messages],
             "at": encode.times(at, turns),
             "tokens": lists.tokens,
             "keys": lists.keys,
@@ -213,7 +212,7 @@ class RemoteScope(RemoteFacts, RemoteLedger):
             path = f"/sessions/{segment(check_name('session_id', episode_or_session_id))}/messages"
         else:
             path = f"/episodes/{encode.episode_id(episode_or_session_id)}/messages"
-        return decode.stored(self._stored(path, body, idempotency_key), parsed)
+        return decode.stored(self._stored(path, body, idempotency_key), turns.messages)
 
     def close_episode(
         self,
@@ -259,11 +258,10 @@ class RemoteScope(RemoteFacts, RemoteLedger):
         idempotency_key: str | None = None,
     ) -> Episode:
         turns = encode.parts(messages)
-        parsed = [each.message for each in turns]
         times = encode.times(at, turns)
         body = self._who | {
             "sessionId": session_id,
-            "messages": [dict(message.body) for message in parsed],
+            "messages": [dict(message.body) for message in turns.messages],
             "at": None if isinstance(times, list) else times,
             "times": times if isinstance(times, list) else None,
             "metadata": None if metadata is None else dict(metadata),

@@ -154,7 +154,7 @@ def add(
     config = runtime.config(scope.tenant, scope.agent)
     turns = parse_parts(messages, max_bytes=config.session.max_message_bytes)
     lists = listed(turns, at=at, tokens=tokens, keys=keys, index=index, now=now)
-    parsed = [each.message for each in turns]
+    parsed = turns.messages
     given = Given(parsed, lists.times, lists.tokens, lists.indexed, (), parsed)
     if lists.keys is None:
         return _add(runtime, scope, where, given, idempotency_key, now, config)
@@ -304,7 +304,7 @@ def store(
     now = runtime.clock.now()
     config = runtime.config(scope.tenant, scope.agent)
     said = parse_parts(messages, max_bytes=config.session.max_message_bytes)
-    parsed = [each.message for each in said]
+    parsed = said.messages
     if ended_at is not None:
         ended_at = check_time("ended_at", ended_at)
     # Messages of an episode that has ended cannot be from now.
