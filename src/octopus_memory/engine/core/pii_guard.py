@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...domain.episode import Scope, Summary
 from ...domain.message import Json, Message
@@ -22,8 +22,7 @@ _MOST_SESSIONS = 2_000
 _MOST_NAMES = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(NamedTuple):
     """A message that may be stored."""
 
     message: Message
@@ -109,7 +108,7 @@ class Guard:
 
     def messages(self, messages: Sequence[Message]) -> list[Checked]:
         if self._mode is PiiMode.OFF or self._redactor is None:
-            return [Checked(message=message) for message in messages]
+            return list(map(Checked, messages))
         return [self._message(message, self._redactor) for message in messages]
 
     def _message(self, message: Message, redactor: Redactor) -> Checked:

@@ -42,18 +42,18 @@ def new_turns(
     indexed = index or [True] * len(checked)
     return [
         NewTurn(
-            id=turn_id,
-            message=each.message,
-            tokens=count,
-            at=at,
-            lexical=runtime.lexicon.turn(scope, each.message.text, each.message.name)
+            turn_id,
+            message,
+            count,
+            at,
+            runtime.lexicon.turn(scope, message.text, message.name)
             if findable and is_indexed
             else None,
-            embed=findable and is_indexed and wants_vector(each.message, config),
-            has_pii=each.has_pii,
-            indexed=is_indexed,
+            findable and is_indexed and wants_vector(message, config),
+            has_pii,
+            is_indexed,
         )
-        for turn_id, each, count, at, is_indexed in zip(
+        for turn_id, (message, has_pii), count, at, is_indexed in zip(
             new_ids(len(checked)), checked, counts, times, indexed, strict=True
         )
     ]

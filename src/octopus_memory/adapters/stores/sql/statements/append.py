@@ -9,7 +9,7 @@ from typing import Any
 
 from .....domain.episode import Scope, Session, SessionStatus, Turn
 from .....domain.errors import EpisodeChanged, EpisodeNotFound, SessionNotFound
-from .....domain.message import Json, Role
+from .....domain.message import Json
 from .....ports.values import Append, Placeholder, Target
 from .. import column_values, rows
 from ..lazy import Connection, sa, schema, sql, types
@@ -357,13 +357,8 @@ def _last_turn_at(write: Append) -> datetime:
 
 
 def _tokens(turns: Any) -> tuple[int, int]:
-    spent = made = 0
-    for turn in turns:
-        if turn.message.body["role"] == Role.ASSISTANT:
-            made += turn.tokens
-        else:
-            spent += turn.tokens
-    return spent, made
+    made = sum([turn.tokens for turn in turns if turn.message.body["role"] == "assistant"])
+    return sum([turn.tokens for turn in turns]) - made, made
 
 
 def _insert(
