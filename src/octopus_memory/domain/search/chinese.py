@@ -7,8 +7,11 @@ import re
 from .terms import has_unspaced, pieces, runs
 
 _HAN = "[\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
-_NOT_CHINESE = "[\u0e00-\u30ff\uac00-\ud7af]"
-"""Other scripts without spaces, from Thai to kana, and Hangul: a word with these is not Chinese."""
+_NOT_CHINESE = "[\u0e00-\u1fff\u3040-\u30ff\uac00-\ud7af]"
+"""Other scripts without spaces, from Thai to kana, and Hangul: a word with these is not Chinese.
+
+Punctuation, which lies between them, belongs to every script.
+"""
 
 _PARTICLES = frozenset("的了是我你您他她它们吗呢吧啊呀么什哪谁怎这那也又很把被些个嘛啦在")
 """Grammatical characters, which hardly ever begin or end a content word."""
