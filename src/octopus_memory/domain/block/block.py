@@ -69,8 +69,9 @@ _MOST_FOR_SUMMARIES = 120
 _SUMMARY_LENGTH = 160
 _LEAST_SHARE = 0.1
 """The part of the budget for a question that has nothing to do with what is stored."""
-_FULL_AT = 0.6
-"""The whole budget is spent when the best relevance is this far from `min_recall_score` to 1."""
+_FULL_AT = 0.5
+"""The whole budget is spent when the best relevance is this far from `min_recall_score` to 1. Below
+that, the square of the distance counts, because most unrelated questions are in the lower half."""
 _ROUNDS = 3
 
 
@@ -172,7 +173,7 @@ def _allowance(material: Material, budget: int, min_score: float) -> int:
         return budget
     # A threshold of 1 leaves no room between them to divide by.
     grown = max(0.0, (material.relevance - min_score) / max(full - min_score, 1e-9))
-    return int(budget * (_LEAST_SHARE + (1 - _LEAST_SHARE) * grown))
+    return int(budget * (_LEAST_SHARE + (1 - _LEAST_SHARE) * grown**2))
 
 
 def _add_facts(draft: Draft, material: Material, budget: int) -> Iterator[LeftOut]:
