@@ -55,7 +55,8 @@ def fit_calibration(examples: Sequence[Example]) -> Calibration:
         both=LogitLine(bias=both[2], cosine=both[0], coverage=both[1]),
         meaning=LogitLine(bias=meaning[1], cosine=meaning[0], coverage=0.0),
         words=LogitLine(bias=words[1], cosine=0.0, coverage=words[0]),
-        # Examples in a language that the embedder does not know are fitted separately.
+        # Examples in languages other than English are fitted separately.
+        glossed=LogitLine(bias=both[2], cosine=both[0], coverage=both[1]),
         foreign=LogitLine(bias=words[1], cosine=0.0, coverage=words[0]),
         behind=_behind(examples),
     )

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octopus_memory.adapters.analyzers.snowball import SnowballAnalyzer
+from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 from octopus_memory.domain.episode import Scope
+from octopus_memory.domain.search.languages import Reading
 from octopus_memory.domain.search.query import QueryPlan, plan_query
 from octopus_memory.domain.search.temporal import Order
 from octopus_memory.domain.search.term_hashing import TermHasher
@@ -28,7 +30,7 @@ def plan(question: str) -> QueryPlan:
         analyzer=ANALYZER,
         hasher=HASHER,
         related=ANALYZER.related,
-        embedder_language="english",
+        reads=MiniLMEmbedder().reads,
     )
 
 
@@ -160,13 +162,19 @@ def test_a_chinese_question_needs_no_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("question", "foreign"),
-    [("Wo ist mein Hund?", True), ("我的狗呢？", True), ("Где собака?", True), ("My dog?", False)],
+    ("question", "reading"),
+    [
+        ("My dog?", Reading.FLUENT),
+        ("Wo ist mein Hund?", Reading.GLOSSED),
+        ("我的狗呢？", Reading.GLOSSED),
+        ("Где собака?", Reading.NONE),
+        ("犬はどこですか", Reading.NONE),
+    ],
 )
-def test_a_question_that_the_embedder_cannot_read(question: str, *, foreign: bool) -> None:
-    assert plan(question).foreign is foreign
-    many = plan_query(question, asked_at=ASKED, analyzer=ANALYZER, hasher=HASHER)
-    assert not many.foreign
+def test_how_well_the_embedder_reads_a_question(question: str, reading: Reading) -> None:
+    assert plan(question).reading is reading
+    of_any = plan_query(question, asked_at=ASKED, analyzer=ANALYZER, hasher=HASHER)
+    assert of_any.reading is Reading.FLUENT
 
 
 @given(st.text(), st.sampled_from(LANGUAGES))

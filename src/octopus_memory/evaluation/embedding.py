@@ -54,9 +54,9 @@ class SharedEmbedder:
         return getattr(self._inner, "calibration", None)
 
     @property
-    def language(self) -> str | None:
-        """Return the language of the inner embedder; None if it knows several."""
-        return getattr(self._inner, "language", None)
+    def reads(self) -> Any:
+        """Return how well the inner embedder reads a language, as a function; None if all alike."""
+        return getattr(self._inner, "reads", None)
 
     @contextmanager
     def asking(self) -> Iterator[None]:

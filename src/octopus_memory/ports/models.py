@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class Embedder(Protocol):
     """Texts to unit vectors. Thread-safe and deterministic.
 
-    It may have two more attributes: `calibration`, a relevance scale fitted for it, and `language`,
-    the only language it knows, by Snowball's name. For a question in another language, recall then
-    relies more on words.
+    It may have an attribute `calibration`, a relevance scale fitted for it, and a method `reads`,
+    which tells how well it reads a language: "fluent", "glossed" (word for word) or "none". The
+    language is Snowball's name, or "chinese" or "other". For one that it cannot read, recall relies
+    more on words. Without the method it reads all.
     """
 
     @property

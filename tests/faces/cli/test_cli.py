@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from octopus_memory import EpisodicMemory, ToolCall
 from octopus_memory.__main__ import program
+from octopus_memory.adapters.embedders.minilm import MiniLMEmbedder
 from octopus_memory.faces.actor import actor_of
 from octopus_memory.faces.cli.options import parse_since, parse_until
 from octopus_memory.testing.openai_server import FakeOpenAIServer
@@ -244,7 +245,7 @@ def work_of(store):
 def test_reembed_counts_its_vectors(tea, monkeypatch):
     texts = sum(run_json("stats")["vectors"].values())
     monkeypatch.setenv("OCTOPUS_EMBEDDER", "minilm")
-    model = "all-minilm-l6-v2-int8"
+    model = MiniLMEmbedder().model
     assert run_json("reembed") == {"model": model, "embedded": texts, "waiting": 0}
     assert run_json("reembed")["embedded"] == 0
 

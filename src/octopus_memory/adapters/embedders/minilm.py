@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...domain.errors import EmbedderFailed, InvalidSetting
+from ...domain.search.languages import Reading
+from . import gloss
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -42,9 +44,6 @@ class MiniLMEmbedder:
     :raises InvalidSetting: for `threads` below one
     """
 
-    language = "english"
-    """The only language it knows. For other languages, recall relies more on words."""
-
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise InvalidSetting("threads", "must be at least 1, or left out")
@@ -54,13 +53,19 @@ class MiniLMEmbedder:
 
     @property
     def model(self) -> str:
-        """Name of the vector space, with the quantization, because int8 vectors differ."""
-        return _NAME
+        """Name of the vector space, with all that changes vectors: quantization and word lists."""
+        return f"{_NAME}-gloss{gloss.VERSION}"
 
     @property
     def dimension(self) -> int:
         """Dimension of the vectors, known without loading the model."""
         return _DIMENSION
+
+    def reads(self, language: str) -> Reading:
+        """Fluently English, and the languages of the word lists word for word."""
+        if language == "english":
+            return Reading.FLUENT
+        return Reading.GLOSSED if language in gloss.LANGUAGES else Reading.NONE
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector per text, in order.
@@ -96,7 +101,7 @@ class _Model(NamedTuple):
     def vector(self, text: str) -> NDArray[np.float32]:
         # One text per run: a batch is not faster, and shares int8 scales, so that a text's
         # vector would depend on the other texts.
-        ids = self.tokenizer.encode(_readable(text)).ids
+        ids = self.tokenizer.encode(gloss.in_english(_readable(text))).ids
         try:
             (row,) = self.session.run(None, {"input_ids": np.array(ids, dtype=np.int64)})
         # onnxruntime has no common base class of errors.

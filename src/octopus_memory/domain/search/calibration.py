@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidSetting
+from .languages import Reading
 
 Floats = NDArray[np.float32]
 
@@ -51,8 +52,10 @@ class Calibration:
     """For questions without words."""
     words: LogitLine
     """For rows without a vector."""
+    glossed: LogitLine
+    """For a question in a language that the embedder reads word for word: cosines are lower."""
     foreign: LogitLine
-    """For a question in a language that the embedder does not know: cosines mean nothing."""
+    """For a question in a language that the embedder cannot read: cosines mean nothing."""
     behind: float
     """Log odds lost per point of score behind the best row."""
 
@@ -66,18 +69,22 @@ class Calibration:
             both=LogitLine(bias=-1.4, cosine=6.3, coverage=3.2),
             meaning=LogitLine(bias=-1.9, cosine=9.7, coverage=0.0),
             words=LogitLine(bias=0.4, cosine=0.0, coverage=4.7),
+            glossed=LogitLine(bias=-1.1, cosine=6.3, coverage=3.2),
             foreign=LogitLine(bias=1.5, cosine=0.0, coverage=3.0),
             behind=0.5,
         )
 
-    def odds(self, cosine: Floats, coverage: Floats | None, *, foreign: bool = False) -> Floats:
+    def odds(
+        self, cosine: Floats, coverage: Floats | None, reading: Reading = Reading.FLUENT
+    ) -> Floats:
         """Log odds of each row from its own evidence; cosines may be NaN, coverage None."""
-        if foreign and coverage is not None:
-            return self.foreign.odds(_NONE, coverage)
         if coverage is None:
             odds = self.meaning.odds(cosine, _NONE)
+        elif reading is Reading.NONE:
+            return self.foreign.odds(_NONE, coverage)
         else:
-            odds = self.both.odds(cosine, coverage)
+            line = self.glossed if reading is Reading.GLOSSED else self.both
+            odds = line.odds(cosine, coverage)
         if math.isnan(np.add.reduce(odds)):
             missing = np.isnan(cosine)
             odds[missing] = _LEAST_ODDS

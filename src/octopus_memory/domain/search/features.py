@@ -35,7 +35,7 @@ class RankingWeights:
     meaning: float = 0.7
     words: float = 0.3
     foreign_meaning: float = 0.4
-    """For a question in a language that the embedder does not know, so that cosines mean little."""
+    """For a question in a language that the embedder cannot read, so that cosines mean little."""
     foreign_words: float = 0.6
     previous: float = 0.1
     next: float = 0.2

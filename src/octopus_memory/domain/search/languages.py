@@ -7,6 +7,7 @@ language is strong evidence. A word of several languages, or one that is part of
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import cache
 
 from .stopwords import LISTED
@@ -14,6 +15,17 @@ from .terms import fold_case, words_in
 
 CHINESE, OTHER = "chinese", "other"
 """Languages that are detected by their script."""
+
+
+class Reading(StrEnum):
+    """How well an embedder reads a language."""
+
+    FLUENT = "fluent"
+    GLOSSED = "glossed"
+    """Word for word in English: cosines are lower, and still tell more than words."""
+    NONE = "none"
+    """Cosines mean little."""
+
 
 _STRONG, _WEAK = 3, 1
 _ENOUGH = 3

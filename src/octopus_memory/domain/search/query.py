@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .bm25 import QueryTerms
 from .chinese import is_chinese
-from .languages import CHINESE, OTHER, is_latin
+from .languages import CHINESE, OTHER, Reading, is_latin
 from .question_words import asks_assistant, asks_time
 from .temporal import DateWindow, Order, date_window, may_name_time, order_cue
 from .terms import bare
@@ -52,8 +52,8 @@ class QueryPlan(NamedTuple):
     window: DateWindow | None = None
     order: Order = Order.NONE
     asks_time: bool = False
-    foreign: bool = False
-    """True if the embedder does not know the question's language."""
+    reading: Reading = Reading.FLUENT
+    """How well the embedder reads the question's language."""
     asks_assistant: bool = False
     """True if it asks for something the assistant said."""
 
@@ -66,13 +66,13 @@ def plan_query(
     hasher: _Hasher,
     speakers: Sequence[Sequence[int]] = (),
     related: Callable[[str], Sequence[tuple[str, float]]] | None = None,
-    embedder_language: str | None = None,
+    reads: Callable[[str], Reading] = lambda _: Reading.FLUENT,
 ) -> QueryPlan:
     """Analyze a question.
 
     :param speakers: hashed words of the participants' names, by their numbers in the rows
     :param related: gives related terms of a term, with their similarity
-    :param embedder_language: the only language the embedder knows; None if it knows many
+    :param reads: tells how well the embedder reads a language
     """
     text = text[:QUERY_CAP]
     spoken = _names_out(text, analyzer, hasher, speakers)
@@ -87,7 +87,7 @@ def plan_query(
         window=date_window(times, asked_at) if times else None,
         order=order_cue(times) if times else Order.NONE,
         asks_time=asks_time(text, language),
-        foreign=embedder_language not in (None, language),
+        reading=reads(language),
         asks_assistant=asks_assistant(text, language),
     )
 

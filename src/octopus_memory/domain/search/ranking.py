@@ -131,7 +131,7 @@ def rank(
     parts = gather(signals, plan)
     score = parts.score
     coverage = signals.lexical.coverage()
-    odds = calibration.odds(signals.dense, coverage, foreign=plan.foreign)
+    odds = calibration.odds(signals.dense, coverage, plan.reading)
     if keep is not None:
         score, odds = np.where(keep, score, _OUT), np.where(keep, odds, _OUT)
     return Ranking(parts, score, odds, calibration)

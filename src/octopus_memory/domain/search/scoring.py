@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..episode import SignalShare
 from .bm25 import LexicalScores
 from .features import SUMMARY, WEIGHTS, RowFeatures
+from .languages import Reading
 from .query import QueryPlan
 from .temporal import Order
 from .terms import Flag
@@ -92,7 +93,7 @@ class ScoreParts(NamedTuple):
 def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
     """Compute all parts of the score of every row."""
     rows = signals.rows
-    meaning, words = _match(signals, foreign=plan.foreign)
+    meaning, words = _match(signals, plan.reading)
     match = meaning + words
     around = _neighbors(match, rows)
     usual = signals.sample and signals.sample.lexical.episode
@@ -107,9 +108,9 @@ def gather(signals: Signals, plan: QueryPlan) -> ScoreParts:
     return ScoreParts(signals, meaning, words, around, episode, asked, score)
 
 
-def _match(signals: Signals, *, foreign: bool) -> tuple[Floats, Floats]:
+def _match(signals: Signals, reading: Reading) -> tuple[Floats, Floats]:
     of_meaning, of_words = WEIGHTS.meaning, WEIGHTS.words
-    if foreign:
+    if reading is Reading.NONE:
         of_meaning, of_words = WEIGHTS.foreign_meaning, WEIGHTS.foreign_words
     meaning = _standard(signals.dense, _LEAST_COSINE_SPREAD, of_meaning)
     if signals.sample is None and (not len(meaning) or not math.isnan(meaning[0])):

@@ -32,9 +32,11 @@ from ...domain.search import term_hashing
 from ...domain.search.bm25 import LexicalScores, QueryTerms
 from ...domain.search.features import SUMMARY
 from ...domain.search.filters import NO_FILTERS, RecallFilters
+from ...domain.search.languages import Reading
 from ...domain.search.query import QueryPlan, plan_query
 from ...domain.search.ranking import Ranked, Ranking, Signals, rank
 from ...ports.index import AskProbe, Probe, ScopeView
+from ...ports.models import Embedder
 from ...ports.values import SUMMARY_ORDINAL
 from ..core.runtime import Runtime
 from ..write import close, index_turns
@@ -267,8 +269,13 @@ def _plan(
         hasher=runtime.hasher(scope),
         speakers=speakers,
         related=runtime.analyzer.related if ask.mode is RecallMode.HYBRID else None,
-        embedder_language=getattr(runtime.embedder, "language", None),
+        reads=partial(_reading, runtime.embedder),
     )
+
+
+def _reading(embedder: Embedder, language: str) -> Reading:
+    reads = getattr(embedder, "reads", None)
+    return Reading.FLUENT if reads is None else Reading(reads(language))
 
 
 def _probe(runtime: Runtime, scope: Scope, ask: Ask) -> AskProbe:
