@@ -26,6 +26,7 @@ from tests.support.process_guard import processes_refused  # noqa: E402 - the sa
 from tests.support.selection import may_start_processes  # noqa: E402 - the same
 from tests.support.sqlserver_server import SqlServer  # noqa: E402 - the same
 from tests.support.statement_cache import share_compiled_statements  # noqa: E402 - the same
+from tests.support.table_texts import share_table_texts  # noqa: E402 - the same
 
 START = datetime(2025, 3, 14, 9, 22, tzinfo=UTC)
 DATABASES = ["sqlite", "postgresql", "sqlserver"]
@@ -105,7 +106,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once() -> Iterator[None]:
-    with share_compiled_statements():
+    with share_compiled_statements(), share_table_texts():
         yield
 
 
